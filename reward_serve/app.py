@@ -1,0 +1,92 @@
+"""Builds the Serve application: ``import_path: reward_serve.app:build_app``.
+
+One deployment for each reward model, under the model's own name, and one for HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reward_serve.config import INGRESS_NAME, AppConfig, ModelConfig, parse_config
+
+if TYPE_CHECKING:
+    from ray.serve import Application
+
+# A replica whose engine failed exits by itself; Serve's own check is for one that cannot.
+_HEALTH_CHECK_PERIOD_S = 2.0
+_HEALTH_CHECK_TIMEOUT_S = 30.0
+_GRACEFUL_SHUTDOWN_S = 10.0
+
+
+def build_app(args: dict[str, Any]) -> Application:
+    """The application that ``args`` of a deployments file describe.
+
+    Raises:
+        ConfigError: names the field and the remedy.
+    """
+    from ray import serve
+
+    from reward_serve.ingress import Ingress
+    from reward_serve.replica import RewardReplica
+
+    config = parse_config(args)
+    replica = serve.deployment(RewardReplica)
+    models = {
+        model.name: replica.options(name=model.name, **deployment_options(model)).bind(
+            model.model_dump(mode="json"), config.server.max_batch_items
+        )
+        for model in config.models
+    }
+    ingress = serve.deployment(Ingress).options(name=INGRESS_NAME, **ingress_options(config))
+    return ingress.bind(config.server.model_dump(mode="json"), models)
+
+
+def deployment_options(model: ModelConfig) -> dict[str, Any]:
+    """Serve's options for a reward model: resources, scaling and the bounds on calls."""
+    resources = model.resources
+    actor: dict[str, Any] = {"num_cpus": resources.num_cpus, "num_gpus": resources.num_gpus}
+    if resources.accelerator_type:
+        actor["accelerator_type"] = resources.accelerator_type
+    if resources.runtime_env:
+        actor["runtime_env"] = resources.runtime_env
+    options: dict[str, Any] = {
+        "ray_actor_options": actor,
+        # Calls carry items, and items are what the replica bounds.
+        "max_ongoing_requests": (model.max_concurrent_items or 0) + model.max_queued_items,
+        "health_check_period_s": _HEALTH_CHECK_PERIOD_S,
+        "health_check_timeout_s": _HEALTH_CHECK_TIMEOUT_S,
+        "graceful_shutdown_timeout_s": _GRACEFUL_SHUTDOWN_S,
+        # What fails at start fails again: say so within seconds.
+        "max_constructor_retry_count": 1,
+        **_scaling(model),
+    }
+    if resources.num_gpus and resources.num_gpus > 1:
+        # One bundle, so one node: vLLM's workers share the replica's GPUs, one each.
+        options["placement_group_bundles"] = [
+            {"CPU": resources.num_cpus, "GPU": resources.num_gpus}
+        ]
+        options["placement_group_strategy"] = "STRICT_PACK"
+    return options
+
+
+def ingress_options(config: AppConfig) -> dict[str, Any]:
+    """Serve's options for the HTTP deployment, which needs no core of its own."""
+    return {
+        "num_replicas": config.server.num_replicas,
+        "max_ongoing_requests": config.server.max_ongoing_requests,
+        "ray_actor_options": {"num_cpus": 0},
+        "max_constructor_retry_count": 1,
+    }
+
+
+def _scaling(model: ModelConfig) -> dict[str, Any]:
+    scaling = model.autoscaling
+    if scaling.min_replicas == scaling.max_replicas:
+        return {"num_replicas": scaling.max_replicas}
+    return {
+        "autoscaling_config": {
+            **scaling.model_dump(exclude={"target_items"}, exclude_none=True),
+            "target_ongoing_requests": scaling.target_items or model.max_concurrent_items,
+            "policy": {"policy_function": "reward_serve.autoscaling:replicas_for_items"},
+        }
+    }

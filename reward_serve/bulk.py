@@ -1,0 +1,160 @@
+"""Scores a file of rows and sums up what came of it.
+
+Rows are JSON lines with ``response``, ``reference``, ``question`` and, where it is known,
+``correct``. A bad row is reported with its line number and does not stop the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from reward_serve.schema import ScoreRequest, ScoreResult, Status
+
+RIGHT = 0.5
+"""A score from here on counts as right."""
+
+
+class BatchScorer(Protocol):
+    """Either client."""
+
+    async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
+        """A result for each request, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the file.
+
+    Attributes:
+        line: its number, from 1.
+        request: what to ask; None when the line is bad.
+        correct: the label, where the file gives one.
+        fault: why the line is bad.
+    """
+
+    line: int
+    request: dict[str, Any] | None = None
+    correct: bool | None = None
+    fault: str | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """Rows with their results, in the file's order, and the time it took."""
+
+    rows: list[Row]
+    results: list[ScoreResult] = field(default_factory=list)
+    wall_s: float = 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """Counts, agreement with the labels, speed and latency, as JSON data.
+
+        A row without a score disagrees. Latency is the replica's, queueing included.
+        """
+        labelled = [
+            (r, s) for r, s in zip(self.rows, self.results, strict=True) if r.correct is not None
+        ]
+        agreed = sum(s.score is not None and (s.score >= RIGHT) is r.correct for r, s in labelled)
+        scored = [result for result in self.results if result.status is Status.OK]
+        latencies = [result.latency_ms for result in scored]
+        return {
+            "n": len(self.rows),
+            "agreement": agreed / len(labelled) if labelled else None,
+            "statuses": dict(Counter(result.status.value for result in self.results)),
+            "sources": dict(Counter(result.source for result in self.results if result.source)),
+            "verdicts_per_s": len(scored) / self.wall_s if self.wall_s else None,
+            "latency_ms": {"p50": percentile(latencies, 50), "p95": percentile(latencies, 95)},
+        }
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The file's rows; blank lines are skipped.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    lines = path.read_bytes().split(b"\n")
+    return [_row(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+async def score_rows(
+    client: BatchScorer,
+    rows: Sequence[Row],
+    *,
+    settings: dict[str, Any],
+    batch_size: int = 16,
+    batches_in_flight: int = 8,
+    scored: Callable[[int], None] = lambda count: None,
+) -> Run:
+    """Ask for every good row, in batches.
+
+    Args:
+        client: whom to ask.
+        rows: what to ask.
+        settings: fields added to every request, such as ``template``.
+        batch_size: rows a call.
+        batches_in_flight: calls at once.
+        scored: told how many rows each finished call had.
+
+    Raises:
+        ServiceUnavailableError: the service cannot be reached.
+    """
+    results: dict[int, ScoreResult] = {}
+    for row in rows:
+        if row.request is None:
+            reason = f"line {row.line}: {row.fault}"
+            results[row.line] = ScoreResult(status=Status.INVALID, reason=reason)
+    good = [row for row in rows if row.request is not None]
+    scored(len(rows) - len(good))
+    places = asyncio.Semaphore(batches_in_flight)
+
+    async def ask(batch: Sequence[Row]) -> None:
+        async with places:
+            answers = await client.ascore_batch([{**(r.request or {}), **settings} for r in batch])
+        results.update(zip((row.line for row in batch), answers, strict=True))
+        scored(len(batch))
+
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for start in range(0, len(good), batch_size):
+            group.create_task(ask(good[start : start + batch_size]))
+    return Run(list(rows), [results[row.line] for row in rows], time.monotonic() - began)
+
+
+def write_results(run: Run, path: Path) -> None:
+    """One JSON line a row: its line number, its label and the result."""
+    with path.open("w", encoding="utf-8") as file:
+        for row, result in zip(run.rows, run.results, strict=True):
+            line = {"line": row.line, "correct": row.correct, **result.model_dump(mode="json")}
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def percentile(values: Sequence[float], percent: int) -> float | None:
+    """The value below which ``percent`` of the values lie; None of none."""
+    if len(values) < 2:
+        return values[0] if values else None
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def _row(number: int, line: bytes) -> Row:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return Row(number, fault=f"is not JSON: {error}")
+    if not isinstance(data, dict):
+        return Row(number, fault=f"must be an object (found {type(data).__name__})")
+    correct = data.get("correct")
+    if not isinstance(correct, bool | None):
+        return Row(number, fault=f"correct: must be true or false (found {correct!r})")
+    if "response" not in data:
+        return Row(number, fault="response: is missing")
+    known = {"question", "reference", "response", "messages"} & ScoreRequest.model_fields.keys()
+    return Row(number, {key: data[key] for key in known if key in data}, correct)

@@ -1,0 +1,184 @@
+"""``python -m reward_serve``: prepare, score, doctor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+except ImportError as error:
+    raise SystemExit(f"{error.name} is missing: pip install 'reward-serve[serve]'") from None
+
+from reward_serve.bulk import BatchScorer, Run, read_rows, score_rows, write_results
+from reward_serve.client import (
+    HttpRewardClient,
+    RewardClient,
+    ServiceUnavailableError,
+)
+from reward_serve.doctor import Finding, examine_machine, examine_service
+from reward_serve.embedded.bundled import BundledModelError, prepare_bundled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+console = Console(stderr=True)
+
+
+@cli.command()
+def prepare() -> None:
+    """Prepare the bundled judge's weights (done by a replica when it has not been)."""
+    prepare_with_progress(console)
+
+
+@cli.command()
+def score(
+    file: Annotated[
+        Path, typer.Argument(help="JSON lines: question, reference, response, correct")
+    ],
+    url: Annotated[str | None, typer.Option(help=f"Default {DEFAULT_URL}.")] = None,
+    app: Annotated[
+        str | None, typer.Option(help="A Serve application of RAY_ADDRESS's cluster, by handle.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Results as JSON lines; default stdout.")] = None,
+    summary: Annotated[Path | None, typer.Option(help="The summary as JSON.")] = None,
+    model: Annotated[str | None, typer.Option(help="Which reward model.")] = None,
+    template: Annotated[str | None, typer.Option(help="Which judging template.")] = None,
+    mode: Annotated[str | None, typer.Option(help="label or generate.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1)] = 16,
+    batches_in_flight: Annotated[int, typer.Option(min=1)] = 8,
+    timeout_s: Annotated[float, typer.Option(min=0.1, help="Deadline of each row.")] = 300.0,
+) -> None:
+    """Score a file of rows against a service, by URL or by handle."""
+    if url and app:
+        raise typer.BadParameter("give --url or --app, not both")
+    try:
+        rows = read_rows(file)
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}") from None
+    given = {"model": model, "template": template, "options": {"mode": mode} if mode else None}
+    settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    settings["timeout_s"] = timeout_s
+    client: HttpRewardClient | RewardClient
+    client = RewardClient(app) if app else HttpRewardClient(url or DEFAULT_URL)
+    for row in rows:
+        if row.fault:
+            console.print(f"line {row.line}: {row.fault}", style="yellow", markup=False)
+    try:
+        run = score_with_progress(
+            console, client, rows, settings, batch_size=batch_size, batches=batches_in_flight
+        )
+    except ServiceUnavailableError as error:
+        console.print(str(error), style="red", markup=False)
+        raise typer.Exit(1) from None
+    write_results(run, out or Path("/dev/stdout"))
+    console.print(summary_table({str(file): run.summary()}))
+    if summary:
+        summary.write_text(json.dumps(run.summary(), indent=1) + "\n", encoding="utf-8")
+
+
+@cli.command()
+def doctor(
+    url: Annotated[str | None, typer.Option(help="Check the service there, too.")] = None,
+) -> None:
+    """Say what this machine would run and why; exit 1 when something is amiss."""
+    findings = examine_machine() + (examine_service(url) if url else [])
+    console.print(_findings_table(findings))
+    if any(finding.remedy for finding in findings):
+        raise typer.Exit(1)
+
+
+def prepare_with_progress(out: Console) -> Path:
+    """Prepare the bundled judge, each step shown as it runs."""
+    try:
+        with out.status("preparing the bundled judge") as status:
+            folder = prepare_bundled(lambda step: status.update(f"bundled judge: {step}"))
+    except BundledModelError as error:
+        out.print(str(error), style="red", markup=False)
+        raise SystemExit(1) from None
+    out.print(f"bundled judge: {folder}", markup=False, highlight=False, soft_wrap=True)
+    return folder
+
+
+def score_with_progress(
+    out: Console,
+    client: BatchScorer,
+    rows: Sequence[Any],
+    settings: dict[str, Any],
+    *,
+    title: str = "scoring",
+    batch_size: int = 16,
+    batches: int = 8,
+) -> Run:
+    """Score rows behind a progress bar.
+
+    Raises:
+        ServiceUnavailableError: the service cannot be reached.
+    """
+    with Progress(console=out) as progress:
+        task = progress.add_task(title, total=len(rows))
+        try:
+            return asyncio.run(
+                score_rows(
+                    client,
+                    rows,
+                    settings=settings,
+                    batch_size=batch_size,
+                    batches_in_flight=batches,
+                    scored=lambda count: progress.advance(task, count),
+                )
+            )
+        except* ServiceUnavailableError as group:
+            raise group.exceptions[0] from None
+
+
+def summary_table(summaries: dict[str, dict[str, Any]]) -> Table:
+    """Summaries of runs, one a row."""
+    table = Table("", "rows", "agreement", "statuses", "decided by", "verdicts/s", "p50/p95 ms")
+    for title, summary in summaries.items():
+        latency = summary["latency_ms"]
+        table.add_row(
+            title,
+            str(summary["n"]),
+            _percent(summary["agreement"]),
+            _counts(summary["statuses"]),
+            _counts(summary["sources"]),
+            _number(summary["verdicts_per_s"]),
+            f"{_number(latency['p50'])}/{_number(latency['p95'])}",
+        )
+    return table
+
+
+def main() -> None:
+    """Entry point of ``python -m reward_serve``."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    cli()
+
+
+def _findings_table(findings: Sequence[Finding]) -> Table:
+    table = Table("", "found", "remedy")
+    for finding in findings:
+        style = "yellow" if finding.remedy else None
+        table.add_row(finding.what, finding.found, finding.remedy or "", style=style)
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "no labels" if value is None else f"{value:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{key} {count}" for key, count in counts.items()) or "-"

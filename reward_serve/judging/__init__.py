@@ -1,0 +1,1 @@
+"""Judging: templates as data, their rendering into tokens, and reading a written verdict."""

@@ -1,0 +1,170 @@
+"""Renders a template and a request into prompt tokens that no field can break out of.
+
+The chat template renders the judging template once, with a marker where each field goes; the text
+between markers is tokenised once and kept. A field is tokenised on its own, as plain text:
+chat-template tokens written inside it stay text, braces and template syntax are never evaluated,
+and what would close its fence is defused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from reward_serve.judging.template import FIELDS, PLACEHOLDER, Template
+
+Mode = Literal["label", "generate"]
+
+_FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")\b)", re.IGNORECASE)
+_MARKER = re.compile("\ue000(" + "|".join(FIELDS) + ")\ue001")
+
+
+class Tokenizer(Protocol):
+    """What rendering needs of a tokenizer; ``engines.vllm.ChatTokenizer`` is one."""
+
+    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
+        """The conversation as text, up to where the assistant's turn begins."""
+
+    def encode_control(self, text: str) -> list[int]:
+        """Token ids of trusted text: special tokens in it are control tokens."""
+
+    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
+        """Token ids of untrusted text, and where each starts; special tokens in it stay text."""
+
+
+class LabelError(ValueError):
+    """A template's label is not one token of its own under the judge's tokenizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A rendered prompt.
+
+    Attributes:
+        token_ids: the whole prompt.
+        cut_characters: how many characters were cut from the response's front.
+    """
+
+    token_ids: list[int]
+    cut_characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Skeleton:
+    """A template's fixed token runs with the field that follows each; the last has none."""
+
+    runs: tuple[tuple[tuple[int, ...], str | None], ...]
+    label_ids: tuple[tuple[str, int], ...]
+
+    @property
+    def length(self) -> int:
+        return sum(len(ids) for ids, _ in self.runs)
+
+
+class Renderer:
+    """Renders for one tokenizer.
+
+    Args:
+        tokenizer: the judge model's.
+        max_prompt_tokens: most tokens a label-mode prompt may have.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, max_prompt_tokens: int) -> None:
+        self._tokenizer = tokenizer
+        self._max_prompt_tokens = max_prompt_tokens
+        self._skeletons: dict[tuple[str, str, Mode, bool], _Skeleton] = {}
+
+    def label_ids(self, template: Template) -> dict[str, int]:
+        """Label to token id.
+
+        Raises:
+            LabelError: a label is several tokens here, or two labels share one.
+        """
+        return dict(self._skeleton(template, "label", False).label_ids)
+
+    def render(
+        self,
+        template: Template,
+        fields: Mapping[str, str],
+        *,
+        mode: Mode,
+        response_tokens: int,
+        reserve_tokens: int,
+        enable_thinking: bool = False,
+    ) -> Prompt:
+        """The prompt for one candidate.
+
+        The response is cut from the front to its last ``response_tokens`` tokens (taken from at
+        most its last ``32 * response_tokens`` characters), or fewer where the context, which is
+        ``max_prompt_tokens`` less ``reserve_tokens`` to be written, holds fewer.
+
+        Raises:
+            ValueError: the other fields alone are longer than the context.
+        """
+        skeleton = self._skeleton(template, mode, enable_thinking)
+        encoded = {
+            name: self._tokenizer.encode_plain(defuse(fields[name]))[0]
+            for name in template.fields
+            if name != "response"
+        }
+        fixed = skeleton.length + sum(map(len, encoded.values()))
+        room = self._max_prompt_tokens - reserve_tokens - fixed
+        if room < 1:
+            raise ValueError(
+                f"question and reference: {fixed} prompt tokens leave no room for the response; "
+                f"the limit is {self._max_prompt_tokens}, with {reserve_tokens} to be written"
+            )
+        encoded["response"], cut_characters = self._tail(
+            fields["response"], min(response_tokens, room)
+        )
+        ids: list[int] = []
+        for run, name in skeleton.runs:
+            ids.extend(run)
+            if name is not None:
+                ids.extend(encoded[name])
+        return Prompt(ids, cut_characters)
+
+    def _tail(self, response: str, budget: int) -> tuple[list[int], int]:
+        # Bounded work for a response of any length; text has far fewer characters a token.
+        cut = max(0, len(response) - 32 * budget)
+        ids, starts = self._tokenizer.encode_plain(defuse(response[cut:]))
+        if len(ids) <= budget:
+            return ids, cut
+        return ids[-budget:], cut + starts[-budget]
+
+    def _skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
+        key = (template.name, template.digest, mode, enable_thinking)
+        if key not in self._skeletons:
+            self._skeletons[key] = self._build(template, mode, enable_thinking)
+        return self._skeletons[key]
+
+    def _build(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
+        form: Any = template.label if mode == "label" else template.generate
+        user = PLACEHOLDER.sub(lambda found: f"\ue000{found[1]}\ue001", template.user)
+        messages = [
+            {"role": "system", "content": template.system},
+            {"role": "user", "content": f"{user}\n{form.instruction}"},
+        ]
+        parts = _MARKER.split(self._tokenizer.chat(messages, enable_thinking))
+        texts, names = parts[::2], [*parts[1::2], None]
+        encode = self._tokenizer.encode_control
+        runs = tuple((tuple(encode(t)), name) for t, name in zip(texts, names, strict=True))
+        labels = template.label.values if mode == "label" else ()
+        return _Skeleton(runs, tuple((label, self._label_id(texts[-1], label)) for label in labels))
+
+    def _label_id(self, prefix: str, label: str) -> int:
+        before = self._tokenizer.encode_control(prefix)
+        after = self._tokenizer.encode_control(prefix + label)
+        if after[: len(before)] != before or len(after) != len(before) + 1:
+            raise LabelError(
+                f"label {label!r} is not a single token after the prompt under this tokenizer; "
+                "choose labels that are, such as 0 and 1"
+            )
+        return after[-1]
+
+
+def defuse(text: str) -> str:
+    """The text with every fence tag in it broken, so that no field can close its fence."""
+    return _FENCE.sub("‹", text)

@@ -1,0 +1,113 @@
+"""A judging template: YAML data, checked when it is read.
+
+>>> load_template("final_answer").label.binary
+True
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from importlib import resources
+from typing import Annotated, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+FIELDS = ("question", "reference", "response")
+PLACEHOLDER = re.compile(r"\{(" + "|".join(FIELDS) + r")\}")
+
+
+class LabelForm(BaseModel):
+    """Label mode: one forward pass, the probability of each label read off."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    instruction: str
+    values: Annotated[dict[str, float], Field(min_length=2, max_length=128)]
+
+    @property
+    def binary(self) -> bool:
+        """Two labels worth 0 and 1: the likelier one is the score; else the expected value."""
+        return sorted(self.values.values()) == [0.0, 1.0]
+
+
+class GenerateForm(BaseModel):
+    """Generate mode: the judge writes, and the last verdict in its text wins."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    instruction: str
+    verdict: str = Field(description="a regular expression; its first group is the verdict")
+    scale: Annotated[float, Field(gt=0)] = Field(1.0, description="the verdict worth a score of 1")
+    example: str = Field(description="text in which the verdict is found")
+
+    @model_validator(mode="after")
+    def _verdict_is_found_in_the_example(self) -> Self:
+        try:
+            pattern = re.compile(self.verdict)
+        except re.error as error:
+            raise ValueError(f"verdict: is not a regular expression: {error}") from None
+        if pattern.groups < 1:
+            raise ValueError(f"verdict: has no group around the verdict itself: {self.verdict!r}")
+        if not pattern.search(self.example):
+            raise ValueError(f"example: the verdict pattern finds nothing in {self.example!r}")
+        return self
+
+
+class Template(BaseModel):
+    """What a judge is shown and how its answer is read."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    description: str
+    rules: Literal["final_answer", "gsm8k_strict"] | None = Field(
+        None, description="which rules may decide before the model, under rules_first"
+    )
+    reference: Literal["full", "final_answer"] = "full"
+    response_tokens: Annotated[int, Field(ge=1)]
+    system: str
+    user: str
+    label: LabelForm
+    generate: GenerateForm
+    digest: str = Field(description="of the file's bytes; part of every result's fingerprint")
+
+    @model_validator(mode="after")
+    def _shows_the_response(self) -> Self:
+        if self.user.count("{response}") != 1:
+            raise ValueError("user: must hold {response} exactly once")
+        if PLACEHOLDER.search(self.system):
+            raise ValueError("system: must not hold placeholders; put them in user")
+        return self
+
+    @property
+    def fields(self) -> list[str]:
+        """The request's fields that this template needs."""
+        return list(dict.fromkeys(PLACEHOLDER.findall(self.user)))
+
+
+@functools.cache
+def load_template(name: str) -> Template:
+    """A shipped template by name.
+
+    Raises:
+        KeyError: there is no such template.
+    """
+    if name not in template_names():
+        raise KeyError(name)
+    data = (_folder() / f"{name}.yaml").read_bytes()
+    digest = hashlib.sha256(data).hexdigest()[:12]
+    return Template.model_validate({"name": name, "digest": digest, **yaml.safe_load(data)})
+
+
+@functools.cache
+def template_names() -> tuple[str, ...]:
+    """Names of the shipped templates."""
+    files = (entry.name for entry in _folder().iterdir())
+    return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
+
+
+def _folder() -> resources.abc.Traversable:
+    return resources.files("reward_serve.judging") / "templates"

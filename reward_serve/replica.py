@@ -1,0 +1,131 @@
+"""The Serve deployment that owns one reward model.
+
+Its methods are the handle API: they take and give plain dicts of the wire contract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from reward_serve.admission import Admission
+from reward_serve.config import JudgeModel, ModelConfig
+from reward_serve.reward_models.base import RewardModel
+from reward_serve.scoring import Scorer
+from reward_serve.version import __version__
+
+logger = logging.getLogger("ray.serve")
+
+_WATCH_PERIOD_S = 0.5
+_FAREWELL_S = 0.5
+
+
+class RewardReplica:
+    """One replica of one reward model.
+
+    Args:
+        model: a ``ModelConfig`` as plain data.
+        max_batch_items: most items of one ``score_batch``.
+    """
+
+    async def __init__(self, model: dict[str, Any], max_batch_items: int) -> None:  # type: ignore[misc]
+        began = time.monotonic()
+        config: ModelConfig = TypeAdapter(ModelConfig).validate_python(model)
+        self._config = config
+        self._model, self._timings_s = await _start(config)
+        admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
+        self._admission = admission
+        self._scorer = Scorer(config.name, self._model, admission, max_batch_items)
+        await self._first_verdict()
+        self._timings_s["total"] = time.monotonic() - began
+        self._watch = asyncio.create_task(self._exit_on_failure())
+        parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in self._timings_s.items())
+        logger.info("reward model %s is ready: %s", config.name, parts)
+
+    async def score(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The ``ScoreResult`` of one ``ScoreRequest``."""
+        return await self._scorer.score(request)
+
+    async def score_batch(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A ``ScoreResult`` for each ``ScoreRequest``, in order."""
+        return await self._scorer.score_batch(requests)
+
+    async def score_stream(
+        self, requests: list[dict[str, Any]]
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        """Chunks of results as they finish, each result with its ``index``."""
+        async for chunk in self._scorer.score_stream(requests):
+            yield chunk
+
+    async def describe(self) -> dict[str, Any]:
+        """The model's entry in ``/v1/models``, and this replica's process and start-up times."""
+        return {
+            "name": self._config.name,
+            **self._model.describe(),
+            "max_concurrent_items": self._config.max_concurrent_items,
+            "max_queued_items": self._config.max_queued_items,
+            "items": self._admission.items,
+            "version": __version__,
+            "pid": os.getpid(),
+            "start_s": {part: round(seconds, 2) for part, seconds in self._timings_s.items()},
+        }
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Items at work or waiting, for ``autoscaling.replicas_for_items``."""
+        return {"items": float(self._admission.items)}
+
+    async def check_health(self) -> None:
+        """Called by Serve.
+
+        Raises:
+            RuntimeError: the reward model can score no more.
+        """
+        reason = await self._model.failure()
+        if reason is not None:
+            raise RuntimeError(reason)
+
+    async def _first_verdict(self) -> None:
+        """Pay for what happens once before a caller waits for it."""
+        began = time.monotonic()
+        result = await self._scorer.score(
+            {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
+        )
+        if result["status"] == "error":
+            raise RuntimeError(f"the first verdict failed: {result['reason']}")
+        self._timings_s["first verdict"] = time.monotonic() - began
+
+    async def _exit_on_failure(self) -> None:
+        """Leave rotation by leaving: a replica that fails fast would draw traffic to itself."""
+        while True:
+            await asyncio.sleep(_WATCH_PERIOD_S)
+            reason = await self._model.failure()
+            if reason is not None:
+                logger.error("reward model %s: %s; this replica exits", self._config.name, reason)
+                await asyncio.sleep(_FAREWELL_S)  # callers in flight get their typed errors
+                os._exit(1)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_watch"):
+            self._watch.cancel()
+        if hasattr(self, "_model"):
+            self._model.close()
+
+
+async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
+    if isinstance(config, JudgeModel):
+        from reward_serve.engines.vllm import VllmEngine
+        from reward_serve.reward_models.judge import Judge
+
+        engine = await VllmEngine.start(
+            config.engine, config.resources.num_cpus or 1, config.resources.num_gpus or 0
+        )
+        return Judge(config, engine), dict(engine.timings_s)
+    from reward_serve.reward_models.rule import RuleRewardModel
+
+    return RuleRewardModel(config), {}

@@ -1,0 +1,1 @@
+"""Reward models: one file a kind, one protocol."""

@@ -1,0 +1,54 @@
+"""What every reward model is to the replica that serves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from reward_serve.schema import ScoreRequest, Source, Status, Usage
+
+
+class InvalidRequestError(ValueError):
+    """The request cannot be scored by this model as it is; names the field and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a reward model says of one request: a ``ScoreResult`` before it is addressed.
+
+    Attributes:
+        score: set exactly when ``status`` is ``ok``.
+    """
+
+    status: Status = Status.OK
+    score: float | None = None
+    source: Source | None = None
+    label: str | None = None
+    probabilities: dict[str, float] | None = None
+    text: str | None = None
+    reason: str | None = None
+    template: str | None = None
+    fingerprint: str | None = None
+    details: dict[str, Any] | None = None
+    usage: Usage = field(default_factory=Usage)
+
+
+class RewardModel(Protocol):
+    """Scores requests. Knows neither Ray nor HTTP; cancelling a call aborts its work."""
+
+    async def score(self, request: ScoreRequest) -> Verdict:
+        """The verdict on one request.
+
+        Raises:
+            InvalidRequestError: the request is at fault.
+            EngineError: the engine failed.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, fingerprint, templates and start-up times, for ``/v1/models``."""
+
+    async def failure(self) -> str | None:
+        """Why this model can score no more; None while it can."""
+
+    def close(self) -> None:
+        """Release what the model holds."""

@@ -1,0 +1,241 @@
+"""Kind ``judge``: a language model compares a response with its reference.
+
+Label mode reads the probability of each label off one forward pass; generate mode lets the judge
+write and takes its last verdict. Under ``rules_first`` what a rule can prove is not asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from reward_serve.config import JudgeConfig, JudgeModel
+from reward_serve.engines.base import Engine
+from reward_serve.judging.rendering import LabelError, Mode, Prompt, Renderer
+from reward_serve.judging.template import Template, load_template, template_names
+from reward_serve.judging.verdict import read_verdict
+from reward_serve.reward_models.base import InvalidRequestError, Verdict
+from reward_serve.reward_models.rule import decided
+from reward_serve.schema import ScoreRequest, Status, Usage
+from reward_serve.verifiers import (
+    VERIFIER_VERSION,
+    Verification,
+    final_answer,
+    verify_any,
+    verify_strict_any,
+)
+
+_RULES: dict[str, Callable[[str, list[str]], Verification]] = {
+    "final_answer": verify_any,
+    "gsm8k_strict": verify_strict_any,
+}
+
+
+class Judge:
+    """A judge on one engine.
+
+    Raises:
+        KeyError: the deployment's template is unknown.
+        LabelError: its labels are not single tokens under the model's tokenizer.
+    """
+
+    def __init__(self, config: JudgeModel, engine: Engine) -> None:
+        self._config: JudgeConfig = config.judge
+        self._engine = engine
+        self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
+        self._engine_key = ";".join(f"{k}={v}" for k, v in engine.describe().items())
+        self._renderer.label_ids(load_template(self._config.template))
+
+    async def score(self, request: ScoreRequest) -> Verdict:
+        """The verdict on one request; of several references, the best match counts."""
+        template = self._template(request)
+        mode: Mode = self._option(request, "mode") or self._config.mode
+        self._check_options(request)
+        for name in template.fields:
+            if name != "response" and not getattr(request, name):
+                raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
+        fingerprint = self._fingerprint(template, mode)
+        if self._config.rules_first and template.rules and request.references:
+            verification = _RULES[template.rules](request.response, request.references)
+            if verification.outcome != "abstain":
+                return decided(verification, fingerprint, template.name)
+        ask = self._label if mode == "label" else self._generate
+        references = request.references if "reference" in template.fields else [""]
+        verdicts = await asyncio.gather(
+            *(ask(request, template, reference, fingerprint) for reference in references)
+        )
+        return best(verdicts, highest=max(template.label.values.values()))
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, settings and fingerprint of the default template and mode."""
+        default = load_template(self._config.template)
+        return {
+            "kind": "judge",
+            "template": default.name,
+            "templates": list(template_names()),
+            "mode": self._config.mode,
+            "rules_first": self._config.rules_first,
+            "response_tokens": self._budget(default),
+            "max_tokens": self._config.max_tokens,
+            "max_model_len": self._engine.max_model_len,
+            "fingerprint": self._fingerprint(default, self._config.mode),
+        }
+
+    async def failure(self) -> str | None:
+        """Why the engine can serve no more; None while it can."""
+        return await self._engine.failure()
+
+    def close(self) -> None:
+        """End the engine."""
+        self._engine.close()
+
+    async def _label(
+        self, request: ScoreRequest, template: Template, reference: str, fingerprint: str
+    ) -> Verdict:
+        try:
+            ids = self._renderer.label_ids(template)
+        except LabelError as error:
+            raise InvalidRequestError(
+                f"template: {template.name!r} in label mode: {error}"
+            ) from None
+        prompt = self._render(request, template, reference, "label", 1, False)
+        output = await self._engine.label_logprobs(prompt.token_ids, list(ids.values()))
+        logprobs = {label: output.logprobs[i] for label, i in ids.items()}
+        if any(map(math.isnan, logprobs.values())) or max(logprobs.values()) == -math.inf:
+            return Verdict(
+                status=Status.ERROR,
+                reason="the engine gave the labels no probability; its weights or dtype are broken",
+                template=template.name,
+                fingerprint=fingerprint,
+                usage=output.usage,
+            )
+        probabilities = softmax(logprobs)
+        values = template.label.values
+        likeliest = max(probabilities, key=lambda label: (probabilities[label], -values[label]))
+        expected = sum(p * values[label] for label, p in probabilities.items())
+        return Verdict(
+            score=values[likeliest] if template.label.binary else expected,
+            source="judge",
+            label=likeliest,
+            probabilities=probabilities,
+            template=template.name,
+            fingerprint=fingerprint,
+            details=_cut(prompt) | {"label_mass": sum(map(math.exp, logprobs.values()))},
+            usage=output.usage,
+        )
+
+    async def _generate(
+        self, request: ScoreRequest, template: Template, reference: str, fingerprint: str
+    ) -> Verdict:
+        options = request.options
+        max_tokens = min(options.max_tokens or self._config.max_tokens, self._config.max_tokens)
+        thinking = bool(options.enable_thinking)
+        prompt = self._render(request, template, reference, "generate", max_tokens, thinking)
+        temperature = options.temperature
+        output = await self._engine.generate(
+            prompt.token_ids,
+            temperature=self._config.temperature if temperature is None else temperature,
+            top_p=options.top_p or 1.0,
+            max_tokens=max_tokens,
+        )
+        written = read_verdict(template, output.text, output.cut_off)
+        return Verdict(
+            status=written.status,
+            score=written.score,
+            source="judge" if written.status is Status.OK else None,
+            label=written.label,
+            text=output.text,
+            reason=written.reason,
+            template=template.name,
+            fingerprint=fingerprint,
+            details=_cut(prompt) or None,
+            usage=output.usage,
+        )
+
+    def _render(
+        self,
+        request: ScoreRequest,
+        template: Template,
+        reference: str,
+        mode: Mode,
+        reserve_tokens: int,
+        enable_thinking: bool,
+    ) -> Prompt:
+        if template.reference == "final_answer":
+            reference = final_answer(reference)
+        fields = {
+            "question": request.question or "",
+            "reference": reference,
+            "response": request.response,
+        }
+        try:
+            return self._renderer.render(
+                template,
+                fields,
+                mode=mode,
+                response_tokens=self._budget(template),
+                reserve_tokens=reserve_tokens,
+                enable_thinking=enable_thinking,
+            )
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from None
+
+    def _template(self, request: ScoreRequest) -> Template:
+        name = request.template or self._config.template
+        try:
+            return load_template(name)
+        except KeyError:
+            raise InvalidRequestError(
+                f"template: there is no {name[:64]!r}; choose of {', '.join(template_names())}"
+            ) from None
+
+    def _check_options(self, request: ScoreRequest) -> None:
+        for name in request.options.model_fields_set:
+            self._option(request, name)
+
+    def _option(self, request: ScoreRequest, name: str) -> Any:
+        value = getattr(request.options, name)
+        if value is not None and name not in self._config.allowed_options:
+            raise InvalidRequestError(
+                f"options.{name}: this deployment does not allow it; leave it out, "
+                "or add it to judge.allowed_options"
+            )
+        return value
+
+    def _budget(self, template: Template) -> int:
+        return self._config.response_tokens or template.response_tokens
+
+    def _fingerprint(self, template: Template, mode: Mode) -> str:
+        rules = f"gsm8k-{VERIFIER_VERSION}" if self._config.rules_first else "off"
+        return (
+            f"{self._engine_key};template={template.name}@{template.digest};mode={mode};"
+            f"response_tokens={self._budget(template)};rules={rules}"
+        )
+
+
+def softmax(logprobs: dict[str, float]) -> dict[str, float]:
+    """Log-probabilities renormalised over the labels alone."""
+    highest = max(logprobs.values())
+    weights = {label: math.exp(value - highest) for label, value in logprobs.items()}
+    total = sum(weights.values())
+    return {label: weight / total for label, weight in weights.items()}
+
+
+def best(verdicts: Sequence[Verdict], highest: float) -> Verdict:
+    """The best match among the verdicts on one response, one a reference.
+
+    A comparison that failed might have been the best: unless another earned the highest score
+    there is, the failure stands.
+    """
+    chosen = max(verdicts, key=lambda v: -math.inf if v.score is None else v.score)
+    if chosen.score is None or chosen.score < highest:
+        chosen = next((v for v in verdicts if v.status is not Status.OK), chosen)
+    counts = [v.usage.model_dump() for v in verdicts]
+    return replace(chosen, usage=Usage(**{k: sum(c[k] for c in counts) for k in counts[0]}))
+
+
+def _cut(prompt: Prompt) -> dict[str, Any]:
+    return {"cut_response_characters": prompt.cut_characters} if prompt.cut_characters else {}

@@ -1,0 +1,226 @@
+"""The wire contract: what a trainer asks and what it is told.
+
+    >>> ScoreRequest(response="The answer is 18.", reference="18").timeout_s
+    60.0
+
+Plain dicts of these models cross the Serve handle and HTTP, so that a trainer's process needs
+no class of ours to unpickle.
+"""
+
+import json
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+MAX_TIMEOUT_S = 3600.0
+
+
+def _unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"has a lone surrogate at character {error.start}, which is not Unicode text; "
+            "replace it, as with text.encode('utf-8', 'replace').decode()"
+        ) from None
+    return text
+
+
+def _json(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        json.dumps(metadata, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"cannot be written as JSON: {error}") from None
+    return metadata
+
+
+Text = Annotated[str, AfterValidator(_unicode)]
+Metadata = Annotated[dict[str, JsonValue], AfterValidator(_json)]
+
+
+class Status(StrEnum):
+    """How a request ended. ``score`` is null exactly when this is not ``ok``."""
+
+    OK = "ok"
+    INVALID = "invalid"
+    """The request itself is at fault; sending it again cannot help."""
+    UNPARSEABLE = "unparseable"
+    """The judge answered and no verdict could be read from it."""
+    TRUNCATED = "truncated"
+    """The judge was cut off before its verdict was final."""
+    TIMEOUT = "timeout"
+    """The deadline ``timeout_s`` passed; the work was aborted."""
+    OVERLOADED = "overloaded"
+    """The queue was full; worth a retry after a pause."""
+    ERROR = "error"
+    """The reward model failed; worth a retry."""
+
+
+Source = Literal["judge", "rule", "classifier", "remote", "cache", "fallback"]
+
+
+class Options(BaseModel):
+    """Per-request settings; a deployment refuses those it does not allow."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    mode: Literal["label", "generate"] | None = Field(
+        None, description="How the judge answers: one forward pass, or written text."
+    )
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False)
+    max_tokens: int | None = Field(
+        None, ge=1, description="Tokens the judge may write in generate mode."
+    )
+    enable_thinking: bool | None = Field(
+        None, description="Passed to chat templates that know it (Qwen3)."
+    )
+
+
+class Message(BaseModel):
+    """One turn of a conversation."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["system", "user", "assistant"]
+    content: Text
+
+
+class ScoreRequest(BaseModel):
+    """One question: what reward does ``response`` earn?"""
+
+    model_config = ConfigDict(extra="forbid")
+
+    response: Text = Field(description="The candidate to be judged.")
+    reference: str | list[str] | None = Field(
+        None, description="A gold answer or solution; of several, the best match counts."
+    )
+    question: Text | None = Field(None, description="The prompt the candidate answers.")
+    messages: list[Message] | None = Field(
+        None, description="A conversation, for classifier reward models."
+    )
+    model: Text | None = Field(
+        None, description="Which of the application's reward models; default the first."
+    )
+    template: Text | None = Field(None, description="A template's name; default the deployment's.")
+    group: Text | None = Field(None, description="The prompt's key in GRPO.")
+    options: Options = Field(default_factory=Options)
+    id: Text | None = Field(None, description="Echoed in the result.")
+    metadata: Metadata | None = Field(None, description="Echoed in the result.")
+    timeout_s: float = Field(
+        60.0, gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False, description="Deadline, in seconds."
+    )
+
+    @field_validator("reference", mode="before")
+    @classmethod
+    def _references_are_text(cls, value: Any) -> Any:
+        references = value if isinstance(value, list) else [value]
+        if value is None:
+            return value
+        if not references or not all(isinstance(r, str) and r.strip() for r in references):
+            raise ValueError("must be a non-blank string, or a non-empty list of them")
+        for reference in references:
+            _unicode(reference)
+        return value
+
+    @property
+    def references(self) -> list[str]:
+        """The references as a list, empty when there are none."""
+        if self.reference is None:
+            return []
+        return [self.reference] if isinstance(self.reference, str) else self.reference
+
+
+class Usage(BaseModel):
+    """Tokens the reward model's engine processed for one request."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class ScoreResult(BaseModel):
+    """What the service answers; the same keys every time.
+
+    ``score`` is earned or absent: a failure is a ``status`` with ``score: null``, never a number.
+    """
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    id: str | None = None
+    score: float | None = None
+    status: Status
+    source: Source | None = Field(None, description="What decided; null when nothing did.")
+    label: str | None = Field(None, description="The label the judge found likeliest.")
+    probabilities: dict[str, float] | None = Field(
+        None, description="Label to probability, over the template's labels."
+    )
+    text: str | None = Field(None, description="What the judge wrote, in generate mode.")
+    reason: str | None = Field(None, description="Why there is no score, and the remedy.")
+    model: str | None = None
+    template: str | None = None
+    fingerprint: str | None = Field(
+        None,
+        description="Weights, adapter, template, mode, budget, dtype, device and engine version: "
+        "the same fingerprint and input give the same label.",
+    )
+    details: dict[str, JsonValue] | None = Field(
+        None, description="What was cut from the input, which rule decided."
+    )
+    usage: Usage = Field(default_factory=Usage)
+    latency_ms: float = Field(0.0, description="Time in the replica, queueing included.")
+    metadata: dict[str, JsonValue] | None = None
+
+    @model_validator(mode="after")
+    def _score_is_earned_or_absent(self) -> Self:
+        if (self.score is None) is (self.status is Status.OK):
+            raise ValueError(f"score={self.score!r} does not fit status={self.status.value!r}")
+        return self
+
+
+def describe_errors(error: ValidationError) -> str:
+    """A validation error in one line: each field at fault, what is wrong, what was found."""
+    parts = []
+    for fault in error.errors(include_url=False, include_context=False):
+        field = ".".join(str(part) for part in fault["loc"]) or "request"
+        message = fault["msg"].removeprefix("Value error, ")
+        parts.append(f"{field}: {message}{_found(fault)}")
+    return "; ".join(dict.fromkeys(parts))
+
+
+def _found(fault: Any) -> str:
+    if fault["type"] == "missing":
+        return ""
+    value = fault["input"]
+    if isinstance(value, (str, list, dict)) and len(value) > 40:
+        return f" (found {type(value).__name__} of length {len(value)})"
+    return f" (found {value!a})"
+
+
+def echoes(request: object) -> dict[str, Any]:
+    """The ``id`` and ``metadata`` of a request too faulty to parse, where they can be echoed."""
+    if not isinstance(request, dict):
+        return {}
+    kept: dict[str, Any] = {}
+    for key in ("id", "metadata"):
+        try:
+            ScoreRequest.model_validate({"response": "", key: request.get(key)})
+        except ValidationError:
+            continue
+        kept[key] = request.get(key)
+    return kept
+
+
+def failure(status: Status, reason: str, **fields: Any) -> ScoreResult:
+    """A result without a score."""
+    return ScoreResult(status=status, reason=reason, **fields)

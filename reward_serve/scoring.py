@@ -1,0 +1,147 @@
+"""Scores requests with one reward model: validation, admission, deadlines, typed failures.
+
+This is what a replica does, without Ray: no request raises, each gets a ``ScoreResult``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from reward_serve.admission import Admission, OverloadedError
+from reward_serve.engines.base import EngineError
+from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Verdict
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, describe_errors, echoes
+
+logger = logging.getLogger(__name__)
+
+_FLUSH_S = 0.02
+
+
+class Scorer:
+    """Turns requests into results; never raises for one.
+
+    Args:
+        name: the reward model's name, as it stands in results.
+        model: what scores.
+        admission: bounds the items at work and waiting.
+        max_batch_items: a larger batch is invalid as a whole.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: RewardModel,
+        admission: Admission,
+        max_batch_items: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._model = model
+        self._admission = admission
+        self._max_batch_items = max_batch_items
+        self._clock = clock
+
+    async def score(self, request: object) -> dict[str, Any]:
+        """The result of one request, as a plain dict; its deadline runs from here."""
+        began = self._clock()
+        try:
+            parsed = ScoreRequest.model_validate(request)
+        except ValidationError as error:
+            return self._failed(Status.INVALID, describe_errors(error), echoes(request), began)
+        echoed = {"id": parsed.id, "metadata": parsed.metadata}
+        try:
+            verdict = await self._within_deadline(parsed)
+        except InvalidRequestError as error:
+            return self._failed(Status.INVALID, str(error), echoed, began)
+        except OverloadedError as error:
+            return self._failed(Status.OVERLOADED, str(error), echoed, began)
+        except TimeoutError:
+            reason = f"timeout_s: {parsed.timeout_s:g} s passed before a verdict"
+            return self._failed(Status.TIMEOUT, reason, echoed, began)
+        except EngineError as error:
+            return self._failed(Status.ERROR, str(error), echoed, began)
+        except Exception as error:
+            logger.exception("reward model %s failed at request id=%r", self._name, parsed.id)
+            return self._failed(Status.ERROR, f"{type(error).__name__}: {error}", echoed, began)
+        result = ScoreResult(
+            **{name: getattr(verdict, name) for name in Verdict.__slots__},
+            **echoed,
+            model=self._name,
+            latency_ms=1000 * (self._clock() - began),
+        )
+        return result.model_dump(mode="json")
+
+    async def score_batch(self, requests: object) -> list[dict[str, Any]]:
+        """A result for each request, in order; one item's failure is its own.
+
+        Raises:
+            TypeError: ``requests`` is not a list.
+        """
+        items = self._items(requests)
+        if len(items) > self._max_batch_items:
+            return [self._too_large(item, len(items)) for item in items]
+        return list(await asyncio.gather(*map(self.score, items)))
+
+    async def score_stream(self, requests: object) -> AsyncIterator[list[dict[str, Any]]]:
+        """Results as they finish, in chunks, each result with its ``index``.
+
+        Raises:
+            TypeError: ``requests`` is not a list.
+        """
+        items = self._items(requests)
+        if len(items) > self._max_batch_items:
+            yield [{"index": i, **self._too_large(r, len(items))} for i, r in enumerate(items)]
+            return
+        finished: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+        async def one(index: int, item: object) -> None:
+            finished.put_nowait({"index": index, **await self.score(item)})
+
+        tasks = [asyncio.ensure_future(one(i, item)) for i, item in enumerate(items)]
+        try:
+            left = len(items)
+            while left:
+                chunk = [await finished.get()]
+                await asyncio.sleep(_FLUSH_S)  # a yielded chunk costs as much as a call
+                while not finished.empty():
+                    chunk.append(finished.get_nowait())
+                left -= len(chunk)
+                yield chunk
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _within_deadline(self, request: ScoreRequest) -> Verdict:
+        if request.model not in (None, self._name):
+            raise InvalidRequestError(f"model: {request.model!r} was sent to {self._name!r}")
+        async with asyncio.timeout(request.timeout_s), self._admission.place():
+            return await self._model.score(request)
+
+    def _failed(
+        self, status: Status, reason: str, echoed: dict[str, Any], began: float
+    ) -> dict[str, Any]:
+        result = ScoreResult(
+            status=status,
+            reason=reason,
+            model=self._name,
+            latency_ms=1000 * (self._clock() - began),
+            **echoed,
+        )
+        return result.model_dump(mode="json")
+
+    def _too_large(self, request: object, size: int) -> dict[str, Any]:
+        reason = f"requests: {size} items; a batch takes {self._max_batch_items}, so split it"
+        return self._failed(Status.INVALID, reason, echoes(request), self._clock())
+
+    @staticmethod
+    def _items(requests: object) -> Sequence[object]:
+        if not isinstance(requests, list | tuple):
+            raise TypeError(f"requests: must be a list of dicts (found {type(requests).__name__})")
+        return requests

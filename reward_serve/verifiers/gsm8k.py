@@ -1,0 +1,212 @@
+r"""Decide answers to grade-school math problems by rule: proven right, proven wrong, or neither.
+
+Policies train against this, so it proves or it abstains; a trained judge takes the rest. Proof of
+right is an explicit final-answer marker with the reference's value and nothing that takes it back:
+
+    verify("She makes 9 * 2 = 18 dollars.\n#### 18", "#### 18").outcome  # "right"
+    verify("The answer is 17.", "#### 18").outcome                       # "wrong"
+    verify("She makes 18", "#### 18").outcome                            # "abstain": no marker
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from reward_serve.verifiers.markers import braced, read_markers
+from reward_serve.verifiers.numbers import Number, parse_number
+from reward_serve.verifiers.presence import may_equal, may_hold
+from reward_serve.verifiers.vocabulary import CENTS, MEASURES, OPENER_WORDS, UNIT_DOUBTS
+
+MAX_RESPONSE = 200_000
+MAX_OPENER = 300
+
+# A model that runs on writes the next exercise itself; its last answer is not to this one.
+_QUESTION = re.compile(
+    r"^[ \t#*>]{0,9}(?:Q|Question|Problem|Exercise|Human|User)\b[ *\d]{0,9}:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_STEP_ONE = re.compile(r"\bstep 1\b")
+_BLANK_LETTERS = frozenset("$+<=>^`|~\u115f\u1160\u2800\u3164\uffa0")
+_BLANK_CATEGORIES = frozenset(["Cc", "Cf", "Cs", "Mn", "Me"])
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What the rules say about one response.
+
+    Attributes:
+        outcome: "right" and "wrong" are proven; "abstain" leaves it to a judge.
+        rule: The rule that decided, such as "marker_matches", "marker_differs",
+            "reference_absent", "empty_response", "only_opener" or, for an abstention, why.
+        answer: The text found behind the deciding marker, or None.
+    """
+
+    outcome: Literal["right", "wrong", "abstain"]
+    rule: str
+    answer: str | None = None
+
+
+def final_answer(reference: str) -> str:
+    r"""Return the gold answer of a GSM8K solution.
+
+    Args:
+        reference: A solution ending in "#### 18", a "\boxed{18}", or the bare answer.
+
+    Returns:
+        The text after the last "####", else of the box where that is all, else all of it, stripped.
+    """
+    text = reference.rpartition("####")[2].strip()
+    bare = text.strip("$ ").removeprefix("\\[").removesuffix("\\]").strip()
+    if bare.startswith("\\boxed"):
+        inner = braced(bare, len("\\boxed"))
+        if inner is not None and inner[1] == len(bare):
+            return inner[0].strip()
+    return text
+
+
+def verify(response: str, reference: str) -> Verification:
+    """Prove a response right or wrong against a reference, or abstain.
+
+    Args:
+        response: What the policy wrote; any text.
+        reference: The gold solution or answer.
+
+    Returns:
+        The outcome, the rule behind it and the answer that was found.
+
+    Raises:
+        ValueError: The reference holds no answer.
+    """
+    gold_text = final_answer(reference)
+    if not gold_text:
+        raise ValueError(f"reference: is empty or ends in a bare '####': {reference[-40:]!r}")
+    if all(map(_is_blank, set(response))):
+        return Verification("wrong", "empty_response")
+    if len(response) > MAX_RESPONSE:
+        return Verification("abstain", "response_too_long")
+    gold = parse_number(gold_text)
+    visible = _after_thinking(response)
+    if gold is None:
+        return _judge_text(visible, gold_text)
+    verification = _judge_numbers(visible, gold)
+    if verification.outcome != "abstain":
+        return verification
+    if gold.value != 1 and _is_only_opener(response):
+        return Verification("wrong", "only_opener")
+    read_but_unsure = verification.rule in {"value_in_doubt", "percent_on_one_side"}
+    if not read_but_unsure and not may_hold(response, gold.value):
+        return Verification("wrong", "reference_absent", verification.answer)
+    return verification
+
+
+def verify_any(response: str, references: Sequence[str]) -> Verification:
+    """Verify a response against several references, any of which makes it right.
+
+    Args:
+        response: What the policy wrote; any text.
+        references: At least one gold solution or answer.
+
+    Returns:
+        Right if right by any reference, wrong if wrong by all, else the first abstention.
+
+    Raises:
+        ValueError: There is no reference, or one holds no answer.
+    """
+    if not references:
+        raise ValueError("references: is empty, expected at least one reference")
+    verifications = [verify(response, reference) for reference in references]
+    order = ("right", "abstain", "wrong")
+    return min(verifications, key=lambda verification: order.index(verification.outcome))
+
+
+def _is_blank(character: str) -> bool:
+    category = unicodedata.category(character)
+    return category[0] in "ZP" or category in _BLANK_CATEGORIES or character in _BLANK_LETTERS
+
+
+def _is_only_opener(response: str) -> bool:
+    if len(response) > MAX_OPENER:
+        return False
+    if not all(character.isalnum() or _is_blank(character) for character in response):
+        return False  # a symbol may be a number: a keycap ten
+    text = _STEP_ONE.sub("step", response.casefold())
+    return all(word in OPENER_WORDS for word in re.split(r"[\W_]+", text) if word)
+
+
+def _after_thinking(response: str) -> str:
+    visible = response.rpartition("</think>")[2]
+    return visible.partition("<think>")[0]
+
+
+def _asks_again(response: str) -> bool:
+    questions = list(islice(_QUESTION.finditer(response), 2))
+    return bool(questions) and (
+        len(questions) == 2 or bool(response[: questions[0].start()].strip())
+    )
+
+
+def _judge_numbers(response: str, gold: Number) -> Verification:
+    markers = read_markers(response)
+    if markers is None:
+        return Verification("abstain", "too_many_markers")
+    if _asks_again(response):
+        return Verification("abstain", "another_question")
+    claims = [
+        (marker, parse_number(marker.text))
+        for position, marker in enumerate(markers, start=1)
+        if position == len(markers) or marker.claims_number()
+    ]
+    if not claims:
+        return Verification("abstain", "no_rule_applies")
+    last, number = claims[-1]
+    answer = _printable(last.text)
+    numbers = [other for _, other in claims if other is not None]
+    unclear = any(UNIT_DOUBTS.intersection(other.unit) for other in numbers)
+    if number is None or unclear or len(numbers) < len(claims):
+        return Verification("abstain", "marker_not_understood", answer)
+    if any((other.value, other.percent) != (number.value, number.percent) for other in numbers):
+        return Verification("abstain", "markers_disagree", answer)
+    if last.doubted:
+        return Verification("abstain", "marker_in_doubt", answer)
+    if last.is_taken_back(response):
+        return Verification("abstain", "text_after_marker", answer)
+    return _compare(number, gold, answer)
+
+
+def _compare(number: Number, gold: Number, answer: str) -> Verification:
+    cents = bool(CENTS.intersection(number.unit)) != bool(CENTS.intersection(gold.unit))
+    if number.percent != gold.percent:
+        return Verification("abstain", "percent_on_one_side", answer)
+    if number.value == gold.value and not cents:
+        return Verification("right", "marker_matches", answer)
+    units = not MEASURES.isdisjoint(number.unit + gold.unit)
+    near = may_equal(number.value, gold.value, units=units)
+    opposite = number.value == -gold.value and not number.percent
+    if cents or not number.plain or (near and not opposite):
+        return Verification("abstain", "value_in_doubt", answer)
+    return Verification("wrong", "marker_differs", answer)
+
+
+def _judge_text(response: str, gold_text: str) -> Verification:
+    markers = read_markers(response)
+    if not markers or len({_plain(marker.text) for marker in markers}) > 1:
+        return Verification("abstain", "reference_not_numeric")
+    last = markers[-1]
+    answer = _printable(last.text)
+    same = _plain(last.text) == _plain(gold_text)
+    if same and not last.doubted and last.is_last_word(response):
+        return Verification("right", "marker_matches", answer)
+    return Verification("abstain", "reference_not_numeric", answer)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(" *_`\"'.$")
+
+
+def _printable(text: str) -> str:
+    return text.strip().encode("utf-8", "replace").decode()

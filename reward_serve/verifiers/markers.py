@@ -1,0 +1,183 @@
+r"""Find the explicit final-answer markers of a response, and what surrounds them.
+
+A marker is `#### 18`, `\boxed{18}`, "the answer is 18", "Answer: 18" or "A: 18" at a line's start.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+
+from reward_serve.verifiers.vocabulary import DOUBTS, MODIFIER_WORDS, NUMBER_WORDS, TAIL_DOUBTS
+
+MAX_MARKERS = 100
+MAX_ANSWER = 200
+MAX_BEFORE = 200
+MAX_TAIL = 160
+MAX_TAIL_WORDS = 15
+
+_MARKER = re.compile(
+    r"""(?P<hash>(?<!\#)\#{4}(?!\#))
+    | (?P<box>\\(?:boxed|fbox|framebox)(?![a-z]))
+    | (?P<label>(?:\b(?:the|my|our)[ ])?(?:\b(?:final|correct)[ ]){0,2}\banswer
+        (?:[ ]to[ ](?:the|this)[ ](?:question|problem))?[*_]{0,3}[ ]{0,3}(?::|=|is\b))
+    | (?P<a>^[ \t>*_]{0,9}(?-i:A)[*_]{0,3}:)""",
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+_DECORATION = re.compile(r"[\s:=*_`\"']*")
+_CLAUSE_END = re.compile(r"(?<!\\)[.!?;](?!\d)|,(?=\s|$)|\n|(?=<[|/])")
+_SENTENCE_START = re.compile(r"[.!?](?=\s)|\n")
+_WORD = re.compile(r"[a-z]+|\d+")
+
+_NEGATED = re.compile(r"n't\b|~~|<!--|<(?:s|del|strike)>|%\s*$")
+_BEFORE_LABEL = re.compile(
+    r"(?:^|[,:]|\b(?:so|thus|therefore|hence|then|and|finally|means|implies|conclude))"
+    r"\W*(?:that )?$"
+)
+_BEFORE_BOX = re.compile(r"(?:\s|\$|\*\*|\\[(\[\\$])*$")
+_BEFORE_BOX_COMMANDS = frozenset(["\\therefore", "\\implies", "\\rightarrow", "\\quad"])
+_OPERATOR_BEFORE = re.compile(r"[-+/^<>~(\u2212\u2013\u2248\u00d7]\s*$|(?<!\*)\*\s*$")
+
+_CLOSING = re.compile(
+    r"<\|[a-z_]{1,20}\|>|</(?:s|answer)>|\\(?:text|mathrm)\s?\{|\\[)\]]|\\end\{[a-z*]{1,20}\}"
+)
+# A tail may not open with "!" (a factorial), ".." (digits go on) or a letter (18k), and may hold
+# no digit, sign, percent sign, question mark or character of another script.
+_TAIL = re.compile(r"(?!\W*[!:]|\.\.|[a-z])(?:[a-z\s.,;'\"*_`)\]}$!:]|(?<=[a-z])-(?=[a-z]))*")
+_LABEL_IN_TAIL = re.compile(r"\banswers?\s*(?::|is\b)")
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """One marker and the text behind it.
+
+    Attributes:
+        text: What stands behind the marker, to the end of its clause, or in its box.
+        end: Where in the response the text ends.
+        heading: Whether it may be a heading or prose ("#### Step 1"), since letters come first.
+        doubted: Whether what stands before denies it, supposes it or makes it another number.
+    """
+
+    text: str
+    end: int
+    heading: bool
+    doubted: bool
+
+    def claims_number(self) -> bool:
+        """Tell whether the text puts any number forward, understood or not."""
+        words = _WORD.findall(self.text.lower())
+        if self.heading and words[:1] and words[0] not in NUMBER_WORDS:
+            return False
+        return any(map(str.isnumeric, self.text)) or not NUMBER_WORDS.isdisjoint(words)
+
+    def is_last_word(self, response: str) -> bool:
+        """Tell whether only punctuation, closing delimiters and end-of-text tokens follow."""
+        return not any(map(str.isalnum, _CLOSING.sub("", response[self.end :])))
+
+    def is_taken_back(self, response: str) -> bool:
+        """Tell whether more than a short, harmless sentence follows."""
+        tail = response[self.end :]
+        if len(tail.strip()) > 2 * MAX_TAIL:
+            return True
+        text = _CLOSING.sub("", tail).rstrip().lower()
+        if len(text.lstrip()) > MAX_TAIL or not _TAIL.fullmatch(text):
+            return True
+        words = _WORD.findall(text)
+        if len(words) > MAX_TAIL_WORDS or _NEGATED.search(text) or _LABEL_IN_TAIL.search(text):
+            return True
+        if any(len(word) == 1 and word not in {"a", "i"} for word in words):
+            return True
+        return not (TAIL_DOUBTS | MODIFIER_WORDS | NUMBER_WORDS).isdisjoint(words)
+
+
+def read_markers(response: str) -> list[Marker] | None:
+    """Find every marker that has a text behind it, in order.
+
+    Args:
+        response: What the policy wrote.
+
+    Returns:
+        The markers, or None where there are more than `MAX_MARKERS`.
+    """
+    found = list(islice(_MARKER.finditer(response), MAX_MARKERS + 1))
+    if len(found) > MAX_MARKERS:
+        return None
+    markers: list[Marker] = []
+    end = 0
+    for match, following in zip_longest(found, found[1:]):
+        if match.start() < end:
+            continue  # a box in a box
+        stop = following.start() if following else len(response)
+        doubted = _is_doubted(match, response)
+        inner = braced(response, match.end()) if match["box"] else None
+        if inner is not None:
+            text, end = inner
+        else:
+            text, end = _clause(response, match.end(), stop)
+            doubted = doubted or match["box"] is not None
+        if any(map(str.isalnum, text)):
+            heading = (match["hash"] or match["a"]) is not None and text[0].isalpha()
+            markers.append(Marker(text, end, heading, doubted))
+    return markers
+
+
+def braced(text: str, start: int) -> tuple[str, int] | None:
+    """Read the group in braces at `start`.
+
+    Args:
+        text: A text with LaTeX in it.
+        start: Where the group opens, after at most three spaces.
+
+    Returns:
+        What stands between the braces and the position after them, or None where no group opens
+        there or it does not close within `MAX_ANSWER` characters.
+    """
+    opening = re.compile(r"\s{0,3}\{").match(text, start)
+    if opening is None:
+        return None
+    depth = 1
+    for brace in re.compile(r"[{}]").finditer(text, opening.end(), opening.end() + MAX_ANSWER):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return text[opening.end() : brace.start()], brace.end()
+    return None
+
+
+def _clause(response: str, start: int, stop: int) -> tuple[str, int]:
+    stop = min(stop, start + MAX_ANSWER)
+    lead = _DECORATION.match(response, start, stop)
+    begin = lead.end() if lead else start
+    cut = _CLAUSE_END.search(response, begin, stop)
+    end = cut.start() if cut else stop
+    return response[begin:end], end
+
+
+def _is_doubted(match: re.Match[str], response: str) -> bool:
+    before = response[max(0, match.start() - MAX_BEFORE) : match.start()]
+    before = _SENTENCE_START.split(before)[-1].lower()
+    if DOUBTS.intersection(_WORD.findall(before)) or _NEGATED.search(before):
+        return True
+    if match["label"]:
+        return _BEFORE_LABEL.search(before) is None
+    words = _WORD.findall(before.rpartition("=")[2])
+    words = [word for word in words if word not in {"the", "a", "an"}]
+    after_range = words[-1:] == ["to"] and "".join(words[-2:-1]).isdigit()
+    if after_range or (MODIFIER_WORDS - {"to"}).intersection(words[-2:]):
+        return True
+    if match["hash"]:
+        return _OPERATOR_BEFORE.search(before) is not None
+    return match["box"] is not None and not _box_may_follow(before)
+
+
+def _box_may_follow(before: str) -> bool:
+    gap = _BEFORE_BOX.search(before)
+    start = gap.start() if gap else len(before)
+    text, space = before[:start], before[start:]
+    if not text:
+        return True
+    if text[-1] in ":=":
+        return text[-2:-1] not in set("<>!~=")
+    if command := re.search(r"\\[a-z]+$", text):
+        return command[0] in _BEFORE_BOX_COMMANDS
+    return (text[-1] in ".,;!" or text[-1].isalpha()) and any(map(str.isspace, space))

@@ -1,0 +1,24 @@
+"""GSM8K's own format: the right number on a closing line ``#### <number>``, or wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from reward_serve.verifiers.gsm8k import Verification, verify_any
+
+_CLOSING_LINE = re.compile(r"####[ \t]*[-+$]{0,2}[\d.,]*\d\.?\s*\Z")
+
+
+def verify_strict_any(response: str, references: Sequence[str]) -> Verification:
+    """Like ``verify_any``, but a response that does not end in ``#### <number>`` is wrong.
+
+    Raises:
+        ValueError: a reference is empty.
+    """
+    verification = verify_any(response, references)
+    if verification.outcome == "wrong" or _CLOSING_LINE.search(response[-200:]):
+        return verification
+    if "####" in response:
+        return Verification("abstain", "strict_marker_in_doubt", verification.answer)
+    return Verification("wrong", "no_strict_marker", verification.answer)

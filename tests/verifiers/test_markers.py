@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import pytest
+
+from reward_serve.verifiers.markers import MAX_MARKERS, Marker, braced, read_markers
+
+
+def only_marker(response: str) -> Marker:
+    markers = read_markers(response)
+    assert markers is not None
+    assert len(markers) == 1
+    return markers[0]
+
+
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        ("#### 18 dollars", "18 dollars"),
+        ("####18", "18"),
+        ("9 * 2 = 18 #### 18", "18"),
+        (r"\boxed{18}", "18"),
+        (r"\boxed {18}", "18"),
+        (r"\fbox{18}", "18"),
+        (r"\boxed{\text{18 pears}}", r"\text{18 pears}"),
+        (r"\boxed{\boxed{18}}", r"\boxed{18}"),
+        ("The answer is 18.", "18"),
+        ("the final answer is 18", "18"),
+        ("The answer to the question is 18", "18"),
+        ("Final answer: 18", "18"),
+        ("**Answer:** 18", "18"),
+        ("**Final Answer**: $18", "$18"),
+        ("Answer:\n18\n", "18"),
+        ("Answer = 18", "18"),
+        ("A: 18", "18"),
+        ("She sells nine.\nA: 18", "18"),
+        ("#### the answer is 18", "18"),
+        (r"The final answer is $\boxed{18}$.", "18"),
+        ("The answer is 18.5. I am sure", "18.5"),
+        ("The answer is 18, as she sells them", "18"),
+        ("The answer is 1,800", "1,800"),
+    ],
+)
+def test_the_text_behind_a_marker_is_read_to_the_end_of_its_clause(
+    response: str, text: str
+) -> None:
+    marker = only_marker(response)
+    assert marker.text == text
+    assert not marker.doubted
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "18",
+        "She makes 18 dollars",
+        "##### 18",
+        "### 18",
+        "CAT: 18",
+        "Bob and A: 18",
+        "the answers are 18",
+        "Is the answer 18?",
+        "boxed{18}",
+        r"\boxedtext{18}",
+        r"\boxed{}",
+        "####",
+        "Answer:",
+        "#### **",
+    ],
+)
+def test_nothing_is_put_forward_by(response: str) -> None:
+    assert read_markers(response) == []
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "It is not #### 18",
+        "This isn't it: #### 18",
+        "- #### 18",
+        "minus #### 18",
+        "17 or #### 18",
+        "<!-- #### 18 -->",
+        "If he leaves, the answer is 18",
+        "Suppose the answer is 18",
+        "Bob's answer is 18",
+        "Wrong answer: 18",
+        "Bob says the answer is 18",
+        "I doubt the answer is 18",
+        r"not \boxed{18}",
+        r"-\boxed{18}",
+        r"1\boxed{18}",
+        r"5.\boxed{18}",
+        r"x\boxed{18}",
+        r"2 * \boxed{18}",
+        r"2 \times \boxed{18}",
+        r"9 + \boxed{18}",
+        r"\sqrt{\boxed{18}}",
+        r"\frac{1}{\boxed{18}}",
+        r"\cancel{\boxed{18}}",
+        r"~~\boxed{18}~~",
+        r"% \boxed{18}",
+        r"half of \boxed{18}",
+        r"half of the \boxed{18}",
+        r"between 3 and \boxed{18}",
+        r"17 to \boxed{18}",
+        r"about \boxed{18}",
+        r"x > \boxed{18}",
+        r"x \neq \boxed{18}",
+        r"x != \boxed{18}",
+        r"x \approx \boxed{18}",
+        r"\boxed 18",
+        r"\boxed{18",
+    ],
+)
+def test_a_marker_is_doubted_for_what_stands_before(response: str) -> None:
+    assert only_marker(response).doubted
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "So ",
+        "x = ",
+        "The total is ",
+        "This comes to ",
+        r"9 \times 2 = ",
+        "We get: ",
+        "Not 17. ",
+        "$$",
+        r"\[ ",
+        "She sells nine pears at two dollars.\n",
+        "**",
+    ],
+)
+def test_a_box_is_not_doubted_after(before: str) -> None:
+    assert not only_marker(before + r"\boxed{18}").doubted
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "",
+        ".",
+        "**",
+        "$.",
+        r"\).",
+        r" \]",
+        "\n```",
+        "\n" * 5000,
+        " dollars.",
+        r" \text{ dollars}",
+        r"\end{align*}",
+        "<|im_end|>",
+        "</s>",
+        "</answer>",
+        "\nI hope this helps!",
+        ". I hope it is correct.",
+        "\nExplanation: she sells all of them",
+        "\nThat is how many dollars she makes each day.",
+    ],
+)
+def test_an_answer_stands_with_a_harmless_tail(tail: str) -> None:
+    response = r"\boxed{18}" + tail
+    assert not only_marker(response).is_taken_back(response)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "0",
+        "k",
+        "x",
+        "%",
+        r"\%",
+        "!",
+        " !",
+        "...",
+        "?",
+        "^2",
+        "^{2}",
+        "_8",
+        "{5}",
+        " + x",
+        " - x",
+        " / y",
+        " thousand",
+        r"\text{k}",
+        r"\text{ thousand}",
+        r" \times x",
+        " or so",
+        " or nineteen",
+        " and a half",
+        " dozen",
+        "\nWait, let me think",
+        "\nActually, it is more",
+        "\nNo.",
+        "\nThat is not right",
+        "\nThat isn't right",
+        "\nThat is wrong",
+        "\nBut then she gives some away",
+        "\nOops",
+        "\nThe answer is unknown",
+        "\nAnswer: unknown",
+        "\nNow double it",
+        "\nNow subtract the pears",
+        "\nTherefore 19",
+        "\nTherefore \u0661\u0669",
+        "\nnineteen",
+        "\n" * 5000 + "No, 19",
+        "\n" + "she sells pears " * 100,
+        "~~",
+        " -->",
+        "</del>",
+    ],
+)
+def test_an_answer_is_taken_back_by(tail: str) -> None:
+    response = r"\boxed{18}" + tail
+    markers = read_markers(response)
+    assert markers
+    assert markers[0].is_taken_back(response)
+
+
+@pytest.mark.parametrize(
+    ("response", "claims"),
+    [
+        ("#### 18", True),
+        ("#### eighteen", True),
+        ("#### \u00bd", True),
+        ("#### \u0661\u0668", True),
+        ("The answer is about 18", True),
+        ("#### Step 1", False),
+        ("A: She has 16 pears", False),
+        ("The answer is simple", False),
+    ],
+)
+def test_a_heading_or_remark_puts_no_number_forward(response: str, claims: bool) -> None:
+    assert only_marker(response).claims_number() is claims
+
+
+def test_more_markers_than_anyone_needs_are_not_read() -> None:
+    markers = read_markers("#### 18\n" * MAX_MARKERS)
+    assert markers is not None
+    assert len(markers) == MAX_MARKERS
+    assert read_markers("#### 18\n" * (MAX_MARKERS + 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("{18}", ("18", 4)),
+        ("  {1{8}} ", ("1{8}", 8)),
+        ("18}", None),
+        ("{18", None),
+        ("{{18}", None),
+        ("{" * 1000 + "}" * 1000, None),
+    ],
+)
+def test_braces_are_read_to_their_match(text: str, found: tuple[str, int] | None) -> None:
+    assert braced(text, 0) == found
