@@ -253,7 +253,7 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
             "enforce_eager": True,
             "block_size": config.block_size or _CPU_BLOCK_SIZE,
             "max_num_batched_tokens": config.max_num_batched_tokens or _CPU_BATCHED_TOKENS,
-            "kv_cache_memory_bytes": config.cpu_kv_cache_gib * 2**30,
+            "kv_cache_memory_bytes": int(config.cpu_kv_cache_gib * 2**30),
         }
     else:
         share = min(num_gpus, 1.0)
