@@ -1,0 +1,91 @@
+"""One Ray cluster, one HTTP port and one engine for the whole session."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+# Serve's controller reads this as it starts: autoscaling tests should not wait ten seconds a look.
+os.environ["RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S"] = "1"
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+
+import ray
+from ray import serve
+
+from examples.demo import APP, deploy, wait_until_ready
+from reward_serve import HttpRewardClient, RewardClient
+from reward_serve.app import build_app
+from reward_serve.embedded.bundled import prepare_bundled
+
+Deploy = Callable[[str, dict[str, Any]], RewardClient]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "integration" in item.path.parts:
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[str]:
+    ray.init(
+        address="local",
+        num_cpus=6,  # logical: rule models stand beside the judge
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+    )
+    yield ray.get_runtime_context().gcs_address
+    serve.shutdown()
+    ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def url(cluster: str) -> str:
+    """`serve run deployments/judge.yaml`, as written but for the port; the model judges all."""
+    prepare_bundled()
+    url = deploy(cluster, rules_first=True)
+    with HttpRewardClient(url) as client:
+        wait_until_ready(client)
+    return url
+
+
+@pytest.fixture
+def http(url: str) -> Iterator[HttpRewardClient]:
+    with HttpRewardClient(url, timeout_s=120) as client:
+        yield client
+
+
+@pytest.fixture
+def handle(url: str) -> RewardClient:
+    return RewardClient(APP, timeout_s=120)
+
+
+@pytest.fixture
+def deploy_app(url: str) -> Iterator[Deploy]:
+    """Deploys further applications beside the judge's, without HTTP; removed after the test."""
+    names: list[str] = []
+
+    def run(name: str, args: dict[str, Any]) -> RewardClient:
+        names.append(name)
+        target = serve.RunTarget(build_app(args), name=name, route_prefix=f"/{name}")
+        serve.run_many([target], wait_for_applications_running=False)
+        return RewardClient(name, timeout_s=60)
+
+    yield run
+    for name in names:
+        serve.delete(name)
+
+
+def wait_for(what: str, condition: Callable[[], bool], timeout_s: float) -> float:
+    """Poll until ``condition`` holds; the seconds it took."""
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > timeout_s:
+            pytest.fail(f"{what}: not within {timeout_s:g} s")
+        time.sleep(0.1)
+    return time.monotonic() - began
