@@ -23,7 +23,7 @@ from reward_serve.client import (
     ServiceUnavailableError,
 )
 from reward_serve.doctor import Finding, examine_machine, examine_service
-from reward_serve.embedded.bundled import BundledModelError, prepare_bundled
+from reward_serve.embedded.bundled import STEPS, BundledModelError, prepare_bundled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,8 +100,13 @@ def doctor(
 def prepare_with_progress(out: Console) -> Path:
     """Prepare the bundled judge, each step shown as it runs."""
     try:
-        with out.status("preparing the bundled judge") as status:
-            folder = prepare_bundled(lambda step: status.update(f"bundled judge: {step}"))
+        with Progress(console=out, transient=True) as progress:
+            task = progress.add_task("bundled judge: checking", total=STEPS)
+
+            def step(what: str) -> None:
+                progress.update(task, advance=1, description=f"bundled judge: {what}")
+
+            folder = prepare_bundled(step)
     except BundledModelError as error:
         out.print(str(error), style="red", markup=False)
         raise SystemExit(1) from None

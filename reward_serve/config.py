@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import ErrorDetails
 
 from reward_serve.engines.arguments import check_engine_kwargs
+from reward_serve.judging.template import template_names
 
 BUNDLED_MODEL = "bundled"
 INGRESS_NAME = "ingress"
@@ -85,6 +86,15 @@ class JudgeConfig(_Section):
         default=["mode", "temperature", "top_p", "max_tokens", "enable_thinking"],
         description="what a request's options may set",
     )
+
+
+    @model_validator(mode="after")
+    def _template_is_known(self) -> Self:
+        if self.template not in template_names():
+            raise ValueError(
+                f"template: there is no {self.template!r}; choose of {', '.join(template_names())}"
+            )
+        return self
 
 
 class RuleConfig(_Section):

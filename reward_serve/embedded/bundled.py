@@ -30,6 +30,9 @@ _RECIPE = "1"  # raise it when _convert writes something else
 _MANIFEST = "manifest.json"
 _END_OF_TURN = "<|im_end|>"
 
+STEPS = 6
+"""Steps of which making the folder is told."""
+
 Step = Callable[[str], None]
 
 

@@ -7,10 +7,10 @@ from time import monotonic
 
 
 class Progress:
-    """Tracks when an engine last finished something.
+    """Tracks when an engine last gave any output.
 
     Requests that time out leave the engine, so their number says nothing of its health: what
-    counts is how long ago work was first handed in of which none has come back since.
+    counts is how long it has had work, finished or not, without giving output.
 
     Args:
         clock: seconds, monotonic.
@@ -27,8 +27,12 @@ class Progress:
         if self._waiting_since is None:
             self._waiting_since = self._clock()
 
-    def finished(self) -> None:
-        """The engine answered a request."""
+    def advanced(self) -> None:
+        """The engine gave some output."""
+        self._waiting_since = self._clock()
+
+    def answered(self) -> None:
+        """The engine finished a request."""
         self._in_flight -= 1
         self._waiting_since = self._clock() if self._in_flight else None
 
@@ -38,5 +42,5 @@ class Progress:
 
     @property
     def stalled_s(self) -> float:
-        """Seconds the engine has had work without finishing any."""
+        """Seconds the engine has had work and given no output."""
         return 0.0 if self._waiting_since is None else self._clock() - self._waiting_since

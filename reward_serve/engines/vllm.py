@@ -100,6 +100,7 @@ class VllmEngine:
         self._input = tokens_input
         self._params = SamplingParams
         self._final_only = RequestOutputKind.FINAL_ONLY
+        self._cumulative = RequestOutputKind.CUMULATIVE
         self._numbers = itertools.count()
         self._progress = Progress()
 
@@ -173,7 +174,7 @@ class VllmEngine:
             temperature=temperature,
             top_p=top_p,
             seed=self._config.seed,
-            output_kind=self._final_only,
+            output_kind=self._cumulative,  # each step shows that the engine lives
         )
         output = await self._run(token_ids, params)
         written = output.outputs[0]
@@ -190,9 +191,9 @@ class VllmEngine:
             async with asyncio.timeout(_PROBE_TIMEOUT_S):
                 await self.label_logprobs([0], [0])
         except (TimeoutError, EngineError):
-            # Anything else that finished meanwhile is progress too.
+            # Output for any other request meanwhile is progress too.
             if self._progress.stalled_s >= self._config.stall_timeout_s:
-                return f"the engine finished nothing for {stalled_s:.0f} s"
+                return f"the engine gave no output for {stalled_s:.0f} s"
         return None
 
     def close(self) -> None:
@@ -205,14 +206,17 @@ class VllmEngine:
         outputs: AsyncIterator[Any] = self._llm.generate(
             self._input(list(token_ids)), params, str(next(self._numbers))
         )
+        output = None
         with self._watched():
             try:
-                output = [output async for output in outputs][-1:]
+                async for step in outputs:
+                    output = step
+                    self._progress.advanced()
             except (EngineDeadError, EngineGenerateError) as error:
                 raise EngineError(f"{type(error).__name__}: {error}") from error
-        if not output or not output[0].finished:
+        if output is None or not output.finished:
             raise EngineError("the engine ended the request without an answer")
-        return output[0]
+        return output
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -222,7 +226,7 @@ class VllmEngine:
         except BaseException:
             self._progress.abandoned()
             raise
-        self._progress.finished()
+        self._progress.answered()
 
 
 def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -> dict[str, Any]:

@@ -161,12 +161,28 @@ def test_what_is_killed_is_replaced_and_leaves_no_orphan(
     assert http.score(ASKED).status is Status.OK
 
 
+@pytest.mark.slow
+def test_a_replica_whose_engine_hangs_exits(deploy_app: Deploy) -> None:
+    engine = {"model": "bundled", "stall_timeout_s": 2}
+    client = deploy_app("hung", {"models": [{"name": "judge", "kind": "judge", "engine": engine}]})
+    wait_for_app("hung", timeout_s=150)
+    describe = serve.get_deployment_handle("judge", "hung").describe
+    pid = describe.remote().result(timeout_s=30)["pid"]
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    core = next(process for process in family if "EngineCore" in process.name())
+    core.suspend()
+    result = client.score({**ASKED, "timeout_s": 1})
+    assert (result.status, result.score) == (Status.TIMEOUT, None)
+    _, alive = psutil.wait_procs(family, timeout=25)
+    assert not alive
+
+
 def status_of(app: str) -> str:
     return str(serve.status().applications[app].status.value)
 
 
-def wait_for_app(app: str) -> None:
-    wait_for(f"{app} to run", lambda: status_of(app) == "RUNNING", 60)
+def wait_for_app(app: str, timeout_s: float = 60) -> None:
+    wait_for(f"{app} to run", lambda: status_of(app) == "RUNNING", timeout_s)
 
 
 def running(app: str) -> int:
