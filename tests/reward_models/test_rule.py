@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reward_serve.config import RuleModel
+from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.reward_models.rule import RuleRewardModel
+from reward_serve.schema import ScoreRequest, Status, Usage
+
+
+@pytest.fixture
+def rule() -> RuleRewardModel:
+    return RuleRewardModel(RuleModel(name="gsm8k", kind="rule"))
+
+
+@pytest.mark.parametrize(
+    ("response", "reference", "score", "label", "details"),
+    [
+        pytest.param(
+            "9 * 2 = 18\n#### 18",
+            "#### 18",
+            1.0,
+            "right",
+            {"rule": "marker_matches", "answer": "18"},
+            id="right",
+        ),
+        pytest.param(
+            "The answer is 17.",
+            "18",
+            0.0,
+            "wrong",
+            {"rule": "marker_differs", "answer": "17"},
+            id="wrong",
+        ),
+        pytest.param(
+            " \n", "18", 0.0, "wrong", {"rule": "empty_response", "answer": None}, id="blank"
+        ),
+        pytest.param(
+            "#### 18",
+            ["17", "18"],
+            1.0,
+            "right",
+            {"rule": "marker_matches", "answer": "18"},
+            id="right by one of two",
+        ),
+        pytest.param(
+            "#### 17",
+            ["19", "18"],
+            0.0,
+            "wrong",
+            {"rule": "marker_differs", "answer": "17"},
+            id="wrong by both",
+        ),
+    ],
+)
+async def test_what_the_verifier_proves_is_the_score(
+    response: str,
+    reference: Any,
+    score: float,
+    label: str,
+    details: dict[str, Any],
+    rule: RuleRewardModel,
+) -> None:
+    verdict = await rule.score(ScoreRequest(response=response, reference=reference))
+    assert (verdict.status, verdict.score, verdict.source) == (Status.OK, score, "rule")
+    assert verdict.label == label
+    assert verdict.details == details
+    assert verdict.reason is None
+    assert verdict.usage == Usage()
+
+
+@pytest.mark.parametrize(
+    ("response", "reference", "why"),
+    [
+        pytest.param("She makes 18", "18", "no_rule_applies", id="no marker"),
+        pytest.param("#### 17 or 18", "18", "marker_not_understood", id="two answers"),
+        pytest.param("It is Paris", "Paris", "reference_not_numeric", id="no number"),
+        pytest.param("She makes 18", ["17", "18"], "no_rule_applies", id="unsure of one"),
+    ],
+)
+async def test_what_it_cannot_prove_is_unparseable_not_zero(
+    response: str, reference: Any, why: str, rule: RuleRewardModel
+) -> None:
+    verdict = await rule.score(ScoreRequest(response=response, reference=reference))
+    assert (verdict.status, verdict.score) == (Status.UNPARSEABLE, None)
+    assert (verdict.source, verdict.label) == (None, None)
+    assert verdict.reason == f"the verifier abstains: {why}"
+    assert verdict.details is not None
+    assert verdict.details["rule"] == why
+
+
+async def test_a_missing_reference_is_asked_for(rule: RuleRewardModel) -> None:
+    with pytest.raises(InvalidRequestError, match="reference: "):
+        await rule.score(ScoreRequest(response="#### 18"))
+
+
+@pytest.mark.parametrize("reference", ["####", "9 * 2 = 18 ####", r"\boxed{}", ["18", "####"]])
+@pytest.mark.xfail(strict=True, reason="an answerless reference is a plain ValueError")
+async def test_a_reference_without_an_answer_is_refused(
+    reference: Any, rule: RuleRewardModel
+) -> None:
+    with pytest.raises(InvalidRequestError, match="reference: "):
+        await rule.score(ScoreRequest(response="#### 18", reference=reference))
+
+
+async def test_every_verdict_carries_the_fingerprint_it_describes(rule: RuleRewardModel) -> None:
+    fingerprint = rule.describe()["fingerprint"]
+    assert fingerprint == "verifier=gsm8k;version=1"
+    assert rule.describe()["kind"] == "rule"
+    for response in ("#### 18", "#### 17", "She makes 18"):
+        verdict = await rule.score(ScoreRequest(response=response, reference="18"))
+        assert verdict.fingerprint == fingerprint
+
+
+async def test_it_never_fails_and_still_scores_when_closed(rule: RuleRewardModel) -> None:
+    rule.close()
+    assert await rule.failure() is None
+    assert (await rule.score(ScoreRequest(response="#### 18", reference="18"))).score == 1.0

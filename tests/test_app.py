@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import ray
+from ray.serve.config import AutoscalingConfig
+from ray.util.placement_group import _valid_resource_shape
+
+from reward_serve.app import build_app, deployment_options, ingress_options
+from reward_serve.autoscaling import replicas_for_items
+from reward_serve.config import ConfigError, ModelConfig, parse_config
+
+
+def args(**fields: Any) -> dict[str, Any]:
+    return {"models": [{"name": "judge", "kind": "judge", **fields}]}
+
+
+def model(**fields: Any) -> ModelConfig:
+    return parse_config(args(**fields)).models[0]
+
+
+def deployments(config: dict[str, Any]) -> dict[str, Any]:
+    """Name to deployment, as bound; nothing is deployed."""
+    ingress = build_app(config)._bound_deployment
+    bound = {ingress.name: ingress}
+    for name, application in ingress.init_args[1].items():
+        assert application._bound_deployment.name == name
+        bound[name] = application._bound_deployment
+    assert not ray.is_initialized()
+    return bound
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_tensor_parallelism_takes_its_gpus_in_one_bundle_on_one_node(size: int) -> None:
+    options = deployment_options(model(engine={"device": "cuda", "tensor_parallel_size": size}))
+    assert options["placement_group_bundles"] == [{"CPU": 1.0, "GPU": size}]
+    assert options["placement_group_strategy"] == "STRICT_PACK"
+    assert options["ray_actor_options"] == {"num_cpus": 1.0, "num_gpus": size}
+
+
+@pytest.mark.parametrize(
+    ("fields", "num_cpus", "num_gpus"),
+    [
+        pytest.param({"engine": {"device": "cuda"}}, 1.0, 1.0, id="one gpu"),
+        pytest.param({"resources": {"num_gpus": 0.1}}, 1.0, 0.1, id="a share"),
+        pytest.param({"resources": {"num_cpus": 3, "num_gpus": 1}}, 3.0, 1.0, id="cores beside"),
+        pytest.param({}, 2.0, 0.0, id="cpu"),
+        pytest.param({"engine": {"device": "cpu"}}, 2.0, 0.0, id="cpu, said"),
+    ],
+)
+def test_up_to_one_gpu_is_asked_of_the_actor_alone(
+    fields: dict[str, Any], num_cpus: float, num_gpus: float
+) -> None:
+    options = deployment_options(model(**fields))
+    assert options["ray_actor_options"] == {"num_cpus": num_cpus, "num_gpus": num_gpus}
+    assert [option for option in options if option.startswith("placement_group")] == []
+
+
+def test_a_rule_asks_for_a_core_and_no_gpu() -> None:
+    (rule,) = parse_config({"models": [{"name": "r", "kind": "rule"}]}).models
+    assert deployment_options(rule)["ray_actor_options"] == {"num_cpus": 1.0, "num_gpus": 0}
+
+
+def test_accelerator_and_runtime_environment_reach_the_actor() -> None:
+    runtime_env = {"env_vars": {"A": "1"}}
+    options = deployment_options(
+        model(resources={"num_gpus": 1, "accelerator_type": "H100", "runtime_env": runtime_env})
+    )
+    assert options["ray_actor_options"]["accelerator_type"] == "H100"
+    assert options["ray_actor_options"]["runtime_env"] == runtime_env
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        pytest.param({}, id="any gpu"),
+        pytest.param(
+            {"accelerator_type": "H100"},
+            id="one kind of gpu",
+            marks=pytest.mark.xfail(
+                strict=True, reason="the bundle lacks accelerator_type:H100, so Ray never places it"
+            ),
+        ),
+    ],
+)
+def test_the_actor_fits_into_its_bundle(resources: dict[str, Any]) -> None:
+    options = deployment_options(model(engine={"tensor_parallel_size": 2}, resources=resources))
+    actor = options["ray_actor_options"]
+    needs = {"CPU": actor["num_cpus"], "GPU": actor["num_gpus"]}
+    if "accelerator_type" in actor:
+        needs[f"accelerator_type:{actor['accelerator_type']}"] = 0.001
+    assert _valid_resource_shape(needs, options["placement_group_bundles"])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({}, id="defaults"),
+        pytest.param({"max_concurrent_items": 3, "max_queued_items": 5}, id="small"),
+        pytest.param({"engine": {"max_num_seqs": 512}}, id="large engine"),
+    ],
+)
+def test_serve_never_holds_back_calls_that_the_replica_has_room_for(
+    fields: dict[str, Any],
+) -> None:
+    config = model(**fields)
+    assert config.max_concurrent_items is not None
+    items = config.max_concurrent_items + config.max_queued_items
+    assert deployment_options(config)["max_ongoing_requests"] >= items
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_equal_bounds_are_a_fixed_number_of_replicas(replicas: int) -> None:
+    options = deployment_options(
+        model(autoscaling={"min_replicas": replicas, "max_replicas": replicas})
+    )
+    assert options["num_replicas"] == replicas
+    assert "autoscaling_config" not in options
+
+
+def test_replicas_follow_items_by_our_policy() -> None:
+    options = deployment_options(
+        model(
+            autoscaling={
+                "min_replicas": 0,
+                "max_replicas": 8,
+                "initial_replicas": 2,
+                "upscale_delay_s": 3,
+            }
+        )
+    )
+    assert "num_replicas" not in options
+    scaling = AutoscalingConfig.model_validate(options["autoscaling_config"])
+    assert (scaling.min_replicas, scaling.initial_replicas, scaling.max_replicas) == (0, 2, 8)
+    assert scaling.upscale_delay_s == 3
+    assert scaling.policy.policy_function == "reward_serve.autoscaling:replicas_for_items"
+    policy = scaling.policy.get_policy()
+    assert (policy.__module__, policy.__name__) == (
+        replicas_for_items.__module__,
+        replicas_for_items.__name__,
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "target"),
+    [
+        pytest.param({"max_concurrent_items": 40}, 40, id="what a replica works on at once"),
+        pytest.param(
+            {"max_concurrent_items": 40, "autoscaling": {"target_items": 7.5}}, 7.5, id="said"
+        ),
+    ],
+)
+def test_the_items_a_replica_should_have(fields: dict[str, Any], target: float) -> None:
+    scaling = {"min_replicas": 1, "max_replicas": 4, **fields.pop("autoscaling", {})}
+    options = deployment_options(model(autoscaling=scaling, **fields))
+    config = AutoscalingConfig.model_validate(options["autoscaling_config"])
+    assert config.target_ongoing_requests == target
+
+
+def test_the_ingress_takes_no_core_and_its_own_bound_of_calls() -> None:
+    server = {"num_replicas": 2, "max_ongoing_requests": 77}
+    options = ingress_options(parse_config({**args(), "server": server}))
+    assert options["ray_actor_options"] == {"num_cpus": 0}
+    assert (options["num_replicas"], options["max_ongoing_requests"]) == (2, 77)
+
+
+def test_deployments_bear_their_models_names() -> None:
+    models = [
+        {"name": "judge", "kind": "judge", "engine": {"tensor_parallel_size": 2}},
+        {"name": "rule", "kind": "rule", "autoscaling": {"max_replicas": 3}},
+    ]
+    bound = deployments({"models": models})
+    assert list(bound) == ["ingress", "judge", "rule"]
+    replica = bound["judge"]._replica_config
+    assert replica.placement_group_bundles == [{"CPU": 1.0, "GPU": 2.0}]
+    assert replica.placement_group_strategy == "STRICT_PACK"
+    assert bound["rule"]._deployment_config.autoscaling_config.max_replicas == 3
+
+
+def test_a_replica_is_told_its_model_and_the_batch_limit() -> None:
+    config = {**args(), "server": {"max_batch_items": 9}}
+    bound = deployments(config)
+    expected = parse_config(config)
+    assert bound["judge"].init_args == (expected.models[0].model_dump(mode="json"), 9)
+    assert bound["ingress"].init_args[0] == expected.server.model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        pytest.param({}, "models", id="nothing"),
+        pytest.param(args(engine={"max_model_length": 1}), "max_model_length", id="unknown"),
+        pytest.param(args(engine={"device": "cpu"}, resources={"num_gpus": 1}), "num_gpus", id="c"),
+        pytest.param({"models": [{"name": "ingress", "kind": "rule"}]}, "ingress", id="name"),
+    ],
+)
+def test_a_bad_file_fails_before_anything_is_deployed(config: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        build_app(config)
+    assert not ray.is_initialized()
+
+
+@pytest.mark.xfail(strict=True, raises=OverflowError, reason="num_cpus may be infinite")
+def test_infinite_cores_are_an_error_of_the_file() -> None:
+    with pytest.raises(ConfigError, match="num_cpus"):
+        build_app(args(resources={"num_cpus": math.inf}))

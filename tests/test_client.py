@@ -1,0 +1,656 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import logging
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+import pytest
+
+import reward_serve.client
+from reward_serve.admission import Admission
+from reward_serve.client import (
+    HttpRewardClient,
+    RewardClient,
+    ServiceUnavailableError,
+    as_dict,
+    deadline,
+)
+from reward_serve.config import RuleModel
+from reward_serve.http_contract import http_status
+from reward_serve.reward_models.rule import RuleRewardModel
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
+from reward_serve.scoring import Scorer
+from reward_serve.version import VERSION_HEADER, __version__
+
+RIGHT = {"response": "#### 18", "reference": "18"}
+STYLES = ["score", "score_batch", "ascore", "ascore_batch"]
+
+
+@dataclass
+class Reply:
+    """What the service says: JSON data, or bytes as they are."""
+
+    content: Any
+    code: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Call:
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+class FakeService:
+    """The wire contract over HTTP, answered by the real rule; ``replies`` overrides a path.
+
+    What stands in for Ray Serve is all that is fake here.
+    """
+
+    def __init__(self, version: str = __version__) -> None:
+        self.replies: dict[str, Reply] = {}
+        self.before_reply: Callable[[Call], object] = lambda call: None
+        self.calls: list[Call] = []
+        self.connections = 0
+        self.version = version
+        rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
+        self._scorer = Scorer("rule", rule, Admission(64, 4096), 1024)
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.service = self
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def answer(self, call: Call) -> Reply:
+        self.calls.append(call)
+        self.before_reply(call)
+        if call.path in self.replies:
+            return self.replies[call.path]
+        if call.path == "/v1/score":
+            result = asyncio.run(self._scorer.score(call.body))
+            return Reply(result, http_status(Status(result["status"])))
+        if call.path == "/v1/score/batch":
+            return Reply({"results": asyncio.run(self._scorer.score_batch(call.body["requests"]))})
+        if call.path == "/v1/models":
+            return Reply({"models": [{"name": "rule", "ready": True}], "version": self.version})
+        if call.path == "/ready":
+            return Reply({"status": "ok"})
+        return Reply({"detail": "Not Found"}, 404)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    service: FakeService
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.service.connections += 1
+
+    def do_GET(self) -> None:
+        self._reply(None)
+
+    def do_POST(self) -> None:
+        self._reply(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+
+    def _reply(self, body: Any) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        reply = self.server.service.answer(Call(self.path, headers, body))
+        content = reply.content
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(reply.code)
+        for name, value in {VERSION_HEADER: self.server.service.version, **reply.headers}.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        with contextlib.suppress(BrokenPipeError):  # the caller may have gone
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def service() -> Iterator[FakeService]:
+    with FakeService() as service:
+        yield service
+
+
+@pytest.fixture
+def client(service: FakeService) -> Iterator[HttpRewardClient]:
+    with HttpRewardClient(service.url) as client:
+        yield client
+
+
+def ask(client: HttpRewardClient | RewardClient, style: str, *requests: Any) -> list[ScoreResult]:
+    """One call, in any of the four ways; an HTTP client is closed after it."""
+
+    async def awaited() -> list[ScoreResult]:
+        try:
+            if style == "ascore":
+                return [await client.ascore(*requests)]
+            return await client.ascore_batch(requests)
+        finally:
+            if isinstance(client, HttpRewardClient):
+                await client.aclose()
+
+    if style.startswith("a"):
+        return asyncio.run(awaited())
+    try:
+        return [client.score(*requests)] if style == "score" else client.score_batch(requests)
+    finally:
+        if isinstance(client, HttpRewardClient):
+            client.close()
+
+
+every_style = pytest.mark.parametrize("style", STYLES)
+either_way = pytest.mark.parametrize("style", ["score", "ascore_batch"])
+in_batches = pytest.mark.parametrize("style", ["score_batch", "ascore_batch"])
+singly = pytest.mark.parametrize("style", ["score", "ascore"])
+
+
+@every_style
+def test_a_result_is_parsed(service: FakeService, style: str) -> None:
+    client = HttpRewardClient(service.url)
+    (result,) = ask(client, style, {**RIGHT, "id": "a", "metadata": {"step": 3}})
+    assert (result.score, result.status, result.source) == (1.0, Status.OK, "rule")
+    assert (result.id, result.metadata, result.model) == ("a", {"step": 3}, "rule")
+
+
+@in_batches
+def test_a_batch_keeps_its_order(service: FakeService, style: str) -> None:
+    requests = [{"response": f"#### {n}", "reference": "2", "id": str(n)} for n in range(4)]
+    results = ask(HttpRewardClient(service.url), style, *requests)
+    assert [result.id for result in results] == ["0", "1", "2", "3"]
+    assert [result.score for result in results] == [0.0, 0.0, 1.0, 0.0]
+    assert len(service.calls) == 1
+
+
+@in_batches
+def test_a_batch_of_none_is_none(service: FakeService, style: str) -> None:
+    assert ask(HttpRewardClient(service.url), style) == []
+
+
+@either_way
+def test_a_request_may_be_of_the_contracts_class(service: FakeService, style: str) -> None:
+    request = ScoreRequest(response="#### 18", reference=["17", "18"], id="a")
+    (result,) = ask(HttpRewardClient(service.url), style, request)
+    assert (result.score, result.id) == (1.0, "a")
+
+
+@singly
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(Status.INVALID, 422), (Status.TIMEOUT, 504), (Status.OVERLOADED, 503), (Status.ERROR, 200)],
+)
+def test_a_single_failure_is_a_typed_result_whatever_its_code(
+    service: FakeService, style: str, status: Status, code: int
+) -> None:
+    result = failure(status, "why", id="a").model_dump(mode="json")
+    service.replies["/v1/score"] = Reply({"detail": "why", **result}, code)
+    (told,) = ask(HttpRewardClient(service.url), style, RIGHT)
+    assert (told.status, told.score, told.reason, told.id) == (status, None, "why", "a")
+
+
+def test_a_services_own_refusal_is_a_typed_result(client: HttpRewardClient) -> None:
+    result = client.score({"response": 18, "id": "a"})
+    assert (result.status, result.id) == (Status.INVALID, "a")
+    assert result.reason is not None
+    assert result.reason.startswith("response: ")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"response": "\ud800"}, id="lone surrogate"),
+        pytest.param({"response": float("nan")}, id="nan for a response"),
+        pytest.param({"timeout_s": float("inf")}, id="endless"),
+        pytest.param({"metadata": {"a": object()}}, id="not json"),
+    ],
+)
+@in_batches
+@pytest.mark.xfail(strict=True, reason="httpx's JSON encoder raises for the whole batch")
+def test_a_request_that_is_not_json_is_that_items_fault(
+    service: FakeService, style: str, fields: dict[str, Any]
+) -> None:
+    results = ask(HttpRewardClient(service.url), style, {**RIGHT, **fields}, RIGHT)
+    assert [result.status for result in results] == [Status.INVALID, Status.OK]
+
+
+@every_style
+def test_nobody_at_the_url_is_unavailable(style: str) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(ServiceUnavailableError) as caught:
+        ask(HttpRewardClient(url), style, RIGHT)
+    assert str(caught.value).startswith(f"{url}: ConnectError")
+
+
+@either_way
+@pytest.mark.parametrize(
+    ("reply", "found"),
+    [
+        pytest.param(Reply(b"<html>nginx</html>"), "HTTP 200, not this service", id="page"),
+        pytest.param(Reply(b"\xff\xfe"), "HTTP 200, not this service", id="bytes"),
+        pytest.param(Reply(b""), "HTTP 200, not this service", id="nothing"),
+        pytest.param(Reply([1.0]), "HTTP 200, not this service", id="list"),
+        pytest.param(Reply(b"Internal Server Error", 500), "HTTP 500", id="500"),
+        pytest.param(Reply({"detail": "wrong key"}, 401), "HTTP 401: wrong key", id="401"),
+        pytest.param(Reply({"detail": "too large"}, 413), "HTTP 413: too large", id="413"),
+        pytest.param(Reply({}, 502), "HTTP 502: no detail", id="502"),
+        pytest.param(
+            Reply(b"", 307, {"location": "http://127.0.0.1:1/"}), "HTTP 307", id="redirect"
+        ),
+    ],
+)
+def test_an_answer_outside_the_contract_is_unavailable(
+    service: FakeService, style: str, reply: Reply, found: str
+) -> None:
+    service.replies = {"/v1/score": reply, "/v1/score/batch": reply}
+    with pytest.raises(ServiceUnavailableError) as caught:
+        ask(HttpRewardClient(service.url), style, RIGHT)
+    assert str(caught.value).startswith(f"{service.url}: {found}")
+
+
+@in_batches
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param({"results": []}, id="none"),
+        pytest.param({"results": [{"status": "ok", "score": 1.0}] * 3}, id="one too many"),
+        pytest.param({"results": {"0": {}, "1": {}}}, id="no list"),
+        pytest.param({}, id="no results"),
+    ],
+)
+def test_a_batch_answered_in_part_is_unavailable(
+    service: FakeService, style: str, content: Any
+) -> None:
+    service.replies["/v1/score/batch"] = Reply(content)
+    with pytest.raises(ServiceUnavailableError, match="batch of 2 was not answered") as caught:
+        ask(HttpRewardClient(service.url), style, RIGHT, RIGHT)
+    assert service.url in str(caught.value)
+
+
+NOT_RESULTS = [
+    pytest.param({"score": 1.0}, id="no status"),
+    pytest.param({"status": "ok", "score": None}, id="ok without a score"),
+    pytest.param({"status": "error", "score": 0.0}, id="a score for a failure"),
+    pytest.param({"status": "fine", "score": 1.0}, id="unknown status"),
+]
+
+
+@either_way
+@pytest.mark.parametrize("content", NOT_RESULTS)
+def test_an_answer_that_is_no_result_is_unavailable_never_a_score(
+    service: FakeService, style: str, content: Any
+) -> None:
+    service.replies = {
+        "/v1/score": Reply(content),
+        "/v1/score/batch": Reply({"results": [content]}),
+    }
+    with pytest.raises(ServiceUnavailableError, match="not a result"):
+        ask(HttpRewardClient(service.url), style, RIGHT)
+
+
+@pytest.mark.parametrize("content", NOT_RESULTS)
+@pytest.mark.xfail(strict=True, reason="_result knows no URL")
+def test_an_answer_that_is_no_result_names_the_url(service: FakeService, content: Any) -> None:
+    service.replies["/v1/score"] = Reply(content)
+    with pytest.raises(ServiceUnavailableError) as caught:
+        ask(HttpRewardClient(service.url), "score", RIGHT)
+    assert service.url in str(caught.value)
+
+
+@every_style
+def test_a_service_that_never_answers_is_unavailable(
+    service: FakeService, style: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reward_serve.client, "_GRACE_S", 0.1)
+    done = threading.Event()
+    service.before_reply = lambda call: done.wait(10)
+    began = time.monotonic()
+    with pytest.raises(ServiceUnavailableError, match="ReadTimeout") as caught:
+        ask(HttpRewardClient(service.url, timeout_s=0.1), style, RIGHT)
+    done.set()
+    assert service.url in str(caught.value)
+    assert 0.2 <= time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("version", "warnings"), [("9.0.0", 1), ("1.0.0", 1), ("0.999.0", 0), (__version__, 0)]
+)
+def test_another_major_version_is_warned_of_once(
+    version: str, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeService(version) as service, HttpRewardClient(service.url) as client:
+        for _ in range(2):
+            assert client.score(RIGHT).score == 1.0
+            client.score_batch([RIGHT])
+            client.models()
+    logged = [record for record in caplog.records if record.name == "reward_serve.client"]
+    assert len(logged) == warnings
+    for record in logged:
+        assert record.levelno == logging.WARNING
+        assert version in record.getMessage()
+        assert __version__ in record.getMessage()
+
+
+@either_way
+@pytest.mark.parametrize(("key", "header"), [("s3cret", "Bearer s3cret"), (None, None), ("", None)])
+def test_the_api_key_is_sent(
+    service: FakeService, style: str, key: str | None, header: str | None
+) -> None:
+    ask(HttpRewardClient(service.url, api_key=key), style, RIGHT)
+    (call,) = service.calls
+    assert call.headers.get("authorization") == header
+
+
+@either_way
+def test_the_api_key_is_never_shown(service: FakeService, style: str) -> None:
+    client = HttpRewardClient(service.url, api_key="s3cret")
+    assert "s3cret" not in repr(client)
+    refusal = Reply({"detail": "wrong key"}, 401)
+    service.replies = {"/v1/score": refusal, "/v1/score/batch": refusal}
+    with pytest.raises(ServiceUnavailableError) as caught:
+        ask(client, style, RIGHT)
+    assert "s3cret" not in repr(caught.value)
+
+
+@either_way
+@pytest.mark.xfail(strict=True, reason="httpx shows the header it cannot send")
+def test_an_api_key_read_with_its_lines_end_is_not_shown(service: FakeService, style: str) -> None:
+    client = HttpRewardClient(service.url, api_key="s3cret\n")
+    with pytest.raises((ServiceUnavailableError, ValueError)) as caught:
+        ask(client, style, RIGHT)
+    assert "s3cret" not in str(caught.value)
+
+
+@every_style
+def test_a_request_without_a_deadline_has_the_clients(service: FakeService, style: str) -> None:
+    client = HttpRewardClient(service.url, timeout_s=7)
+    (result,) = ask(client, style, RIGHT)
+    assert result.status is Status.OK
+    (call,) = service.calls
+    sent = call.body if style in ("score", "ascore") else call.body["requests"][0]
+    assert sent == {**RIGHT, "timeout_s": 7}
+
+
+@pytest.mark.parametrize(
+    ("request_", "sent"),
+    [
+        pytest.param(RIGHT, {**RIGHT, "timeout_s": 7}, id="none"),
+        pytest.param({**RIGHT, "timeout_s": 3}, {**RIGHT, "timeout_s": 3}, id="its own"),
+        pytest.param(ScoreRequest(response="a"), {"response": "a", "timeout_s": 7}, id="model"),
+        pytest.param(
+            ScoreRequest(response="a", timeout_s=60, id="b"),
+            {"response": "a", "timeout_s": 60.0, "id": "b"},
+            id="model that says the default",
+        ),
+    ],
+)
+def test_what_crosses_the_wire_is_what_was_said_and_a_deadline(
+    request_: Any, sent: dict[str, Any]
+) -> None:
+    before = dict(request_)
+    assert as_dict(request_, 7) == sent
+    assert dict(request_) == before
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "seconds"),
+    [([60], 65.0), ([1, 30.5, 2], 35.5), ([], 65.0), ([None], 65.0), (["soon", 2], 7.0)],
+)
+def test_the_client_waits_for_the_longest_deadline_and_some_grace(
+    deadlines: list[Any], seconds: float
+) -> None:
+    assert deadline([{"timeout_s": timeout_s} for timeout_s in deadlines]) == seconds
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_one_client_serves_one_event_loop_after_another(
+    service: FakeService, client: HttpRewardClient
+) -> None:
+
+    async def twice() -> list[float | None]:
+        return [(await client.ascore(RIGHT)).score for _ in range(2)]
+
+    assert [asyncio.run(twice()) for _ in range(3)] == [[1.0, 1.0]] * 3
+    assert service.connections == 3
+    gc.collect()  # the sockets of loops that ended without aclose()
+
+
+def test_one_client_serves_event_loops_in_several_threads(service: FakeService) -> None:
+    client = HttpRewardClient(service.url)
+    together = threading.Barrier(4)
+
+    def work(number: int) -> list[str | None]:
+        async def many() -> list[ScoreResult]:
+            try:
+                return await asyncio.gather(
+                    *(client.ascore({**RIGHT, "id": f"{number} {i}"}) for i in range(4))
+                )
+            finally:
+                await client.aclose()
+
+        together.wait(10)
+        return [result.id for result in asyncio.run(many())]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [[f"{n} {i}" for i in range(4)] for n in range(4)]
+
+
+def test_one_client_serves_sixteen_threads(service: FakeService, client: HttpRewardClient) -> None:
+    together = threading.Barrier(16)
+
+    def work(number: int) -> list[str | None]:
+        together.wait(10)
+        return [client.score({**RIGHT, "id": f"{number} {i}"}).id for i in range(4)]
+
+    with ThreadPoolExecutor(16) as pool:
+        told = list(pool.map(work, range(16)))
+    assert told == [[f"{n} {i}" for i in range(4)] for n in range(16)]
+    assert service.connections <= 64
+
+
+def test_calls_share_a_connection(service: FakeService, client: HttpRewardClient) -> None:
+    for _ in range(5):
+        client.score(RIGHT)
+    assert service.connections == 1
+
+
+async def test_a_closed_loop_pool_is_opened_anew(service: FakeService) -> None:
+    client = HttpRewardClient(service.url)
+    for _ in range(2):
+        assert (await client.ascore(RIGHT)).score == 1.0
+        await client.aclose()
+    assert service.connections == 2
+
+
+def test_the_models_are_listed(client: HttpRewardClient) -> None:
+    assert client.models() == [{"name": "rule", "ready": True}]
+
+
+def test_models_of_nobody_is_unavailable() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with HttpRewardClient(url) as client, pytest.raises(ServiceUnavailableError, match=url):
+        client.models()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [Reply({"hello": 1}), Reply({"status": "waiting"}, 503)],
+    ids=["another service", "no replica"],
+)
+@pytest.mark.xfail(strict=True, raises=KeyError, reason="models() takes the key for granted")
+def test_models_outside_the_contract_is_unavailable(
+    service: FakeService, client: HttpRewardClient, reply: Reply
+) -> None:
+    service.replies["/v1/models"] = reply
+    with pytest.raises(ServiceUnavailableError, match=service.url):
+        client.models()
+
+
+@pytest.mark.parametrize(("code", "ready"), [(200, True), (503, False), (500, False)])
+def test_ready_is_what_the_service_says(
+    service: FakeService, client: HttpRewardClient, code: int, ready: bool
+) -> None:
+    service.replies["/ready"] = Reply({"status": "?"}, code)
+    assert client.is_ready() is ready
+
+
+def test_nobody_is_not_ready() -> None:
+    assert HttpRewardClient(f"http://127.0.0.1:{free_port()}").is_ready() is False
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:port", "http://[::1"])
+@pytest.mark.xfail(strict=True, reason="httpx.InvalidURL is no httpx.HTTPError")
+def test_a_malformed_url_is_unavailable(url: str) -> None:
+    with pytest.raises(ServiceUnavailableError):
+        HttpRewardClient(url).score(RIGHT)
+
+
+class FakeCall:
+    """A handle's pending call: an answer, an error, or nothing ever."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+        self.cancelled = False
+
+    def result(self, timeout_s: float) -> Any:
+        if self._answer is None:
+            raise TimeoutError
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if self._answer is None:
+            yield from asyncio.Event().wait().__await__()
+        return self.result(0)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeHandle:
+    """A deployment's handle, with one answer for every call."""
+
+    def __init__(self, answer: Any) -> None:
+        self.score = self.score_batch = self
+        self._answer = answer
+        self.asked: list[Any] = []
+        self.calls: list[FakeCall] = []
+        self.asked_once = asyncio.Event()
+
+    def remote(self, body: Any) -> FakeCall:
+        self.asked_once.set()
+        self.asked.append(body)
+        self.calls.append(FakeCall(self._answer))
+        return self.calls[-1]
+
+
+def by_handle(handle: FakeHandle, timeout_s: float = 60.0) -> RewardClient:
+    client = RewardClient("reward", "judge", timeout_s)
+    client._handle = handle
+    return client
+
+
+@every_style
+def test_a_handles_answer_is_parsed(style: str) -> None:
+    result = {"status": "ok", "score": 1.0}
+    handle = FakeHandle(result if style in ("score", "ascore") else [result])
+    (told,) = ask(by_handle(handle, 7), style, RIGHT)
+    assert (told.status, told.score) == (Status.OK, 1.0)
+    sent = {**RIGHT, "timeout_s": 7}
+    assert handle.asked == [sent if style in ("score", "ascore") else [sent]]
+
+
+@every_style
+def test_a_lost_replica_is_unavailable(style: str) -> None:
+    from ray.exceptions import RayActorError
+
+    with pytest.raises(ServiceUnavailableError, match="app 'reward': RayActorError"):
+        ask(by_handle(FakeHandle(RayActorError())), style, RIGHT)
+
+
+@every_style
+def test_a_call_given_up_on_is_cancelled(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reward_serve.client, "_GRACE_S", 0.0)
+    handle = FakeHandle(None)
+    with pytest.raises(ServiceUnavailableError, match=r"app 'reward' gave no answer in 0\.05 s"):
+        ask(by_handle(handle, 0.05), style, RIGHT)
+    assert [call.cancelled for call in handle.calls] == [True]
+
+
+@pytest.mark.parametrize("style", ["ascore", "ascore_batch"])
+async def test_a_caller_who_leaves_cancels_the_call(style: str) -> None:
+    handle = FakeHandle(None)
+    client = by_handle(handle)
+    call = client.ascore(RIGHT) if style == "ascore" else client.ascore_batch([RIGHT])
+    task = asyncio.ensure_future(call)
+    await asyncio.wait_for(handle.asked_once.wait(), 5)
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [call.cancelled for call in handle.calls] == [True]
+
+
+def test_threads_share_one_connection_to_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = RewardClient()
+    connected: list[FakeHandle] = []
+
+    def connect() -> FakeHandle:
+        time.sleep(0.05)
+        connected.append(FakeHandle({"status": "ok", "score": 1.0}))
+        return connected[-1]
+
+    monkeypatch.setattr(client, "_connect", connect)
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(client.score, [RIGHT] * 8))
+    assert [result.score for result in results] == [1.0] * 8
+    assert len(connected) == 1
+
+
+def test_a_pickled_client_keeps_its_settings_and_no_handle() -> None:
+    client = RewardClient("other", "judge", 7)
+    client._handle = threading.Lock()  # what cannot be pickled
+    copy = pickle.loads(pickle.dumps(client))
+    assert isinstance(copy, RewardClient)
+    assert (copy._app, copy._model, copy._timeout_s) == ("other", "judge", 7)
+    assert copy._handle is None
+    handle = FakeHandle({"status": "ok", "score": 1.0})
+    copy._handle = handle
+    assert copy.score(RIGHT).score == 1.0
+    assert handle.asked == [{**RIGHT, "timeout_s": 7}]

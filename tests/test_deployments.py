@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ray.serve.schema import ServeDeploySchema
+
+from reward_serve.app import deployment_options
+from reward_serve.config import AppConfig, JudgeModel, parse_config
+
+FOLDER = Path(__file__).resolve().parents[1] / "deployments"
+FILES = sorted(FOLDER.glob("*.yaml"))
+
+every_file = pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+
+
+def served(file: Path) -> ServeDeploySchema:
+    return ServeDeploySchema.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+
+
+def parsed(file: Path) -> list[AppConfig]:
+    return [parse_config(application.args) for application in served(file).applications]
+
+
+def only_judge(name: str) -> tuple[JudgeModel, dict[str, Any]]:
+    ((model,),) = [config.models for config in parsed(FOLDER / name)]
+    assert isinstance(model, JudgeModel)
+    return model, deployment_options(model)
+
+
+def test_there_are_files_to_check() -> None:
+    assert {file.name for file in FILES} >= {"judge.yaml", "judge-gpu.yaml"}
+
+
+@every_file
+def test_a_file_listens_on_this_machine_alone(file: Path) -> None:
+    assert served(file).http_options.host == "127.0.0.1"
+
+
+@every_file
+def test_a_files_arguments_are_right(file: Path) -> None:
+    assert [config for config in parsed(file) if not config.models] == []
+
+
+@every_file
+def test_a_file_builds_our_application(file: Path) -> None:
+    applications = served(file).applications
+    assert {application.import_path for application in applications} == {
+        "reward_serve.app:build_app"
+    }
+
+
+@every_file
+def test_no_file_trusts_remote_code(file: Path) -> None:
+    judges = [m for config in parsed(file) for m in config.models if isinstance(m, JudgeModel)]
+    assert [judge.name for judge in judges if judge.engine.trust_remote_code] == []
+
+
+def test_the_bundled_judge_asks_for_no_gpu() -> None:
+    model, options = only_judge("judge.yaml")
+    assert (model.engine.model, model.engine.device) == ("bundled", "cpu")
+    assert options["ray_actor_options"] == {"num_cpus": 2.0, "num_gpus": 0.0}
+    assert "placement_group_bundles" not in options
+    assert (model.judge.mode, model.judge.rules_first) == ("label", True)
+
+
+def test_the_large_judge_asks_for_exactly_its_gpus() -> None:
+    model, options = only_judge("judge-gpu.yaml")
+    size = model.engine.tensor_parallel_size
+    assert model.engine.device == "cuda"
+    bundles = options.get("placement_group_bundles", [])
+    asked = sum(b["GPU"] for b in bundles) if bundles else options["ray_actor_options"]["num_gpus"]
+    assert asked == size
+
+
+def test_the_large_judges_bounds() -> None:
+    model, options = only_judge("judge-gpu.yaml")
+    assert model.engine.model == "Qwen/Qwen2.5-1.5B-Instruct"
+    assert model.engine.max_model_len == 4096
+    assert model.judge.max_tokens == 512
+    scaling = options["autoscaling_config"]
+    assert (scaling["min_replicas"], scaling["max_replicas"]) == (1, 8)
