@@ -62,9 +62,10 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
     }
     if resources.num_gpus and resources.num_gpus > 1:
         # One bundle, so one node: vLLM's workers share the replica's GPUs, one each.
-        options["placement_group_bundles"] = [
-            {"CPU": resources.num_cpus, "GPU": resources.num_gpus}
-        ]
+        bundle = {"CPU": resources.num_cpus, "GPU": resources.num_gpus}
+        if resources.accelerator_type:
+            bundle[f"accelerator_type:{resources.accelerator_type}"] = 0.001
+        options["placement_group_bundles"] = [bundle]
         options["placement_group_strategy"] = "STRICT_PACK"
     return options
 

@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
+from reward_serve.client import ServiceUnavailableError
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 
 RIGHT = 0.5
@@ -123,18 +124,23 @@ async def score_rows(
         scored(len(batch))
 
     began = time.monotonic()
-    async with asyncio.TaskGroup() as group:
-        for start in range(0, len(good), batch_size):
-            group.create_task(ask(good[start : start + batch_size]))
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for start in range(0, len(good), batch_size):
+                tasks.create_task(ask(good[start : start + batch_size]))
+    except ExceptionGroup as group:
+        lost, _ = group.split(ServiceUnavailableError)
+        if lost is None:
+            raise
+        raise lost.exceptions[0] from None
     return Run(list(rows), [results[row.line] for row in rows], time.monotonic() - began)
 
 
-def write_results(run: Run, path: Path) -> None:
+def write_results(run: Run, file: TextIO) -> None:
     """One JSON line a row: its line number, its label and the result."""
-    with path.open("w", encoding="utf-8") as file:
-        for row, result in zip(run.rows, run.results, strict=True):
-            line = {"line": row.line, "correct": row.correct, **result.model_dump(mode="json")}
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    for row, result in zip(run.rows, run.results, strict=True):
+        line = {"line": row.line, "correct": row.correct, **result.model_dump(mode="json")}
+        file.write(json.dumps(line) + "\n")
 
 
 def percentile(values: Sequence[float], percent: int) -> float | None:

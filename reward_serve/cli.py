@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 try:
     import typer
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
     from rich.table import Table
 except ImportError as error:
@@ -68,19 +70,25 @@ def score(
     given = {"model": model, "template": template, "options": {"mode": mode} if mode else None}
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     settings["timeout_s"] = timeout_s
-    client: HttpRewardClient | RewardClient
-    client = RewardClient(app) if app else HttpRewardClient(url or DEFAULT_URL)
+    for path in (out, summary):
+        if path and not path.parent.is_dir():
+            raise typer.BadParameter(f"{path}: there is no folder {path.parent}")
     for row in rows:
         if row.fault:
             console.print(f"line {row.line}: {row.fault}", style="yellow", markup=False)
     try:
+        client = RewardClient(app, model) if app else HttpRewardClient(url or DEFAULT_URL)
         run = score_with_progress(
             console, client, rows, settings, batch_size=batch_size, batches=batches_in_flight
         )
     except ServiceUnavailableError as error:
         console.print(str(error), style="red", markup=False)
         raise typer.Exit(1) from None
-    write_results(run, out or Path("/dev/stdout"))
+    if out:
+        with out.open("w", encoding="utf-8") as lines:
+            write_results(run, lines)
+    else:
+        write_results(run, sys.stdout)
     console.print(summary_table({str(file): run.summary()}))
     if summary:
         summary.write_text(json.dumps(run.summary(), indent=1) + "\n", encoding="utf-8")
@@ -131,19 +139,16 @@ def score_with_progress(
     """
     with Progress(console=out) as progress:
         task = progress.add_task(title, total=len(rows))
-        try:
-            return asyncio.run(
-                score_rows(
-                    client,
-                    rows,
-                    settings=settings,
-                    batch_size=batch_size,
-                    batches_in_flight=batches,
-                    scored=lambda count: progress.advance(task, count),
-                )
+        return asyncio.run(
+            score_rows(
+                client,
+                rows,
+                settings=settings,
+                batch_size=batch_size,
+                batches_in_flight=batches,
+                scored=lambda count: progress.advance(task, count),
             )
-        except* ServiceUnavailableError as group:
-            raise group.exceptions[0] from None
+        )
 
 
 def summary_table(summaries: dict[str, dict[str, Any]]) -> Table:
@@ -152,7 +157,7 @@ def summary_table(summaries: dict[str, dict[str, Any]]) -> Table:
     for title, summary in summaries.items():
         latency = summary["latency_ms"]
         table.add_row(
-            title,
+            escape(title),
             str(summary["n"]),
             _percent(summary["agreement"]),
             _counts(summary["statuses"]),
@@ -173,7 +178,8 @@ def _findings_table(findings: Sequence[Finding]) -> Table:
     table = Table("", "found", "remedy")
     for finding in findings:
         style = "yellow" if finding.remedy else None
-        table.add_row(finding.what, finding.found, finding.remedy or "", style=style)
+        cells = (finding.what, finding.found, finding.remedy or "")
+        table.add_row(*map(escape, cells), style=style)
     return table
 
 

@@ -11,7 +11,10 @@ cannot be reached or understood raises.
 from __future__ import annotations
 
 import asyncio
+import functools
+import json
 import logging
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -20,7 +23,15 @@ from typing import Any, Self
 import httpx
 from pydantic import ValidationError
 
-from reward_serve.schema import ScoreRequest, ScoreResult, Status
+from reward_serve.schema import (
+    ScoreRequest,
+    ScoreResult,
+    Status,
+    describe_errors,
+    echoes,
+    failure,
+    longest_timeout_s,
+)
 from reward_serve.version import VERSION_HEADER, __version__
 
 logger = logging.getLogger(__name__)
@@ -42,14 +53,29 @@ class HttpRewardClient:
         url: the service, such as ``http://127.0.0.1:8000``.
         api_key: sent as ``Authorization: Bearer``.
         timeout_s: deadline of requests that name none.
+
+    Raises:
+        ServiceUnavailableError: the URL is malformed.
+        ValueError: the key cannot be sent.
     """
 
     def __init__(self, url: str, api_key: str | None = None, timeout_s: float = 60.0) -> None:
+        api_key = (api_key or "").strip()
+        if not api_key.isprintable() or not api_key.isascii():
+            raise ValueError("api_key: holds characters that a header cannot carry")
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise ServiceUnavailableError(f"{url}: is not a URL: {error}") from None
         self._timeout_s = timeout_s
-        self._url = url
+        self._url = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
+        headers = {"Content-Type": "application/json"}
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key}"
         self._settings: dict[str, Any] = {
             "base_url": url,
-            "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+            "headers": headers,
+            "verify": _tls_context(),
             "limits": httpx.Limits(max_connections=None, max_keepalive_connections=64),
         }
         self._sync = httpx.Client(**self._settings)
@@ -63,7 +89,11 @@ class HttpRewardClient:
             ServiceUnavailableError: no service at the URL, or not this one.
         """
         body = as_dict(request, self._timeout_s)
-        return self._single(self._post("/v1/score", body, deadline([body])))
+        try:
+            content = encode(body)
+        except _NotJSONError as error:
+            return error.result
+        return self._single(self._post("/v1/score", content, deadline([body])))
 
     def score_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """A result for each request, in order.
@@ -72,19 +102,26 @@ class HttpRewardClient:
             ServiceUnavailableError: no service at the URL, or not this one.
         """
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        reply = self._post("/v1/score/batch", {"requests": bodies}, deadline(bodies))
-        return self._batch(reply, len(bodies))
+        sent, refused = encode_batch(bodies)
+        size = len(bodies) - len(refused)
+        results = self._batch(self._post("/v1/score/batch", sent, deadline(bodies)), size)
+        return merge(results, refused)
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
         body = as_dict(request, self._timeout_s)
-        return self._single(await self._apost("/v1/score", body, deadline([body])))
+        try:
+            content = encode(body)
+        except _NotJSONError as error:
+            return error.result
+        return self._single(await self._apost("/v1/score", content, deadline([body])))
 
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        reply = await self._apost("/v1/score/batch", {"requests": bodies}, deadline(bodies))
-        return self._batch(reply, len(bodies))
+        sent, refused = encode_batch(bodies)
+        reply = await self._apost("/v1/score/batch", sent, deadline(bodies))
+        return merge(self._batch(reply, len(bodies) - len(refused)), refused)
 
     def models(self) -> list[dict[str, Any]]:
         """The service's reward models, as ``/v1/models`` lists them."""
@@ -92,7 +129,11 @@ class HttpRewardClient:
             reply = self._sync.get("/v1/models", timeout=10)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
-        models: list[dict[str, Any]] = self._content(reply)["models"]
+        models = self._content(reply).get("models")
+        if not isinstance(models, list):
+            raise ServiceUnavailableError(
+                f"{self._url}: HTTP {reply.status_code}, not this service"
+            )
         return models
 
     def is_ready(self) -> bool:
@@ -124,19 +165,19 @@ class HttpRewardClient:
     ) -> None:
         self.close()
 
-    def _post(self, path: str, body: dict[str, Any], timeout_s: float) -> httpx.Response:
+    def _post(self, path: str, body: bytes, timeout_s: float) -> httpx.Response:
         try:
-            return self._sync.post(path, json=body, timeout=timeout_s)
+            return self._sync.post(path, content=body, timeout=timeout_s)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
 
-    async def _apost(self, path: str, body: dict[str, Any], timeout_s: float) -> httpx.Response:
+    async def _apost(self, path: str, body: bytes, timeout_s: float) -> httpx.Response:
         loop = asyncio.get_running_loop()
         if loop not in self._async:
             self._async = {loop: c for loop, c in self._async.items() if not loop.is_closed()}
             self._async[loop] = httpx.AsyncClient(**self._settings)
         try:
-            return await self._async[loop].post(path, json=body, timeout=timeout_s)
+            return await self._async[loop].post(path, content=body, timeout=timeout_s)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
 
@@ -146,7 +187,7 @@ class HttpRewardClient:
     def _single(self, reply: httpx.Response) -> ScoreResult:
         content = self._content(reply)
         content.pop("detail", None)
-        return _result(content)
+        return _result(content, self._url)
 
     def _batch(self, reply: httpx.Response, size: int) -> list[ScoreResult]:
         results = self._content(reply).get("results")
@@ -154,7 +195,7 @@ class HttpRewardClient:
             raise ServiceUnavailableError(
                 f"{self._url}: a batch of {size} was not answered in full"
             )
-        return [_result(content) for content in results]
+        return [_result(content, self._url) for content in results]
 
     def _content(self, reply: httpx.Response) -> dict[str, Any]:
         self._check_version(reply.headers.get(VERSION_HEADER))
@@ -203,7 +244,8 @@ class RewardClient:
             ServiceUnavailableError: no such application, or its replica was lost.
         """
         body = as_dict(request, self._timeout_s)
-        return _result(self._wait(self._connected().score.remote(body), deadline([body])))
+        call = self._connected().score.remote(body)
+        return _result(self._wait(call, deadline([body])), self._app)
 
     def score_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """A result for each request, in order. Not from a running event loop.
@@ -213,19 +255,20 @@ class RewardClient:
         """
         bodies = [as_dict(request, self._timeout_s) for request in requests]
         call = self._connected().score_batch.remote(bodies)
-        return [_result(content) for content in self._wait(call, deadline(bodies))]
+        return [_result(content, self._app) for content in self._wait(call, deadline(bodies))]
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
         body = as_dict(request, self._timeout_s)
         call = (await asyncio.to_thread(self._connected)).score.remote(body)
-        return _result(await self._await(call, deadline([body])))
+        return _result(await self._await(call, deadline([body])), self._app)
 
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
         bodies = [as_dict(request, self._timeout_s) for request in requests]
         call = (await asyncio.to_thread(self._connected)).score_batch.remote(bodies)
-        return [_result(content) for content in await self._await(call, deadline(bodies))]
+        answer = await self._await(call, deadline(bodies))
+        return [_result(content, self._app) for content in answer]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"app": self._app, "model": self._model, "timeout_s": self._timeout_s}
@@ -305,8 +348,7 @@ def as_dict(request: Request, timeout_s: float) -> dict[str, Any]:
 
 def deadline(bodies: Sequence[Mapping[str, Any]]) -> float:
     """Seconds to wait for the service itself: the longest deadline asked for, and some grace."""
-    asked = [body["timeout_s"] for body in bodies if isinstance(body["timeout_s"], int | float)]
-    return float(max(asked, default=60.0)) + _GRACE_S
+    return longest_timeout_s(bodies) + _GRACE_S
 
 
 def warn_of_other_major(version: str) -> bool:
@@ -321,11 +363,52 @@ def warn_of_other_major(version: str) -> bool:
     return True
 
 
-def _result(content: Any) -> ScoreResult:
+class _NotJSONError(ValueError):
+    """A request that cannot cross HTTP, with the result that says so."""
+
+    def __init__(self, body: Mapping[str, Any], error: Exception) -> None:
+        super().__init__(str(error))
+        reason = f"cannot be written as JSON: {error}"
+        self.result = failure(Status.INVALID, reason, **echoes(dict(body)))
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    """A request as JSON; what JSON cannot carry raises ``_NotJSONError``.
+
+    Lone surrogates and NaN are passed on as Python's json writes them: the service names the field.
+    """
+    try:
+        return json.dumps(body).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _NotJSONError(body, error) from None
+
+
+def encode_batch(bodies: Sequence[Mapping[str, Any]]) -> tuple[bytes, dict[int, ScoreResult]]:
+    """A batch as JSON without the requests that it cannot carry, and those requests' results."""
+    parts, refused = [], {}
+    for index, body in enumerate(bodies):
+        try:
+            parts.append(encode(body))
+        except _NotJSONError as error:
+            refused[index] = error.result
+    return b'{"requests": [' + b", ".join(parts) + b"]}", refused
+
+
+def merge(results: list[ScoreResult], refused: Mapping[int, ScoreResult]) -> list[ScoreResult]:
+    """The service's results with the refused requests' put in their places."""
+    for index in sorted(refused):
+        results.insert(index, refused[index])
+    return results
+
+
+@functools.cache
+def _tls_context() -> ssl.SSLContext:
+    return httpx.create_ssl_context()
+
+
+def _result(content: Any, where: str) -> ScoreResult:
     try:
         return ScoreResult.model_validate(content)
     except ValidationError as error:
-        raise ServiceUnavailableError(f"the service's answer is not a result: {error}") from error
-
-
-__all__ = ["HttpRewardClient", "RewardClient", "ServiceUnavailableError", "Status"]
+        fault = describe_errors(error)
+        raise ServiceUnavailableError(f"{where}: its answer is not a result: {fault}") from error

@@ -18,7 +18,7 @@ BUNDLED_MODEL = "bundled"
 INGRESS_NAME = "ingress"
 
 Count = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0)]
 
 
 class ConfigError(ValueError):
@@ -26,7 +26,7 @@ class ConfigError(ValueError):
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False)
 
 
 class EngineConfig(_Section):
@@ -168,6 +168,11 @@ class JudgeModel(_Model):
 
     @model_validator(mode="after")
     def _resources_fit_the_engine(self) -> Self:
+        if self.judge.mode == "generate" and self.judge.max_tokens >= self.engine.max_model_len:
+            raise ValueError(
+                f"judge.max_tokens: {self.judge.max_tokens} leaves no room for a prompt in "
+                f"engine.max_model_len: {self.engine.max_model_len}; raise the latter"
+            )
         self.resources.num_gpus = _gpus(self.engine, self.resources.num_gpus)
         on_gpu = self.resources.num_gpus > 0
         self.engine.device = "cuda" if on_gpu else "cpu"
@@ -279,11 +284,26 @@ def _explain(fault: ErrorDetails) -> str:
     return f"{path}: {message} (found {fault['input']!r})"
 
 
+_SECTIONS: dict[str, type[_Section]] = {
+    "engine": EngineConfig,
+    "judge": JudgeConfig,
+    "rule": RuleConfig,
+    "resources": ResourcesConfig,
+    "autoscaling": AutoscalingConfig,
+    "server": ServerConfig,
+}
+
+
 def _nearest(fault: ErrorDetails) -> str:
-    known = {field for section in _sections(_Section) for field in section.model_fields}
-    near = difflib.get_close_matches(str(fault["loc"][-1]), sorted(known), n=1)
+    """What an unknown field may have been meant to be, or where it belongs."""
+    *parents, name = fault["loc"]
+    section: type[_Section] = AppConfig
+    if len(parents) == 3:  # models, its index, its kind
+        section = JudgeModel if parents[2] == "judge" else RuleModel
+    elif parents:
+        section = _SECTIONS.get(str(parents[-1]), AppConfig)
+    for owner, known in _SECTIONS.items():
+        if name in known.model_fields:
+            return f"; it belongs to {owner}"
+    near = difflib.get_close_matches(str(name), sorted(section.model_fields), n=1)
     return f"; did you mean {near[0]!r}?" if near else "; remove it"
-
-
-def _sections(root: type[_Section]) -> list[type[_Section]]:
-    return [found for sub in root.__subclasses__() for found in (sub, *_sections(sub))]

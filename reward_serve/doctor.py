@@ -11,6 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from reward_serve.bulk import RIGHT
 from reward_serve.client import HttpRewardClient, ServiceUnavailableError
 from reward_serve.embedded.bundled import bundled_folder
 from reward_serve.version import __version__
@@ -27,7 +28,12 @@ class Finding:
 
 def examine_machine() -> list[Finding]:
     """Versions, cores, memory, GPUs, the engine that would run and the bundled model."""
-    gpus = _gpus()
+    hung = None
+    try:
+        gpus = _gpus()
+    except subprocess.TimeoutExpired:
+        gpus = []
+        hung = Finding("GPUs", "nvidia-smi does not answer", "look at the driver, or reboot")
     return [
         Finding("reward_serve", __version__),
         Finding("python", platform.python_version()),
@@ -35,26 +41,33 @@ def examine_machine() -> list[Finding]:
         _engine(gpus),
         Finding("CPU cores", str(len(os.sched_getaffinity(0)))),
         Finding("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB"),
-        Finding("GPUs", "; ".join(gpus) or "none"),
+        hung or Finding("GPUs", "; ".join(gpus) or "none"),
         _bytecode(),
         _bundled(),
     ]
 
 
 def examine_service(url: str) -> list[Finding]:
-    """Whether the service at ``url`` is up, ready and gives a verdict."""
-    with HttpRewardClient(url, timeout_s=30) as client:
-        try:
-            models = client.models()
-        except ServiceUnavailableError as error:
-            return [Finding(url, str(error), "start it: serve run deployments/judge.yaml")]
-        findings = [Finding("models", ", ".join(str(model["name"]) for model in models))]
-        if not client.is_ready():
-            return [*findings, Finding("ready", "no", "wait for a replica, or read `serve status`")]
-        question = {"question": "What is 9 + 9?", "response": "#### 18", "reference": "18"}
-        result = client.score(question)
-        verdict = f"{result.status.value}, score {result.score}, {result.latency_ms:.0f} ms"
-        return [*findings, Finding("ready", "yes"), Finding("a verdict", verdict, result.reason)]
+    """Whether the service at ``url`` is up, ready and gives the right verdict."""
+    findings: list[Finding] = []
+    try:
+        with HttpRewardClient(url, timeout_s=30) as client:
+            models = ", ".join(str(model.get("name")) for model in client.models())
+            findings.append(Finding("models", models))
+            if not client.is_ready():
+                remedy = "wait for a replica, or read `serve status`"
+                return [*findings, Finding("ready", "no", remedy)]
+            findings.append(Finding("ready", "yes"))
+            result = client.score(
+                {"question": "What is 9 + 9?", "response": "#### 18", "reference": "18"}
+            )
+    except ServiceUnavailableError as error:
+        return [*findings, Finding(url, str(error), "start it: serve run deployments/judge.yaml")]
+    found = f"{result.status.value}, score {result.score}, {result.latency_ms:.0f} ms"
+    remedy_or_none = result.reason
+    if result.score is not None and result.score < RIGHT:
+        remedy_or_none = "'#### 18' should be right against 18; look at the model and template"
+    return [*findings, Finding("a verdict", found, remedy_or_none)]
 
 
 def _package(name: str, remedy: str) -> Finding:

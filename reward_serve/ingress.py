@@ -27,12 +27,11 @@ from reward_serve.http_contract import (
     VersionHeader,
     http_status,
 )
-from reward_serve.schema import MAX_TIMEOUT_S, ScoreResult, Status, echoes
+from reward_serve.schema import Status, echoes, failure, longest_timeout_s
 from reward_serve.version import __version__
 
 logger = logging.getLogger("ray.serve")
 
-_DEFAULT_TIMEOUT_S = 60.0
 _GRACE_S = 2.0  # the replica keeps the deadline; this is for calls that never reach one
 _READY_TIMEOUT_S = 2.0
 _RETRY_AFTER_S = 1
@@ -44,12 +43,6 @@ api.add_middleware(VersionHeader)
 # serve.ingress copies the routes as the class is made: what they use stands above it.
 
 
-def _patience(items: list[Any]) -> float:
-    asked = [item.get("timeout_s") for item in items if isinstance(item, dict)]
-    known = [float(t) for t in asked if isinstance(t, int | float) and 0 < t <= MAX_TIMEOUT_S]
-    return max(known, default=_DEFAULT_TIMEOUT_S) + _GRACE_S
-
-
 def _fault(error: BaseException) -> tuple[Status, str]:
     if isinstance(error, TimeoutError):
         return Status.TIMEOUT, "no replica answered in time"
@@ -59,8 +52,7 @@ def _fault(error: BaseException) -> tuple[Status, str]:
 
 
 def _failure(model: str, item: Any, status: Status, reason: str) -> dict[str, Any]:
-    result = ScoreResult(status=status, reason=reason, model=model, **echoes(item))
-    return result.model_dump(mode="json")
+    return failure(status, reason, model=model, **echoes(item)).model_dump(mode="json")
 
 
 def _reply(content: Any, code: int, headers: dict[str, str] | None = None) -> Response:
@@ -157,7 +149,7 @@ class Ingress:
     async def _answer(self, model: str, items: list[Any], call: Any) -> list[dict[str, Any]]:
         """The replica's answer; where none comes, a typed failure for each item."""
         try:
-            async with asyncio.timeout(_patience(items)):
+            async with asyncio.timeout(longest_timeout_s(items) + _GRACE_S):
                 answer = await call
         except TimeoutError:
             call.cancel()
@@ -196,7 +188,7 @@ class Ingress:
         missing = dict(enumerate(mine))
         call = self._models[model].options(stream=True).score_stream.remote(mine)
         try:
-            async with asyncio.timeout(_patience(mine)):
+            async with asyncio.timeout(longest_timeout_s(mine) + _GRACE_S):
                 async for chunk in call:
                     for result in chunk:
                         missing.pop(result["index"])

@@ -8,6 +8,8 @@ no class of ours to unpickle.
 """
 
 import json
+import reprlib
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -23,6 +25,10 @@ from pydantic import (
 )
 
 MAX_TIMEOUT_S = 3600.0
+DEFAULT_TIMEOUT_S = 60.0
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 40
 
 
 def _unicode(text: str) -> str:
@@ -118,7 +124,11 @@ class ScoreRequest(BaseModel):
     id: Text | None = Field(None, description="Echoed in the result.")
     metadata: Metadata | None = Field(None, description="Echoed in the result.")
     timeout_s: float = Field(
-        60.0, gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False, description="Deadline, in seconds."
+        DEFAULT_TIMEOUT_S,
+        gt=0,
+        le=MAX_TIMEOUT_S,
+        allow_inf_nan=False,
+        description="Deadline, in seconds.",
     )
 
     @field_validator("reference", mode="before")
@@ -192,7 +202,7 @@ def describe_errors(error: ValidationError) -> str:
     """A validation error in one line: each field at fault, what is wrong, what was found."""
     parts = []
     for fault in error.errors(include_url=False, include_context=False):
-        field = ".".join(str(part) for part in fault["loc"]) or "request"
+        field = ".".join(_short(str(part)) for part in fault["loc"]) or "request"
         message = fault["msg"].removeprefix("Value error, ")
         parts.append(f"{field}: {message}{_found(fault)}")
     return "; ".join(dict.fromkeys(parts))
@@ -202,9 +212,18 @@ def _found(fault: Any) -> str:
     if fault["type"] == "missing":
         return ""
     value = fault["input"]
-    if isinstance(value, (str, list, dict)) and len(value) > 40:
+    if isinstance(value, str | bytes | list | dict) and len(value) > 40:
         return f" (found {type(value).__name__} of length {len(value)})"
-    return f" (found {value!a})"
+    try:
+        return f" (found {_short(_REPR.repr(value))})"
+    except (ValueError, RecursionError):  # an integer too long to write, say
+        return f" (found {type(value).__name__})"
+
+
+def _short(text: str) -> str:
+    """Printable ASCII, and not much of it."""
+    shown = text.encode("ascii", "backslashreplace").decode()
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
 def echoes(request: object) -> dict[str, Any]:
@@ -219,6 +238,20 @@ def echoes(request: object) -> dict[str, Any]:
             continue
         kept[key] = request.get(key)
     return kept
+
+
+def longest_timeout_s(requests: Iterable[object]) -> float:
+    """The longest deadline that requests ask for; the default where none asks for a valid one."""
+    found = []
+    for request in requests:
+        asked = request.get("timeout_s") if isinstance(request, dict) else None
+        try:
+            seconds = float(asked)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if 0 < seconds <= MAX_TIMEOUT_S:
+            found.append(seconds)
+    return max(found, default=DEFAULT_TIMEOUT_S)
 
 
 def failure(status: Status, reason: str, **fields: Any) -> ScoreResult:

@@ -23,6 +23,10 @@ logger = logging.getLogger(__name__)
 _FLUSH_S = 0.02
 
 
+class _DeadlinePassedError(Exception):
+    """The request's own deadline, as against a timeout inside the reward model."""
+
+
 class Scorer:
     """Turns requests into results; never raises for one.
 
@@ -58,11 +62,18 @@ class Scorer:
         echoed = {"id": parsed.id, "metadata": parsed.metadata}
         try:
             verdict = await self._within_deadline(parsed)
+            result = ScoreResult(
+                **{name: getattr(verdict, name) for name in Verdict.__slots__},
+                **echoed,
+                model=self._name,
+                latency_ms=1000 * (self._clock() - began),
+            )
+            return result.model_dump(mode="json")
         except InvalidRequestError as error:
             return self._failed(Status.INVALID, str(error), echoed, began)
         except OverloadedError as error:
             return self._failed(Status.OVERLOADED, str(error), echoed, began)
-        except TimeoutError:
+        except _DeadlinePassedError:
             reason = f"timeout_s: {parsed.timeout_s:g} s passed before a verdict"
             return self._failed(Status.TIMEOUT, reason, echoed, began)
         except EngineError as error:
@@ -70,13 +81,6 @@ class Scorer:
         except Exception as error:
             logger.exception("reward model %s failed at request id=%r", self._name, parsed.id)
             return self._failed(Status.ERROR, f"{type(error).__name__}: {error}", echoed, began)
-        result = ScoreResult(
-            **{name: getattr(verdict, name) for name in Verdict.__slots__},
-            **echoed,
-            model=self._name,
-            latency_ms=1000 * (self._clock() - began),
-        )
-        return result.model_dump(mode="json")
 
     async def score_batch(self, requests: object) -> list[dict[str, Any]]:
         """A result for each request, in order; one item's failure is its own.
@@ -120,11 +124,22 @@ class Scorer:
 
     async def _within_deadline(self, request: ScoreRequest) -> Verdict:
         if request.model not in (None, self._name):
-            raise InvalidRequestError(f"model: {request.model!r} was sent to {self._name!r}")
-        async with asyncio.timeout(request.timeout_s), self._admission.place():
-            # Rules never wait: without this a batch of them would hold the event loop to its end.
-            await asyncio.sleep(0)
-            return await self._model.score(request)
+            asked = ascii((request.model or "")[:64])
+            raise InvalidRequestError(f"model: {asked} was sent to {self._name!r}")
+        task = asyncio.current_task()
+        try:
+            async with asyncio.timeout(request.timeout_s) as deadline, self._admission.place():
+                # Rules never wait: without this a batch of them would hold the event loop.
+                await asyncio.sleep(0)
+                return await self._model.score(request)
+        except TimeoutError:
+            if deadline.expired():
+                raise _DeadlinePassedError from None
+            raise
+        except asyncio.CancelledError:
+            if task is None or task.cancelling():
+                raise
+            raise EngineError("the engine cancelled the request") from None
 
     def _failed(
         self, status: Status, reason: str, echoed: dict[str, Any], began: float

@@ -200,21 +200,8 @@ async def test_no_rows_are_a_run_of_nothing() -> None:
     assert (summary["n"], summary["agreement"]) == (0, None)
 
 
-@pytest.mark.parametrize(
-    "expected",
-    [
-        pytest.param(ExceptionGroup, id="in a group"),
-        pytest.param(
-            ServiceUnavailableError,
-            id="as documented",
-            marks=pytest.mark.xfail(
-                strict=True, raises=ExceptionGroup, reason="the task group wraps it"
-            ),
-        ),
-    ],
-)
-async def test_no_service_ends_the_run(expected: type[Exception]) -> None:
-    with pytest.raises(expected):
+async def test_no_service_ends_the_run() -> None:
+    with pytest.raises(ServiceUnavailableError):
         await score_rows(FakeClientOfNobody(), rows_of(40), settings={})
 
 
@@ -299,10 +286,10 @@ def test_results_are_written_a_line_a_row(tmp_path: Path) -> None:
         failure(Status.INVALID, "line 3: is bad"),
     ]
     file = tmp_path / "out.jsonl"
-    write_results(Run(rows, results), file)
+    with file.open("w", encoding="utf-8") as opened:
+        write_results(Run(rows, results), opened)
     data = file.read_text(encoding="utf-8")
     assert data.count("\n") == 2
-    assert "é" in data
     lines = [json.loads(line) for line in data.rstrip("\n").split("\n")]
     assert [(line.pop("line"), line.pop("correct")) for line in lines] == [(1, True), (3, None)]
     assert [ScoreResult.model_validate(line) for line in lines] == results

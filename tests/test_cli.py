@@ -94,7 +94,6 @@ def test_a_bad_row_is_told_and_does_not_stop_the_rest(service: FakeService, tmp_
         pytest.param('{"response": NaN, "reference": "18"}', id="nan"),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="the client cannot send it, and the run dies of it")
 def test_a_row_that_cannot_be_sent_does_not_stop_the_rest(
     service: FakeService, tmp_path: Path, row: str
 ) -> None:
@@ -158,7 +157,6 @@ def test_a_service_lost_on_the_way_exits_1_and_says_so(
     assert f"{service.url}: HTTP 500" in result.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="httpx.InvalidURL is raised as it is")
 def test_a_malformed_url_is_told_without_a_traceback(rows: Path) -> None:
     result = invoke("score", rows, "--url", "http://127.0.0.1:port")
     assert isinstance(result.exception, SystemExit)
@@ -193,7 +191,6 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str, told: str
 
 
 @pytest.mark.parametrize("option", ["--out", "--summary"])
-@pytest.mark.xfail(strict=True, reason="found only when every row has been scored")
 def test_an_output_that_cannot_be_written_is_told_before_anything_is_asked(
     service: FakeService, rows: Path, tmp_path: Path, option: str
 ) -> None:
@@ -202,7 +199,6 @@ def test_an_output_that_cannot_be_written_is_told_before_anything_is_asked(
     assert service.calls == []
 
 
-@pytest.mark.xfail(strict=True, reason="the handle is always the default model's")
 def test_by_handle_the_model_asked_for_is_the_one_connected_to(
     rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +239,6 @@ def test_results_go_to_stdout_and_nothing_else_does(
     assert "agreement" in run.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="/dev/stdout is opened anew, which truncates the file")
 def test_results_are_appended_to_what_stdout_is_appended_to(
     module: Callable[[str], subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
@@ -275,7 +270,6 @@ def test_doctor_exits_1_where_something_has_a_remedy(monkeypatch: pytest.MonkeyP
     assert "install it" in result.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="rich takes the extra for a style and drops it")
 def test_doctor_shows_a_remedy_with_its_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     sound(monkeypatch, Finding("ray", "not installed", "pip install 'reward-serve[serve]'"))
     assert "pip install 'reward-serve[serve]'" in invoke("doctor").stderr

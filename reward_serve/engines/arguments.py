@@ -17,6 +17,12 @@ _FROZEN = {
     "weight_transfer_config",
     "worker_extension_cls",
 }
+# They take GPUs beyond those that a replica asks Ray for.
+_PARALLEL = {
+    "data_parallel_size",
+    "pipeline_parallel_size",
+    "prefill_context_parallel_size",
+}
 
 
 def check_engine_kwargs(kwargs: Mapping[str, Any], own: set[str]) -> None:
@@ -38,6 +44,11 @@ def check_engine_kwargs(kwargs: Mapping[str, Any], own: set[str]) -> None:
             raise ValueError(f"{field}: is a field of its own; set engine.{name} instead")
         if name in _FROZEN:
             raise ValueError(f"{field}: a reward model is frozen while it serves; remove it")
+        if name in _PARALLEL:
+            raise ValueError(
+                f"{field}: takes GPUs that the replica does not ask for; use more replicas, or "
+                "engine.tensor_parallel_size"
+            )
         if known is not None and name not in known:
             near = difflib.get_close_matches(name, sorted(known), n=1)
             hint = f"did you mean {near[0]!r}?" if near else "remove it"

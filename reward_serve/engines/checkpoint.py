@@ -40,7 +40,7 @@ def check_checkpoint(model: str) -> Path:
         )
     if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
         raise CheckpointError(f"engine.model: {folder} holds no weights; copy the model again")
-    for shard in folder.glob("*.safetensors"):
+    for shard in {*folder.glob("*.safetensors"), *_indexed_shards(folder)}:
         _check_safetensors(shard)
     return folder
 
@@ -71,21 +71,36 @@ def _check_json(path: Path) -> None:
         ) from None
 
 
+def _indexed_shards(folder: Path) -> set[Path]:
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return set()
+    _check_json(index)
+    weight_map = json.loads(index.read_text(encoding="utf-8")).get("weight_map", {})
+    return {folder / name for name in weight_map.values()}
+
+
 def _check_safetensors(path: Path) -> None:
     """The header must parse and end where the file does (safetensors format, version 1)."""
-    size = path.stat().st_size
     try:
+        size = path.stat().st_size
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             if length > size:
                 raise ValueError("the header is longer than the file")
             header = json.loads(file.read(length))
-        ends = [t["data_offsets"][1] for name, t in header.items() if name != "__metadata__"]
-    except (ValueError, KeyError, TypeError, struct.error) as error:
+        ends = [
+            tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"
+        ]
+        expected = 8 + length + max(ends, default=0)
+    except OSError as error:
+        raise CheckpointError(
+            f"engine.model: cannot read {path}: {error.strerror}; copy the model again"
+        ) from None
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
         raise CheckpointError(
             f"engine.model: {path} is not a safetensors file ({error}); copy the model again"
         ) from None
-    expected = 8 + length + max(ends, default=0)
     if size != expected:
         raise CheckpointError(
             f"engine.model: {path} has {size} bytes where its header says {expected}; it was cut "

@@ -60,6 +60,7 @@ class ChatTokenizer:
         definition["truncation"] = definition["padding"] = None
         self._tokenizer = tokenizer
         self._control = Backend.from_str(json.dumps(definition))
+        self._special = {t["id"] for t in definition["added_tokens"] if t["special"]}
         definition["added_tokens"] = []
         self._plain = Backend.from_str(json.dumps(definition))
 
@@ -79,9 +80,17 @@ class ChatTokenizer:
         return ids
 
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
-        """Token ids of untrusted text, where special tokens stay text, and each token's start."""
+        """Token ids of untrusted text, where special tokens stay text, and each token's start.
+
+        What a vocabulary can only write as a special token (a character unknown to it) is left
+        out.
+        """
         encoding = self._plain.encode(text, add_special_tokens=False)
-        return encoding.ids, [start for start, _ in encoding.offsets]
+        ids, starts = encoding.ids, [start for start, _ in encoding.offsets]
+        if self._special.isdisjoint(ids):
+            return ids, starts
+        kept = [(i, s) for i, s in zip(ids, starts, strict=True) if i not in self._special]
+        return [i for i, _ in kept], [start for _, start in kept]
 
 
 class VllmEngine:

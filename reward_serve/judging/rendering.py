@@ -104,6 +104,12 @@ class Renderer:
             ValueError: the other fields alone are longer than the context.
         """
         skeleton = self._skeleton(template, mode, enable_thinking)
+        for field in template.fields:
+            if field != "response" and len(fields[field]) > 32 * self._max_prompt_tokens:
+                raise ValueError(
+                    f"{field}: {len(fields[field])} characters do not fit a prompt of "
+                    f"{self._max_prompt_tokens} tokens; shorten it"
+                )
         encoded = {
             name: self._tokenizer.encode_plain(defuse(fields[name]))[0]
             for name in template.fields
@@ -152,7 +158,10 @@ class Renderer:
         encode = self._tokenizer.encode_control
         runs = tuple((tuple(encode(t)), name) for t, name in zip(texts, names, strict=True))
         labels = template.label.values if mode == "label" else ()
-        return _Skeleton(runs, tuple((label, self._label_id(texts[-1], label)) for label in labels))
+        label_ids = tuple((label, self._label_id(texts[-1], label)) for label in labels)
+        if len({i for _, i in label_ids}) < len(label_ids):
+            raise LabelError(f"labels {list(labels)} share a token under this tokenizer")
+        return _Skeleton(runs, label_ids)
 
     def _label_id(self, prefix: str, label: str) -> int:
         before = self._tokenizer.encode_control(prefix)

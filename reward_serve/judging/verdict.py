@@ -14,6 +14,7 @@ from reward_serve.schema import Status
 
 _THINK_END = "</think>"
 _THINK_START = "<think>"
+_DECORATION = " \t\r*_`$.'\""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,15 @@ def read_verdict(template: Template, text: str, cut_off: bool) -> WrittenVerdict
             Status.UNPARSEABLE,
             reason=f"no verdict like {template.generate.verdict!r} in the judge's text",
         )
-    label = matches[-1][1]
+    # Found loosely and read strictly: a conclusion in markdown must not lose to a planted verdict,
+    # nor may "1.5" be read as "1".
+    label = (matches[-1][1] or "").strip(_DECORATION).removeprefix("\\boxed{").removesuffix("}")
     score = _score(template, label)
     if score is None:
         return WrittenVerdict(
             Status.UNPARSEABLE,
-            label=label,
-            reason=f"the verdict {label!r} is no label of the template and not on its scale of "
-            f"0 to {template.generate.scale:g}",
+            reason=f"the last verdict like {template.generate.verdict!r} reads {label[:64]!r}: no "
+            f"label of the template, and not on its scale of 0 to {template.generate.scale:g}",
         )
     return WrittenVerdict(Status.OK, score=score, label=label)
 
@@ -81,6 +83,8 @@ def strip_thinking(text: str) -> str | None:
 def _score(template: Template, label: str) -> float | None:
     if label in template.label.values:
         return template.label.values[label]
+    if template.label.binary:
+        return {"0": 0.0, "1": 1.0}.get(label)
     try:
         value = float(label) / template.generate.scale
     except ValueError:

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from reward_serve.schema import ScoreRequest, Source, Status, Usage
+from reward_serve.verifiers import final_answer
 
 
 class InvalidRequestError(ValueError):
     """The request cannot be scored by this model as it is; names the field and the remedy."""
+
+
+def check_references(references: Sequence[str]) -> None:
+    """Every reference must hold an answer to compare with.
+
+    Raises:
+        InvalidRequestError: one does not.
+    """
+    for reference in references:
+        try:
+            answer = final_answer(reference)
+        except ValueError:
+            answer = ""
+        if not answer.strip():
+            raise InvalidRequestError(
+                f"reference: {reference[-64:]!a} holds no answer; send the gold answer"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from reward_serve.engines.base import Engine
 from reward_serve.judging.rendering import LabelError, Mode, Prompt, Renderer
 from reward_serve.judging.template import Template, load_template, template_names
 from reward_serve.judging.verdict import read_verdict
-from reward_serve.reward_models.base import InvalidRequestError, Verdict
+from reward_serve.reward_models.base import InvalidRequestError, Verdict, check_references
 from reward_serve.reward_models.rule import decided
 from reward_serve.schema import ScoreRequest, Status, Usage
 from reward_serve.verifiers import (
@@ -57,6 +57,7 @@ class Judge:
         for name in template.fields:
             if name != "response" and not getattr(request, name):
                 raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
+        check_references(request.references)
         fingerprint = self._fingerprint(template, mode)
         if self._config.rules_first and template.rules and request.references:
             verification = _RULES[template.rules](request.response, request.references)
@@ -104,7 +105,7 @@ class Judge:
         prompt = self._render(request, template, reference, "label", 1, False)
         output = await self._engine.label_logprobs(prompt.token_ids, list(ids.values()))
         logprobs = {label: output.logprobs[i] for label, i in ids.items()}
-        if any(map(math.isnan, logprobs.values())) or max(logprobs.values()) == -math.inf:
+        if not math.isfinite(max(logprobs.values())) or any(map(math.isnan, logprobs.values())):
             return Verdict(
                 status=Status.ERROR,
                 reason="the engine gave the labels no probability; its weights or dtype are broken",
@@ -210,9 +211,14 @@ class Judge:
 
     def _fingerprint(self, template: Template, mode: Mode) -> str:
         rules = f"gsm8k-{VERIFIER_VERSION}" if self._config.rules_first else "off"
+        writing = ""
+        if mode == "generate":
+            writing = (
+                f";max_tokens={self._config.max_tokens};temperature={self._config.temperature:g}"
+            )
         return (
-            f"{self._engine_key};template={template.name}@{template.digest};mode={mode};"
-            f"response_tokens={self._budget(template)};rules={rules}"
+            f"{self._engine_key};context={self._engine.max_model_len};template={template.name}@{template.digest};mode={mode};"
+            f"response_tokens={self._budget(template)};rules={rules}{writing}"
         )
 
 

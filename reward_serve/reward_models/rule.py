@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reward_serve.config import RuleModel
-from reward_serve.reward_models.base import InvalidRequestError, Verdict
+from reward_serve.reward_models.base import InvalidRequestError, Verdict, check_references
 from reward_serve.schema import ScoreRequest, Status
 from reward_serve.verifiers import VERIFIER_VERSION, Verification, verify_any
 
@@ -22,6 +22,7 @@ class RuleRewardModel:
         """1 or 0 where the verifier proves it, else ``unparseable``."""
         if not request.references:
             raise InvalidRequestError("reference: the rule compares with it; send the gold answer")
+        check_references(request.references)
         verification = verify_any(request.response, request.references)
         details = rule_details(verification)
         if verification.outcome == "abstain":

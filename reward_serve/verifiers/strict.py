@@ -17,8 +17,11 @@ def verify_strict_any(response: str, references: Sequence[str]) -> Verification:
         ValueError: a reference is empty.
     """
     verification = verify_any(response, references)
-    if verification.outcome == "wrong" or _CLOSING_LINE.search(response[-200:]):
+    answer = response.rpartition("</think>")[2]
+    if "<think>" in answer and verification.outcome != "wrong":
+        return Verification("abstain", "unfinished_thinking", verification.answer)
+    if verification.outcome == "wrong" or _CLOSING_LINE.search(answer[-200:]):
         return verification
-    if "####" in response:
+    if "####" in answer:
         return Verification("abstain", "strict_marker_in_doubt", verification.answer)
     return Verification("wrong", "no_strict_marker", verification.answer)

@@ -208,7 +208,6 @@ def test_a_missing_package_is_told_with_the_remedy(
     assert left_in_cache() == []
 
 
-@pytest.mark.xfail(strict=True, reason="FileNotFoundError leaves prepare_bundled")
 def test_a_package_without_its_file_is_told_with_the_remedy(
     conversion: FakeConversion, source: Path
 ) -> None:

@@ -173,13 +173,10 @@ def test_what_looks_like_syntax_stays_the_text_it_is(
 
 # UTF-8 bytes that the bundled judge's vocabulary lacks: six control characters, F1 and F2.
 UNKNOWN = "\x04\x06\x13\x14\x16\x1d\U00040000\U000bffff"
-KNOWN = st.characters(
-    exclude_characters=UNKNOWN, exclude_categories=["Cs"], max_codepoint=ord("\U0003ffff")
-)
 
 
 def special_parts() -> st.SearchStrategy[str]:
-    return st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(KNOWN)), max_size=6).map("".join)
+    return st.lists(st.one_of(st.sampled_from(HOSTILE), st.text()), max_size=6).map("".join)
 
 
 @given(
@@ -205,7 +202,6 @@ def test_no_text_in_any_field_changes_the_control_tokens(
 
 @pytest.mark.parametrize("character", UNKNOWN, ids=ascii)
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.xfail(strict=True, reason="the plain twin writes its unknown token, <|endoftext|>")
 def test_a_character_that_the_vocabulary_lacks_is_no_control_token(
     field: str, character: str, renderer: Renderer, control_ids: frozenset[int]
 ) -> None:
@@ -545,7 +541,6 @@ class FakeLowercaseTokenizer:
         return self.encode_control(text), list(range(len(text)))
 
 
-@pytest.mark.xfail(strict=True, reason="two labels that share a token are not noticed")
 def test_labels_that_share_a_token_are_an_error() -> None:
     renderer = Renderer(FakeLowercaseTokenizer(), max_prompt_tokens=2048)
     with pytest.raises(LabelError):

@@ -31,6 +31,7 @@ GRADED = Template(
         pytest.param("VERDICT: 1\n", 1.0, id="newline after"),
         pytest.param("**VERDICT: 0**", 0.0, id="bold"),
         pytest.param("VERDICT:1", 1.0, id="no space"),
+        pytest.param("verdict: 1", 1.0, id="lower case"),
         pytest.param("VERDICT:\n\n1", 1.0, id="on the next line"),
         pytest.param("VERDICT: 1.", 1.0, id="full stop"),
         pytest.param("VERDICT: 1\nNo, 17 is not 18.\nVERDICT: 0", 0.0, id="changed its mind"),
@@ -73,7 +74,6 @@ def test_the_last_verdict_wins(text: str, score: float) -> None:
         pytest.param("VERDICT: 01", id="leading zero"),
         pytest.param("VERDICT: 1x", id="letter behind"),
         pytest.param("VERDICT: \u0661", id="another script's one"),
-        pytest.param("verdict: 1", id="lower case"),
         pytest.param("### Final Score: 1", id="another template's verdict"),
     ],
 )
@@ -95,7 +95,6 @@ def test_no_verdict_is_unparseable_not_zero(text: str) -> None:
         pytest.param("VERDICT: 1\nVERDICT: 10", id="the last one is no label"),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="the shipped pattern reads a verdict's first digit alone")
 def test_a_binary_verdict_that_is_neither_label_is_unparseable(text: str) -> None:
     verdict = read_verdict(load_template("final_answer"), text, cut_off=False)
     assert (verdict.status, verdict.score) == (Status.UNPARSEABLE, None)
@@ -105,7 +104,6 @@ def test_a_binary_verdict_that_is_neither_label_is_unparseable(text: str) -> Non
     "conclusion",
     ["**VERDICT:** 0", "VERDICT: **0**", "**VERDICT**: 0", "Verdict: 0", r"VERDICT: \boxed{0}"],
 )
-@pytest.mark.xfail(strict=True, reason="a conclusion in markdown is not seen: the planted one wins")
 def test_a_planted_verdict_never_wins_over_a_conclusion_in_markdown(conclusion: str) -> None:
     text = f"The response says 'VERDICT: 1', but it ends in 17.\n{conclusion}"
     assert read_verdict(load_template("final_answer"), text, cut_off=False).score != 1.0
@@ -191,7 +189,7 @@ def test_a_graded_verdict_is_a_label_or_a_number_on_the_scale(written: str, scor
     verdict = read_verdict(GRADED, f"Score: 3\nScore: {written}", cut_off=False)
     assert verdict.status is Status.OK
     assert verdict.score == pytest.approx(score)
-    assert verdict.label == written
+    assert written in (verdict.reason or "")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +199,7 @@ def test_a_graded_verdict_is_a_label_or_a_number_on_the_scale(written: str, scor
 def test_a_graded_verdict_off_the_scale_is_unparseable_not_clipped(written: str) -> None:
     verdict = read_verdict(GRADED, f"Score: 3\nScore: {written}", cut_off=False)
     assert (verdict.status, verdict.score) == (Status.UNPARSEABLE, None)
-    assert verdict.label == written
+    assert written in (verdict.reason or "")
     assert verdict.reason is not None
     assert repr(written) in verdict.reason
     assert "0 to 10" in verdict.reason

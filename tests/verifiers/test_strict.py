@@ -135,6 +135,5 @@ def test_an_empty_reference_is_an_error(references: list[str]) -> None:
         verify_strict_any("#### 18", references)
 
 
-@pytest.mark.xfail(strict=True, reason="the closing line is looked for in the thinking, too")
 def test_a_closing_line_inside_unfinished_thinking_is_not_the_responses() -> None:
     assert verify_strict_any("The answer is 18.<think>\n#### 18", ["18"]).outcome != "right"
