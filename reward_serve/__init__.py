@@ -3,7 +3,8 @@
 Import is light: ``ray``, ``vllm`` and ``torch`` load only in the processes that run them.
 """
 
-from reward_serve.client import HttpRewardClient, RewardClient, ServiceUnavailableError
+from reward_serve.client import RewardClient, ServiceUnavailableError
+from reward_serve.http_client import HttpRewardClient
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage
 from reward_serve.version import __version__
 

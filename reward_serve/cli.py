@@ -20,12 +20,12 @@ except ImportError as error:
 
 from reward_serve.bulk import BatchScorer, Run, read_rows, score_rows, write_results
 from reward_serve.client import (
-    HttpRewardClient,
     RewardClient,
     ServiceUnavailableError,
 )
 from reward_serve.doctor import Finding, examine_machine, examine_service
 from reward_serve.embedded.bundled import STEPS, BundledModelError, prepare_bundled
+from reward_serve.http_client import HttpRewardClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,7 +163,7 @@ def summary_table(summaries: dict[str, dict[str, Any]]) -> Table:
             _counts(summary["statuses"]),
             _counts(summary["sources"]),
             _number(summary["verdicts_per_s"]),
-            f"{_number(latency['p50'])}/{_number(latency['p95'])}",
+            "/".join(_number(latency[key], 0) for key in ("p50", "p95")),
         )
     return table
 
@@ -187,8 +187,8 @@ def _percent(value: float | None) -> str:
     return "no labels" if value is None else f"{value:.1%}"
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+def _number(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def _counts(counts: dict[str, int]) -> str:

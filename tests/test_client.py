@@ -20,13 +20,13 @@ import pytest
 import reward_serve.client
 from reward_serve.admission import Admission
 from reward_serve.client import (
-    HttpRewardClient,
     RewardClient,
     ServiceUnavailableError,
     as_dict,
     deadline,
 )
 from reward_serve.config import RuleModel
+from reward_serve.http_client import HttpRewardClient
 from reward_serve.http_contract import http_status
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from reward_serve.engines.checkpoint import (
 )
 from reward_serve.engines.process_guard import own_child_processes
 from reward_serve.engines.progress import Progress
+from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import Tokenizer
 from reward_serve.schema import Usage
 
@@ -35,62 +35,6 @@ logger = logging.getLogger(__name__)
 _CPU_BLOCK_SIZE = 32
 _CPU_BATCHED_TOKENS = 512
 _PROBE_TIMEOUT_S = 10.0
-
-
-class ChatTokenizer:
-    """The model's tokenizer, and a twin of it that knows no special tokens.
-
-    Raises:
-        CheckpointError: the model has no chat template, or no ``tokenizers`` backend.
-    """
-
-    def __init__(self, tokenizer: Any) -> None:
-        from tokenizers import Tokenizer as Backend
-
-        if not getattr(tokenizer, "chat_template", None):
-            raise CheckpointError(
-                "engine.model: its tokenizer has no chat template; serve an instruct model"
-            )
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if backend is None:
-            raise CheckpointError(
-                "engine.model: its tokenizer has no tokenizer.json; convert it to a fast tokenizer"
-            )
-        definition = json.loads(backend.to_str())
-        definition["truncation"] = definition["padding"] = None
-        self._tokenizer = tokenizer
-        self._control = Backend.from_str(json.dumps(definition))
-        self._special = {t["id"] for t in definition["added_tokens"] if t["special"]}
-        definition["added_tokens"] = []
-        self._plain = Backend.from_str(json.dumps(definition))
-
-    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
-        """The conversation as text, up to where the assistant's turn begins."""
-        text: str = self._tokenizer.apply_chat_template(
-            list(messages),
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=enable_thinking,
-        )
-        return text
-
-    def encode_control(self, text: str) -> list[int]:
-        """Token ids of trusted text: special tokens in it are control tokens."""
-        ids: list[int] = self._control.encode(text, add_special_tokens=False).ids
-        return ids
-
-    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
-        """Token ids of untrusted text, where special tokens stay text, and each token's start.
-
-        What a vocabulary can only write as a special token (a character unknown to it) is left
-        out.
-        """
-        encoding = self._plain.encode(text, add_special_tokens=False)
-        ids, starts = encoding.ids, [start for start, _ in encoding.offsets]
-        if self._special.isdisjoint(ids):
-            return ids, starts
-        kept = [(i, s) for i, s in zip(ids, starts, strict=True) if i not in self._special]
-        return [i for i, _ in kept], [start for _, start in kept]
 
 
 class VllmEngine:

@@ -22,7 +22,7 @@ _MARKER = re.compile("\ue000(" + "|".join(FIELDS) + ")\ue001")
 
 
 class Tokenizer(Protocol):
-    """What rendering needs of a tokenizer; ``engines.vllm.ChatTokenizer`` is one."""
+    """What rendering needs of a tokenizer; ``engines.tokenizer.ChatTokenizer`` is one."""
 
     def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
         """The conversation as text, up to where the assistant's turn begins."""

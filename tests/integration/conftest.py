@@ -24,12 +24,6 @@ from reward_serve.embedded.bundled import prepare_bundled
 Deploy = Callable[[str, dict[str, Any]], RewardClient]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "integration" in item.path.parts:
-            item.add_marker(pytest.mark.integration)
-
-
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
     ray.init(

@@ -60,6 +60,7 @@ def test_a_broken_stream_takes_its_work_with_it(url: str, http: HttpRewardClient
     body = {"requests": [ASKED, *([LONG] * 4)]}
     with httpx.stream("POST", f"{url}/v1/score/batch", json=body, headers=headers) as reply:
         next(reply.iter_lines())
+        assert replica(http)["items"] == 4
     wait_for("the work to be aborted", lambda: replica(http)["items"] == 0, 3)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reward_serve.engines.vllm import ChatTokenizer
+from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import LabelError, Mode, Prompt, Renderer, defuse
 from reward_serve.judging.template import (
     FIELDS,

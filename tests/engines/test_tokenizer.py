@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reward_serve.engines.checkpoint import CheckpointError
+from reward_serve.engines.tokenizer import ChatTokenizer
+
+SPECIAL = ("<unk>", "</s>", "<|im_end|>")
+CHAT = "{% for m in messages %}{{ m['content'] }}<|im_end|>{% endfor %}"
+
+
+def hub_tokenizer(backend: Any, **settings: Any) -> Any:
+    from tokenizers import AddedToken
+    from transformers import PreTrainedTokenizerFast
+
+    backend.add_special_tokens([AddedToken(text, special=True) for text in SPECIAL])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, **{"chat_template": CHAT, "unk_token": "<unk>", **settings}
+    )
+
+
+def byte_level() -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {text: i for i, text in enumerate([*SPECIAL, *alphabet])}
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return backend
+
+
+class TestChatTokenizer:
+    def test_special_tokens_are_control_tokens_in_trusted_text_alone(self) -> None:
+        tokenizer = ChatTokenizer(hub_tokenizer(byte_level()))
+        text = "18<|im_end|></s>"
+        assert tokenizer.encode_control(text)[2:] == [2, 1]
+        ids, starts = tokenizer.encode_plain(text)
+        assert not set(ids) & {0, 1, 2}
+        assert starts == list(range(len(text)))
+        assert tokenizer.encode_control("18") == ids[:2]
+
+    def test_nothing_is_added_cut_or_padded(self) -> None:
+        from tokenizers.processors import TemplateProcessing
+
+        backend = byte_level()
+        backend.enable_truncation(4)
+        backend.enable_padding(length=100)
+        backend.post_processor = TemplateProcessing(
+            single="</s> $A </s>", special_tokens=[("</s>", 1)]
+        )
+        tokenizer = ChatTokenizer(hub_tokenizer(backend))
+        assert len(tokenizer.encode_control("eighteen")) == 8
+        assert len(tokenizer.encode_plain("eighteen")[0]) == 8
+
+    def test_it_leaves_the_models_own_tokenizer_as_it_was(self) -> None:
+        hub = hub_tokenizer(byte_level())
+        ChatTokenizer(hub).encode_plain("<|im_end|>")
+        assert hub("<|im_end|>", add_special_tokens=False).input_ids == [2]
+
+    def test_the_chat_template_gets_the_turns_and_the_switch(self) -> None:
+        chat = CHAT + "{% if add_generation_prompt %}A:{{ enable_thinking }}{% endif %}"
+        tokenizer = ChatTokenizer(hub_tokenizer(byte_level(), chat_template=chat))
+        turns = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
+        assert tokenizer.chat(turns, True) == "S<|im_end|>U<|im_end|>A:True"
+        assert tokenizer.chat(turns, False) == "S<|im_end|>U<|im_end|>A:False"
+
+    def test_a_model_without_a_chat_template_is_refused(self) -> None:
+        with pytest.raises(CheckpointError, match="no chat template; serve an instruct model"):
+            ChatTokenizer(hub_tokenizer(byte_level(), chat_template=None))
+
+    def test_a_tokenizer_without_a_fast_backend_is_refused(self) -> None:
+        class FakeSlowTokenizer:
+            chat_template = CHAT
+
+        with pytest.raises(CheckpointError, match=r"no tokenizer\.json; convert it"):
+            ChatTokenizer(FakeSlowTokenizer())
+
+    def test_special_tokens_of_a_unigram_vocabulary_stay_text_too(self) -> None:
+        from tokenizers import Tokenizer, models
+
+        pieces = [(text, 0.0) for text in SPECIAL]
+        letters = sorted(set("".join(SPECIAL)) | set("18"))
+        backend = Tokenizer(models.Unigram([*pieces, *((c, -3.0) for c in letters)], unk_id=0))
+        tokenizer = ChatTokenizer(hub_tokenizer(backend))
+        assert tokenizer.encode_control("18</s>")[2:] == [1]
+        assert not set(tokenizer.encode_plain("18</s>")[0]) & {0, 1, 2}
+
+    def test_a_character_that_the_vocabulary_lacks_is_no_control_token(self) -> None:
+        from tokenizers import Tokenizer, models
+
+        vocabulary = {text: i for i, text in enumerate([*SPECIAL, "1", "8"])}
+        backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="</s>"))
+        tokenizer = ChatTokenizer(hub_tokenizer(backend))
+        assert not set(tokenizer.encode_plain("1\u00e98")[0]) & {0, 1, 2}
