@@ -73,7 +73,7 @@ class Ingress:
         self._models = models
         self._default = next(iter(models))
 
-    def models(self) -> dict[str, Any]:
+    async def models(self) -> dict[str, Any]:
         """For clients by handle: the names of the reward models, and the version."""
         return {"models": list(self._models), "version": __version__}
 

@@ -76,7 +76,7 @@ class RewardReplica:
             "start_s": {part: round(seconds, 2) for part, seconds in self._timings_s.items()},
         }
 
-    def record_autoscaling_stats(self) -> dict[str, float]:
+    async def record_autoscaling_stats(self) -> dict[str, float]:
         """Items at work or waiting, for ``autoscaling.replicas_for_items``."""
         return {"items": float(self._admission.items)}
 
