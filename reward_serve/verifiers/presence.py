@@ -44,8 +44,8 @@ _CANNOT_READ = re.compile(
     r"|\d(?!(?:st|nd|rd|th|kg|g|lbs?|oz|cm|mm|km|ft|mph|am|pm|hrs?|mins?|ml)\b)[a-z]"  # 18k, 2x, 0x
     r"|\d\s*(?:hundred|thousand|million|billion|trillion)"
     r"|\b(?:hour|hr|feet|foot|yard|pound|week|day|year|month|minute|dollar|buck|gallon|quart|cup"
-    r"|kilo\w*|meter|mile)s?,?(?: and)? [\w.]+ (?:min|sec|cent|inch|day|week|month|hour|ounce|gram"
-    r"|quart|pint|cup|feet|yard|meter|penn)"  # 2 hours and 30 minutes
+    r"|kilo\w*|meter|mile)s?,?(?: and)? [\w.]+(?:[ -][\w.]+)? (?:min|sec|cent|inch|day|week|month"
+    r"|hour|ounce|gram|quart|pint|cup|feet|yard|meter|penn)"  # 2 hours and thirty-five minutes
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 _BETWEEN_DIGITS = r"[\s.,'_*{}\\!;~$-]*"

@@ -76,6 +76,8 @@ def test_eighteen_may_be_found_in(text: str) -> None:
         ("It takes 2 hours", 120),
         ("It takes an hour, and that is all", 60),
         ("It takes 2 hours and 30 minutes", 150),
+        ("The fare is nineteen dollars and twenty-five cents", Fraction("19.25")),
+        ("The fare is nineteen dollars and twenty five cents", Fraction("19.25")),
         ("It takes one hour and thirty minutes", 90),
         ("she is 5 feet 6 inches", 66),
         ("this starts at 2:30", 230),
