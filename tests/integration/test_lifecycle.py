@@ -59,7 +59,8 @@ def test_a_broken_stream_takes_its_work_with_it(url: str, http: HttpRewardClient
     headers = {"accept": "application/x-ndjson"}
     body = {"requests": [ASKED, *([LONG] * 4)]}
     with httpx.stream("POST", f"{url}/v1/score/batch", json=body, headers=headers) as reply:
-        next(reply.iter_lines())
+        lines = reply.iter_lines()  # closes the stream when it is collected
+        next(lines)
         assert replica(http)["items"] == 4
     wait_for("the work to be aborted", lambda: replica(http)["items"] == 0, 3)
 
