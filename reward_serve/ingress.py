@@ -151,13 +151,8 @@ class Ingress:
         try:
             async with asyncio.timeout(longest_timeout_s(items) + _GRACE_S):
                 answer = await call
-        except TimeoutError:
+        except (TimeoutError, RayError, RayServeException) as error:
             call.cancel()
-            return [
-                _failure(model, item, Status.TIMEOUT, "no replica took it in time")
-                for item in items
-            ]
-        except (RayError, RayServeException) as error:
             status, reason = _fault(error)
             logger.warning("reward model %s: %d items unanswered: %r", model, len(items), error)
             return [_failure(model, item, status, reason) for item in items]
@@ -203,7 +198,9 @@ class Ingress:
         finally:
             if missing:
                 call.cancel()
-            await lines.put(None)
+        await lines.put(
+            None
+        )  # not when cancelled: nobody reads any more, and the queue may be full
 
     async def _describe(self, name: str) -> dict[str, Any]:
         call = self._models[name].describe.remote()

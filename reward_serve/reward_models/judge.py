@@ -38,8 +38,7 @@ class Judge:
     """A judge on one engine.
 
     Raises:
-        KeyError: the deployment's template is unknown.
-        LabelError: its labels are not single tokens under the model's tokenizer.
+        LabelError: a label of the deployment's template is not a single token for this model.
     """
 
     def __init__(self, config: JudgeModel, engine: Engine) -> None:
@@ -52,8 +51,8 @@ class Judge:
     async def score(self, request: ScoreRequest) -> Verdict:
         """The verdict on one request; of several references, the best match counts."""
         template = self._template(request)
-        mode: Mode = self._option(request, "mode") or self._config.mode
         self._check_options(request)
+        mode: Mode = request.options.mode or self._config.mode
         for name in template.fields:
             if name != "response" and not getattr(request, name):
                 raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
@@ -194,17 +193,12 @@ class Judge:
             ) from None
 
     def _check_options(self, request: ScoreRequest) -> None:
-        for name in request.options.model_fields_set:
-            self._option(request, name)
-
-    def _option(self, request: ScoreRequest, name: str) -> Any:
-        value = getattr(request.options, name)
-        if value is not None and name not in self._config.allowed_options:
-            raise InvalidRequestError(
-                f"options.{name}: this deployment does not allow it; leave it out, "
-                "or add it to judge.allowed_options"
-            )
-        return value
+        for name in request.options.model_dump(exclude_none=True):
+            if name not in self._config.allowed_options:
+                raise InvalidRequestError(
+                    f"options.{name}: this deployment does not allow it; leave it out, "
+                    "or add it to judge.allowed_options"
+                )
 
     def _budget(self, template: Template) -> int:
         return self._config.response_tokens or template.response_tokens
@@ -217,7 +211,8 @@ class Judge:
                 f";max_tokens={self._config.max_tokens};temperature={self._config.temperature:g}"
             )
         return (
-            f"{self._engine_key};context={self._engine.max_model_len};template={template.name}@{template.digest};mode={mode};"
+            f"{self._engine_key};context={self._engine.max_model_len};"
+            f"template={template.name}@{template.digest};mode={mode};"
             f"response_tokens={self._budget(template)};rules={rules}{writing}"
         )
 
