@@ -22,7 +22,7 @@ from rich.console import Console
 
 from reward_serve import HttpRewardClient, RewardClient
 from reward_serve.bulk import Run, read_rows
-from reward_serve.cli import prepare_with_progress, score_with_progress, summary_table
+from reward_serve.console import prepare_with_progress, score_with_progress, summary_table
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "examples" / "gsm8k" / "samples.jsonl"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import sys
@@ -13,24 +12,22 @@ try:
     import typer
     from rich.console import Console
     from rich.markup import escape
-    from rich.progress import Progress
     from rich.table import Table
 except ImportError as error:
     raise SystemExit(f"{error.name} is missing: pip install 'reward-serve[serve]'") from None
 
-from reward_serve.bulk import BatchScorer, Run, read_rows, score_rows, write_results
-from reward_serve.client import (
-    RewardClient,
-    ServiceUnavailableError,
+from reward_serve.bulk import read_rows, write_results
+from reward_serve.client import ServiceUnavailableError
+from reward_serve.console import (
+    client_for,
+    prepare_with_progress,
+    score_with_progress,
+    summary_table,
 )
 from reward_serve.doctor import Finding, examine_machine, examine_service
-from reward_serve.embedded.bundled import STEPS, BundledModelError, prepare_bundled
-from reward_serve.http_client import HttpRewardClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-DEFAULT_URL = "http://127.0.0.1:8000"
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 console = Console(stderr=True)
@@ -47,7 +44,7 @@ def score(
     file: Annotated[
         Path, typer.Argument(help="JSON lines: question, reference, response, correct")
     ],
-    url: Annotated[str | None, typer.Option(help=f"Default {DEFAULT_URL}.")] = None,
+    url: Annotated[str | None, typer.Option(help="Default http://127.0.0.1:8000.")] = None,
     app: Annotated[
         str | None, typer.Option(help="A Serve application of RAY_ADDRESS's cluster, by handle.")
     ] = None,
@@ -61,8 +58,6 @@ def score(
     timeout_s: Annotated[float, typer.Option(min=0.1, help="Deadline of each row.")] = 300.0,
 ) -> None:
     """Score a file of rows against a service, by URL or by handle."""
-    if url and app:
-        raise typer.BadParameter("give --url or --app, not both")
     try:
         rows = read_rows(file)
     except OSError as error:
@@ -77,7 +72,7 @@ def score(
         if row.fault:
             console.print(f"line {row.line}: {row.fault}", style="yellow", markup=False)
     try:
-        client = RewardClient(app, model) if app else HttpRewardClient(url or DEFAULT_URL)
+        client = client_for(url, app, model)
         run = score_with_progress(
             console, client, rows, settings, batch_size=batch_size, batches=batches_in_flight
         )
@@ -105,69 +100,6 @@ def doctor(
         raise typer.Exit(1)
 
 
-def prepare_with_progress(out: Console) -> Path:
-    """Prepare the bundled judge, each step shown as it runs."""
-    try:
-        with Progress(console=out, transient=True) as progress:
-            task = progress.add_task("bundled judge: checking", total=STEPS)
-
-            def step(what: str) -> None:
-                progress.update(task, advance=1, description=f"bundled judge: {what}")
-
-            folder = prepare_bundled(step)
-    except BundledModelError as error:
-        out.print(str(error), style="red", markup=False)
-        raise SystemExit(1) from None
-    out.print(f"bundled judge: {folder}", markup=False, highlight=False, soft_wrap=True)
-    return folder
-
-
-def score_with_progress(
-    out: Console,
-    client: BatchScorer,
-    rows: Sequence[Any],
-    settings: dict[str, Any],
-    *,
-    title: str = "scoring",
-    batch_size: int = 16,
-    batches: int = 8,
-) -> Run:
-    """Score rows behind a progress bar.
-
-    Raises:
-        ServiceUnavailableError: the service cannot be reached.
-    """
-    with Progress(console=out) as progress:
-        task = progress.add_task(title, total=len(rows))
-        return asyncio.run(
-            score_rows(
-                client,
-                rows,
-                settings=settings,
-                batch_size=batch_size,
-                batches_in_flight=batches,
-                scored=lambda count: progress.advance(task, count),
-            )
-        )
-
-
-def summary_table(summaries: dict[str, dict[str, Any]]) -> Table:
-    """Summaries of runs, one a row."""
-    table = Table("", "rows", "agreement", "statuses", "decided by", "verdicts/s", "p50/p95 ms")
-    for title, summary in summaries.items():
-        latency = summary["latency_ms"]
-        table.add_row(
-            escape(title),
-            str(summary["n"]),
-            _percent(summary["agreement"]),
-            _counts(summary["statuses"]),
-            _counts(summary["sources"]),
-            _number(summary["verdicts_per_s"]),
-            "/".join(_number(latency[key], 0) for key in ("p50", "p95")),
-        )
-    return table
-
-
 def main() -> None:
     """Entry point of ``python -m reward_serve``."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
@@ -181,15 +113,3 @@ def _findings_table(findings: Sequence[Finding]) -> Table:
         cells = (finding.what, finding.found, finding.remedy or "")
         table.add_row(*map(escape, cells), style=style)
     return table
-
-
-def _percent(value: float | None) -> str:
-    return "no labels" if value is None else f"{value:.1%}"
-
-
-def _number(value: float | None, digits: int = 1) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{key} {count}" for key, count in counts.items()) or "-"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import reward_serve.cli
+import reward_serve.console
 from reward_serve.cli import cli
 from reward_serve.doctor import Finding
 from reward_serve.schema import ScoreResult, Status, failure
@@ -211,7 +211,7 @@ def test_by_handle_the_model_asked_for_is_the_one_connected_to(
         async def ascore_batch(self, requests: list[Any]) -> list[ScoreResult]:
             return [failure(Status.ERROR, "fake") for _ in requests]
 
-    monkeypatch.setattr(reward_serve.cli, "RewardClient", FakeRewardClient)
+    monkeypatch.setattr(reward_serve.console, "RewardClient", FakeRewardClient)
     out = tmp_path / "out.jsonl"
     invoke("score", rows, "--app", "reward", "--model", "other", "--out", out)
     assert made == [("reward", "other")]

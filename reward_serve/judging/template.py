@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import re
 from importlib import resources
 from typing import Annotated, Literal, Self
@@ -63,6 +64,7 @@ class Template(BaseModel):
 
     name: str
     description: str
+    card: str = Field("", description="what counts as right, for people")
     rules: Literal["final_answer", "gsm8k_strict"] | None = Field(
         None, description="which rules may decide before the model, under rules_first"
     )
@@ -72,7 +74,7 @@ class Template(BaseModel):
     user: str
     label: LabelForm
     generate: GenerateForm
-    digest: str = Field(description="of the file's bytes; part of every result's fingerprint")
+    digest: str = Field(description="of all that a verdict depends on; part of its fingerprint")
 
     @model_validator(mode="after")
     def _shows_the_response(self) -> Self:
@@ -97,9 +99,10 @@ def load_template(name: str) -> Template:
     """
     if name not in template_names():
         raise KeyError(name)
-    data = (_folder() / f"{name}.yaml").read_bytes()
-    digest = hashlib.sha256(data).hexdigest()[:12]
-    return Template.model_validate({"name": name, "digest": digest, **yaml.safe_load(data)})
+    data = yaml.safe_load((_folder() / f"{name}.yaml").read_bytes())
+    told = {key: value for key, value in data.items() if key not in ("description", "card")}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+    return Template.model_validate({"name": name, "digest": digest, **data})
 
 
 @functools.cache

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import ValidationError
 
 from reward_serve.judging import template as template_module
-from reward_serve.judging.template import Template, load_template, template_names
+from reward_serve.judging.template import load_template, template_names
 
 SHIPPED = ("final_answer", "gsm8k_strict", "solution")
 
@@ -92,102 +91,15 @@ def test_an_unknown_template_is_a_key_error(name: str) -> None:
         load_template(name)
 
 
-def test_the_digest_changes_with_any_byte_of_the_file(folder: Path) -> None:
-    digests = set()
+def test_the_digest_changes_with_what_a_verdict_depends_on_and_nothing_else(folder: Path) -> None:
     written = {key: value for key, value in data().items() if key not in ("name", "digest")}
     text = yaml.safe_dump(written)
-    for content in (text, text + "\n", text.replace("You compare.", "You compare!")):
+
+    def digest(content: str) -> str:
         (folder / "mine.yaml").write_text(content, encoding="utf-8")
         load_template.cache_clear()
-        digests.add(load_template("mine").digest)
-    assert len(digests) == 3
-    (folder / "mine.yaml").write_text(text, encoding="utf-8")
-    load_template.cache_clear()
-    assert load_template("mine").digest in digests
+        return load_template("mine").digest
 
-
-def test_only_yaml_files_are_templates(folder: Path) -> None:
-    for name in ("b.yaml", "a.yaml", "README.md", "c.yaml.orig"):
-        (folder / name).touch()
-    assert template_names() == ("a", "b")
-
-
-def test_fields_are_named_once_in_the_order_of_the_prompt() -> None:
-    user = "{reference} {question} {response} {reference} {other}"
-    assert Template.model_validate(data(user=user)).fields == ["reference", "question", "response"]
-
-
-@pytest.mark.parametrize(
-    ("values", "binary"),
-    [
-        ({"0": 0.0, "1": 1.0}, True),
-        ({"yes": 1.0, "no": 0.0}, True),
-        ({"1": 0.0, "2": 0.5, "3": 1.0}, False),
-        ({"0": 0.0, "1": 0.5}, False),
-        ({"0": 0.0, "1": 1.0, "2": 1.0}, False),
-    ],
-)
-def test_only_two_labels_worth_zero_and_one_are_binary(
-    values: dict[str, float], binary: bool
-) -> None:
-    label = {"instruction": "Reply.", "values": values}
-    assert Template.model_validate(data(label=label)).label.binary is binary
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        pytest.param(
-            {"generate": generate(verdict="VERDICT: ([01]")},
-            "verdict: is not a regular expression",
-            id="bad regex",
-        ),
-        pytest.param(
-            {"generate": generate(verdict="VERDICT: [01]")},
-            "verdict: has no group around the verdict itself",
-            id="no group",
-        ),
-        pytest.param(
-            {"generate": generate(verdict="VERDICT: (?:[01])")},
-            "verdict: has no group around the verdict itself",
-            id="a group that captures nothing",
-        ),
-        pytest.param(
-            {"generate": generate(example="Score: 1")},
-            "example: the verdict pattern finds nothing in 'Score: 1'",
-            id="example without a verdict",
-        ),
-        pytest.param(
-            {"system": "Compare with {reference}."},
-            "system: must not hold placeholders",
-            id="placeholder in system",
-        ),
-        pytest.param(
-            {"user": "{reference}"}, "user: must hold {response} exactly once", id="no response"
-        ),
-        pytest.param(
-            {"user": "{response} {response}"},
-            "user: must hold {response} exactly once",
-            id="two responses",
-        ),
-        pytest.param({"generate": generate(scale=0)}, "generate.scale", id="scale of nothing"),
-        pytest.param(
-            {"label": {"instruction": "Reply.", "values": {"1": 1.0}}},
-            "label.values",
-            id="one label",
-        ),
-        pytest.param(
-            {"label": {"instruction": "", "values": {str(i): 0 for i in range(129)}}},
-            "label.values",
-            id="more labels than the engine reads",
-        ),
-        pytest.param({"response_tokens": 0}, "response_tokens", id="no response tokens"),
-        pytest.param({"rules": "guess"}, "rules", id="unknown rules"),
-        pytest.param({"sytem": "typo"}, "sytem", id="unknown key"),
-    ],
-)
-def test_a_faulty_template_is_refused_when_read(changes: dict[str, Any], message: str) -> None:
-    Template.model_validate(data())
-    with pytest.raises(ValidationError) as caught:
-        Template.model_validate(data(**changes))
-    assert message in str(caught.value)
+    first = digest(text)
+    assert digest(text.replace("You compare.", "You compare!")) != first
+    assert digest("# a comment\n" + yaml.safe_dump(written | {"card": "18.0 is 18."})) == first

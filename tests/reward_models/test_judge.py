@@ -99,7 +99,7 @@ def by_reference(answers: Mapping[str, Any]) -> Callable[[str], Any]:
     """An answer for each reference, found in the prompt of ``final_answer``."""
 
     def answer(prompt: str) -> Any:
-        found = re.search(r"^\[user\] Reference answer: (.*)$", prompt, re.MULTILINE)
+        found = re.search(r"^\[user\] Reference: (.*)$", prompt, re.MULTILINE)
         assert found is not None
         chosen = answers[found[1]]
         if isinstance(chosen, Exception):
@@ -119,7 +119,7 @@ def use_template(
             "description": "A template of the tests.",
             "response_tokens": 100,
             "system": "You grade.",
-            "user": "Reference answer: {reference}\n<response>{response}</response>",
+            "user": "Reference: {reference}\n<response>{response}</response>",
             "label": LabelForm(instruction="Reply.", values=values),
             "generate": GenerateForm(
                 instruction="Write.", verdict=r"VERDICT: (\S+)", example="VERDICT: 1"
@@ -209,7 +209,7 @@ class TestLabelMode:
             )
         )
         (prompt,) = engine.prompts
-        assert "Reference answer: 18\n<response>\nSo 9 * 2 = 18.\n</response>" in prompt
+        assert "Reference: 18\n<response>\nSo 9 * 2 = 18.\n</response>" in prompt
         assert "dollars" not in prompt
         assert "How much?" not in prompt
         assert "Reply 1 for yes" in prompt
@@ -599,7 +599,7 @@ class TestFingerprint:
 
     async def test_it_changes_with_a_context_that_cuts_the_response_further(self) -> None:
         long = request("9" * 96)
-        narrow, wide = FakeEngine(max_model_len=400), FakeEngine()
+        narrow, wide = FakeEngine(max_model_len=300), FakeEngine()
         fingerprints = {await self.of(narrow, long), await self.of(wide, long)}
         assert narrow.prompts != wide.prompts
         assert len(fingerprints) == 2
