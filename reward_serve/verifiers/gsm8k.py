@@ -18,9 +18,16 @@ from itertools import islice
 from typing import Literal
 
 from reward_serve.verifiers.markers import braced, read_markers
+from reward_serve.verifiers.mathematics import compare_formulas
 from reward_serve.verifiers.numbers import Number, parse_number
 from reward_serve.verifiers.presence import may_equal, may_hold
-from reward_serve.verifiers.vocabulary import CENTS, MEASURES, OPENER_WORDS, UNIT_DOUBTS
+from reward_serve.verifiers.vocabulary import (
+    CENTS,
+    MEASURES,
+    OPENER_WORDS,
+    REMARK_WORDS,
+    UNIT_DOUBTS,
+)
 
 MAX_RESPONSE = 200_000
 MAX_OPENER = 300
@@ -31,6 +38,7 @@ _QUESTION = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _STEP_ONE = re.compile(r"\bstep 1\b")
+_FORMULA_SIGNS = re.compile(r"[\\^_{}=<>+*/|]")
 _BLANK_LETTERS = frozenset("$+<=>^`|~\u115f\u1160\u2800\u3164\uffa0")
 _BLANK_CATEGORIES = frozenset(["Cc", "Cf", "Cs", "Mn", "Me"])
 
@@ -98,8 +106,7 @@ def verify(response: str, reference: str) -> Verification:
         return verification
     if gold.value != 1 and _is_only_opener(response):
         return Verification("wrong", "only_opener")
-    read_but_unsure = verification.rule in {"value_in_doubt", "percent_on_one_side"}
-    if not read_but_unsure and not may_hold(response, gold.value):
+    if not _names_a_value(verification) and not may_hold(response, gold.value):
         return Verification("wrong", "reference_absent", verification.answer)
     return verification
 
@@ -141,6 +148,17 @@ def _is_only_opener(response: str) -> bool:
 def _after_thinking(response: str) -> str:
     visible = response.rpartition("</think>")[2]
     return visible.partition("<think>")[0]
+
+
+def _names_a_value(verification: Verification) -> bool:
+    if verification.rule == "marker_not_understood" and verification.answer is not None:
+        return not _is_remark(verification.answer)
+    return verification.rule in {"value_in_doubt", "percent_on_one_side"}
+
+
+def _is_remark(text: str) -> bool:
+    words = re.split(r"[\W_]+", text.lower())
+    return REMARK_WORDS.issuperset(word for word in words if word)
 
 
 def _asks_again(response: str) -> bool:
@@ -192,20 +210,28 @@ def _compare(number: Number, gold: Number, answer: str) -> Verification:
     return Verification("wrong", "marker_differs", answer)
 
 
-def _judge_text(response: str, gold_text: str) -> Verification:
+def _judge_text(response: str, gold: str) -> Verification:
     markers = read_markers(response)
-    if not markers or len({_plain(marker.text) for marker in markers}) > 1:
+    if not markers or _asks_again(response):
         return Verification("abstain", "reference_not_numeric")
     last = markers[-1]
     answer = _printable(last.text)
-    same = _plain(last.text) == _plain(gold_text)
-    if same and not last.doubted and last.is_last_word(response):
+    unsure = Verification("abstain", "reference_not_numeric", answer)
+    agreed = all(_same_text(marker.text, last.text) for marker in markers)
+    if last.doubted or not agreed or last.is_taken_back(response):
+        return unsure
+    if _same_text(last.text, gold) and last.is_last_word(response):
         return Verification("right", "marker_matches", answer)
-    return Verification("abstain", "reference_not_numeric", answer)
+    comparison = compare_formulas(last.text, gold)
+    if comparison == "equal":
+        return Verification("right", "marker_matches", answer)
+    return Verification("wrong", "marker_differs", answer) if comparison == "unequal" else unsure
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split()).strip(" *_`\"'.$")
+def _same_text(text: str, other: str) -> bool:
+    text, other = (" ".join(one.split()).strip(" *_`\"'.$") for one in (text, other))
+    formula = _FORMULA_SIGNS.search(text + other)  # where n is not N
+    return text == other if formula else text.casefold() == other.casefold()
 
 
 def _printable(text: str) -> str:

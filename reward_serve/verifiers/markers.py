@@ -1,6 +1,7 @@
 r"""Find the explicit final-answer markers of a response, and what surrounds them.
 
-A marker is `#### 18`, `\boxed{18}`, "the answer is 18", "Answer: 18" or "A: 18" at a line's start.
+A marker is `#### 18`, `\boxed{18}`, `<answer>18</answer>`, `"answer": 18`, "the answer is 18",
+"Answer: 18", "A: 18" at a line's start, or a line "**Final Answer**" above the answer.
 """
 
 from __future__ import annotations
@@ -9,7 +10,14 @@ import re
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 
-from reward_serve.verifiers.vocabulary import DOUBTS, MODIFIER_WORDS, NUMBER_WORDS, TAIL_DOUBTS
+from reward_serve.verifiers.foreign import may_be_numbers
+from reward_serve.verifiers.vocabulary import (
+    LEAD_DOUBTS,
+    MODIFIER_WORDS,
+    NUMBER_WORDS,
+    TAIL_DOUBTS,
+    word_list,
+)
 
 MAX_MARKERS = 100
 MAX_ANSWER = 200
@@ -18,9 +26,13 @@ MAX_TAIL = 160
 MAX_TAIL_WORDS = 15
 
 _MARKER = re.compile(
-    r"""(?P<hash>(?<!\#)\#{4}(?!\#))
+    r"""(?P<heading>^[ \t]*(?:\#{1,6}[ ]?[*_]{0,3}|[*_]{2,3}|(?=final))
+        (?:(?:the|my|our)[ ])?(?:(?:final|correct)[ ]){0,2}answer[*_]{0,3}[ \t]*\n)
+    | (?P<hash>(?<!\#)\#{4}(?!\#))
     | (?P<box>\\(?:boxed|fbox|framebox)(?![a-z]))
-    | (?P<label>(?:\b(?:the|my|our)[ ])?(?:\b(?:final|correct)[ ]){0,2}\banswer
+    | (?P<tag><answer>(?=(?P<tagged>(?:(?!answer|\#{4}|\\[a-z]{0,5}box)[^<]){1,200})</answer>))
+    | (?P<key>(?P<quote>["'])(?:final[_ ]?)?answer(?P=quote)[ ]?:)
+    | (?P<label>(?:\b(?:the|my|our)[ ])?(?:\b(?:final|correct)[ ]){0,2}(?<![a-z\d])answer
         (?:[ ]to[ ](?:the|this)[ ](?:question|problem))?[*_]{0,3}[ ]{0,3}(?::|=|is\b))
     | (?P<a>^[ \t>*_]{0,9}(?-i:A)[*_]{0,3}:)""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
@@ -29,22 +41,38 @@ _DECORATION = re.compile(r"[\s:=*_`\"']*")
 _CLAUSE_END = re.compile(r"(?<!\\)[.!?;](?!\d)|,(?=\s|$)|\n|(?=<[|/])")
 _SENTENCE_START = re.compile(r"[.!?](?=\s)|\n")
 _WORD = re.compile(r"[a-z]+|\d+")
+_ROMAN = re.compile(r"[ivxlcdm]{2,}")
 
 _NEGATED = re.compile(r"n't\b|~~|<!--|<(?:s|del|strike)>|%\s*$")
+_LEADING_WORDS = frozenset(
+    word_list(
+        """answer write say print put give output reply respond be is are was were as to the that
+        than with of or not conclude"""
+    )
+)
+_SUPPOSED = re.compile(r"^\W*(?:had|were|should|provided|in case|when|once)\b")
 _BEFORE_LABEL = re.compile(
     r"(?:^|[,:]|\b(?:so|thus|therefore|hence|then|and|finally|means|implies|conclude))"
-    r"\W*(?:that )?$"
+    r"[\W_]*(?:that )?$"
 )
 _BEFORE_BOX = re.compile(r"(?:\s|\$|\*\*|\\[(\[\\$])*$")
 _BEFORE_BOX_COMMANDS = frozenset(["\\therefore", "\\implies", "\\rightarrow", "\\quad"])
 _OPERATOR_BEFORE = re.compile(r"[-+/^<>~(\u2212\u2013\u2248\u00d7]\s*$|(?<!\*)\*\s*$")
 
 _CLOSING = re.compile(
-    r"<\|[a-z_]{1,20}\|>|</(?:s|answer)>|\\(?:text|mathrm)\s?\{|\\[)\]]|\\end\{[a-z*]{1,20}\}"
+    r"<\|[a-z_]{1,20}\|>|</(?:s|answer|response|output|solution)>|\\(?:text|mathrm)\s?\{|\\[)\]]"
+    r"|\\end\{[a-z*]{1,20}\}",
+    re.IGNORECASE,
 )
 # A tail may not open with "!" (a factorial), ".." (digits go on) or a letter (18k), and may hold
 # no digit, sign, percent sign, question mark or character of another script.
 _TAIL = re.compile(r"(?!\W*[!:]|\.\.|[a-z])(?:[a-z\s.,;'\"*_`)\]}$!:]|(?<=[a-z])-(?=[a-z]))*")
+# "If" and "other" are no doubts here.
+_COURTESY = re.compile(
+    r"\b(?:please )?(?:let me know|feel free to (?:ask|reach out)|ask(?: me)?)"
+    r"(?: if (?:you have|you need|there are|anything is|something is)"
+    r"(?: any| more| other| further)*(?: questions?| help| unclear)?)?[.!\s*]*$"
+)
 _LABEL_IN_TAIL = re.compile(r"\banswers?\s*(?::|is\b)")
 
 
@@ -80,13 +108,15 @@ class Marker:
         tail = response[self.end :]
         if len(tail.strip()) > 2 * MAX_TAIL:
             return True
-        text = _CLOSING.sub("", tail).rstrip().lower()
+        text = _COURTESY.sub("", _CLOSING.sub("", tail).rstrip().lower())
         if len(text.lstrip()) > MAX_TAIL or not _TAIL.fullmatch(text):
             return True
         words = _WORD.findall(text)
         if len(words) > MAX_TAIL_WORDS or _NEGATED.search(text) or _LABEL_IN_TAIL.search(text):
             return True
         if any(len(word) == 1 and word not in {"a", "i"} for word in words):
+            return True
+        if may_be_numbers(words) or any(map(_ROMAN.fullmatch, words)):
             return True
         return not (TAIL_DOUBTS | MODIFIER_WORDS | NUMBER_WORDS).isdisjoint(words)
 
@@ -113,11 +143,13 @@ def read_markers(response: str) -> list[Marker] | None:
         inner = braced(response, match.end()) if match["box"] else None
         if inner is not None:
             text, end = inner
+        elif match["tag"]:
+            text, end = match["tagged"].strip(), match.end("tagged")
         else:
             text, end = _clause(response, match.end(), stop)
             doubted = doubted or match["box"] is not None
         if any(map(str.isalnum, text)):
-            heading = (match["hash"] or match["a"]) is not None and text[0].isalpha()
+            heading = match["label"] is None and match["box"] is None and text[0].isalpha()
             markers.append(Marker(text, end, heading, doubted))
     return markers
 
@@ -148,26 +180,44 @@ def _clause(response: str, start: int, stop: int) -> tuple[str, int]:
     stop = min(stop, start + MAX_ANSWER)
     lead = _DECORATION.match(response, start, stop)
     begin = lead.end() if lead else start
-    cut = _CLAUSE_END.search(response, begin, stop)
-    end = cut.start() if cut else stop
-    return response[begin:end], end
+    for cut in _CLAUSE_END.finditer(response, begin, stop):
+        text = response[begin : cut.start()]
+        if cut[0] != "," or not _is_open(text):
+            return text, cut.start()
+    return response[begin:stop], stop
+
+
+def _is_open(text: str) -> bool:
+    return sum(map(text.count, "([{")) > sum(map(text.count, ")]}"))
 
 
 def _is_doubted(match: re.Match[str], response: str) -> bool:
     before = response[max(0, match.start() - MAX_BEFORE) : match.start()]
+    above, _, line = before.rpartition("\n")
+    if not any(map(str.isalnum, line)) and _leads_on(above):
+        before = f"{above.rstrip()} {line}"
     before = _SENTENCE_START.split(before)[-1].lower()
-    if DOUBTS.intersection(_WORD.findall(before)) or _NEGATED.search(before):
+    doubts = LEAD_DOUBTS.intersection(_WORD.findall(before))
+    if doubts or _NEGATED.search(before) or _SUPPOSED.search(before):
         return True
-    if match["label"]:
+    if match["label"] or match["key"]:
         return _BEFORE_LABEL.search(before) is None
     words = _WORD.findall(before.rpartition("=")[2])
     words = [word for word in words if word not in {"the", "a", "an"}]
     after_range = words[-1:] == ["to"] and "".join(words[-2:-1]).isdigit()
     if after_range or (MODIFIER_WORDS - {"to"}).intersection(words[-2:]):
         return True
-    if match["hash"]:
+    if match["box"] is None:
         return _OPERATOR_BEFORE.search(before) is not None
-    return match["box"] is not None and not _box_may_follow(before)
+    return not _box_may_follow(before)
+
+
+def _leads_on(above: str) -> bool:
+    """Tell whether a text runs on into the next line: "This is wrong:"."""
+    above = above.rstrip(" \n\t*_`>#$")
+    words = _WORD.findall(above[-20:].lower())
+    runs_on = above[-1:].isalpha() and not _LEADING_WORDS.isdisjoint(words[-1:])
+    return runs_on or above[-1:] == ":"
 
 
 def _box_may_follow(before: str) -> bool:

@@ -17,6 +17,7 @@ from fractions import Fraction
 from reward_serve.verifiers.vocabulary import (
     MODIFIER_WORDS,
     NUMBER_WORDS,
+    RATES,
     SCALE_WORDS,
     SMALL_WORDS,
     TENS_WORDS,
@@ -68,6 +69,7 @@ _DECIMAL = re.compile(
 )
 _ONE_WORD = f"(?:{'|'.join(NUMBER_WORDS)})"
 _SPELLED = re.compile(rf"(?:a )?{_ONE_WORD}(?:[ -](?:and )?{_ONE_WORD})*(?![a-z])")
+_NO_UNIT_ENDINGS = ("ly", "eenth", "eenths", "ieth", "ieths", "fold")
 _UNIT_WORD = re.compile(r"[a-z]+(?:'s|s')?")
 _ATTACHED_UNIT = re.compile(
     r"(?:[km]?g|kgs|lbs?|oz|[cmk]m|ft|[mk]ph|hrs?|mins?|secs?|ml|[ap]m|usd|$)"
@@ -78,6 +80,7 @@ _ARITHMETIC = re.compile(
     r"(?!.*(?:, |\d \())(?:[\d +\-*/().,$%]|(?<=[\d ])x(?=[\d $])|\\(?:times|cdot|div)\b)*[\d)%$] *"
 )
 _NAME = re.compile(r"[a-z]+(?: [a-z]+){0,3} *")
+_ALTOGETHER = re.compile(r" (?:in total|in all|altogether)(?= |$)")
 _DANGLING = re.compile(r" -|- |[-/]$")
 
 
@@ -169,7 +172,7 @@ def _clean(text: str) -> str | None:
     text = text.translate(_CHARACTERS)
     # What is left must be printable ASCII: digits of other scripts, superscripts and invisible or
     # direction-changing characters can show a reader another number than the one parsed here.
-    if not text.isascii() or not text.isprintable():
+    if not text.isascii() or not text.isprintable() or ".." in text:
         return None
     for pattern, replacement in _LATEX:
         text = pattern.sub(replacement, text)
@@ -231,6 +234,7 @@ def _with_unit(value: Fraction, rest: str, *, plain: bool) -> Number | None:
     percent = re.match(r" ?%| per ?cent\b(?!age)", rest)
     if percent:
         rest = rest[percent.end() :]
+    rest = _ALTOGETHER.sub("", rest)
     attached = re.match(r"[a-z]*", rest)
     if attached and not _ATTACHED_UNIT.fullmatch(attached[0]):
         return None
@@ -251,5 +255,7 @@ def _with_unit(value: Fraction, rest: str, *, plain: bool) -> Number | None:
 
 def _is_unit_word(word: str) -> bool:
     if word in NUMBER_WORDS or word in MODIFIER_WORDS or not _UNIT_WORD.fullmatch(word):
+        return False
+    if word.endswith(_NO_UNIT_ENDINGS) and word not in RATES:
         return False
     return len(word) > 1 or word in {"a", "g"}

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
 
+from reward_serve.verifiers.foreign import may_be_numbers
 from reward_serve.verifiers.numbers import MAX_DIGITS, words_value
 from reward_serve.verifiers.vocabulary import HIDING_WORDS, NUMBER_WORDS
 
@@ -38,6 +39,8 @@ _ENGLISH = re.compile(
 _CANNOT_READ = re.compile(
     rf"\d{{{MAX_DIGITS + 1}}}"
     r"|\d\s*[:h]\s*\d"  # times of day
+    r"|``|&#|\\u\d|\\[a-z]+\s?\{\d+\}\\[a-z]+\s?\{\d|</?[a-z]+>\d|\d</?[a-z]"  # markup in a number
+    r"|[|]{3,}|i{4,}|\b[a-z](?:[ .-][a-z]){3,}\b"  # tally marks, a word spelled out
     r"|\d\s*['\"]\s*\d|\d!|\d\s?\(\s?\d|\)\s?[\d(]"  # feet and inches, factorials, products
     r"|\d (?:and|&) "  # a sum, perhaps
     r"|[\^√∛]|\\(?:sqrt|cdot|times|div|binom|log|sum|prod)"
@@ -91,7 +94,8 @@ def may_hold(text: str, value: Fraction) -> bool:
         return True
     found = list(islice(_values(readable), MAX_NUMBERS + 1))
     return len(found) > MAX_NUMBERS or any(
-        number is None or may_equal(number, value, units=True) for number in found
+        number is None or may_equal(number, value, units=True) or _may_round(number, value)
+        for number in found
     )
 
 
@@ -118,6 +122,10 @@ def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:
     return (number.denominator > 1 or other.denominator > 1) and (large - small) * 100 < large
 
 
+def _may_round(number: Fraction, value: Fraction) -> bool:
+    return number.denominator > 1 and abs(number - abs(value)) < 1
+
+
 def _readable(text: str) -> str | None:
     plain = text if text.isascii() else "".join(map(_ascii, text))
     plain = _CONTROL.sub("", plain)
@@ -128,7 +136,7 @@ def _readable(text: str) -> str | None:
     words = set(_WORD.findall(plain))
     if words and not english and not _ENGLISH.search(plain):
         return None
-    return None if words & HIDING_WORDS else plain
+    return None if words & HIDING_WORDS or may_be_numbers(words) else plain
 
 
 def _ascii(character: str) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 
-def _words(text: str) -> list[str]:
+def word_list(text: str) -> list[str]:
+    """Split a list of words that is written as a text."""
     return text.split()
 
 
 SMALL_WORDS = {
     word: value
     for value, word in enumerate(
-        _words(
+        word_list(
             """zero one two three four five six seven eight nine ten eleven twelve thirteen
             fourteen fifteen sixteen seventeen eighteen nineteen"""
         )
@@ -19,7 +20,7 @@ SMALL_WORDS = {
 TENS_WORDS = {
     word: 10 * value
     for value, word in enumerate(
-        _words("twenty thirty forty fifty sixty seventy eighty ninety"), start=2
+        word_list("twenty thirty forty fifty sixty seventy eighty ninety"), start=2
     )
 } | {"fourty": 40}
 SCALE_WORDS = {
@@ -32,18 +33,24 @@ SCALE_WORDS = {
 NUMBER_WORDS = SMALL_WORDS.keys() | TENS_WORDS.keys() | SCALE_WORDS.keys()
 
 # Amounts that are no plain number, and words that make one number another.
-_AMOUNTS = _words(
-    """half halves third thirds quarter quarters fourth fourths fifth fifths sixth sixths eighth
-    eighths tens tenth tenths hundredth hundredths thousandth thousandths hundreds thousands
-    millions billions trillions k mil mln bn dozen dozens pair pairs couple couples score
-    scores gross grand none nothing nil both either neither nor once twice thrice double
-    doubled triple tripled quadruple halved squared cubed factorial power exponent root plus
+_AMOUNTS = word_list(
+    """half halves third thirds quarter quarters fourth fourths fifth fifths sixth sixths seventh
+    sevenths eighth eighths ninth ninths tenth tenths eleventh elevenths twelfth twelfths
+    twentieth twentieths hundredth hundredths thousandth thousandths teenth teenths
+    zeros zeroes ones twos threes fours fives sixes sevens eights nines tens elevens twelves
+    teens twenties thirties forties fifties sixties seventies eighties nineties hundreds
+    thousands millions billions trillions k mil mln bn mio tsd tys mrd mille permille permil
+    dozen dozens pair pairs couple couples twin twins duo duos trio trios score scores gross
+    grand none nothing nil nought naught oh both either neither nor once twice thrice double
+    doubles doubled triple triples tripled quadruple quadrupled halved fold tuple tuples
+    squared cubed factorial power exponent root sqrt log ln sin cos tan exp pi tau phi plus
     minus times add added adding subtract subtracted multiply multiplied divide divided
-    remainder mod modulo percent percentage percentages pct bps lakh lakhs crore crores
-    negative inverse reciprocal opposite ish"""
+    remainder mod modulo percent percentage percentages percentile percentiles pct bps basis
+    point dot comma lakh lakhs lac crore crores negative inverse reciprocal opposite
+    ish hex binary octal base kilo mega giga centi milli alpha beta gamma theta"""
 )
 # Ranges, lists, estimates and comparisons.
-_RELATIONS = _words(
+_RELATIONS = word_list(
     """or and to through versus vs between among about around approximately approx roughly nearly
     almost circa close estimated estimate than least most under over above below beyond
     beneath exceeding except excluding minimum maximum max min upto until fewer less greater
@@ -55,17 +62,18 @@ MODIFIER_WORDS = frozenset([*_AMOUNTS, *_RELATIONS])
 HIDING_WORDS = frozenset(
     [
         *_AMOUNTS,
-        *_words(
-            """or than fewer less short bigger smaller larger trio duo decade decades century
-            centuries fortnight infinite infinity hex binary octal more another extra
-            sum product difference sqrt log"""
+        *word_list(
+            """or than fewer less short shy bigger smaller larger decade decades century centuries
+            fortnight infinite infinity more another extra sum product difference digit digits
+            tally tallies backwards reversed swapped inverted round rounds rounded rounding ceil
+            ceiling floor nearest based"""
         ),
     ]
 )
 
 # Negation, supposition, hearsay, retraction: near these a number is no answer.
 DOUBTS = frozenset(
-    _words(
+    word_list(
         """no not never non without cannot none wait actually but however although though yet
         instead correction mistake mistaken error wrong incorrect incorrectly false untrue
         fake invalid void oops whoops sorry apologies hmm nope nah scratch strike ignore
@@ -78,18 +86,36 @@ DOUBTS = frozenset(
     )
 )
 TAIL_DOUBTS = DOUBTS | frozenset(
-    _words(
+    word_list(
         """should would may different other another increase decrease change changed replace
         replaced further corrected mistakes errors undo redo recheck recalculate true
-        real"""
+        real was were question asks asked wants now next follows then back first later
+        subtotal intermediate step steps still must need needs also too part take remains
+        decoy draft placeholder cannot nein falsch faux falso errore sbagliato perdon pardon
+        backwards reversed swapped inverted round rounds rounded rounding ceiling nearest"""
     )
 )
 UNIT_DOUBTS = DOUBTS | frozenset(
-    _words("is was are were be been being has have had do does did should would may")
+    word_list(
+        """is was are were be been being has have had do does did should would may seems seem
+        looks look fails fail appears appear becomes become before after when while during
+        once until till since because as like unlike that this which who what where why how
+        in too very so now then first next other another average case problem question part
+        example draft placeholder dummy sample odd something somewhere backwards reversed inverted
+        swapped upside digit digits round rounds rounded rounding nearest"""
+    )
+)
+# What makes the line before a marker, or the clause around it, quote or suppose what follows.
+LEAD_DOUBTS = DOUBTS | frozenset(
+    word_list(
+        """example instance format template sample placeholder dummy hypothetical told wants
+        instructed naive attempt judge grader evaluator system user human reference hint
+        verdict key gold truth other another previous earlier part student claim"""
+    )
 )
 # Units of which one amount may be another's, in another number: 2 hours are 120 minutes.
 MEASURES = frozenset(
-    _words(
+    word_list(
         """second seconds sec secs minute minutes min mins hour hours hr hrs day days week weeks
         month months year years cent cents penny pennies nickel nickels dime dimes inch
         inches foot feet ft yard yards mile miles mm cm km meter meters
@@ -98,11 +124,13 @@ MEASURES = frozenset(
         gallon gallons"""
     )
 )
-CENTS = frozenset(_words("cent cents penny pennies nickel nickels dime dimes"))
+# Adverbs that belong to a unit; any other ("18 supposedly") puts the number in doubt.
+RATES = frozenset(word_list("daily weekly monthly yearly hourly nightly"))
+CENTS = frozenset(word_list("cent cents pence penny pennies nickel nickels dime dimes"))
 
 # "Master key" responses (Zhao et al. 2025, "One Token to Fool LLM-as-a-Judge") are made of these.
 OPENER_WORDS = frozenset(
-    _words(
+    word_list(
         """a about alright analysis analyze answer answering approach assistant begin break by
         calculate calculation calculations carefully certainly course determine down
         explain explanation figure final find first following follows for go help here i
@@ -110,5 +138,17 @@ OPENER_WORDS = frozenset(
         reasoning response s solution solve solving start step steps sure the these think
         thinking this thought through to understand us we will with work respuesta
         solucion soluci\u00f3n l\u00f6sung \u89e3 \u89e3\u7b54 \u304b\u3044\u305b\u3064"""
+    )
+)
+
+# What follows "the answer is" in a remark about it. Any other word there may be the answer.
+REMARK_WORDS = (
+    OPENER_WORDS
+    | DOUBTS
+    | frozenset(
+        word_list(
+            """correct right true given above below here matches match same as equal equals response
+            reference student and very simple clear obvious easy hard known shown found stated"""
+        )
     )
 )

@@ -22,6 +22,9 @@ FORMS = [
     "Final Answer: ${}$",
     "**Answer:** {} dollars",
     "A: {}",
+    "**Final Answer**\n{}",
+    "<answer>{}</answer>",
+    '{{"answer": "{}"}}',
 ]
 
 
@@ -80,6 +83,12 @@ def test_a_marked_answer_of_the_references_value_is_right(
         "<think>#### 5? No, wait.</think>#### 18",
         "Question: How much does she make?\n#### 18",
         "#### 18<|im_end|>",
+        "<think>9 * 2</think>\n<answer>18</answer><|im_end|>",
+        "<answer>She has 9 * 2 dollars.\n#### 18</answer>",
+        '```json\n{"steps": ["9 * 2"], "answer": 18}\n```',
+        "### Final Answer\n$\\boxed{18}$",
+        "#### 18 pears in total",
+        "Each has 2, so they have:\n#### 18",
     ],
 )
 def test_an_answer_in_a_common_form_is_right(response: str) -> None:
@@ -121,6 +130,27 @@ def test_a_marked_answer_of_another_value_is_wrong(form: str, number: str) -> No
         ("#### 18 dollars which she then takes to the bank in town", "marker_not_understood"),
         ("The answer is 17 because 9 * 2 = 18", "marker_not_understood"),
         ("The answer is not 18", "marker_not_understood"),
+        ("The answer is 18 when it rains", "marker_not_understood"),
+        ("The answer is 18 in the red", "marker_not_understood"),
+        ("Answer: 18 pi", "marker_not_understood"),
+        ("Answer: 18 sevens", "marker_not_understood"),
+        ("Answer: 18-fold", "marker_not_understood"),
+        ("Answer: 18 (draft)", "marker_not_understood"),
+        ("Answer: 18 supposedly", "marker_not_understood"),
+        ("Answer: 17.6 rounded", "marker_not_understood"),
+        (r"\boxed{18...}", "marker_not_understood"),
+        (r"\boxed{18} pi", "text_after_marker"),
+        ("The answer is dieciocho", "marker_not_understood"),
+        ("The answer is 15 along with 3", "marker_not_understood"),
+        ("**Final Answer**\n17 or 18", "marker_not_understood"),
+        ("**Final Answer**\n18\n19", "text_after_marker"),
+        ("<answer>17, 18</answer>", "marker_not_understood"),
+        ("<answer>18</answer><answer>19</answer>", "markers_disagree"),
+        ("<answer>18</answer>k", "text_after_marker"),
+        ("<answer>17</answer>\n#### 18", "markers_disagree"),
+        ('{"answer": 17, "answer": 18}', "markers_disagree"),
+        ('{"answer": [18]}', "marker_not_understood"),
+        ('{"answer": 18, "correct": false}', "text_after_marker"),
         ("The answer is 18?", "text_after_marker"),
         ("#### 18\nWait, that is wrong.", "text_after_marker"),
         ("#### 18" + "\n" * 2000 + "Actually 19.", "text_after_marker"),
@@ -250,6 +280,7 @@ def test_a_response_without_the_references_value_is_wrong(response: str) -> None
         ("#### 3:30", "3:30"),
         ("Answer: B", "B"),
         ("#### 17 or 18", "17 or 18"),
+        (r"\boxed{\pm 3}", r"\pm 3"),
     ],
 )
 def test_the_same_text_behind_a_marker_is_right(response: str, reference: str) -> None:
@@ -263,14 +294,71 @@ def test_the_same_text_behind_a_marker_is_right(response: str, reference: str) -
         ("yes", "yes"),
         ("#### yes\n#### no", "yes"),
         ("#### yes, but maybe later", "yes"),
+        ("The answer is yes?", "yes"),
         ("Answer: A. B. C. D.", "A"),
         ("It is not the case that #### yes", "yes"),
+        ("It is yes.\n\nQuestion: Is it?\nAnswer: yes", "yes"),
         ("#### 18", "That makes 18."),
+        ("#### N^n", "n^N"),
+        ("#### on 2", "no 2"),
     ],
 )
 def test_a_reference_that_is_no_number_is_never_disproven(response: str, reference: str) -> None:
     verification = verify(response, reference)
     assert (verification.outcome, verification.rule) == ("abstain", "reference_not_numeric")
+
+
+@pytest.mark.parametrize("form", FORMS[:6])
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        (r"\dfrac{x}{2}", r"\boxed{\frac{1}{2}x}"),
+        (r"\sqrt3 \cdot 2", r"2\sqrt{3}"),
+        ("1 + x^2", "x^2+1"),
+        ("(1, 2)", "(1,2)"),
+        (r"\left[0, 1\right)", "[0,1)"),
+        (r"\{2, 1\}", r"\{1,2\}"),
+        (r"x = \sqrt{2}", r"\sqrt{2}"),
+        ("1024", "2^{10}"),
+        (r"36\pi\text{ cm}^2", r"36\pi"),
+    ],
+)
+def test_a_marked_formula_equal_to_the_reference_is_right(
+    form: str, answer: str, reference: str
+) -> None:
+    verification = verify(form.format(answer), reference)
+    assert (verification.outcome, verification.rule) == ("right", "marker_matches")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        r"\boxed{\sqrt{12}}",
+        r"\boxed{2\sqrt{3}}\pi",
+        r"\boxed{2\sqrt{3}}^2",
+        r"\boxed{2\sqrt{3}}x",
+        r"5\boxed{2\sqrt{3}}",
+        r"-\boxed{2\sqrt{3}}",
+        r"\boxed{5}\boxed{2\sqrt{3}}",
+        r"\boxed{2\sqrt{3}, 5}",
+        r"\boxed{2\sqrt{3}\text{ or }5}",
+        r"\boxed{\pm 2\sqrt{3}}",
+        r"\boxed{2\sqrt{3}\%}",
+        r"~~\boxed{2\sqrt{3}}~~",
+        "\\boxed{2\\sqrt{3}}\nWait, no.",
+        "The answer is $2\\sqrt{3}$ or $5$.",
+        "The answer is $2\\sqrt{3}$?",
+        r"The answer is not $2\sqrt{3}$.",
+        r"<think>\boxed{2\sqrt{3}}</think>",
+    ],
+)
+def test_a_formula_that_is_not_proven_is_left_to_the_judge(response: str) -> None:
+    assert verify(response, r"2\sqrt{3}").outcome == "abstain"
+
+
+def test_an_amount_far_from_the_references_is_wrong() -> None:
+    verification = verify(r"\boxed{3\sqrt{2}}", r"#### 2\sqrt{3}")
+    assert (verification.outcome, verification.rule) == ("wrong", "marker_differs")
 
 
 @pytest.mark.parametrize("reference", ["", " \n", "####", "That makes 18.\n#### "])
@@ -319,6 +407,12 @@ def test_the_answer_found_can_be_encoded() -> None:
         "twenty one ",
         "She makes 9 * 2 = 20 dollars.\n",
         "<think>",
+        "<answer>",
+        "<answer>1",
+        '"answer":',
+        "Final Answer\n",
+        "answer: (1, ",
+        "let me know if you have any ",
         "\u89e3",
         "\ud800",
     ],
@@ -328,7 +422,7 @@ def test_the_answer_found_can_be_encoded() -> None:
 def test_a_long_response_is_verified_in_time(piece: str, length: int) -> None:
     response = "the " + piece * (length // len(piece))
     took = []
-    for reference in ("18", "1" * 39):
+    for reference in ("18", "1" * 39, r"2\sqrt{3}"):
         start = time.perf_counter()
         verify(response, reference)
         took.append(time.perf_counter() - start)
