@@ -39,12 +39,21 @@ class Row:
         request: what to ask; None when the line is bad.
         correct: the label, where the file gives one.
         fault: why the line is bad.
+        id: the row's own, where the file gives one.
+        format: how the answer is written, where the file says it.
     """
 
     line: int
     request: dict[str, Any] | None = None
     correct: bool | None = None
     fault: str | None = None
+    id: str | None = None
+    format: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The id, else the line, for people."""
+        return self.id or f"line {self.line}"
 
 
 @dataclass(slots=True)
@@ -137,9 +146,10 @@ async def score_rows(
 
 
 def write_results(run: Run, file: TextIO) -> None:
-    """One JSON line a row: its line number, its label and the result."""
+    """One JSON line a row: its line number, its label and the result, under the row's id."""
     for row, result in zip(run.rows, run.results, strict=True):
         line = {"line": row.line, "correct": row.correct, **result.model_dump(mode="json")}
+        line["id"] = row.id
         file.write(json.dumps(line) + "\n")
 
 
@@ -163,4 +173,14 @@ def _row(number: int, line: bytes) -> Row:
     if "response" not in data:
         return Row(number, fault="response: is missing")
     known = {"question", "reference", "response", "messages"} & ScoreRequest.model_fields.keys()
-    return Row(number, {key: data[key] for key in known if key in data}, correct)
+    return Row(
+        number,
+        {key: data[key] for key in known if key in data},
+        correct,
+        id=_name(data.get("id")),
+        format=_name(data.get("format")),
+    )
+
+
+def _name(value: object) -> str | None:
+    return str(value) if isinstance(value, str | int) else None

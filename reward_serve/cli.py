@@ -16,6 +16,7 @@ try:
 except ImportError as error:
     raise SystemExit(f"{error.name} is missing: pip install 'reward-serve[serve]'") from None
 
+from reward_serve.attacks.command import attack
 from reward_serve.bulk import read_rows, write_results
 from reward_serve.client import ServiceUnavailableError
 from reward_serve.console import (
@@ -25,12 +26,15 @@ from reward_serve.console import (
     summary_table,
 )
 from reward_serve.doctor import Finding, examine_machine, examine_service
+from reward_serve.evaluation.command import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 console = Console(stderr=True)
+cli.command("eval")(evaluate)
+cli.command()(attack)
 
 
 @cli.command()

@@ -102,6 +102,23 @@ def test_a_line_becomes_a_request(
     assert (row.request, row.correct, row.fault) == (request_, None, None)
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({}, (None, None, "line 1"), id="neither"),
+        pytest.param({"id": "a", "format": "boxed"}, ("a", "boxed", "a"), id="both"),
+        pytest.param({"id": 7}, ("7", None, "7"), id="number"),
+        pytest.param({"id": "", "format": ["x"]}, ("", None, "line 1"), id="nothing to call it by"),
+    ],
+)
+def test_a_row_keeps_its_id_and_its_format(
+    tmp_path: Path, fields: dict[str, Any], expected: tuple[str | None, str | None, str]
+) -> None:
+    (row,) = read_rows(written(tmp_path, json.dumps({"response": "a", **fields})))
+    assert (row.id, row.format, row.name) == expected
+    assert row.request == {"response": "a"}
+
+
 @pytest.mark.parametrize(("value", "correct"), [("true", True), ("false", False), ("null", None)])
 def test_a_label_is_true_false_or_absent(tmp_path: Path, value: str, correct: bool | None) -> None:
     (row,) = read_rows(written(tmp_path, f'{{"response": "a", "correct": {value}}}'))
@@ -294,3 +311,10 @@ def test_results_are_written_a_line_a_row(tmp_path: Path) -> None:
     assert [(line.pop("line"), line.pop("correct")) for line in lines] == [(1, True), (3, None)]
     assert [ScoreResult.model_validate(line) for line in lines] == results
     assert len({tuple(line) for line in lines}) == 1
+
+
+def test_results_are_written_under_their_rows_ids(tmp_path: Path) -> None:
+    file = tmp_path / "out.jsonl"
+    with file.open("w", encoding="utf-8") as opened:
+        write_results(Run([Row(1, {"response": "a"}, id="x")], [ok()]), opened)
+    assert json.loads(file.read_text(encoding="utf-8"))["id"] == "x"

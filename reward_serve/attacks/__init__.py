@@ -1,0 +1,13 @@
+"""Responses that deserve no reward, written to earn one: measure a judge before a policy does.
+
+>>> {attack.family for attack in generate(seed=0)} == {family.name for family in FAMILIES}
+True
+"""
+
+from __future__ import annotations
+
+from reward_serve.attacks.families import FAMILIES
+from reward_serve.attacks.family import Attack, Family
+from reward_serve.attacks.suite import crossed, generate
+
+__all__ = ["FAMILIES", "Attack", "Family", "crossed", "generate"]

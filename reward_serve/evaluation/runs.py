@@ -1,0 +1,85 @@
+"""The same rows scored in several ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from reward_serve.bulk import BatchScorer, Row, Run
+from reward_serve.console import score_with_progress
+from reward_serve.evaluation.stability import flips
+
+BATCH_SIZES = (1, 8, 64)
+"""What ``--stability`` scores again at, besides the first run's own; a batch of 1 goes alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A template and a mode; None leaves it to the deployment."""
+
+    template: str | None
+    mode: str | None
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return ", ".join(filter(None, (self.template, self.mode))) or "as deployed"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Fields of every request."""
+        asked = {"template": self.template, "options": self.mode and {"mode": self.mode}}
+        return {key: value for key, value in asked.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """Rows, whom to ask and how."""
+
+    progress: Console
+    client: BatchScorer
+    rows: list[Row]
+    settings: dict[str, Any]
+    batch_size: int
+    batches_in_flight: int
+
+    def run(self, way: Way) -> Run:
+        """Score the rows one way."""
+        return self._score(way, way.title, self.batch_size, self.batches_in_flight)
+
+    def stability(self, way: Way, first: Run, margin: float) -> dict[str, Any]:
+        """Score them again, as at first and at other batch sizes, and tell what differs."""
+        variations = [(self.batch_size, self.batches_in_flight)]
+        variations += [(n, 1 if n == 1 else self.batches_in_flight) for n in BATCH_SIZES]
+        runs = [
+            self._score(way, f"{way.title}: batches of {n}", n, in_flight)
+            for n, in_flight in variations
+        ]
+        return {
+            **flips(self.rows, [first.results, *(run.results for run in runs)], margin),
+            "settings": [
+                {"batch_size": n, "batches_in_flight": in_flight, **_speed(run)}
+                for (n, in_flight), run in zip(
+                    [variations[0], *variations], [first, *runs], strict=True
+                )
+            ],
+        }
+
+    def _score(self, way: Way, title: str, batch_size: int, batches: int) -> Run:
+        return score_with_progress(
+            self.progress,
+            self.client,
+            self.rows,
+            {**self.settings, **way.settings},
+            title=escape(title),
+            batch_size=batch_size,
+            batches=batches,
+        )
+
+
+def _speed(run: Run) -> dict[str, Any]:
+    summary = run.summary()
+    return {key: summary[key] for key in ("agreement", "statuses", "verdicts_per_s")}

@@ -1,0 +1,156 @@
+"""Reports as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from reward_serve.bulk import Run
+from reward_serve.evaluation.metrics import BINS, probability_right
+from reward_serve.evaluation.report import disagreements
+from reward_serve.evaluation.splits import response_of
+
+MAX_GROUPS = 20
+TAIL_CHARACTERS = 80
+
+Report = Mapping[str, Any]
+
+_METRICS: dict[str, Callable[[Report], str]] = {
+    "rows (labelled)": lambda r: f"{r['n']} ({r['labelled']})",
+    "without a score": lambda r: str(r["unscored"]),
+    "agreement": lambda r: _rate(r, "agreement"),
+    "false accept": lambda r: _rate(r, "false_accept"),
+    "false reject": lambda r: _rate(r, "false_reject"),
+    "AUC": lambda r: _number(r["auc"]),
+    "kappa": lambda r: _number(r["kappa"]),
+    "ECE": lambda r: _number(r["ece"]),
+    "confusion": lambda r: _counts(r["confusion"]),
+    "statuses": lambda r: _counts(r["statuses"]),
+    "decided by": lambda r: _counts(r["sources"]),
+    "verdicts/s": lambda r: _number(r["verdicts_per_s"], 1),
+    "p50, p95 ms": lambda r: ", ".join(_number(r["latency_ms"][key], 0) for key in ("p50", "p95")),
+}
+
+
+def metrics_table(reports: Mapping[str, Report]) -> Table:
+    """All runs side by side, a column each."""
+    table = Table(
+        caption=f"ECE: {BINS} equal-width bins over the predicted probability of right; "
+        "a rule's is its score. Intervals: 95% Wilson. A row without a score disagrees and is left "
+        "out of AUC, kappa, ECE, confusion and rates.",
+        caption_justify="left",
+    )
+    table.add_column("")
+    for title in reports:
+        table.add_column(escape(title), overflow="fold")
+    for name, cell in _METRICS.items():
+        table.add_row(name, *(escape(cell(report)) for report in reports.values()))
+    return table
+
+
+def group_tables(report: Report) -> Iterator[Table]:
+    """A run by answer format, most disagreements first, by response length and by stage."""
+    formats = report["by_format"].items()
+    yield _group_table(
+        "format", dict(sorted(formats, key=lambda item: item[1]["n"] * (item[1]["agreement"] - 1)))
+    )
+    yield _group_table("characters", report["by_length"])
+    table = Table(
+        "decided by", "share", "rows", "agreement", "AUC", "ECE", "mean ms", "prompt tokens"
+    )
+    for name, stage in report["stages"].items():
+        table.add_row(
+            escape(name),
+            f"{stage['share']:.1%}",
+            str(stage["n"]),
+            _rate(stage, "agreement"),
+            _number(stage["auc"]),
+            _number(stage["ece"]),
+            f"{stage['mean_latency_ms']:.1f}",
+            f"{stage['mean_prompt_tokens']:.0f}",
+        )
+    yield table
+
+
+def disagreement_table(run: Run, limit: int) -> Table:
+    """The rows on which verdict and label differ, the surest first."""
+    differing = disagreements(run)
+    shown = differing[:limit]
+    table = Table(
+        *("row", "label", "verdict", "p(right)", "the response's end"),
+        title=f"disagreements: {len(shown)} of {len(differing)}",
+        title_justify="left",
+    )
+    for row, result in shown:
+        chance = probability_right(result)
+        table.add_row(
+            escape(shown_text(row.name)),
+            "right" if row.correct else "wrong",
+            result.status.value if result.score is None else f"{result.score:g}",
+            "-" if chance is None else f"{chance:.3f}",
+            escape(shown_text(response_of(row)[-TAIL_CHARACTERS:])),
+        )
+    return table
+
+
+def difference(title: str, found: Report) -> Group:
+    """How runs over the same rows differ, with the rows that flip or lie within the margin."""
+    near, margin = found["within_margin"], found["margin"]
+    told = (
+        f"{title}: {found['flips']} flips in {found['rows']} rows, {found['lost']} without a "
+        f"score in some run only; {len(near)} rows within {margin:g} of 0.5, of which "
+        f"{found['flips_within_margin']} flip; largest difference in probability "
+        f"{found['largest_difference']:.4f}"
+    )
+    if "unmatched" in found:
+        same = "the same" if found["same_fingerprints"] else "other"
+        told += f"; {found['unmatched']} rows not in the earlier run, of {same} fingerprints"
+    table = Table("row", "", "p(right) in each run")
+    listed = [("", row) for row in found["flipped"]] + [(" within the margin", row) for row in near]
+    for where, row in listed[:MAX_GROUPS]:
+        what = ("flips" if row["flipped"] else "stays") + where
+        chances = " ".join(f"{p:.4f}" for p in row["probabilities"])
+        table.add_row(escape(shown_text(row["row"])), what, chances)
+    return Group(told, table) if listed else Group(told)
+
+
+def shown_text(text: str) -> str:
+    """On one line, with what a terminal would obey or could not show escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _group_table(name: str, groups: Mapping[str, Report]) -> Table:
+    table = Table(name, "rows", "unscored", "agreement", "false accept", "false reject", "AUC")
+    for group, report in list(groups.items())[:MAX_GROUPS]:
+        table.add_row(
+            escape(shown_text(group)),
+            str(report["n"]),
+            str(report["unscored"]),
+            _rate(report, "agreement"),
+            _rate(report, "false_accept"),
+            _rate(report, "false_reject"),
+            _number(report["auc"]),
+        )
+    if len(groups) > MAX_GROUPS:
+        table.caption = f"and {len(groups) - MAX_GROUPS} more: --out has all"
+    return table
+
+
+def _rate(report: Report, name: str) -> str:
+    rate = report[name if name == "agreement" else f"{name}_rate"]
+    if rate is None:
+        return "-"
+    low, high = report[f"{name}_interval"]
+    return f"{rate:.1%} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{key.replace('_', ' ')} {count}" for key, count in counts.items()) or "-"
