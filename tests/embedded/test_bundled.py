@@ -32,9 +32,13 @@ class FakeConversion:
     def __init__(self, log: Path, then: Callable[[], object] = lambda: None) -> None:
         self._log = log
         self._then = then
+        self.merged: list[Path | None] = []
 
-    def __call__(self, source: Path, target: Path, step: bundled.Step) -> None:
+    def __call__(
+        self, source: Path, target: Path, step: bundled.Step, adapter: Path | None
+    ) -> None:
         assert source.read_bytes() == PACKAGED
+        self.merged.append(adapter)
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"{os.getpid()}\n")
         step("converting")
@@ -101,6 +105,44 @@ def test_the_folder_is_named_after_the_packaged_weights_and_the_recipe(
     monkeypatch.setattr(bundled, "_RECIPE", "next")
     assert prepare_bundled() != first
     assert conversion.count == 2
+
+
+class TestAdapter:
+    @pytest.fixture
+    def adapter(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "adapter"
+        folder.mkdir()
+        (folder / "adapter_config.json").write_text("{}", encoding="utf-8")
+        (folder / "adapter_model.safetensors").write_bytes(bytes(8))
+        return folder
+
+    def test_the_shipped_one_is_merged_unless_another_or_none_is_asked_for(
+        self, conversion: FakeConversion, adapter: Path
+    ) -> None:
+        folders = {prepare_bundled(), prepare_bundled(adapter=None)}
+        folders.add(prepare_bundled(adapter=adapter))
+        assert len(folders) == 3
+        assert conversion.merged == [bundled.ADAPTER, None, adapter]
+
+    @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
+    def test_other_content_is_another_folder(
+        self, name: str, conversion: FakeConversion, adapter: Path
+    ) -> None:
+        first = prepare_bundled(adapter=adapter)
+        (adapter / name).write_bytes(b"changed")
+        assert prepare_bundled(adapter=adapter) != first
+
+    def test_a_folder_without_one_is_told_with_the_remedy(
+        self, conversion: FakeConversion, tmp_path: Path
+    ) -> None:
+        with pytest.raises(BundledModelError, match=r"no adapter_config\.json and no .*PEFT"):
+            prepare_bundled(adapter=tmp_path)
+        assert conversion.count == 0
+
+    def test_the_shipped_one_fits_the_package(self) -> None:
+        assert bundled.adapter_digest(bundled.ADAPTER) in bundled_folder().name
+        weights = bundled.ADAPTER / "adapter_model.safetensors"
+        assert weights.stat().st_size <= 12 * 2**20
 
 
 def flip(path: Path) -> None:
@@ -173,8 +215,8 @@ def test_a_damaged_folder_is_made_again(
 def test_a_conversion_that_raises_leaves_nothing_behind(
     error: BaseException, conversion: FakeConversion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(source: Path, target: Path, step: bundled.Step) -> None:
-        conversion(source, target, step)
+    def fail(source: Path, target: Path, step: bundled.Step, adapter: Path | None) -> None:
+        conversion(source, target, step, adapter)
         raise error
 
     with monkeypatch.context() as patch:

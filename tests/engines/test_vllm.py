@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from reward_serve.config import EngineConfig
+from reward_serve.embedded.bundled import ADAPTER
 from reward_serve.engines import vllm as vllm_module
 from reward_serve.engines.arguments import vllm_engine_arguments
 from reward_serve.engines.checkpoint import CheckpointError, folder_digest
@@ -197,15 +198,24 @@ class TestEnvironment:
 
 class TestWhereTheModelLies:
     def test_the_bundled_model_is_prepared(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(vllm_module, "prepare_bundled", lambda: Path("/cache/prepared-1"))
-        assert _locate("bundled") == Path("/cache/prepared-1")
+        asked: list[Path | None] = []
+
+        def prepare(adapter: Path | None) -> Path:
+            asked.append(adapter)
+            return Path("/cache/prepared")
+
+        monkeypatch.setattr(vllm_module, "prepare_bundled", prepare)
+        for adapter in ("shipped", "none", "/mine"):
+            assert _locate(EngineConfig(adapter=adapter)) == Path("/cache/prepared")
+        assert asked == [ADAPTER, None, Path("/mine")]
 
     def test_a_folder_is_checked_first(self, tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match="no folder at"):
-            _locate(str(tmp_path / "nowhere"))
+            _locate(EngineConfig(model=str(tmp_path / "nowhere")))
 
     def test_a_hub_id_is_left_to_vllm(self) -> None:
-        assert _locate("Qwen/Qwen2.5-1.5B-Instruct") == "Qwen/Qwen2.5-1.5B-Instruct"
+        hub = "Qwen/Qwen2.5-1.5B-Instruct"
+        assert _locate(EngineConfig(model=hub)) == hub
 
     def test_the_revision_names_the_weights_whatever_the_source(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text("{}", encoding="utf-8")

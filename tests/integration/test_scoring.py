@@ -9,7 +9,10 @@ from typing import Any
 import httpx
 import ray
 
+from examples.demo import SAMPLES
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult, Status, __version__
+from reward_serve.embedded.bundled import ADAPTER, adapter_digest
+from reward_serve.verifiers import verify
 from reward_serve.version import VERSION_HEADER
 
 RIGHT = {"response": "9 * 2 = 18, so she earns 18 dollars.\n#### 18", "reference": "18"}
@@ -44,8 +47,20 @@ def test_both_ways_give_the_same_verdict(handle: RewardClient, http: HttpRewardC
     by_handle, by_http = handle.score(ASKED), http.score(ASKED)
     assert by_handle.label == by_http.label
     assert by_handle.fingerprint == by_http.fingerprint
-    for part in ("weights=bundled", "final_answer@", "mode=label", "device=cpu", "vllm-0.30.0"):
+    adapter = f"adapter={adapter_digest(ADAPTER)}"
+    for part in ("weights=bundled", adapter, "final_answer@", "mode=label", "vllm-0.30.0"):
         assert part in (by_handle.fingerprint or "")
+
+
+def test_the_trained_judge_is_right_where_rules_abstain(handle: RewardClient) -> None:
+    lines = SAMPLES.read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    asked = [r for r in rows if verify(r["response"], r["reference"]).outcome == "abstain"][::2]
+    requests = [{key: row[key] for key in ("response", "reference")} for row in asked]
+    results = handle.score_batch(requests)
+    assert {result.source for result in results} == {"judge"}
+    agreed = [result.score == row["correct"] for result, row in zip(results, asked, strict=True)]
+    assert sum(agreed) / len(agreed) >= 0.75  # untrained, half
 
 
 def test_a_batch_keeps_order_and_each_failure_to_its_own_item(http: HttpRewardClient) -> None:

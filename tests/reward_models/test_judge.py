@@ -99,7 +99,7 @@ def by_reference(answers: Mapping[str, Any]) -> Callable[[str], Any]:
     """An answer for each reference, found in the prompt of ``final_answer``."""
 
     def answer(prompt: str) -> Any:
-        found = re.search(r"^\[user\] Reference: (.*)$", prompt, re.MULTILINE)
+        found = re.search(r"^Reference: (.*)$", prompt, re.MULTILINE)
         assert found is not None
         chosen = answers[found[1]]
         if isinstance(chosen, Exception):
@@ -119,7 +119,7 @@ def use_template(
             "description": "A template of the tests.",
             "response_tokens": 100,
             "system": "You grade.",
-            "user": "Reference: {reference}\n<response>{response}</response>",
+            "user": "<response>{response}</response>\nReference: {reference}",
             "label": LabelForm(instruction="Reply.", values=values),
             "generate": GenerateForm(
                 instruction="Write.", verdict=r"VERDICT: (\S+)", example="VERDICT: 1"
@@ -209,10 +209,10 @@ class TestLabelMode:
             )
         )
         (prompt,) = engine.prompts
-        assert "Reference: 18\n<response>\nSo 9 * 2 = 18.\n</response>" in prompt
+        assert "<response>\nSo 9 * 2 = 18.\n</response>\nReference: 18\n" in prompt
         assert "dollars" not in prompt
         assert "How much?" not in prompt
-        assert "Reply 1 for yes" in prompt
+        assert "Same final answer? 1 or 0" in prompt
 
     async def test_a_template_may_show_the_whole_reference(self) -> None:
         engine = FakeEngine()

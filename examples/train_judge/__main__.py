@@ -1,0 +1,83 @@
+"""Trains the bundled judge's adapter: ``python -m examples.train_judge --data train.jsonl``.
+
+Resumes from the output folder's checkpoint after an interruption.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from reward_serve.console import prepare_with_progress
+
+console = Console()
+
+
+def main(
+    data: Annotated[
+        str, typer.Option(help="GSM8K train: a JSONL file of question and answer, or a hub id.")
+    ] = "openai/gsm8k",
+    out: Annotated[Path, typer.Option(help="Folder of checkpoint, adapter and card.")] = Path(
+        "judge-adapter"
+    ),
+    examples: Annotated[int, typer.Option(min=64, help="Training examples, one pass.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Of data, order and initial weights.")] = 0,
+    held_out: Annotated[int, typer.Option(min=1, help="Examples to evaluate on.")] = 1_000,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Train, evaluate on problems held out, write adapter and model card."""
+    out.mkdir(parents=True, exist_ok=True)
+    base = prepare_with_progress(console, adapter=None)
+    console.print("loading torch and the model")
+    import torch
+
+    from examples.train_judge.card import write_card
+    from examples.train_judge.evaluate import evaluate
+    from examples.train_judge.problems import read_problems
+    from examples.train_judge.train import Recipe, Trainer, batches
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    problems, kept_back = read_problems(data)
+    trainer = Trainer(Recipe(examples=examples, seed=seed), base, device)
+    trainer.resume(out)
+    began = time.monotonic()
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        console=console,
+    ) as progress:  # fmt: skip
+        task = progress.add_task("training", total=trainer.recipe.steps, completed=trainer.step)
+        loss = accuracy = None
+        for batch in batches(trainer, problems):
+            now = trainer.train(batch)
+            loss = now[0] if loss is None else 0.9 * loss + 0.1 * now[0]
+            accuracy = now[1] if accuracy is None else 0.9 * accuracy + 0.1 * now[1]
+            progress.update(
+                task, advance=1, description=f"loss {loss:.3f}, accuracy {accuracy:.1%}"
+            )
+            if trainer.step % 10 == 0 and not console.is_terminal:
+                console.print(f"step {trainer.step}: loss {loss:.3f}, accuracy {accuracy:.1%}")
+            if trainer.step % 50 == 0:
+                trainer.save(out)
+    trainer.save(out)
+    minutes = (time.monotonic() - began) / 60
+    trainer.save_adapter(out / "adapter")
+    with console.status(f"evaluating on {held_out} held-out examples"):
+        report: dict[str, Any] = evaluate(trainer, kept_back, held_out)
+    report["minutes"] = round(minutes, 1)
+    (out / "metrics.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_card(out / "adapter", trainer.recipe, trainer.template, data, report)
+    console.print_json(data=report)
+    console.print(f"adapter: {out / 'adapter'}", markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)

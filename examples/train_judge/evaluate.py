@@ -1,0 +1,41 @@
+"""How the trained judge does on examples of problems held out from training."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from examples.train_judge.responses import Problem, make
+from examples.train_judge.train import Trainer
+
+
+def evaluate(trainer: Trainer, problems: Sequence[Problem], count: int) -> dict[str, Any]:
+    """Agreement on ``count`` new examples, whole and by family, with both kinds of error.
+
+    Written by the training generator, so easier than what policies write: the service's own
+    measure is ``python -m reward_serve eval``.
+    """
+    rng = Random(f"{trainer.recipe.seed}/held-out")
+    examples = [rng.choice(make(rng.choice(problems), rng)) for _ in range(count)]
+    # By length, so that little of a batch is padding.
+    pairs = sorted(((trainer.prompt(e), e) for e in examples), key=lambda pair: len(pair[0]))
+    agreed: dict[str, list[bool]] = defaultdict(list)
+    accepted: dict[bool, list[bool]] = {True: [], False: []}
+    right = trainer.probabilities([prompt for prompt, _ in pairs])
+    for (_, example), probability in zip(pairs, right, strict=True):
+        verdict = probability > 0.5
+        agreed[example.family].append(verdict is example.correct)
+        accepted[example.correct].append(verdict)
+    return {
+        "n": count,
+        "agreement": _mean([a for family in agreed.values() for a in family]),
+        "false_accept_rate": _mean(accepted[False]),
+        "false_reject_rate": _mean([not a for a in accepted[True]]),
+        "by_family": {family: _mean(agreed[family]) for family in sorted(agreed)},
+    }
+
+
+def _mean(values: Sequence[bool]) -> float | None:
+    return sum(values) / len(values) if values else None

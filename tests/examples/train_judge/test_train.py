@@ -1,0 +1,122 @@
+"""On the real base model, a few steps of two prompts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+from examples.train_judge.card import write_card
+from examples.train_judge.evaluate import evaluate
+from examples.train_judge.responses import Example, Problem
+from examples.train_judge.train import Recipe, Trainer, batches
+from reward_serve.embedded.bundled import prepare_bundled
+
+RECIPE = Recipe(examples=8, batch_size=2, first=0.0, bare=0.0)
+PROBLEMS = [
+    Problem.from_row(
+        {
+            "question": f"Nadia packs 7 boxes of {n} pears. How many pears?",
+            "answer": f"She packs 7 * {n} = <<7*{n}={7 * n}>>{7 * n} pears.\n#### {7 * n}",
+        }
+    )
+    for n in range(20, 40)
+]
+
+
+@pytest.fixture(scope="module")
+def base() -> Path:
+    return prepare_bundled(adapter=None)
+
+
+@pytest.fixture(scope="module")
+def trained(base: Path) -> Trainer:
+    trainer = Trainer(RECIPE, base, "cpu")
+    for batch in batches(trainer, PROBLEMS):
+        trainer.train(batch)
+    return trainer
+
+
+def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {n: p.detach() for n, p in trainer.model.named_parameters() if p.requires_grad}
+
+
+def test_prompts_that_share_their_static_text_have_the_logits_of_whole_ones(
+    trained: Trainer,
+) -> None:
+    long = "She packs 7 boxes of 24 pears, which makes 168 pears in all.\n#### 168"
+    prompts = [
+        trained.prompt(Example(response, reference, True, ""))
+        for response, reference in ((long, "168"), ("18", "17"), ("", "1,800"))
+    ]
+    together = list(trained.probabilities(prompts))
+    alone = [next(trained.probabilities([prompt])) for prompt in prompts]
+    whole = []
+    for prompt in prompts:
+        with torch.no_grad():
+            output = trained.model(input_ids=torch.tensor([prompt]), logits_to_keep=1)
+        labels = output.logits[0, -1, trained._label_ids]
+        whole.append(torch.softmax(labels, -1)[1].item())
+    assert together == pytest.approx(whole, abs=1e-4)
+    assert alone == pytest.approx(whole, abs=1e-4)
+
+
+def test_an_interrupted_run_ends_as_one_that_was_not(
+    trained: Trainer, base: Path, tmp_path: Path
+) -> None:
+    first = Trainer(RECIPE, base, "cpu")
+    for batch in batches(first, PROBLEMS):
+        first.train(batch)
+        if first.step == 2:
+            break
+    first.save(tmp_path)
+    second = Trainer(RECIPE, base, "cpu")
+    second.resume(tmp_path)
+    assert second.step == 2
+    for batch in batches(second, PROBLEMS):
+        second.train(batch)
+    assert second.step == RECIPE.steps
+    for name, weight in weights(trained).items():
+        assert torch.allclose(weights(second)[name], weight, atol=1e-6), name
+
+
+def test_another_recipes_checkpoint_is_refused(base: Path, tmp_path: Path) -> None:
+    Trainer(RECIPE, base, "cpu").save(tmp_path)
+    with pytest.raises(ValueError, match="another recipe"):
+        Trainer(replace(RECIPE, seed=1), base, "cpu").resume(tmp_path)
+
+
+def test_lessons_go_from_bare_numbers_to_everything() -> None:
+    recipe = Recipe(examples=1_600)
+    families = [
+        {
+            example.family
+            for seed in range(40)
+            for example in recipe.lesson(step, PROBLEMS[0], Random(seed))
+        }
+        for step in (0, 10, 65)
+    ]
+    assert families[:2] == [{"first"}, {"bare"}]
+    assert len(families[2]) > 8
+
+
+def test_the_adapter_is_small_names_no_path_and_merges(trained: Trainer, tmp_path: Path) -> None:
+    trained.save_adapter(tmp_path)
+    config = json.loads((tmp_path / "adapter_config.json").read_text(encoding="utf-8"))
+    assert config["base_model_name_or_path"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert (tmp_path / "adapter_model.safetensors").stat().st_size < 12 * 2**20
+
+
+def test_the_card_says_what_was_measured_and_what_is_right(
+    trained: Trainer, tmp_path: Path
+) -> None:
+    report = evaluate(trained, PROBLEMS, 6) | {"minutes": 0.1}
+    report |= {"false_accept_rate": 0.25, "false_reject_rate": 0.5}
+    write_card(tmp_path, RECIPE, trained.template, "openai/gsm8k", report)
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    for expected in ("base_model: HuggingFaceTB/", "25.00%", "18.0, $18", trained.template.digest):
+        assert expected in card
