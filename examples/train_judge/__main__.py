@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,7 +48,6 @@ def main(
     problems, kept_back = read_problems(data)
     trainer = Trainer(Recipe(examples=examples, seed=seed), base, device)
     trainer.resume(out)
-    began = time.monotonic()
     with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
         console=console,
@@ -68,11 +66,10 @@ def main(
             if trainer.step % 50 == 0:
                 trainer.save(out)
     trainer.save(out)
-    minutes = (time.monotonic() - began) / 60
     trainer.save_adapter(out / "adapter")
     with console.status(f"evaluating on {held_out} held-out examples"):
         report: dict[str, Any] = evaluate(trainer, kept_back, held_out)
-    report["minutes"] = round(minutes, 1)
+    report["minutes"] = round(trainer.seconds / 60, 1)
     (out / "metrics.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     write_card(out / "adapter", trainer.recipe, trainer.template, data, report)
     console.print_json(data=report)

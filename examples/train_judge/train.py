@@ -7,6 +7,7 @@ static text is computed once a batch and shared, as the engine's prefix cache sh
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -91,6 +92,7 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(trained, lr=recipe.learning_rate, weight_decay=0.0)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._rate)
         self.step = 0
+        self.seconds = 0.0
 
     def prompt(self, example: Example) -> list[int]:
         """The token ids that the service would send to its engine."""
@@ -106,6 +108,7 @@ class Trainer:
 
     def train(self, batch: Sequence[tuple[list[int], bool]]) -> tuple[float, float]:
         """One step on prompts with their labels; the mean loss and the accuracy before it."""
+        began = time.monotonic()
         self.model.train()
         logits = self._logits([ids for ids, _ in batch])
         target = torch.tensor([self._labels.index(float(label)) for _, label in batch]).to(
@@ -118,6 +121,7 @@ class Trainer:
         self.schedule.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
+        self.seconds += time.monotonic() - began
         return loss.item(), (logits.argmax(-1) == target).float().mean().item()
 
     def probabilities(self, prompts: Sequence[list[int]], batch_size: int = 32) -> Iterator[float]:
@@ -135,6 +139,7 @@ class Trainer:
         state = {
             "recipe": asdict(self.recipe),
             "step": self.step,
+            "seconds": self.seconds,
             "adapter": trained,
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
@@ -172,6 +177,7 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.step = state["step"]
+        self.seconds = state["seconds"]
 
     def _rate(self, step: int) -> float:
         done = step / max(1, self.recipe.steps)

@@ -37,7 +37,7 @@ def test_each_run_has_a_curve(tmp_path: Path) -> None:
 
 
 def test_a_title_is_text_and_no_formula(tmp_path: Path) -> None:
-    drawn(tmp_path, {r"$\nonsense{$": BINS})
+    assert imread(drawn(tmp_path, {r"$\nonsense{$": BINS})).size
 
 
 def test_a_file_that_cannot_be_written_is_an_os_error(tmp_path: Path) -> None:

@@ -158,7 +158,8 @@ def test_hostile_text_is_read_at_once(piece: str) -> None:
 
 @given(st.text(max_size=MAX_TEXT + 1))
 def test_any_text_is_a_formula_or_none(text: str) -> None:
-    read_formula(text)
+    formula = read_formula(text)
+    assert formula is None or formula == read_formula(text)
 
 
 @given(st.lists(st.sampled_from(SIGNS), max_size=30))
