@@ -5,6 +5,7 @@ Resumes from the output folder's checkpoint after an interruption.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 from pathlib import Path
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from reward_serve.console import prepare_with_progress
 
 console = Console()
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
 def main(
@@ -26,7 +28,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder of checkpoint, adapter and card.")] = Path(
         "judge-adapter"
     ),
-    examples: Annotated[int, typer.Option(min=64, help="Training examples, one pass.")] = 10_000,
+    examples: Annotated[int, typer.Option(min=64, help="Training examples, one pass.")] = 20_000,
     seed: Annotated[int, typer.Option(help="Of data, order and initial weights.")] = 0,
     held_out: Annotated[int, typer.Option(min=1, help="Examples to evaluate on.")] = 1_000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -45,6 +47,7 @@ def main(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_num_threads(len(os.sched_getaffinity(0)))
+    _keep_freed_memory()
     problems, kept_back = read_problems(data)
     trainer = Trainer(Recipe(examples=examples, seed=seed), base, device)
     trainer.resume(out)
@@ -74,6 +77,14 @@ def main(
     write_card(out / "adapter", trainer.recipe, trainer.template, data, report)
     console.print_json(data=report)
     console.print(f"adapter: {out / 'adapter'}", markup=False, soft_wrap=True)
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc reuse what is freed; a fifth of a step on CPU went into faulting it in again."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 if __name__ == "__main__":

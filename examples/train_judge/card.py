@@ -49,10 +49,10 @@ write. Measured in training: learning rate {learning_rate}, batch {batch_size}, 
 
 ## Limits
 
-It compares final answers as grade-school problems have them: numbers. It does not solve the
-problem, check the working or read formulas. It sees the last {budget} tokens of a response. English
-first: other languages only as far as their endings resemble it. It can be fooled; keep
-`rules_first` on, and see `python -m reward_serve attack`.
+It compares final answers as grade-school problems have them: numbers, which the template shows it
+in plain digits. It does not solve the problem, check the working or read formulas. It sees the last
+{budget} tokens of a response. English first: other languages only as far as their endings resemble
+it. It can be fooled; keep `rules_first` on, and see `python -m reward_serve attack`.
 """
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from examples.train_judge.responses import Problem, make
+from examples.train_judge.drafts import Problem
+from examples.train_judge.responses import make
 from examples.train_judge.train import Trainer
 
 

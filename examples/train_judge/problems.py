@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from examples.train_judge.responses import Problem
+from examples.train_judge.drafts import Problem
 
 HELD_OUT_EVERY = 20
 

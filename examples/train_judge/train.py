@@ -19,13 +19,15 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from examples.train_judge.responses import Example, Problem, make, make_bare, make_first
+from examples.train_judge.drafts import Problem
+from examples.train_judge.responses import Example, make, make_bare, make_first
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import Renderer
 from reward_serve.judging.template import load_template
 
 CHECKPOINT = "checkpoint.pt"
 _BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
+_REFERENCE = 24  # more tokens than a reference and what follows it
 _WINDOW = 16  # batches made together, to sort their prompts by length
 
 
@@ -34,12 +36,12 @@ class Recipe:
     """What the adapter depends on, beside the base model and the training file."""
 
     template: str = "final_answer"
-    examples: int = 10_000
-    batch_size: int = 24
+    examples: int = 20_000
+    batch_size: int = 32
     learning_rate: float = 1e-3
     warmup: float = 0.01
-    first: float = 0.07
-    bare: float = 0.13
+    first: float = 0.05
+    bare: float = 0.07
     rank: int = 16
     alpha: int = 16
     seed: int = 0
@@ -207,25 +209,28 @@ class Trainer:
             min(_common(prompts[start:end]), *(len(p) - 1 for p in prompts[start:end]))
             for start, end in zip(starts, ends, strict=True)
         ]
-        past = _Past(self.model, self.device)
+        model = self.model.get_base_model()  # with the adapter in its layers
+        past = _Past(model.model, self.device)
         past.extend([self._static])
         past.spread([0] * len(starts))
         past.extend([prompts[at][static:to] for at, to in zip(starts, shared, strict=True)])
         group = [g for g, (a, b) in enumerate(zip(starts, ends, strict=True)) for _ in range(a, b)]
         past.spread(group)
-        logits = past.extend([p[shared[g] :] for p, g in zip(prompts, group, strict=True)])
-        return logits[:, self._label_ids].float()
+        hidden = past.extend([p[shared[g] :] for p, g in zip(prompts, group, strict=True)])
+        logits: torch.Tensor = (hidden @ model.lm_head.weight[self._label_ids].T).float()
+        return logits
 
     def _parted(self, prompts: Sequence[list[int]], at: int) -> bool:
-        """Whether the prompt shares no more than the static text with the one before it."""
-        return _common(prompts[at - 1 : at + 1]) < len(self._static) + 3
+        """Whether the prompt shares less with the one before it than the response."""
+        response = max(len(self._static) + 3, len(prompts[at]) - _REFERENCE)
+        return _common(prompts[at - 1 : at + 1]) < response
 
 
 class _Past:
     """A batch of prompts fed piece by piece, each piece padded in front."""
 
-    def __init__(self, model: Any, device: str) -> None:
-        self._model = model
+    def __init__(self, backbone: Any, device: str) -> None:
+        self._backbone = backbone
         self._device = device
         self._cache: Any = None
         self._seen = torch.ones(1, 0, dtype=torch.long, device=device)
@@ -237,24 +242,23 @@ class _Past:
         self._seen = self._seen[index]
 
     def extend(self, pieces: Sequence[list[int]]) -> torch.Tensor:
-        """Feed a piece a row; the logits after it, shape (rows, vocabulary)."""
+        """Feed a piece a row; the hidden states after it, shape (rows, width)."""
         longest = max(map(len, pieces))
         ids = torch.tensor([[0] * (longest - len(piece)) + piece for piece in pieces])
         lengths = torch.tensor([len(piece) for piece in pieces], device=self._device)[:, None]
         places = torch.arange(longest, device=self._device)[None, :] - (longest - lengths)
         known = self._seen.sum(1, keepdim=True)
         self._seen = torch.cat([self._seen, (places >= 0).long()], dim=1)
-        output = self._model(
+        output = self._backbone(
             input_ids=ids.to(self._device),
             attention_mask=self._seen,
             position_ids=known + places.clamp(min=0),
             past_key_values=self._cache,
             use_cache=True,
-            logits_to_keep=1,
         )
         self._cache = output.past_key_values
-        logits: torch.Tensor = output.logits[:, -1]
-        return logits
+        hidden: torch.Tensor = output.last_hidden_state[:, -1]
+        return hidden
 
 
 def _common(prompts: Sequence[list[int]]) -> int:

@@ -12,7 +12,27 @@ from num2words import num2words
 
 from examples.train_judge.texts import TEXTS
 
+_SPELT = frozenset(["en", "es", "de", "fr", "pt", "it", "nl"])
+_PARTS = {
+    Fraction(1, 2): "one half",
+    Fraction(1, 4): "one quarter",
+    Fraction(3, 4): "three quarters",
+    Fraction(1, 3): "one third",
+    Fraction(2, 3): "two thirds",
+    Fraction(1, 5): "one fifth",
+    Fraction(2, 5): "two fifths",
+    Fraction(3, 5): "three fifths",
+    Fraction(1, 8): "one eighth",
+}
+_SIGNS = {
+    Fraction(1, 2): "½",
+    Fraction(1, 4): "¼",
+    Fraction(3, 4): "¾",
+    Fraction(1, 3): "⅓",
+    Fraction(2, 3): "⅔",
+}
 _SLIPS = (Fraction(1, 10), 10, Fraction(1, 100), 100, 1000, Fraction(1, 1000))
+_RUN = re.compile(r"\d+(?:\.\d+)?")
 _NUMERAL = re.compile(r"(?<![\w.])\$?(\d[\d,]*(?:\.\d+)?)(?![\w%])")
 
 
@@ -54,16 +74,23 @@ def numbers_in(text: str) -> list[Value]:
     return [Value(Fraction(numeral)) for numeral in found if numeral]
 
 
+def lookalikes(text: str) -> list[Value]:
+    """The values of all runs of digits, such as 18 in "18k" or 3 in "3/4"."""
+    return [Value(Fraction(run)) for run in _RUN.findall(text) if len(run) < 12]
+
+
 def invented(rng: Random) -> Value:
     """A value of a kind that is rare among GSM8K's answers."""
     kind = rng.choice(
-        ("digit", "small", "hundreds", "large", "large", "round", "cents", "decimal", "fraction",
-         "negative", "percent")
+        ("digit", "small", "teen", "hundreds", "large", "large", "round", "round", "cents",
+         "decimal", "fraction", "fraction", "part", "negative", "percent")
     )  # fmt: skip
     if kind == "digit":
         return Value(Fraction(rng.randint(0, 9)))
     if kind == "small":
         return Value(Fraction(rng.randint(10, 99)))
+    if kind == "teen":
+        return Value(Fraction(rng.choice((*range(11, 20), 20, 30, 40, 50, 60, 70, 80, 90))))
     if kind == "hundreds":
         return Value(Fraction(rng.randint(100, 999)))
     if kind == "large":
@@ -76,6 +103,8 @@ def invented(rng: Random) -> Value:
         return Value(Fraction(rng.randint(1, 999), rng.choice((10, 10, 100, 4, 8))))
     if kind == "fraction":
         return Value(Fraction(rng.randint(1, 12), rng.randint(2, 12)))
+    if kind == "part":
+        return Value(rng.randint(0, 30) + Fraction(rng.choice((1, 1, 1, 3, 2)), rng.choice((2, 4))))
     if kind == "negative":
         return Value(-Fraction(rng.randint(1, 400), rng.choice((1, 1, 1, 2))))
     return Value(Fraction(rng.randint(1, 200)), percent=True)
@@ -84,6 +113,11 @@ def invented(rng: Random) -> Value:
 def gold_text(value: Value, rng: Random) -> str:
     """The value as a reference answer."""
     text = digits(value, rng, commas=0.5)
+    top, bottom = value.number.numerator, value.number.denominator
+    if 1 < bottom <= 12 and rng.random() < 0.5:
+        sign, top = ("-", -top) if top < 0 else ("", top)
+        slashed = f"{sign}{top}/{bottom}"
+        text = slashed if rng.random() < 0.7 else rf"{sign}\frac{{{top}}}{{{bottom}}}"
     if value.percent:
         return text + "%"
     return f"${text}" if value.number > 0 and rng.random() < 0.04 else text
@@ -100,54 +134,93 @@ def digits(value: Value, rng: Random, commas: float = 0.35) -> str:
     return text
 
 
-def spelled(value: Value) -> str | None:
-    """In English words; None where nobody would."""
+def spelled(value: Value, lang: str = "en") -> str | None:
+    """In words; None where nobody would."""
     number = value.number
-    if value.whole and abs(number) < 10**7:
-        return str(num2words(int(number)))
-    if number.denominator == 2 and 0 < number < 200:
-        whole = int(number)
-        return f"{num2words(whole)} and a half" if whole else "one half"
-    if number.denominator == 4 and 0 < number < 1:
-        return {1: "one quarter", 3: "three quarters"}[number.numerator]
+    if value.whole and abs(number) < 10**7 and lang in _SPELT:
+        return str(num2words(int(number), lang=lang))
+    if lang != "en":
+        return None
+    whole, part = divmod(number, 1)
+    if number > 0 and whole < 200 and (words := _PARTS.get(part)):
+        if not whole:
+            return words
+        return f"{num2words(int(whole))} and {words.replace('one half', 'a half')}"
     if value.decimal and abs(number) < 1000:
         return str(num2words(float(number)))
     return None
 
 
-def written(value: Value, rng: Random, *, tex: bool = False) -> str:
-    """The value in one of the forms that a response may give it."""
-    text = _written(value, rng, tex)
+def written(value: Value, rng: Random, *, tex: bool = False, lang: str = "en") -> str:
+    """The value in one of the forms that a response may give it.
+
+    Args:
+        value: the value.
+        rng: where chance comes from.
+        tex: as LaTeX has it.
+        lang: the language of its words; in some languages it has none.
+    """
+    text = _written(value, rng, tex, lang)
     if tex:
         return text.replace("$", r"\$").replace("%", r"\%")
     return text
 
 
-def _written(value: Value, rng: Random, tex: bool) -> str:
+def _written(value: Value, rng: Random, tex: bool, lang: str) -> str:
     text = digits(value, rng)
     chance = rng.random()
     if value.percent:
-        return rng.choice((f"{text}%", f"{text}%", f"{text} percent", f"{text} %"))
-    if value.number < 0 and chance < 0.35:
-        bare = digits(Value(-value.number), rng)
-        return rng.choice((f"−{bare}", f"negative {bare}", f"minus {bare}", f"-${bare}"))
-    if not value.whole and (chance < 0.4 or value.decimal is None):
+        return _percent(text, value, rng, tex)
+    if value.number < 0 and chance < 0.45:
+        return _negative(value, rng, tex)
+    if not value.whole and (chance < 0.6 or value.decimal is None):
         return _fraction(value, rng, tex)
+    if value.number >= 1000 and chance < 0.40:
+        return _large(value, text, rng, tex)
     if chance < 0.45:
         return text
-    if chance < 0.55:
-        return _zeros(text)
-    if chance < 0.67:
+    if chance < 0.53:
+        return _zeros(text, rng.choice((1, 1, 2)))
+    if chance < 0.64:
         return rng.choice(TEXTS["money"]).format(_zeros(text, 2) if rng.random() < 0.3 else text)
-    if chance < 0.80:
+    if chance < 0.77:
         unit = rng.choice(TEXTS["units"])
         return rf"{text} \text{{ {unit}}}" if tex else f"{text} {unit}"
-    if chance < 0.93 and (words := spelled(value)) and not tex:
-        words = words if rng.random() < 0.7 else words.replace(" and ", " ").replace(",", "")
-        return f"{words} {rng.choice(TEXTS['units'])}" if rng.random() < 0.4 else words
-    if chance < 0.97 and value.whole and value.number >= 1000 and value.number % 100 == 0:
-        return _scaled(value, text, rng)
+    if chance < 0.80:
+        return rng.choice(TEXTS["about"]).format(text)
+    if chance < 0.97 and not tex and (words := spelled(value, lang)):
+        return _in_words(words, text, rng)
     return text
+
+
+def _percent(text: str, value: Value, rng: Random, tex: bool) -> str:
+    forms = [f"{text}%"] * 3 + [f"{text} percent", f"{text} %", f"{text} per cent"]
+    if not tex and (words := spelled(Value(value.number))):
+        forms += [f"{words} percent", f"{words} percent".capitalize()]
+    return rng.choice(forms)
+
+
+def _negative(value: Value, rng: Random, tex: bool) -> str:
+    bare = digits(Value(-value.number), rng)
+    forms = [f"−{bare}", f"negative {bare}", f"minus {bare}", f"-${bare}", f"$-{bare}"]
+    if not tex and (words := spelled(Value(-value.number))):
+        forms += [f"negative {words}", f"minus {words}", f"Minus {words}"]
+    return rng.choice(forms)
+
+
+def _in_words(words: str, text: str, rng: Random) -> str:
+    if rng.random() < 0.35:
+        words = words.replace("hundred and ", "hundred ").replace(",", "")
+    if rng.random() < 0.15:
+        words = words.replace("-", " ")
+    case = rng.random()
+    if case < 0.25:
+        words = words.capitalize()
+    elif case < 0.32:
+        words = words.title() if case < 0.28 else words.upper()
+    if rng.random() < 0.45:
+        return f"{words} {rng.choice(TEXTS['units'])}"
+    return f"{words} ({text})" if rng.random() < 0.08 else words
 
 
 def _zeros(text: str, places: int = 1) -> str:
@@ -157,30 +230,65 @@ def _zeros(text: str, places: int = 1) -> str:
     return f"{whole}.{rest.ljust(max(places, len(rest) + (1 if rest else 0)), '0')}"
 
 
-def _scaled(value: Value, text: str, rng: Random) -> str:
-    for scale, words in ((10**6, (" million", "M")), (10**3, (" thousand", "k", "K"))):
+def _large(value: Value, text: str, rng: Random, tex: bool) -> str:
+    """A value of a thousand or more: with a scale, or its digits in groups."""
+    sign = "$" if rng.random() < 0.3 else ""
+    scaled = _scaled(value, rng)
+    if scaled and rng.random() < 0.7:
+        unit = f" {rng.choice(TEXTS['units'])}" if not sign and rng.random() < 0.25 else ""
+        return sign + scaled + unit
+    separators = ("{,}", r"\,", ",", r"{,}\!") if tex else (",", ",", ",", " ", "\u00a0", "\u202f")
+    whole, point, rest = (value.decimal or text).partition(".")
+    if not whole.isdigit():
+        return text
+    grouped = f"{int(whole):,}".replace(",", rng.choice(separators))
+    return f"{sign}{grouped}{point}{rest}"
+
+
+def _scaled(value: Value, rng: Random) -> str | None:
+    scales = ((10**6, (" million", "M")), (10**3, (" thousand", "k", "K")))
+    for scale, words in scales:
         head = Value(value.number / scale)
         if abs(head.number) >= 1 and head.decimal and len(head.decimal) <= 5:
-            return head.decimal + rng.choice(words)
-    return text
+            spoken = spelled(head) if head.whole and rng.random() < 0.3 else None
+            return f"{spoken}{words[0]}" if spoken else head.decimal + rng.choice(words)
+    digit = value.decimal
+    if digit and value.whole and len(digit.rstrip("0")) <= 3 and rng.random() < 0.5:
+        lead, power = digit.rstrip("0"), len(digit) - 1
+        mantissa = f"{lead[0]}.{lead[1:]}" if len(lead) > 1 else lead
+        return rng.choice((f"{mantissa} x 10^{power}", f"{mantissa}e{power}"))
+    return None
 
 
 def _fraction(value: Value, rng: Random, tex: bool) -> str:
     top, bottom = value.number.numerator, value.number.denominator
     sign = "-" if top < 0 else ""
     whole, rest = divmod(abs(top), bottom)
-    forms = [f"{sign}{abs(top)}/{bottom}"]
+    forms = [f"{sign}{abs(top)}/{bottom}"] * 2
     if tex:
         forms += [
             rf"{sign}\frac{{{abs(top)}}}{{{bottom}}}",
             rf"{sign}\dfrac{{{abs(top)}}}{{{bottom}}}",
+            rf"{sign}\tfrac{{{abs(top)}}}{{{bottom}}}",
         ]
+        if whole:
+            forms.append(rf"{sign}{whole}\frac{{{rest}}}{{{bottom}}}")
     elif whole and not sign:
-        forms.append(f"{whole} {rest}/{bottom}")
-    if not tex and not sign and (words := spelled(value)):
-        forms.append(words)
-    if value.decimal:
-        forms += [value.decimal] * 2
+        forms += [f"{whole} {rest}/{bottom}"] * 2 + [f"{whole} and {rest}/{bottom}"]
+    if not tex and not sign:
+        if sign_of_part := _SIGNS.get(Fraction(rest, bottom)):
+            forms.append(f"{whole or ''}{sign_of_part}")
+        if words := spelled(value):
+            forms += [words, words.capitalize(), f"{words} {rng.choice(TEXTS['units'])}"]
+    if (text := value.decimal) is not None:
+        forms += [text, text, _zeros(text), f"${_zeros(text, 2)}"]
+        if abs(value.number) < 1:
+            forms.append(text.replace("0.", ".", 1))
+        if not tex and value.number > 1 and (value.number * 100).denominator == 1:
+            cents = int(rest * 100 / bottom)
+            forms.append(f"{whole} dollars and {cents} cents")
+    scale = Fraction(rng.randint(2, 5))
+    forms.append(f"{sign}{abs(top) * scale}/{bottom * scale}")
     return rng.choice(forms)
 
 
@@ -201,8 +309,10 @@ def near_miss(value: Value, rng: Random, others: Sequence[Value]) -> Value:
 
 def _miss(value: Value, rng: Random, others: Sequence[Value]) -> Value | None:
     number, kind = value.number, rng.random()
-    if kind < 0.22 and others:
+    if kind < 0.20 and others:
         return rng.choice(list(others))
+    if kind < 0.24:
+        return _misheard(value)
     if kind < 0.30:
         return Value(number + rng.choice((-2, -1, -1, 1, 1, 2)), value.percent)
     if kind < 0.36:
@@ -223,6 +333,16 @@ def _miss(value: Value, rng: Random, others: Sequence[Value]) -> Value | None:
     if kind < 0.76:
         return invented(rng)
     return _edited(value, rng)
+
+
+def _misheard(value: Value) -> Value | None:
+    """Fourteen for forty, and the like."""
+    number = value.number
+    if value.whole and 13 <= number <= 19:
+        return Value((number - 10) * 10, value.percent)
+    if value.whole and number % 10 == 0 and 30 <= number <= 90:
+        return Value(number / 10 + 10, value.percent)
+    return None
 
 
 def _edited(value: Value, rng: Random) -> Value | None:

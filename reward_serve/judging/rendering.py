@@ -9,11 +9,12 @@ and what would close its fence is defused.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from reward_serve.judging.template import FIELDS, PLACEHOLDER, Template
+from reward_serve.judging.numerals import canonical
+from reward_serve.judging.template import FIELDS, INSTRUCTION, PLACEHOLDER, Template
 
 Mode = Literal["label", "generate"]
 
@@ -44,7 +45,7 @@ class Prompt:
 
     Attributes:
         token_ids: the whole prompt.
-        cut_characters: how many characters were cut from the response's front.
+        cut_characters: how many characters were cut from the response's front, as it was shown.
     """
 
     token_ids: list[int]
@@ -110,8 +111,9 @@ class Renderer:
                     f"{field}: {len(fields[field])} characters do not fit a prompt of "
                     f"{self._max_prompt_tokens} tokens; shorten it"
                 )
+        shown = canonical if template.numerals == "canonical" else str
         encoded = {
-            name: self._tokenizer.encode_plain(defuse(fields[name]))[0]
+            name: self._tokenizer.encode_plain(defuse(shown(fields[name])))[0]
             for name in template.fields
             if name != "response"
         }
@@ -123,7 +125,7 @@ class Renderer:
                 f"the limit is {self._max_prompt_tokens}, with {reserve_tokens} to be written"
             )
         encoded["response"], cut_characters = self._tail(
-            fields["response"], min(response_tokens, room)
+            fields["response"], min(response_tokens, room), shown
         )
         ids: list[int] = []
         for run, name in skeleton.runs:
@@ -132,10 +134,12 @@ class Renderer:
                 ids.extend(encoded[name])
         return Prompt(ids, cut_characters)
 
-    def _tail(self, response: str, budget: int) -> tuple[list[int], int]:
+    def _tail(
+        self, response: str, budget: int, shown: Callable[[str], str]
+    ) -> tuple[list[int], int]:
         # Bounded work for a response of any length; text has far fewer characters a token.
         cut = max(0, len(response) - 32 * budget)
-        ids, starts = self._tokenizer.encode_plain(defuse(response[cut:]))
+        ids, starts = self._tokenizer.encode_plain(defuse(shown(response[cut:])))
         if len(ids) <= budget:
             return ids, cut
         return ids[-budget:], cut + starts[-budget]
@@ -149,10 +153,10 @@ class Renderer:
     def _build(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
         form: Any = template.label if mode == "label" else template.generate
         user = PLACEHOLDER.sub(lambda found: f"\ue000{found[1]}\ue001", template.user)
-        messages = [
-            {"role": "system", "content": template.system},
-            {"role": "user", "content": f"{user}\n{form.instruction}"},
-        ]
+        system = template.system.replace(INSTRUCTION, form.instruction)
+        if system == template.system:
+            user += f"\n{form.instruction}"
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         parts = _MARKER.split(self._tokenizer.chat(messages, enable_thinking))
         texts, names = parts[::2], [*parts[1::2], None]
         encode = self._tokenizer.encode_control

@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 FIELDS = ("question", "reference", "response")
+INSTRUCTION = "{instruction}"
 PLACEHOLDER = re.compile(r"\{(" + "|".join(FIELDS) + r")\}")
 
 
@@ -69,8 +70,14 @@ class Template(BaseModel):
         None, description="which rules may decide before the model, under rules_first"
     )
     reference: Literal["full", "final_answer"] = "full"
+    numerals: Literal["canonical", "as_written"] = Field(
+        "as_written", description="canonical: every field's numbers are shown in plain digits"
+    )
     response_tokens: Annotated[int, Field(ge=1)]
-    system: str
+    system: str = Field(
+        description="the mode's instruction goes where it says {instruction}, among what the "
+        "engine caches, else to the end of the user's message"
+    )
     user: str
     label: LabelForm
     generate: GenerateForm

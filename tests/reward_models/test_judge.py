@@ -209,10 +209,10 @@ class TestLabelMode:
             )
         )
         (prompt,) = engine.prompts
-        assert "<response>\nSo 9 * 2 = 18.\n</response>\nReference: 18\n" in prompt
+        assert "<response>\nSo 9 * 2 = 18.\n</response>\nReference: 18" in prompt
         assert "dollars" not in prompt
         assert "How much?" not in prompt
-        assert "Same final answer? 1 or 0" in prompt
+        assert "Equal? Reply 1 or 0." in prompt
 
     async def test_a_template_may_show_the_whole_reference(self) -> None:
         engine = FakeEngine()

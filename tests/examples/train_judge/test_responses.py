@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from examples.train_judge.responses import Example, Problem, make, make_bare, make_first
+from examples.train_judge.drafts import Problem
+from examples.train_judge.responses import Example, make, make_bare, make_first
 from reward_serve.verifiers import verify
 
 PROBLEM = Problem.from_row(
@@ -20,11 +21,6 @@ PROBLEM = Problem.from_row(
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
     return [example for seed in range(1_500) for example in make(PROBLEM, Random(seed))]
-
-
-def test_a_row_that_ends_in_no_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="no idea"):
-        Problem.from_row({"question": "?", "answer": "#### no idea"})
 
 
 def test_a_seed_makes_the_same_examples_again(examples: list[Example]) -> None:
@@ -45,7 +41,7 @@ def test_a_committed_response_meets_one_reference_and_misses_another() -> None:
 
 
 def test_what_commits_to_nothing_is_never_right(examples: list[Example]) -> None:
-    never = {"hedge", "bound", "cut_off", "no_answer", "obscured"}
+    never = {"hedge", "bound", "cut_off", "no_answer", "obscured", "unfinished"}
     count = Counter((example.family, example.correct) for example in examples)
     assert all(count[family, False] > 5 for family in never)
     assert not any(count[family, True] for family in never)

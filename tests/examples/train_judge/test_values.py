@@ -9,6 +9,7 @@ from examples.train_judge.values import (
     Value,
     gold_text,
     invented,
+    lookalikes,
     near_miss,
     numbers_in,
     parse,
@@ -68,3 +69,13 @@ def test_every_form_has_the_value_and_a_near_miss_has_not(seed: int) -> None:
 def test_words(number: Fraction, words: str | None) -> None:
     said = spelled(Value(number))
     assert said == (words and words.replace("2 and", "two and"))
+
+
+def test_words_of_another_language() -> None:
+    assert spelled(Value(Fraction(18)), "de") == "achtzehn"
+    assert spelled(Value(Fraction(18)), "zh") is None
+
+
+def test_lookalikes_are_the_runs_of_digits() -> None:
+    found = lookalikes("18k or 3/4 of 2.5")
+    assert [str(value.number) for value in found] == ["18", "3", "4", "5/2"]

@@ -1,0 +1,164 @@
+"""What a response is made of: a problem's working, the value it commits to, and its wording.
+
+The stated value and the reference are drawn apart from the working, so that neither a number's
+presence nor working that fits tells the label: only whether the two are equal does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from examples.train_judge.texts import CLOSINGS, LANGUAGES, TEX, TEXTS
+from examples.train_judge.values import (
+    Value,
+    digits,
+    invented,
+    near_miss,
+    numbers_in,
+    parse,
+    written,
+)
+
+_ANNOTATION = re.compile(r"<<[^>]*>>")
+_SHAPES = {
+    "hash": 1.0,
+    "label": 1.0,
+    "box": 1.0,
+    "tex": 0.9,
+    "prose": 1.8,
+    "bare": 0.9,
+    "markdown": 1.1,
+    "code": 1.0,
+    "equation": 0.8,
+    "language": 1.2,
+}
+SHORT_SHAPES = ("label", "bare", "markdown", "hash", "box", "prose")
+_DECIMAL_COMMA = frozenset(["es", "de", "fr", "pt", "it", "nl", "pl", "ru", "sv", "tr"])
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem with its solution's lines and final answer."""
+
+    question: str
+    lines: tuple[str, ...]
+    answer: Value
+
+    @classmethod
+    def from_row(cls, row: dict[str, str]) -> Problem:
+        """From a row of GSM8K.
+
+        Raises:
+            ValueError: its solution does not end in a number.
+        """
+        solution, _, answer = row["answer"].rpartition("####")
+        lines = tuple(line.strip() for line in solution.splitlines() if line.strip())
+        return cls(row["question"].strip(), lines, parse(answer))
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a response is made of.
+
+    Attributes:
+        problem: whose working it shows.
+        stated: the value it commits to.
+        gold: the reference's value.
+        nearby: numbers of the problem, to be confused with it.
+        rng: where chance comes from.
+    """
+
+    problem: Problem
+    stated: Value
+    gold: Value
+    nearby: Sequence[Value]
+    rng: Random
+
+    @classmethod
+    def of(cls, problem: Problem, rng: Random) -> Draft:
+        """A draft for the problem."""
+        base = problem.answer if rng.random() < 0.55 else invented(rng)
+        nearby = [v for v in numbers_in(" ".join(problem.lines)) if v != base]
+        miss = near_miss(base, rng, nearby)
+        # Which of the two is the problem's own must not tell.
+        stated, gold = (base, miss) if rng.random() < 0.5 else (miss, base)
+        return cls(problem, stated, gold, nearby, rng)
+
+    def other(self) -> Value:
+        """A value that is neither stated nor the reference's."""
+        for _ in range(50):
+            value = near_miss(self.gold, self.rng, self.nearby)
+            if value not in (self.stated, self.gold):
+                return value
+        return Value(self.gold.number + self.stated.number + 12_345)
+
+    def body(self, most_lines: int | None = None) -> str:
+        """Some of the working's last lines, mostly made to fit the stated value."""
+        rng = self.rng
+        lines = list(self.problem.lines)
+        keep = len(lines) if rng.random() < 0.15 else rng.randint(0, min(2, len(lines)))
+        if most_lines is not None:
+            keep = min(keep, most_lines)
+        text = "\n".join(lines[len(lines) - keep :])
+        if rng.random() < 0.7:
+            text = bare(text)
+        if rng.random() < 0.3:
+            text = text.replace("\n", rng.choice((" ", "\n\n", "\n- ")))
+        return self.restated(text) if rng.random() < 0.65 else text
+
+    def restated(self, text: str) -> str:
+        """The text with the stated value for the problem's answer."""
+        numeral = self.problem.answer.decimal
+        if numeral is None or not text:
+            return text
+        pattern = rf"(?<![\d.,]){re.escape(numeral)}(?:\.0+)?(?![\d]|[.,]\d)"
+        return re.sub(pattern, lambda _: digits(self.stated, self.rng, commas=0.1), text)
+
+    def closing(self, shape: str | None = None, value: Value | None = None) -> str:
+        """An ending that commits to the stated value, or another.
+
+        Args:
+            shape: one of the closings' shapes; any, unless given.
+            value: what it commits to, unless the stated value.
+        """
+        rng, value = self.rng, value or self.stated
+        shape = shape or rng.choices(list(_SHAPES), list(_SHAPES.values()))[0]
+        if shape == "language":
+            return self._foreign(value)
+        text = written(value, rng, tex=shape in TEX)
+        return self.filled(rng.choice(CLOSINGS[shape]), s=text)
+
+    def _foreign(self, value: Value) -> str:
+        rng = self.rng
+        lang = rng.choices(list(LANGUAGES), [len(forms) for forms in LANGUAGES.values()])[0]
+        form = rng.choice(LANGUAGES[lang])
+        decimal = value.decimal
+        if decimal and "." in decimal and lang in _DECIMAL_COMMA and rng.random() < 0.4:
+            return self.filled(form, s=decimal.replace(".", ","))
+        return self.filled(form, s=written(value, rng, lang=lang))
+
+    def filled(self, form: str, **texts: str) -> str:
+        """The form with its numbers that are not the answer, and its unit, filled in."""
+        slots = {slot: self._distraction() for slot in "mnk"}
+        return form.format(**slots, u=self.rng.choice(TEXTS["units"]), **texts)
+
+    def _distraction(self) -> str:
+        rng, chance = self.rng, self.rng.random()
+        if chance < 0.2 and not self.gold.percent:
+            return digits(self.gold, rng)
+        if chance < 0.35 and self.nearby:
+            return digits(rng.choice(list(self.nearby)), rng)
+        return str(rng.randint(2, 10 ** rng.choice((1, 1, 2, 2, 3))))
+
+    def joined(self, *parts: str) -> str:
+        """The parts on lines of their own, or in one."""
+        link = self.rng.choice(("\n", "\n", "\n\n", " "))
+        return link.join(part for part in parts if part)
+
+
+def bare(text: str) -> str:
+    """The text without GSM8K's calculator annotations."""
+    return _ANNOTATION.sub("", text)

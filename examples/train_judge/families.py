@@ -1,0 +1,228 @@
+"""The shapes that a policy's responses come in: working, an ending, and what goes wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from examples.train_judge.attacks import attack
+from examples.train_judge.drafts import SHORT_SHAPES, Draft, bare
+from examples.train_judge.texts import CLOSINGS, TEXTS
+from examples.train_judge.values import Value, digits, numbers_in, written
+
+# A response and the value it commits to, if any.
+Ending = tuple[str, Value | None]
+
+
+def _plain(draft: Draft) -> Ending:
+    rng = draft.rng
+    text = draft.joined(draft.body(), draft.closing())
+    if rng.random() < 0.08:
+        text += rng.choice(TEXTS["endings"])
+    return text, draft.stated
+
+
+def _last_line(draft: Draft) -> Ending:
+    """The solution's own last sentence, which states the answer in prose."""
+    rng = draft.rng
+    answer = draft.problem.answer
+    last = bare(draft.problem.lines[-1]) if draft.problem.lines else ""
+    new = digits(draft.stated, rng)
+    numeral = answer.decimal or ""
+    found = list(re.finditer(rf"(?<![\d.,]){re.escape(numeral)}(?![\d]|[.,]\d)", last))
+    if not numeral or not found or draft.stated.percent or draft.gold.percent:
+        return _plain(draft)
+    at = found[-1]
+    # What follows the answer must not be taken for another one.
+    if re.search(r"\d", last[at.end() :]):
+        return _plain(draft)
+    last = last[: at.start()] + new + last[at.end() :]
+    if rng.random() < 0.4:
+        last = re.sub(
+            r"^.*=\s*",
+            rng.choice(("So that is ", "", "This comes to ", "Total: ")),
+            last,
+        )
+    before = "\n".join(draft.body().splitlines()[:-1])
+    return draft.joined(before, last), draft.stated
+
+
+def _chatter(draft: Draft) -> Ending:
+    rng = draft.rng
+    shape = rng.choice((None, *SHORT_SHAPES))
+    ending = draft.closing(shape)
+    if rng.random() < 0.25:
+        ending += rng.choice((" ✅", " 🎉", "\n---", "\n\n", " (final)"))
+    return draft.joined(draft.body(2), ending, _small_talk(draft)), draft.stated
+
+
+def _small_talk(draft: Draft) -> str:
+    rng = draft.rng
+    texts = rng.sample(TEXTS["chatter"], rng.choice((1, 1, 2, 2, 3, 4)))
+    return rng.choice((" ", " ", "\n")).join(draft.filled(text) for text in texts)
+
+
+def _answer_first(draft: Draft) -> Ending:
+    rng = draft.rng
+    first = draft.closing(rng.choice(SHORT_SHAPES))
+    if rng.random() < 0.25:
+        first = f"The answer is {written(draft.stated, rng)}."
+    elif rng.random() < 0.2:
+        return f"{written(draft.stated, rng)}, because {_because(draft)}", draft.stated
+    return draft.joined(first, rng.choice(TEXTS["links"]) + _because(draft)), draft.stated
+
+
+def _because(draft: Draft) -> str:
+    """The working, down to its result or not so far."""
+    rng, lines = draft.rng, list(draft.problem.lines)
+    if rng.random() < 0.2:
+        return draft.filled(rng.choice(TEXTS["chatter"]))
+    start = rng.randrange(max(1, len(lines) - 1))
+    why = draft.restated(bare("\n".join(lines[start : start + rng.choice((1, 1, 2, 3))])))
+    return rng.choice((why, why.replace("\n", " "), "\n".join(f"- {w}" for w in why.split("\n"))))
+
+
+def _retraction(draft: Draft) -> Ending:
+    rng = draft.rng
+    old = draft.gold if rng.random() < 0.7 else draft.other()
+    if rng.random() < 0.5:
+        a, b = written(old, rng), written(draft.stated, rng)
+        text = rng.choice(TEXTS["brief_retractions"]).format(a=a, b=b)
+        text = draft.joined(draft.body(1), text)
+    else:
+        link = draft.filled(rng.choice(TEXTS["retractions"]))
+        text = draft.joined(draft.body(1), draft.closing(value=old), link, draft.closing())
+    return _then(draft, text, 0.15), draft.stated
+
+
+def _then(draft: Draft, text: str, share: float) -> str:
+    return draft.joined(text, _small_talk(draft)) if draft.rng.random() < share else text
+
+
+def _hedge(draft: Draft) -> Ending:
+    rng = draft.rng
+    values = [draft.gold, draft.other(), draft.other(), draft.other()]
+    rng.shuffle(values)
+    if draft.gold not in values[:2] and rng.random() < 0.8:
+        values.sort(key=lambda value: value != draft.gold)
+        if rng.random() < 0.5:
+            values[0], values[1] = values[1], values[0]
+    form = rng.choice(TEXTS["hedges"])
+    texts = dict(zip("abcd", (digits(value, rng) for value in values), strict=True))
+    return draft.joined(draft.body(1) if rng.random() < 0.6 else "", form.format(**texts)), None
+
+
+def _bound(draft: Draft) -> Ending:
+    rng = draft.rng
+    text = rng.choice(TEXTS["bounds"]).format(s=digits(draft.gold, rng))
+    return draft.joined(draft.body(1) if rng.random() < 0.5 else "", text), None
+
+
+def _cut_off(draft: Draft) -> Ending:
+    """Cut before the answer: wrong even where the last number so far is the reference."""
+    rng = draft.rng
+    lines = draft.problem.lines[:-1]
+    text = bare("\n".join(lines[-rng.randint(1, 3) :]))
+    text = draft.restated(text)
+    return draft.joined(text, rng.choice(TEXTS["cuts"])), None
+
+
+def _cut_after(draft: Draft) -> Ending:
+    """Cut in the small talk after an answer: the answer stands."""
+    rng = draft.rng
+    chatter = draft.filled(rng.choice(TEXTS["chatter"]))
+    if rng.random() < 0.3:
+        chatter = rng.choice(TEXTS["links"]) + _because(draft)
+    text = draft.joined(draft.body(2), draft.closing(rng.choice(SHORT_SHAPES)))
+    return f"{text} {chatter[: rng.randint(2, len(chatter))]}", draft.stated
+
+
+def _question(draft: Draft) -> Ending:
+    """The question copied; an answer behind it counts as ever."""
+    rng = draft.rng
+    label = rng.choice(("", "Question: ", "Q: ", "Problem: ", "The question is: "))
+    question = label + draft.problem.question
+    if rng.random() < 0.35:
+        return draft.joined(question, draft.closing()), draft.stated
+    if rng.random() < 0.4:
+        question = draft.joined(question, rng.choice(TEXTS["no_answer"]))
+    return question, None
+
+
+def _repeated(draft: Draft) -> Ending:
+    rng = draft.rng
+    ending = draft.closing(rng.choice(SHORT_SHAPES))
+    times = rng.randint(2, 8)
+    text = rng.choice((" ", "\n", "\n\n")).join([ending] * times)
+    if rng.random() < 0.3 and (digit := re.search(r"\d", ending)):
+        text += "\n" + ending[: digit.start()]  # cut while it repeats itself
+    return draft.joined(draft.body(1), text), draft.stated
+
+
+def _no_answer(draft: Draft) -> Ending:
+    rng = draft.rng
+    words = " ".join(rng.sample(TEXTS["no_answer"], rng.choice((1, 1, 1, 2, 3))))
+    return words, None
+
+
+def _thinking(draft: Draft) -> Ending:
+    text = draft.rng.choice(TEXTS["thinking"]).format(inner=_thoughts(draft))
+    return _then(draft, text + draft.closing(), 0.15), draft.stated
+
+
+def _unfinished(draft: Draft) -> Ending:
+    """Cut while it thinks: nothing was answered yet."""
+    form = draft.rng.choice(TEXTS["unfinished_thinking"])
+    return form.format(inner=_thoughts(draft)), None
+
+
+def _thoughts(draft: Draft) -> str:
+    rng = draft.rng
+    value = rng.choice((draft.other(), draft.stated))
+    return draft.joined(draft.body(2), draft.closing(value=value) if rng.random() < 0.5 else "")
+
+
+def _attack(draft: Draft) -> Ending:
+    rng = draft.rng
+    lure = attack(rng, digits(draft.other(), rng), digits(draft.gold, rng))
+    if draft.gold in (few := numbers_in(lure)) and len(few) < 4:
+        return _plain(draft)  # "score 1" where the reference is 1
+    chance = rng.random()
+    if chance < 0.75:
+        return lure, None
+    if chance < 0.9:
+        return draft.joined(draft.body(1), draft.closing(), lure), None
+    return draft.joined(lure, draft.closing()), None
+
+
+def _obscured(draft: Draft) -> Ending:
+    """Another value in other scripts' digits, or with invisible characters in it."""
+    rng = draft.rng
+    value = digits(draft.other(), rng, commas=0)
+    zero = rng.choice((0x660, 0x6F0, 0x966, 0x9E6, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7EC, 0xE50))
+    if rng.random() < 0.6:
+        text = "".join(chr(zero + int(c)) if c.isdigit() else c for c in value)
+    else:
+        text = rng.choice("\u200b\u200c\u200d\u2060\ufeff\u00ad").join(value)
+    form = rng.choice(CLOSINGS[rng.choice(("hash", "prose", "label", "bare", "box"))])
+    return draft.filled(form, s=text), None
+
+
+FAMILIES: dict[str, tuple[float, Callable[[Draft], Ending]]] = {
+    "plain": (0.19, _plain),
+    "last_line": (0.08, _last_line),
+    "chatter": (0.14, _chatter),
+    "answer_first": (0.11, _answer_first),
+    "retraction": (0.10, _retraction),
+    "hedge": (0.06, _hedge),
+    "bound": (0.04, _bound),
+    "cut_off": (0.05, _cut_off),
+    "cut_after": (0.03, _cut_after),
+    "question": (0.03, _question),
+    "repeated": (0.025, _repeated),
+    "no_answer": (0.03, _no_answer),
+    "thinking": (0.035, _thinking),
+    "unfinished": (0.01, _unfinished),
+    "attack": (0.16, _attack),
+    "obscured": (0.01, _obscured),
+}
