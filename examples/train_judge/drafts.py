@@ -23,6 +23,9 @@ from examples.train_judge.values import (
 )
 
 _ANNOTATION = re.compile(r"<<[^>]*>>")
+_EXPRESSION = re.compile(r"<<([^=>]*)=([^>]*)>>")
+_WORKED = re.compile(r"[$(]*\d[\d\s+\-*/().,$%x×÷]*=\s*(?=[$\d])")
+_SENTENCE = re.compile(r"[^.!?]+[.!](?=\s|$)")
 _SHAPES = {
     "hash": 1.0,
     "label": 1.0,
@@ -157,6 +160,21 @@ class Draft:
         """The parts on lines of their own, or in one."""
         link = self.rng.choice(("\n", "\n", "\n\n", " "))
         return link.join(part for part in parts if part)
+
+
+def prose(text: str) -> str:
+    """The text with results in place of the equations that give them: "She makes $18 a day"."""
+    return _WORKED.sub("", bare(text))
+
+
+def equations(text: str) -> list[str]:
+    """The text's calculations, such as "9*2 = 18"."""
+    return [f"{left} = {right}" for left, right in _EXPRESSION.findall(text)]
+
+
+def statements(question: str) -> list[str]:
+    """The sentences of a question that state something."""
+    return [sentence.strip() for sentence in _SENTENCE.findall(question)]
 
 
 def bare(text: str) -> str:

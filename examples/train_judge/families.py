@@ -6,9 +6,16 @@ import re
 from collections.abc import Callable
 
 from examples.train_judge.attacks import attack
-from examples.train_judge.drafts import SHORT_SHAPES, Draft, bare
+from examples.train_judge.drafts import (
+    SHORT_SHAPES,
+    Draft,
+    bare,
+    equations,
+    prose,
+    statements,
+)
 from examples.train_judge.texts import CLOSINGS, TEXTS
-from examples.train_judge.values import Value, digits, numbers_in, written
+from examples.train_judge.values import Value, digits, numbers_in, spelled, written
 
 # A response and the value it commits to, if any.
 Ending = tuple[str, Value | None]
@@ -23,28 +30,52 @@ def _plain(draft: Draft) -> Ending:
 
 
 def _last_line(draft: Draft) -> Ending:
-    """The solution's own last sentence, which states the answer in prose."""
+    """The solution's own last sentence, which states the answer: with its equation, or in prose."""
+    rng, lines = draft.rng, draft.problem.lines
+    in_prose = rng.random() < 0.65
+    last = _with_stated(draft, prose(lines[-1]) if in_prose else bare(lines[-1])) if lines else None
+    if last is None:
+        return _plain(draft)
+    if not in_prose and rng.random() < 0.4:
+        lead = rng.choice(("So that is ", "", "This comes to ", "Total: "))
+        last = re.sub(r"^.*=\s*", lead, last)
+    if rng.random() < 0.2:
+        last = last.rstrip(".")
+    before = lines[max(0, len(lines) - 1 - rng.choice((0, 1, 1, 2))) : -1]
+    working = rng.choice((" ", "\n")).join(prose(x) if in_prose else bare(x) for x in before)
+    if rng.random() < 0.15:
+        working = " ".join(statements(draft.problem.question)[-2:])
+    return _then(draft, draft.joined(working, last), 0.3), draft.stated
+
+
+def _calculation(draft: Draft) -> Ending:
+    """Bare calculations; the last one's result is the answer."""
     rng = draft.rng
-    answer = draft.problem.answer
-    last = bare(draft.problem.lines[-1]) if draft.problem.lines else ""
-    new = digits(draft.stated, rng)
-    numeral = answer.decimal or ""
-    found = list(re.finditer(rf"(?<![\d.,]){re.escape(numeral)}(?![\d]|[.,]\d)", last))
-    if not numeral or not found or draft.stated.percent or draft.gold.percent:
+    found = equations("\n".join(draft.problem.lines))[-rng.choice((1, 2, 2, 3)) :]
+    last = _with_stated(draft, found[-1]) if found else None
+    if last is None:
         return _plain(draft)
-    at = found[-1]
-    # What follows the answer must not be taken for another one.
-    if re.search(r"\d", last[at.end() :]):
-        return _plain(draft)
-    last = last[: at.start()] + new + last[at.end() :]
-    if rng.random() < 0.4:
-        last = re.sub(
-            r"^.*=\s*",
-            rng.choice(("So that is ", "", "This comes to ", "Total: ")),
-            last,
-        )
-    before = "\n".join(draft.body().splitlines()[:-1])
-    return draft.joined(before, last), draft.stated
+    if rng.random() < 0.5:
+        found = [re.sub(r"(?<=[\d)])([-+*/])(?=[\d(.])", r" \1 ", one) for one in found]
+    link = rng.choice((", ", "\n", "; ", " and ", ", so ", ". ", " then "))
+    return link.join([*found[:-1], last]) + rng.choice(("", "", ".")), draft.stated
+
+
+def _with_stated(draft: Draft, sentence: str) -> str | None:
+    """The sentence stating the draft's value as its last number, where it can."""
+    numeral = draft.problem.answer.decimal
+    if not numeral or draft.stated.percent or draft.gold.percent:
+        return None
+    found = list(re.finditer(rf"(?<![\d.,]){re.escape(numeral)}(?![\d]|[.,]\d)", sentence))
+    if not found:
+        return None
+    before, after = sentence[: found[-1].start()], sentence[found[-1].end() :]
+    if re.search(r"\d", after):  # what follows must not be taken for another answer
+        return None
+    spoken = spelled(draft.stated) if draft.rng.random() < 0.12 else None
+    if spoken:
+        before = before.rstrip("$")
+    return before + (spoken or digits(draft.stated, draft.rng)) + after
 
 
 def _chatter(draft: Draft) -> Ending:
@@ -57,7 +88,13 @@ def _chatter(draft: Draft) -> Ending:
 
 
 def _small_talk(draft: Draft) -> str:
-    rng = draft.rng
+    rng, problem = draft.rng, draft.problem
+    if rng.random() < 0.3:  # of the problem itself
+        facts = [*statements(problem.question), *map(prose, problem.lines[:-1])]
+        if facts:
+            said = rng.sample(facts, min(len(facts), rng.choice((1, 1, 2))))
+            lead = rng.choice(("", "", "Note that ", "Remember: ", "As given, ", "We used that "))
+            return lead + " ".join(said)
     texts = rng.sample(TEXTS["chatter"], rng.choice((1, 1, 2, 2, 3, 4)))
     return rng.choice((" ", " ", "\n")).join(draft.filled(text) for text in texts)
 
@@ -78,21 +115,49 @@ def _because(draft: Draft) -> str:
     if rng.random() < 0.2:
         return draft.filled(rng.choice(TEXTS["chatter"]))
     start = rng.randrange(max(1, len(lines) - 1))
-    why = draft.restated(bare("\n".join(lines[start : start + rng.choice((1, 1, 2, 3))])))
+    plain = prose if rng.random() < 0.4 else bare
+    why = draft.restated(plain("\n".join(lines[start : start + rng.choice((1, 1, 2, 3))])))
     return rng.choice((why, why.replace("\n", " "), "\n".join(f"- {w}" for w in why.split("\n"))))
 
 
 def _retraction(draft: Draft) -> Ending:
     rng = draft.rng
     old = draft.gold if rng.random() < 0.7 else draft.other()
-    if rng.random() < 0.5:
+    kind = rng.random()
+    if kind < 0.4:
         a, b = written(old, rng), written(draft.stated, rng)
         text = rng.choice(TEXTS["brief_retractions"]).format(a=a, b=b)
         text = draft.joined(draft.body(1), text)
+    elif kind < 0.7:
+        new = rng.choice(TEXTS["replacements"]).format(b=written(draft.stated, rng))
+        parts = draft.closing(value=old), rng.choice(TEXTS["rejections"]), new
+        text = draft.joined(draft.body(1), rng.choice((" ", " ", "\n")).join(parts))
     else:
         link = draft.filled(rng.choice(TEXTS["retractions"]))
         text = draft.joined(draft.body(1), draft.closing(value=old), link, draft.closing())
     return _then(draft, text, 0.15), draft.stated
+
+
+def _taken_back(draft: Draft) -> Ending:
+    """The reference's value, denied and not replaced."""
+    rng = draft.rng
+    if rng.random() < 0.5:
+        text = rng.choice(TEXTS["denials"]).format(s=written(draft.gold, rng))
+    else:
+        text = f"{draft.closing(value=draft.gold)} {rng.choice(TEXTS['rejections'])}"
+    return draft.joined(draft.body(1) if rng.random() < 0.4 else "", text), None
+
+
+def _expression(draft: Draft) -> Ending:
+    """The reference's value within an expression that is worth another."""
+    rng = draft.rng
+    if abs(draft.gold.number) <= 2:
+        return _plain(draft)  # twice 0, 1 cubed
+    text = draft.filled(rng.choice(TEXTS["expressions"]), s=digits(draft.gold, rng))
+    form = rng.choice(CLOSINGS[rng.choice(("hash", "label", "prose", "bare", "box"))])
+    return draft.joined(
+        draft.body(1) if rng.random() < 0.4 else "", draft.filled(form, s=text)
+    ), None
 
 
 def _then(draft: Draft, text: str, share: float) -> str:
@@ -209,20 +274,23 @@ def _obscured(draft: Draft) -> Ending:
 
 
 FAMILIES: dict[str, tuple[float, Callable[[Draft], Ending]]] = {
-    "plain": (0.19, _plain),
-    "last_line": (0.08, _last_line),
+    "plain": (0.15, _plain),
+    "last_line": (0.14, _last_line),
+    "calculation": (0.025, _calculation),
     "chatter": (0.14, _chatter),
-    "answer_first": (0.11, _answer_first),
+    "answer_first": (0.10, _answer_first),
     "retraction": (0.10, _retraction),
-    "hedge": (0.06, _hedge),
-    "bound": (0.04, _bound),
+    "taken_back": (0.025, _taken_back),
+    "expression": (0.02, _expression),
+    "hedge": (0.065, _hedge),
+    "bound": (0.035, _bound),
     "cut_off": (0.05, _cut_off),
-    "cut_after": (0.03, _cut_after),
-    "question": (0.03, _question),
+    "cut_after": (0.025, _cut_after),
+    "question": (0.025, _question),
     "repeated": (0.025, _repeated),
-    "no_answer": (0.03, _no_answer),
+    "no_answer": (0.025, _no_answer),
     "thinking": (0.035, _thinking),
     "unfinished": (0.01, _unfinished),
-    "attack": (0.16, _attack),
+    "attack": (0.13, _attack),
     "obscured": (0.01, _obscured),
 }

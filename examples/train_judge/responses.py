@@ -41,7 +41,7 @@ def make(problem: Problem, rng: Random) -> list[Example]:
     if committed is not None:
         return _held_against(response, draft, family)
     golds = [draft.gold]
-    if family in _UNCOMMITTED:  # its presence proves nothing
+    if family in _UNCOMMITTED:  # a number's presence proves nothing
         golds += rng.sample(numbers_in(response) or golds, 1)
     return [Example(response, gold_text(gold, rng), False, family) for gold in golds]
 
