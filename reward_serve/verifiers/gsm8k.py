@@ -1,11 +1,13 @@
 r"""Decide answers to grade-school math problems by rule: proven right, proven wrong, or neither.
 
 Policies train against this, so it proves or it abstains; a trained judge takes the rest. Proof of
-right is an explicit final-answer marker with the reference's value and nothing that takes it back:
+right is an explicit final-answer marker, or else a plain closing statement, with the reference's
+value and nothing that takes it back:
 
     verify("She makes 9 * 2 = 18 dollars.\n#### 18", "#### 18").outcome  # "right"
     verify("The answer is 17.", "#### 18").outcome                       # "wrong"
-    verify("She makes 18", "#### 18").outcome                            # "abstain": no marker
+    verify("So she makes $18.", "#### 18").outcome                       # "right"
+    verify("She makes 18 or 17.", "#### 18").outcome                     # "abstain": which?
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
+from reward_serve.verifiers.denials import denies
 from reward_serve.verifiers.markers import braced, read_markers
 from reward_serve.verifiers.mathematics import compare_formulas
 from reward_serve.verifiers.numbers import Number, parse_number
-from reward_serve.verifiers.presence import may_equal, may_hold
+from reward_serve.verifiers.presence import may_equal, may_hold, shows
+from reward_serve.verifiers.statements import read_statement
 from reward_serve.verifiers.vocabulary import (
     CENTS,
     MEASURES,
@@ -49,9 +53,10 @@ class Verification:
 
     Attributes:
         outcome: "right" and "wrong" are proven; "abstain" leaves it to a judge.
-        rule: The rule that decided, such as "marker_matches", "marker_differs",
-            "reference_absent", "empty_response", "only_opener" or, for an abstention, why.
-        answer: The text found behind the deciding marker, or None.
+        rule: The rule that decided ("marker_matches", "marker_differs", "statement_matches",
+            "statement_differs", "reference_absent", "reference_denied", "empty_response",
+            "only_opener") or, for an abstention, why.
+        answer: The text found behind the deciding marker, or the statement, or None.
     """
 
     outcome: Literal["right", "wrong", "abstain"]
@@ -104,6 +109,8 @@ def verify(response: str, reference: str) -> Verification:
     verification = _judge_numbers(visible, gold)
     if verification.outcome != "abstain":
         return verification
+    if denies(visible, gold.value):
+        return Verification("wrong", "reference_denied", verification.answer)
     if gold.value != 1 and _is_only_opener(response):
         return Verification("wrong", "only_opener")
     if not _names_a_value(verification) and not may_hold(response, gold.value):
@@ -179,6 +186,8 @@ def _judge_numbers(response: str, gold: Number) -> Verification:
         for position, marker in enumerate(markers, start=1)
         if position == len(markers) or marker.claims_number()
     ]
+    if not claims and not markers:
+        return _judge_statement(response, gold)
     if not claims:
         return Verification("abstain", "no_rule_applies")
     last, number = claims[-1]
@@ -194,6 +203,20 @@ def _judge_numbers(response: str, gold: Number) -> Verification:
     if last.is_taken_back(response):
         return Verification("abstain", "text_after_marker", answer)
     return _compare(number, gold, answer)
+
+
+def _judge_statement(response: str, gold: Number) -> Verification:
+    unsure = Verification("abstain", "no_rule_applies")
+    statement = read_statement(response)
+    if statement is None:
+        return unsure
+    answer = _printable(statement.text)
+    compared = _compare(statement.number, gold, answer)
+    if compared.outcome == "right":
+        return Verification("right", "statement_matches", answer)
+    if compared.outcome == "wrong" and not shows(response, gold.value):
+        return Verification("wrong", "statement_differs", answer)
+    return unsure
 
 
 def _compare(number: Number, gold: Number, answer: str) -> Verification:

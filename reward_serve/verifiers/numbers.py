@@ -28,10 +28,10 @@ MAX_TEXT = 160
 MAX_DIGITS = 40
 MAX_UNIT_WORDS = 6
 
-_CHARACTERS = str.maketrans(
+_TYPOGRAPHY = str.maketrans(
     {
         **dict.fromkeys("\u2212\u2010\u2011\ufe63\uff0d", "-"),
-        **dict.fromkeys("\u00a0\u2002\u2003\u2005\u2007\u2008\u2009\u200a\u202f\t\n\r", " "),
+        **dict.fromkeys("\u00a0\u2002\u2003\u2005\u2007\u2008\u2009\u200a\u202f", " "),
         **dict.fromkeys("\u2018\u2019\u02bc", "'"),
         **dict.fromkeys("\u201c\u201d", '"'),
         **dict.fromkeys("\u00a3\u20ac\u00a5\u20b9", "$"),
@@ -42,6 +42,7 @@ _CHARACTERS = str.maketrans(
         "\u00a2": " cents",
     }
 )
+_CHARACTERS = _TYPOGRAPHY | dict.fromkeys(map(ord, "\t\n\r"), " ")
 _LATEX = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -127,6 +128,11 @@ def parse_number(text: str) -> Number | None:
     if stated is not None and stated.value != number.value:
         return None
     return Number(number.value, number.percent, number.unit, plain=False)
+
+
+def plain_text(text: str) -> str:
+    """The text with typographic signs in ASCII: dashes, spaces, quotes, currencies."""
+    return text.translate(_TYPOGRAPHY)
 
 
 def words_value(words: Sequence[str]) -> int | None:

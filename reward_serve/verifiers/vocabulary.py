@@ -92,7 +92,8 @@ TAIL_DOUBTS = DOUBTS | frozenset(
         real was were question asks asked wants now next follows then back first later
         subtotal intermediate step steps still must need needs also too part take remains
         decoy draft placeholder cannot nein falsch faux falso errore sbagliato perdon pardon
-        backwards reversed swapped inverted round rounds rounded rounding ceiling nearest"""
+        backwards reversed swapped inverted round rounds rounded rounding ceiling nearest
+        fail fails failed checking"""
     )
 )
 UNIT_DOUBTS = DOUBTS | frozenset(
@@ -150,5 +151,44 @@ REMARK_WORDS = (
             """correct right true given above below here matches match same as equal equals response
             reference student and very simple clear obvious easy hard known shown found stated"""
         )
+    )
+)
+
+# What a plain statement's number follows: "she makes $18", "that leaves 9 eggs".
+STATING_WORDS = frozenset(
+    word_list(
+        """is are was were be has have had gets get got makes make made earns earn earned pays pay
+        paid costs cost spends spend spent needs need needed sells sell sold eats eat ate leaves
+        leave leaving equals equal uses use used takes take took buys buy bought receives receive
+        received saves save saved walks walk walked runs run ran reads read gives give gave fills
+        fill filled holds hold held contains contain weighs weigh weighed travels travel traveled
+        travelled drives drive drove works work worked collects collect collected bakes bake baked
+        plants plant planted picks pick picked drinks drink drank scores scored writes wrote
+        charges charged owns own of for totals totaling reaches reached becomes became brings
+        brought keeps kept comes lasts lasted measures carries carried catches caught produces
+        produced"""
+    )
+)
+CONCLUSIONS = tuple(
+    f"{word}{end}"
+    for word in (
+        *("so", "therefore", "thus", "hence", "consequently", "altogether", "overall", "finally"),
+        *("in total", "in all", "this means", "that means", "this leaves", "that leaves"),
+        *("this gives", "that gives", "the total", "as a result", "which means", "which leaves"),
+    )
+    for end in (" ", ",")
+)
+# Near these a stated number may be somebody else's, somewhere else's or one of several.
+STATEMENT_DOUBTS = frozenset(
+    word_list(
+        """other others first second should would may option options choice choices candidate
+        candidates possible possibility possibilities reading readings view interpretation
+        interpretations nobody noone few hardly barely seldom rarely refuse refuses deny denies
+        disagree disagrees reject rejects absurd ridiculous far out reference expected score
+        output reward grade label gold truth token page chapter exercise problem question line
+        room number version attempt method seed id code confidence rating mark marks
+        point points index section figure table note ignore verdict someone somebody some
+        any anything everything everyone everybody all many several random unless except
+        ago since until before after because when while where who whose"""
     )
 )

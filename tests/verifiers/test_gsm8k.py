@@ -103,10 +103,29 @@ def test_a_marked_answer_of_another_value_is_wrong(form: str, number: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("response", "outcome", "rule"),
+    [
+        ("18", "right", "statement_matches"),
+        ("9 eggs are left. So she makes 9 * 2 = $18.", "right", "statement_matches"),
+        ("9 eggs are left. So she makes 9 * 3 = $27.", "wrong", "statement_differs"),
+        ("27", "wrong", "statement_differs"),
+        ("The answer is not 18", "wrong", "reference_denied"),
+        ("#### 18\nWait, that is wrong.", "wrong", "reference_denied"),
+    ],
+)
+def test_a_response_without_a_sound_marker_may_still_be_decided(
+    response: str, outcome: str, rule: str
+) -> None:
+    verification = verify(response, SOLUTION)
+    assert (verification.outcome, verification.rule) == (outcome, rule)
+
+
+@pytest.mark.parametrize(
     ("response", "rule"),
     [
         ("She makes 9 * 2 = 18", "no_rule_applies"),
-        ("18", "no_rule_applies"),
+        ("She makes 18 or 17 dollars.", "no_rule_applies"),
+        ("18 is more than she makes. So she makes 17 dollars.", "no_rule_applies"),
         ("#### 18%", "percent_on_one_side"),
         ("#### 17 or 18", "marker_not_understood"),
         ("#### 17-18", "marker_not_understood"),
@@ -129,7 +148,6 @@ def test_a_marked_answer_of_another_value_is_wrong(form: str, number: str) -> No
         ("#### 18 if you ask Bob", "marker_not_understood"),
         ("#### 18 dollars which she then takes to the bank in town", "marker_not_understood"),
         ("The answer is 17 because 9 * 2 = 18", "marker_not_understood"),
-        ("The answer is not 18", "marker_not_understood"),
         ("The answer is 18 when it rains", "marker_not_understood"),
         ("The answer is 18 in the red", "marker_not_understood"),
         ("Answer: 18 pi", "marker_not_understood"),
@@ -152,7 +170,7 @@ def test_a_marked_answer_of_another_value_is_wrong(form: str, number: str) -> No
         ('{"answer": [18]}', "marker_not_understood"),
         ('{"answer": 18, "correct": false}', "text_after_marker"),
         ("The answer is 18?", "text_after_marker"),
-        ("#### 18\nWait, that is wrong.", "text_after_marker"),
+        ("#### 18\nWait, that is wrong: 19.", "text_after_marker"),
         ("#### 18" + "\n" * 2000 + "Actually 19.", "text_after_marker"),
         ("#### 18\nSo she makes $18 a week.", "text_after_marker"),
         ("A: 18\nB: 19\nC: 20", "text_after_marker"),

@@ -1,0 +1,83 @@
+r"""Tell whether a response's last words deny a value and put nothing in its place.
+
+denies("I get 18. No, that cannot be right.", Fraction(18))  # True
+denies("17? No, 18.", Fraction(18))                          # False: the last word is 18
+denies("It is 18. Some say 17, which is wrong.", Fraction(18))  # False: 17 is denied
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+
+from reward_serve.verifiers.numbers import parse_number, plain_text
+from reward_serve.verifiers.vocabulary import NUMBER_WORDS
+
+MAX_RESPONSE = 6_000
+
+_SENTENCE = re.compile(r"[^\n]+?(?:[.!?]+(?=\s|$)|\.\.\.|…|\n|$)")
+_SPELLED = rf"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"
+_NUMERAL = re.compile(
+    rf"-?\d[\d,]*(?:\.\d+)?|\b{_SPELLED}(?:[ -](?:and )?{_SPELLED})*\b", re.IGNORECASE
+)
+_WRONG = (
+    r"(?:wrong|incorrect|false|untrue|mistaken|an? (?:mistake|error|slip)|impossible|nonsense"
+    r"|absurd|off|too (?:low|high|small|large|big|much|little|many|few))"
+)
+_RIGHT = r"(?:right|correct|so|true|it|possible|the (?:right |correct )?(?:answer|result|one))"
+_IS = r"(?:'s|is|was|are|must be|has to be|would be|seems|looks)"
+_IS_NOT = (
+    r"(?:(?:is|was|are|would|will|can|could|does|do)(?:n't| not)|cannot|can't|won't|never)"
+    r"(?: (?:be|seem|look|make|add))?"
+)
+_SURELY = r"(?:(?:simply|just|clearly|plainly|surely|certainly|definitely|obviously|quite) )?"
+_VERDICT = rf"(?:{_IS} {_SURELY}{_WRONG}|{_IS} {_SURELY}not {_RIGHT}|{_IS_NOT} {_SURELY}{_RIGHT})"
+_LEAD = r"(?:(?:but|and|so|hmm|wait|oh|well|sorry|actually|hold on|oops|though)\W+)*"
+_REJECTION = re.compile(
+    rf"{_LEAD}(?:(?:no|nope|nah|wrong|incorrect|false)(?:\W*$|[,;:.!]|\s*-\s).*"
+    r"|not (?:quite|right|so|correct|really|true)\W*"
+    r"|(?:certainly|definitely|surely|absolutely|clearly|of course|most likely) not\W*"
+    rf"|(?:that|this|it|which|(?:the|my) (?:answer|result|value|number)) ?{_VERDICT}\b.*"
+    r"|i (?:doubt it|made an? (?:mistake|error|slip)|was wrong|take (?:it|that) back)\b.*)"
+)
+_VALUE = "@"  # stands for the number
+_DENIAL = re.compile(
+    rf"{_LEAD}(?:(?:the )?(?:answer|result|total|it)(?:'s| is| was)?\W+)?{_VALUE}\W*(?:[a-z]+ )?"
+    rf"{_VERDICT}\W*|{_LEAD}(?:not|never|anything but) {_VALUE}\W*"
+    rf"|(?:the )?(?:answer|result|total|it) (?:isn't|is not|cannot be|can't be|wasn't) {_VALUE}\W*"
+)
+
+
+def denies(response: str, value: Fraction) -> bool:
+    """Tell whether the response names ``value`` in one sentence, and ends by denying it.
+
+    Args:
+        response: What the policy wrote.
+        value: The reference's value.
+    """
+    if len(response) > MAX_RESPONSE:
+        return False
+    found = (one[0].strip().lower() for one in _SENTENCE.finditer(plain_text(response)))
+    sentences = [one for one in found if any(map(str.isalnum, one))]
+    while sentences and not _NUMERAL.search(sentences[-1]) and len(sentences) > 1:
+        if not _REJECTION.fullmatch(sentences[-1].rstrip(" .!…")):
+            return False
+        if _NUMERAL.search(sentences[-2]):
+            return _last_names(sentences[:-1], value)
+        sentences.pop()
+    if not sentences or not _last_names(sentences, value):
+        return False
+    return bool(_DENIAL.fullmatch(_NUMERAL.sub(_VALUE, sentences[-1]).rstrip(" .!…")))
+
+
+def _last_names(sentences: list[str], value: Fraction) -> bool:
+    """Tell whether the last sentence's last number is ``value``, and no other sentence's is."""
+    *earlier, last = [list(_values(one)) for one in sentences]
+    return last[-1:] == [value] and all(value not in values for values in earlier)
+
+
+def _values(sentence: str) -> Iterator[Fraction | None]:
+    for numeral in _NUMERAL.finditer(sentence):
+        number = parse_number(numeral[0].rstrip(","))
+        yield number.value if number else None
