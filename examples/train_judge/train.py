@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from examples.train_judge.drafts import Problem
+from examples.train_judge.merged import merge_in_forward
 from examples.train_judge.responses import Example, make, make_bare, make_first
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import Renderer
@@ -36,8 +37,8 @@ class Recipe:
     """What the adapter depends on, beside the base model and the training file."""
 
     template: str = "final_answer"
-    examples: int = 20_000
-    batch_size: int = 32
+    examples: int = 18_000
+    batch_size: int = 24
     learning_rate: float = 1e-3
     warmup: float = 0.01
     first: float = 0.05
@@ -89,6 +90,7 @@ class Trainer:
             task_type="CAUSAL_LM",
         )
         self.model: Any = get_peft_model(model, config).to(device)
+        merge_in_forward(self.model)
         self._static = self._shared_prefix()
         trained = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(trained, lr=recipe.learning_rate, weight_decay=0.0)
@@ -238,7 +240,9 @@ class _Past:
     def spread(self, rows: Sequence[int]) -> None:
         """Make row ``rows[i]`` row i."""
         index = torch.tensor(rows, device=self._device)
-        self._cache.batch_select_indices(index)
+        for layer in self._cache.layers:
+            layer.keys = layer.keys.index_select(0, index)
+            layer.values = layer.values.index_select(0, index)
         self._seen = self._seen[index]
 
     def extend(self, pieces: Sequence[list[int]]) -> torch.Tensor:
