@@ -28,7 +28,7 @@ def _forward(layer: Any, x: torch.Tensor) -> torch.Tensor:
     a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
     product: torch.Tensor = _Merged.apply(
         x, layer.base_layer.weight, a, b, layer.scaling["default"]
-    )  # type: ignore[no-untyped-call]
+    )
     return product
 
 

@@ -43,6 +43,7 @@ _SIGNS = str.maketrans({"\u00d7": "*", "\u00b7": "*", "\u00f7": "/"})
 _LABEL = re.compile(
     r"^(?:the )?(?:final )?(?:result|total|sum|solution|conclusion)(?: is)?: *", re.IGNORECASE
 )
+_OPENED = re.compile(r"[#\\{:=<]")
 _LEFT = re.compile(
     r" (?:(?:are|is|were|was|will be) )?(?:left|left over|remaining|needed|required)$"
 )
@@ -98,6 +99,8 @@ def read_statement(response: str) -> Statement | None:
         return None
     if any(map(str.isalnum, text[end:])) and not text.rstrip().endswith((".", "!")):
         return None  # cut off
+    if _OPENED.search(text[end:]):
+        return None  # cut off before the answer
     number, equated = _stated(sentence)
     whole = closed or (number and number.unit) or parse_number(text) is not None
     if number is None or not whole:

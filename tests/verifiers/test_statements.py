@@ -47,6 +47,7 @@ def test_the_last_statement_is_read(response: str, value: str) -> None:
         pytest.param("She makes money.", id="no number"),
         pytest.param("She makes 18", id="digits may be cut off"),
         pytest.param("She eats 3, so she makes 18 dollars. After that, she", id="cut off"),
+        pytest.param("So 9 * 2 = 18 eggs.\n\n#### ", id="cut off before the answer"),
         pytest.param("Does she make 18?", id="a question"),
         pytest.param("She makes 17 or 18 dollars.", id="two candidates"),
         pytest.param("17\n18", id="a list of candidates"),
