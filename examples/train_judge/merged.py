@@ -21,14 +21,13 @@ def merge_in_forward(model: torch.nn.Module) -> None:
     """
     for module in model.modules():
         if isinstance(module, Linear):
-            module.forward = partial(_forward, module)  # type: ignore[method-assign]
+            module.forward = partial(_forward, module)
 
 
 def _forward(layer: Any, x: torch.Tensor) -> torch.Tensor:
     a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
-    product: torch.Tensor = _Merged.apply(
-        x, layer.base_layer.weight, a, b, layer.scaling["default"]
-    )
+    scale = layer.scaling["default"]
+    product: torch.Tensor = _Merged.apply(x, layer.base_layer.weight, a, b, scale)  # type: ignore[no-untyped-call]
     return product
 
 

@@ -37,7 +37,7 @@ class Recipe:
     """What the adapter depends on, beside the base model and the training file."""
 
     template: str = "final_answer"
-    examples: int = 18_000
+    examples: int = 20_000
     batch_size: int = 24
     learning_rate: float = 1e-3
     warmup: float = 0.01
