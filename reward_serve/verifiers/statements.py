@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -27,6 +27,7 @@ from reward_serve.verifiers.vocabulary import (
     LEAD_DOUBTS,
     MODIFIER_WORDS,
     NUMBER_WORDS,
+    RESULT_WORDS,
     STATEMENT_DOUBTS,
     STATING_WORDS,
     UNIT_DOUBTS,
@@ -37,12 +38,13 @@ MAX_SENTENCE = 400
 
 _SENTENCE_END = re.compile(r"[.!?]+[*_]*(?=\s|$)|\n")
 _EMPHASIS = re.compile(
-    r"(?<!\d)(?:\*\*|__|`)|(?:\*\*|__|`)(?!\d)|^[ \t]*(?:#{1,6}|[-*]) +", re.MULTILINE
+    r"(?<!\d)(?:\*\*|__|`)|(?:\*\*|__|`)(?!\d)|^[ \t]*(?:#{1,3}|[-*]) +", re.MULTILINE
 )
 _SIGNS = str.maketrans({"\u00d7": "*", "\u00b7": "*", "\u00f7": "/"})
 _LABEL = re.compile(
     r"^(?:the )?(?:final )?(?:result|total|sum|solution|conclusion)(?: is)?: *", re.IGNORECASE
 )
+_REASONS = re.compile(r"\b(?:because|reason|explanation|here'?s why|proof)\b", re.IGNORECASE)
 _OPENED = re.compile(r"[#\\{:=<]")
 _LEFT = re.compile(
     r" (?:(?:are|is|were|was|will be) )?(?:left|left over|remaining|needed|required)$"
@@ -51,7 +53,8 @@ _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _NUMBER_WORD = rf"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"
 _START = re.compile(rf"[-+]?\$?\s?(?:\d|\.\d)|\b{_NUMBER_WORD}\b", re.IGNORECASE)
 _NUMERAL = re.compile(rf"\d+|\b{_NUMBER_WORD}\b", re.IGNORECASE)
-_CLAUSE = re.compile(r"[A-Za-z ,'$*()]*")
+_CLAUSE = re.compile(r"[A-Za-z\d ,'$*().]*")
+_GAP = re.compile(r"[,;] (?:and )?| (?:and )?(?=so )")
 _ARITHMETIC = re.compile(r"(?:[\d +\-*/().,$%]|(?<=[\d ])x(?=[\d $]))+$")
 _OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Add: operator.add,
@@ -101,14 +104,23 @@ def read_statement(response: str) -> Statement | None:
         return None  # cut off
     if _OPENED.search(text[end:]):
         return None  # cut off before the answer
-    number, equated = _stated(sentence)
-    whole = closed or (number and number.unit) or parse_number(text) is not None
-    if number is None or not whole:
-        return None  # digits may have been cut off
-    earlier = [one for one, _, _ in sentences]
-    if not _stands_alone(sentence, equated, earlier):
-        return None
-    return Statement(number, sentence)
+    for clause, before in _readings(sentence):
+        number, conclusive = _stated(clause)
+        whole = closed or (number and number.unit) or parse_number(text) is not None
+        if number is None or not whole:
+            continue  # digits may have been cut off
+        earlier = [one for one, _, _ in sentences] + before
+        if _stands_alone(clause, conclusive, earlier):
+            return Statement(number, sentence)
+    return None
+
+
+def _readings(sentence: str) -> Iterator[tuple[str, list[str]]]:
+    """The sentence whole, then its last clause with the clauses before it."""
+    yield sentence, []
+    *_, end = (0, *(match.end() for match in _GAP.finditer(sentence)))
+    if end:
+        yield sentence[end:], _GAP.sub("\n", sentence[:end]).split("\n")
 
 
 def _sentences(text: str) -> list[tuple[str, int, bool]]:
@@ -125,28 +137,31 @@ def _sentences(text: str) -> list[tuple[str, int, bool]]:
 
 
 def _stated(sentence: str) -> tuple[Number | None, bool]:
-    """The number that a sentence states, and whether by an equation that holds."""
+    """The number that a sentence states, and whether as a result: 9 * 2 = 18, 18 are left."""
     sentence = _LABEL.sub("", sentence)
     left, equals, right = sentence.rpartition("=")
-    arithmetic = _ARITHMETIC.search(left) if any(map(str.isdigit, left)) else None
-    if equals and arithmetic:
+    if equals and any(map(str.isdigit, left)):
+        arithmetic = _ARITHMETIC.search(left)
         number = _undoubted(right)
-        if number is None or number.percent or _value_of(arithmetic[0]) != number.value:
+        if number is None or arithmetic is None or number.percent:
             return None, False
-        return (number, True) if _is_clause(left[: arithmetic.start()]) else (None, False)
-    if (number := _undoubted(sentence)) is not None:
-        return number, False
-    first = _START.search(sentence)
-    if first is None or equals:
+        holds = _value_of(arithmetic[0]) == number.value and _is_clause(left[: arithmetic.start()])
+        return (number, True) if holds else (None, False)
+    if equals or (number := _undoubted(sentence)) is not None:
+        return _undoubted(sentence), False
+    starts = [match.start() for match in _START.finditer(sentence)]
+    if not starts:
         return None, False
-    before, after = sentence[: first.start()], sentence[first.start() :]
-    words = _WORD.findall(before.lower())
-    left_over = _LEFT.search(after)
-    if left_over and (not words or f"{before.lower().rstrip()} " in CONCLUSIONS):
-        return _undoubted(after[: left_over.start()]), False
-    if not STATING_WORDS.intersection(words[-1:]) or not _is_clause(before):
-        return None, False
-    return _undoubted(_LEFT.sub("", after)), False
+    if left_over := _LEFT.search(sentence):
+        lead = sentence[: starts[0]].lower().strip(" ,")
+        if not lead or lead in CONCLUSIONS:
+            return _undoubted(sentence[starts[0] : left_over.start()]), True
+        sentence = sentence[: left_over.start()]
+    for start, verbs in ((starts[0], STATING_WORDS), (starts[-1], RESULT_WORDS)):
+        before = sentence[:start]
+        if verbs.intersection(_WORD.findall(before.lower())[-1:]) and _is_clause(before):
+            return _undoubted(sentence[start:]), False
+    return None, False
 
 
 def _undoubted(text: str) -> Number | None:
@@ -162,16 +177,19 @@ def _is_clause(text: str) -> bool:
     return bool(_CLAUSE.fullmatch(text)) and plain and not may_be_numbers(words)
 
 
-def _stands_alone(sentence: str, equated: bool, earlier: list[str]) -> bool:
+def _stands_alone(sentence: str, conclusive: bool, earlier: list[str]) -> bool:
     """Tell whether no earlier sentence competes with this one for being the answer."""
     numbered = [one for one in earlier if _NUMERAL.search(one)]
     if any(_undoubted(one) is not None and "=" not in one for one in numbered):
         return False  # candidates, one a line
     if earlier and (earlier[-1].endswith(":") or not _is_undoubting(earlier[-1])):
         return False
-    if not numbered or equated:
+    if any(_REASONS.search(one) for one in earlier):
+        return False  # the answer came first
+    if not numbered or conclusive:
         return True
-    return sentence.lower().lstrip(" *").startswith(CONCLUSIONS)
+    words = [*_WORD.findall(sentence.lower()), "", ""]
+    return words[0] in CONCLUSIONS or " ".join(words[:2]) in CONCLUSIONS
 
 
 def _is_undoubting(sentence: str) -> bool:

@@ -169,14 +169,17 @@ STATING_WORDS = frozenset(
         produced"""
     )
 )
-CONCLUSIONS = tuple(
-    f"{word}{end}"
-    for word in (
-        *("so", "therefore", "thus", "hence", "consequently", "altogether", "overall", "finally"),
-        *("in total", "in all", "this means", "that means", "this leaves", "that leaves"),
-        *("this gives", "that gives", "the total", "as a result", "which means", "which leaves"),
-    )
-    for end in (" ", ",")
+# What its last number follows where others stand before it: "24 shared by 4 is 6 each".
+RESULT_WORDS = frozenset(
+    word_list("is are makes make leaves leave leaving gives give equals equal totals")
+)
+CONCLUSIONS = frozenset(
+    [
+        *word_list("so therefore thus hence consequently altogether overall finally"),
+        *("in total", "in all", "this means", "that means", "which means", "this leaves"),
+        *("that leaves", "which leaves", "this gives", "that gives", "which gives", "the total"),
+        *("this makes", "that makes", "which makes"),
+    ]
 )
 # Near these a stated number may be somebody else's, somewhere else's or one of several.
 STATEMENT_DOUBTS = frozenset(
@@ -188,7 +191,7 @@ STATEMENT_DOUBTS = frozenset(
         output reward grade label gold truth token page chapter exercise problem question line
         room number version attempt method seed id code confidence rating mark marks
         point points index section figure table note ignore verdict someone somebody some
-        any anything everything everyone everybody all many several random unless except
+        any anything everything everyone everybody all many several what random unless except
         ago since until before after because when while where who whose"""
     )
 )
