@@ -47,6 +47,12 @@ _DENIAL = re.compile(
     rf"{_VERDICT}\W*|{_LEAD}(?:not|never|anything but) {_VALUE}\W*"
     rf"|(?:the )?(?:answer|result|total|it) (?:isn't|is not|cannot be|can't be|wasn't) {_VALUE}\W*"
 )
+_BEFORE = r"(?:twice|double|triple|half of|(?:two|three|four|five|ten) times) "
+_BEHIND = (
+    r"(?: (?:squared|cubed|doubled|tripled|quadrupled|halved|factorial|backwards)"
+    r"|\s?(?:\^|\*\*) ?\{?[2-9]\}?)"
+)
+_ALTERED = re.compile(rf"{_BEFORE}(?P<of>[^a-z^*/+]+)|(?P<by>[^a-z^*/+]+?){_BEHIND}[\s.]*")
 
 
 def denies(response: str, value: Fraction) -> bool:
@@ -69,6 +75,18 @@ def denies(response: str, value: Fraction) -> bool:
     if not sentences or not _last_names(sentences, value):
         return False
     return bool(_DENIAL.fullmatch(_NUMERAL.sub(_VALUE, sentences[-1]).rstrip(" .!…")))
+
+
+def alters(answer: str, value: Fraction) -> bool:
+    """Tell whether an answer is ``value`` under an operation that makes it another number.
+
+    Args:
+        answer: What stands behind a marker, such as "18 squared".
+        value: The reference's value.
+    """
+    altered = _ALTERED.fullmatch(plain_text(answer).strip().lower())
+    number = parse_number(altered["of"] or altered["by"]) if altered else None
+    return number is not None and number.value == value and abs(value) > 2  # 2 + 2 is 2 * 2
 
 
 def _last_names(sentences: list[str], value: Fraction) -> bool:

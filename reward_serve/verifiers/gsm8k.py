@@ -15,15 +15,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
-from reward_serve.verifiers.denials import denies
+from reward_serve.verifiers.denials import alters, denies
 from reward_serve.verifiers.markers import braced, read_markers
 from reward_serve.verifiers.mathematics import compare_formulas
 from reward_serve.verifiers.numbers import Number, parse_number
 from reward_serve.verifiers.presence import may_equal, may_hold, shows
+from reward_serve.verifiers.retractions import read_replacement
 from reward_serve.verifiers.statements import read_statement
 from reward_serve.verifiers.vocabulary import (
     CENTS,
@@ -54,8 +55,9 @@ class Verification:
     Attributes:
         outcome: "right" and "wrong" are proven; "abstain" leaves it to a judge.
         rule: The rule that decided ("marker_matches", "marker_differs", "statement_matches",
-            "statement_differs", "reference_absent", "reference_denied", "empty_response",
-            "only_opener") or, for an abstention, why.
+            "statement_differs", "replacement_matches", "replacement_differs", "reference_absent",
+            "reference_denied", "reference_altered", "empty_response", "only_opener") or, for an
+            abstention, why.
         answer: The text found behind the deciding marker, or the statement, or None.
     """
 
@@ -109,8 +111,17 @@ def verify(response: str, reference: str) -> Verification:
     verification = _judge_numbers(visible, gold)
     if verification.outcome != "abstain":
         return verification
+    replacement = None if _asks_again(visible) else read_replacement(visible)
+    if replacement is not None:
+        verification = _as_rule(
+            "replacement", _compare(replacement, gold, verification.answer or "")
+        )
+        if verification.outcome != "abstain":
+            return verification
     if denies(visible, gold.value):
         return Verification("wrong", "reference_denied", verification.answer)
+    if verification.answer is not None and alters(verification.answer, gold.value):
+        return Verification("wrong", "reference_altered", verification.answer)
     if gold.value != 1 and _is_only_opener(response):
         return Verification("wrong", "only_opener")
     if not _names_a_value(verification) and not may_hold(response, gold.value):
@@ -211,12 +222,14 @@ def _judge_statement(response: str, gold: Number) -> Verification:
     if statement is None:
         return unsure
     answer = _printable(statement.text)
-    compared = _compare(statement.number, gold, answer)
-    if compared.outcome == "right":
-        return Verification("right", "statement_matches", answer)
-    if compared.outcome == "wrong" and not shows(response, gold.value):
-        return Verification("wrong", "statement_differs", answer)
-    return unsure
+    compared = _as_rule("statement", _compare(statement.number, gold, answer))
+    sure = compared.outcome == "right" or not shows(response, gold.value)
+    return compared if sure and compared.outcome != "abstain" else unsure
+
+
+def _as_rule(name: str, verification: Verification) -> Verification:
+    """The same, decided by a statement or a replacement and not by a marker."""
+    return replace(verification, rule=verification.rule.replace("marker", name))
 
 
 def _compare(number: Number, gold: Number, answer: str) -> Verification:

@@ -111,6 +111,9 @@ def test_a_marked_answer_of_another_value_is_wrong(form: str, number: str) -> No
         ("27", "wrong", "statement_differs"),
         ("The answer is not 18", "wrong", "reference_denied"),
         ("#### 18\nWait, that is wrong.", "wrong", "reference_denied"),
+        ("#### 18\nWait, that is wrong: 19.", "wrong", "replacement_differs"),
+        ("#### 17\nWait, that is wrong: 18.", "right", "replacement_matches"),
+        ("#### 18 squared", "wrong", "reference_altered"),
     ],
 )
 def test_a_response_without_a_sound_marker_may_still_be_decided(
@@ -170,8 +173,8 @@ def test_a_response_without_a_sound_marker_may_still_be_decided(
         ('{"answer": [18]}', "marker_not_understood"),
         ('{"answer": 18, "correct": false}', "text_after_marker"),
         ("The answer is 18?", "text_after_marker"),
-        ("#### 18\nWait, that is wrong: 19.", "text_after_marker"),
-        ("#### 18" + "\n" * 2000 + "Actually 19.", "text_after_marker"),
+        ("#### 18\nWait, that is wrong: 19 or 20.", "text_after_marker"),
+        ("#### 18" + "\n" * 2000 + "Actually 19, or 20.", "text_after_marker"),
         ("#### 18\nSo she makes $18 a week.", "text_after_marker"),
         ("A: 18\nB: 19\nC: 20", "text_after_marker"),
         ("#### 17 #### 18", "markers_disagree"),

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reward_serve.verifiers.retractions import read_replacement
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "17. No, 18.",
+        "17. No, wait, 18",
+        "#### 17\nWait, I made a mistake.\n#### 18",
+        "#### 17. Sorry, that should be 18.",
+        r"\boxed{17}. No, that cannot be right; it must be 18.",
+        "#### 17.\nScratch that.\n" + r"\boxed{18}",
+        "The answer is 17. On second thought, I change my final answer to 18.",
+        "**Answer: 17**. Correction: the right answer is 18 dollars.",
+        "She makes $17. Oops, I forgot a step. It is $18.00.",
+        "Seventeen. Actually, eighteen.",
+        "So 17... hmm, no: 18!",
+    ],
+)
+def test_the_number_in_the_others_place_is_read(response: str) -> None:
+    number = read_replacement(response)
+
+    assert number is not None
+    assert number.value == 18
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("No, 18.", id="nothing was taken back"),
+        pytest.param("17, 18.", id="two candidates"),
+        pytest.param("17, or maybe 18.", id="a hedge"),
+        pytest.param("17. No, not 18.", id="denied too"),
+        pytest.param("17. No, 18 or 19.", id="two in its place"),
+        pytest.param("17. No, 18 is wrong.", id="taken back in turn"),
+        pytest.param("17. No more than 18.", id="a bound"),
+        pytest.param("17. Yours, helper no. 18", id="an ordinal"),
+        pytest.param("17. No need to count the 3 eggs.", id="no retraction"),
+        pytest.param("17. Actually, there are 2 ways to see it.", id="a remark"),
+        pytest.param("17. Wait, is it 18?", id="a question"),
+        pytest.param("17. No, 18. Sorry for the confusion, and good luck.", id="more follows"),
+        pytest.param("17. No, half of 18.", id="an expression"),
+        pytest.param("17. No, \u0661\u0668.", id="another script"),
+    ],
+)
+def test_what_is_no_plain_replacement_is_not_read(response: str) -> None:
+    assert read_replacement(response) is None
+
+
+@given(st.text(alphabet="no wait,.: 178#\n$", max_size=200))
+def test_any_text_is_read_or_not(text: str) -> None:
+    number = read_replacement(text)
+
+    assert number is None or isinstance(number.value, Fraction)
