@@ -97,7 +97,7 @@ def test_a_marker_in_another_shape_is_left_to_the_judge(response: str) -> None:
         ("#### 17\n#### 18", "markers_disagree"),
         ("The answer is 17.\n#### 18", "markers_disagree"),
         ("#### 1.80e1", "strict_marker_in_doubt"),
-        ("##### 18", "strict_marker_in_doubt"),
+        ("##### 18", "no_rule_applies"),
     ],
 )
 def test_a_closing_line_that_proves_nothing_is_left_to_the_judge(response: str, rule: str) -> None:
