@@ -67,6 +67,8 @@ _DOUBTED = (
     - {"and", "to", "among", "add", "added", "adding", "divided", "times", "sum", "difference"}
 ) | frozenset(["n't"])  # fmt: skip
 
+_UNIT_DOUBTED = UNIT_DOUBTS | STATEMENT_DOUBTS | LEAD_DOUBTS | CONCLUSIONS
+
 
 @dataclass(frozen=True, slots=True)
 class Statement:
@@ -166,7 +168,7 @@ def _stated(sentence: str) -> tuple[Number | None, bool]:
 
 def _undoubted(text: str) -> Number | None:
     number = parse_number(text)
-    doubted = number and (UNIT_DOUBTS | STATEMENT_DOUBTS | LEAD_DOUBTS).intersection(number.unit)
+    doubted = number and _UNIT_DOUBTED.intersection(number.unit)
     return None if doubted else number
 
 

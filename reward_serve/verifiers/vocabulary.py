@@ -191,8 +191,7 @@ STATEMENT_DOUBTS = frozenset(
         output reward grade label gold truth token page chapter exercise problem question line
         room number version attempt method seed id code confidence rating mark marks
         point points index section figure table note ignore verdict someone somebody some
-        any anything everything everyone everybody all many several what
-        therefore thus hence finally random unless except
+        any anything everything everyone everybody all many several what random unless except
         ago since until before after because when while where who whose"""
     )
 )
