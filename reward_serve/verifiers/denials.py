@@ -21,26 +21,22 @@ _SPELLED = rf"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"
 _NUMERAL = re.compile(
     rf"-?\d[\d,]*(?:\.\d+)?|\b{_SPELLED}(?:[ -](?:and )?{_SPELLED})*\b", re.IGNORECASE
 )
-_WRONG = (
-    r"(?:wrong|incorrect|false|untrue|mistaken|an? (?:mistake|error|slip)|impossible|nonsense"
-    r"|absurd|off|too (?:low|high|small|large|big|much|little|many|few))"
-)
-_RIGHT = r"(?:right|correct|so|true|it|possible|the (?:right |correct )?(?:answer|result|one))"
-_IS = r"(?:'s|is|was|are|must be|has to be|would be|seems|looks)"
-_IS_NOT = (
-    r"(?:(?:is|was|are|would|will|can|could|does|do)(?:n't| not)|cannot|can't|won't|never)"
-    r"(?: (?:be|seem|look|make|add))?"
-)
+_WRONG = r"(?:wrong|incorrect|false|untrue|mistaken|an? (?:mistake|error)|impossible|nonsense)"
+_RIGHT = r"(?:right|correct|so|true|it|possible|the (?:(?:right|correct) )?(?:answer|result))"
+_IS = r"(?:'s|is|was|are|must be|has to be|would be)"
+_IS_NOT = r"(?:(?:is|was|are|would|will|can|could)(?:n't| not)|cannot|can't|won't)(?: be)?"
 _SURELY = r"(?:(?:simply|just|clearly|plainly|surely|certainly|definitely|obviously|quite) )?"
 _VERDICT = rf"(?:{_IS} {_SURELY}{_WRONG}|{_IS} {_SURELY}not {_RIGHT}|{_IS_NOT} {_SURELY}{_RIGHT})"
 _LEAD = r"(?:(?:but|and|so|hmm|wait|oh|well|sorry|actually|hold on|oops|though)\W+)*"
-_REJECTION = re.compile(
-    rf"{_LEAD}(?:(?:no|nope|nah|wrong|incorrect|false)(?:\W*$|[,;:.!]|\s*-\s).*"
-    r"|not (?:quite|right|so|correct|really|true)\W*"
-    r"|(?:certainly|definitely|surely|absolutely|clearly|of course|most likely) not\W*"
-    rf"|(?:that|this|it|which|(?:the|my) (?:answer|result|value|number)) ?{_VERDICT}\b.*"
-    r"|i (?:doubt it|made an? (?:mistake|error|slip)|was wrong|take (?:it|that) back)\b.*)"
+_REJECTED = (
+    r"(?:no|nope|nah|wrong|incorrect|false|not (?:quite|right|so|correct|really|true)"
+    r"|(?:certainly|definitely|surely|absolutely|clearly|of course|most likely) not"
+    rf"|(?:that|this|it|which|(?:the|my) (?:answer|result|value|number)) ?{_VERDICT}"
+    r"|i (?:doubt it|made an? (?:mistake|error|slip)|was wrong|take (?:it|that) back)"
+    r"(?: (?:here|there|somewhere))?)"
 )
+_REJECTION = re.compile(rf"{_LEAD}{_REJECTED}(?:\W+{_REJECTED})*\W*")
+_ASKED = re.compile(r"(?:(?:is|was|could) (?:it|that) |so |the answer is )?@\W*(?:[a-z]+\W*)?\?")
 _VALUE = "@"  # stands for the number
 _DENIAL = re.compile(
     rf"{_LEAD}(?:(?:the )?(?:answer|result|total|it)(?:'s| is| was)?\W+)?{_VALUE}\W*(?:[a-z]+ )?"
@@ -70,7 +66,10 @@ def denies(response: str, value: Fraction) -> bool:
         if not _REJECTION.fullmatch(sentences[-1].rstrip(" .!…")):
             return False
         if _NUMERAL.search(sentences[-2]):
-            return _last_names(sentences[:-1], value)
+            asked = _NUMERAL.sub(_VALUE, sentences[-2])
+            return _last_names(sentences[:-1], value) and (
+                not asked.endswith("?") or bool(_ASKED.fullmatch(asked))
+            )
         sentences.pop()
     if not sentences or not _last_names(sentences, value):
         return False

@@ -23,7 +23,7 @@ from reward_serve.verifiers.denials import alters, denies
 from reward_serve.verifiers.markers import braced, read_markers
 from reward_serve.verifiers.mathematics import compare_formulas
 from reward_serve.verifiers.numbers import Number, parse_number
-from reward_serve.verifiers.presence import may_equal, may_hold, shows
+from reward_serve.verifiers.presence import may_equal, may_hold
 from reward_serve.verifiers.retractions import read_replacement
 from reward_serve.verifiers.statements import read_statement
 from reward_serve.verifiers.vocabulary import (
@@ -223,7 +223,8 @@ def _judge_statement(response: str, gold: Number) -> Verification:
         return unsure
     answer = _printable(statement.text)
     compared = _as_rule("statement", _compare(statement.number, gold, answer))
-    sure = compared.outcome == "right" or not shows(response, gold.value)
+    before = statement.before.strip()
+    sure = compared.outcome == "right" or not (before and may_hold(before, gold.value))
     return compared if sure and compared.outcome != "abstain" else unsure
 
 

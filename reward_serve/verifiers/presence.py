@@ -88,21 +88,15 @@ def may_hold(text: str, value: Fraction) -> bool:
     readable = _readable(text)
     if readable is None or _CANNOT_READ.search(readable) or _has_open_arithmetic(readable):
         return True
-    if _has_digits(readable, value):
+    digits = str(abs(value * 10**12).numerator).rstrip("0") if value.denominator > 1 else ""
+    digits = digits or str(abs(value.numerator))
+    if re.search(rf"(?<!\d){_BETWEEN_DIGITS.join(digits)}(?!\d)", readable):
         return True
     found = list(islice(_values(readable), MAX_NUMBERS + 1))
     return len(found) > MAX_NUMBERS or any(
         number is None or may_equal(number, value, units=True) or _may_round(number, value)
         for number in found
     )
-
-
-def shows(text: str, value: Fraction) -> bool:
-    """Tell whether `value` stands in `text` in digits or English words, whatever its sign."""
-    plain = "".join(map(_ascii, text)).lower()
-    if _has_digits(plain, value):
-        return True
-    return any(number == abs(value) for number in islice(_values(plain), 1, MAX_NUMBERS))
 
 
 def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:
@@ -126,13 +120,6 @@ def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:
     if ratio in (100, 1000, 10**6, 10**9) or (units and ratio in CONVERSIONS):
         return True
     return (number.denominator > 1 or other.denominator > 1) and (large - small) * 100 < large
-
-
-def _has_digits(text: str, value: Fraction) -> bool:
-    """Tell whether the value's digits stand in a row, with separators or without."""
-    digits = str(abs(value * 10**12).numerator).rstrip("0") if value.denominator > 1 else ""
-    digits = digits or str(abs(value.numerator))
-    return bool(re.search(rf"(?<!\d){_BETWEEN_DIGITS.join(digits)}(?!\d)", text))
 
 
 def _may_round(number: Fraction, value: Fraction) -> bool:

@@ -11,14 +11,20 @@ from __future__ import annotations
 import re
 
 from reward_serve.verifiers.numbers import Number, parse_number, plain_text
-from reward_serve.verifiers.vocabulary import NUMBER_WORDS, STATEMENT_DOUBTS, UNIT_DOUBTS
+from reward_serve.verifiers.vocabulary import (
+    DOUBTS,
+    LEAD_DOUBTS,
+    NUMBER_WORDS,
+    STATEMENT_DOUBTS,
+    UNIT_DOUBTS,
+)
 
 MAX_TAIL = 240
 
 _GAP = r"(?:[\s,.;:!*_\u2014]|-(?=\s))*"
 _RETRACTION = (
     r"(?:(?:i'?m )?(?:so |very )?sorry|my apologies|scratch that|strike that|correction|wait"
-    r"|no|nope|hold on|actually|on second thoughts?|oops|whoops|hmm+|my mistake|my bad|not quite"
+    r"|no|nope|hold on|actually|on second thoughts?|oops|whoops|my mistake|my bad|not quite"
     r"|i (?:have )?(?:made|see) (?:a|an|my) (?:mistake|error|slip)|i was wrong|i take that back"
     r"|i (?:forgot|missed) (?:a|one) step|let me (?:correct|fix|redo) (?:that|this|it)"
     r"|(?:that|this|it)(?:'s| is| was) (?:wrong|incorrect|not right|not correct|a mistake|false)"
@@ -32,12 +38,16 @@ _LINK = (
     r"|i (?:meant|mean|now get|get|should have said)|make (?:that|it)|so|then"
     r"|i (?:now )?change my (?:final )?answer to|\#\#\#\#|\\boxed\{|\$)"
 )
+_STARTS = re.compile(rf"(?<![a-z]){_RETRACTION}(?![a-z])", re.IGNORECASE)
 _REPLACEMENT = re.compile(
-    rf"(?<![a-z]){_RETRACTION}(?:{_GAP}{_RETRACTION})*(?![a-z]){_GAP}(?:{_LINK}{_GAP}){{0,2}}"
-    r"(?P<number>[^,;?=]{1,60}?)\}?[\s.!*_$]*",
+    rf"{_RETRACTION}(?:{_GAP}{_RETRACTION})*(?![a-z])(?P<gap>{_GAP})"
+    rf"(?P<links>(?:{_LINK}{_GAP}){{0,2}})(?P<number>[^,;?=]{{1,60}}?)\}}?[\s.!*_$]*",
     re.IGNORECASE,
 )
 _NUMERAL = re.compile(rf"\d|\b(?:{'|'.join(NUMBER_WORDS)})\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|\n")
+_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
+_DOUBTED = DOUBTS | LEAD_DOUBTS | STATEMENT_DOUBTS - {"all"}
 
 
 def read_replacement(response: str) -> Number | None:
@@ -49,12 +59,29 @@ def read_replacement(response: str) -> Number | None:
     tail = plain_text(response[-MAX_TAIL:])
     if not tail.isascii():
         return None
-    for start in re.finditer(rf"(?<![a-z]){_RETRACTION}(?![a-z])", tail, re.IGNORECASE):
+    for start in _STARTS.finditer(tail):
         found = _REPLACEMENT.fullmatch(tail, start.start())
-        before = response[: len(response) - len(tail) + start.start()]
-        if found is None or not _NUMERAL.search(before) or before.rstrip(" ")[-1:].isalnum():
-            continue  # "your helper no. 9"
+        before = plain_text(response)[: len(response) - len(tail) + start.start()]
+        if found is None or not _takes_back(before):
+            continue
         number = parse_number(found["number"])
-        if number is not None and not (UNIT_DOUBTS | STATEMENT_DOUBTS).intersection(number.unit):
+        if number is None or not (found["links"] or re.search(r"[.,!;\n]", found["gap"])):
+            continue  # "not quite 18"
+        plain = not number.unit or number.unit[0] in before.lower() or found["links"]
+        if len(number.unit) > (3 if found["links"] else 1) or not plain:
+            continue  # "wait, 18 eggs broke"
+        if not (UNIT_DOUBTS | STATEMENT_DOUBTS).intersection(number.unit):
             return number
     return None
+
+
+def _takes_back(before: str) -> bool:
+    """Tell whether the text ends in a number, stated and without doubt, that can be taken back."""
+    said = [one for one in _SENTENCE_END.split(before) if any(map(str.isalnum, one))]
+    if not said:
+        return False
+    last = said[-1]
+    words = _WORD.findall(last.lower())
+    ended = before.rstrip(" *_$")[-1:] in ".!?;\n}" or before.endswith("\n")
+    bare = parse_number(last.rstrip(" ,-*_")) is not None
+    return (ended or bare) and bool(_NUMERAL.search(last)) and _DOUBTED.isdisjoint(words)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from reward_serve.verifiers.foreign import may_be_numbers
-from reward_serve.verifiers.markers import Marker
 from reward_serve.verifiers.numbers import Number, parse_number, plain_text
 from reward_serve.verifiers.vocabulary import (
     CONCLUSIONS,
@@ -26,10 +25,13 @@ from reward_serve.verifiers.vocabulary import (
     HIDING_WORDS,
     LEAD_DOUBTS,
     MODIFIER_WORDS,
+    NO_NAMES,
     NUMBER_WORDS,
+    RATES,
     RESULT_WORDS,
     STATEMENT_DOUBTS,
     STATING_WORDS,
+    SUBJECTS,
     UNIT_DOUBTS,
 )
 
@@ -45,13 +47,19 @@ _LABEL = re.compile(
     r"^(?:the )?(?:final )?(?:result|total|sum|solution|conclusion)(?: is)?: *", re.IGNORECASE
 )
 _REASONS = re.compile(r"\b(?:because|reason|explanation|here'?s why|proof)\b", re.IGNORECASE)
+_COURTESY = re.compile(
+    r"(?:i )?(?:hope|trust) (?:this|that|it) helps|q\.?e\.?d|done|that'?s (?:it|all)"
+    r"|thank(?:s| you)(?: for reading)?|good luck|have a (?:great|nice|good) day|you'?re welcome"
+    r"|(?:please )?(?:let me know|feel free to ask)(?: if you have)?(?: any)?"
+    r"(?: (?:more|other|further))?(?: questions?)?"
+)
 _OPENED = re.compile(r"[#\\{:=<]")
 _LEFT = re.compile(
     r" (?:(?:are|is|were|was|will be) )?(?:left|left over|remaining|needed|required)$"
 )
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _NUMBER_WORD = rf"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"
-_START = re.compile(rf"[-+]?\$?\s?(?:\d|\.\d)|\b{_NUMBER_WORD}\b", re.IGNORECASE)
+_START = re.compile(rf"[-+]?\$?\s?(?:\d[\d,.]*|\.\d+)|\b{_NUMBER_WORD}\b", re.IGNORECASE)
 _NUMERAL = re.compile(rf"\d+|\b{_NUMBER_WORD}\b", re.IGNORECASE)
 _CLAUSE = re.compile(r"[A-Za-z\d ,'$*().]*")
 _GAP = re.compile(r"[,;] (?:and )?| (?:and )?(?=so )")
@@ -64,8 +72,8 @@ _OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] =
 }
 _DOUBTED = (
     (DOUBTS | HIDING_WORDS | LEAD_DOUBTS | MODIFIER_WORDS | STATEMENT_DOUBTS)
-    - {"and", "to", "among", "add", "added", "adding", "divided", "times", "sum", "difference"}
-) | frozenset(["n't"])  # fmt: skip
+    - {"and", "among", "add", "added", "adding", "divided", "times", "sum", "difference"}
+) | {"to", "that"}
 
 _UNIT_DOUBTED = UNIT_DOUBTS | STATEMENT_DOUBTS | LEAD_DOUBTS | CONCLUSIONS
 
@@ -77,10 +85,12 @@ class Statement:
     Attributes:
         number: what it states.
         text: the sentence.
+        before: the response up to it.
     """
 
     number: Number
     text: str
+    before: str
 
 
 def read_statement(response: str) -> Statement | None:
@@ -95,25 +105,22 @@ def read_statement(response: str) -> Statement | None:
     if not text.isascii():
         return None
     sentences = _sentences(text)
-    while sentences and not _NUMERAL.search(sentences[-1][0]):
+    while sentences and _COURTESY.fullmatch(sentences[-1][0].lower().rstrip(" !")):
         sentences.pop()
-    if not sentences:
+    if not sentences or len(sentences[-1][0]) > MAX_SENTENCE:
         return None
     sentence, end, closed = sentences.pop()
-    if len(sentence) > MAX_SENTENCE or Marker("", end, False, False).is_taken_back(text):
-        return None
-    if any(map(str.isalnum, text[end:])) and not text.rstrip().endswith((".", "!")):
-        return None  # cut off
     if _OPENED.search(text[end:]):
         return None  # cut off before the answer
-    for clause, before in _readings(sentence):
-        number, conclusive = _stated(clause)
+    for clause, earlier in _readings(sentence):
+        number, equated = _stated(clause)
         whole = closed or (number and number.unit) or parse_number(text) is not None
         if number is None or not whole:
             continue  # digits may have been cut off
-        earlier = [one for one, _, _ in sentences] + before
-        if _stands_alone(clause, conclusive, earlier):
-            return Statement(number, sentence)
+        if all(map(_is_working, earlier)) and _stands_alone(
+            clause, equated, [one for one, _, _ in sentences] + earlier
+        ):
+            return Statement(number, sentence, text[: max(0, end - len(clause))])
     return None
 
 
@@ -122,7 +129,8 @@ def _readings(sentence: str) -> Iterator[tuple[str, list[str]]]:
     yield sentence, []
     *_, end = (0, *(match.end() for match in _GAP.finditer(sentence)))
     if end:
-        yield sentence[end:], _GAP.sub("\n", sentence[:end]).split("\n")
+        clauses = _GAP.sub("\n", sentence[:end]).split("\n")
+        yield sentence[end:], [clause for clause in clauses if clause.strip()]
 
 
 def _sentences(text: str) -> list[tuple[str, int, bool]]:
@@ -130,7 +138,8 @@ def _sentences(text: str) -> list[tuple[str, int, bool]]:
     found, start = [], 0
     for match in _SENTENCE_END.finditer(text):
         if any(map(str.isalnum, text[start : match.start()])):
-            mark = "?" if "?" in match[0] else ""
+            factorial = match[0][0] == "!" and text[match.start() - 1].isdigit()
+            mark = "?" if "?" in match[0] else "!" if factorial else ""
             found.append((text[start : match.start()].strip() + mark, match.start(), True))
         start = match.end()
     if any(map(str.isalnum, text[start:])):
@@ -139,7 +148,7 @@ def _sentences(text: str) -> list[tuple[str, int, bool]]:
 
 
 def _stated(sentence: str) -> tuple[Number | None, bool]:
-    """The number that a sentence states, and whether as a result: 9 * 2 = 18, 18 are left."""
+    """The number that a sentence states, and whether by an equation that holds."""
     sentence = _LABEL.sub("", sentence)
     left, equals, right = sentence.rpartition("=")
     if equals and any(map(str.isdigit, left)):
@@ -157,7 +166,7 @@ def _stated(sentence: str) -> tuple[Number | None, bool]:
     if left_over := _LEFT.search(sentence):
         lead = sentence[: starts[0]].lower().strip(" ,")
         if not lead or lead in CONCLUSIONS:
-            return _undoubted(sentence[starts[0] : left_over.start()]), True
+            return _undoubted(sentence[starts[0] : left_over.start()]), False
         sentence = sentence[: left_over.start()]
     for start, verbs in ((starts[0], STATING_WORDS), (starts[-1], RESULT_WORDS)):
         before = sentence[:start]
@@ -173,30 +182,64 @@ def _undoubted(text: str) -> Number | None:
 
 
 def _is_clause(text: str) -> bool:
-    """Tell whether the text is words that neither deny nor change what follows them."""
-    words = _WORD.findall(text.lower())
-    plain = _DOUBTED.isdisjoint(words) and not any("n't" in word for word in words)
-    return bool(_CLAUSE.fullmatch(text)) and plain and not may_be_numbers(words)
+    """Tell whether the text is a subject and words that neither deny nor change what follows."""
+    plain = _without_conclusion(text)
+    words = _WORD.findall(plain.lower())
+    if not words:
+        return True
+    if not (
+        words[0] in SUBJECTS
+        or plain[0].isdigit()
+        or (plain[0].isupper() and words[0] not in NO_NAMES)
+    ):
+        return False
+    if words[-1] == "of" and words[-2:-1] not in (["total"], ["sum"], ["profit"], ["cost"]):
+        return False
+    adverbs = any(word.endswith("ly") and word not in RATES for word in words)
+    return bool(_CLAUSE.fullmatch(text)) and not adverbs and _is_undoubted(words[1:])
 
 
-def _stands_alone(sentence: str, conclusive: bool, earlier: list[str]) -> bool:
-    """Tell whether no earlier sentence competes with this one for being the answer."""
+def _without_conclusion(text: str) -> str:
+    words = [*_WORD.findall(text.lower()), "", ""]
+    for length in (2, 1):
+        if (conclusion := " ".join(words[:length])) in CONCLUSIONS:
+            if words[length] in STATING_WORDS or not words[length]:
+                return ""  # "that leaves"
+            return text.strip()[len(conclusion) :].lstrip(" ,")
+    return text.strip()
+
+
+def _is_undoubted(words: list[str]) -> bool:
+    negated = any("n't" in word for word in words)
+    return not negated and _DOUBTED.isdisjoint(words) and not may_be_numbers(words)
+
+
+def _is_working(clause: str) -> bool:
+    """Tell whether an earlier clause of the same sentence is a step, and no doubt about it."""
+    return bool(_NUMERAL.search(clause)) and _is_undoubted(_WORD.findall(clause.lower()))
+
+
+def _stands_alone(sentence: str, equated: bool, earlier: list[str]) -> bool:
+    """Tell whether no earlier sentence doubts this one or competes with it."""
     numbered = [one for one in earlier if _NUMERAL.search(one)]
     if any(_undoubted(one) is not None and "=" not in one for one in numbered):
         return False  # candidates, one a line
-    if earlier and (earlier[-1].endswith(":") or not _is_undoubting(earlier[-1])):
-        return False
     if any(_REASONS.search(one) for one in earlier):
         return False  # the answer came first
-    if not numbered or conclusive:
+    for one in earlier:
+        words = _WORD.findall(one.lower())
+        if one.endswith((":", "?")) or (one not in numbered and not _is_undoubted(words)):
+            return False
+    if earlier and not (DOUBTS | LEAD_DOUBTS).isdisjoint(_WORD.findall(earlier[-1].lower())):
+        return False
+    results = {
+        one.rpartition("=")[2].strip(" $").partition(" ")[0] for one in earlier if "=" in one
+    }
+    goes_on = not results or not results.isdisjoint(re.findall(r"[\d.,]*\d", sentence))
+    if not numbered or (equated and goes_on) or _LEFT.search(sentence):
         return True
     words = [*_WORD.findall(sentence.lower()), "", ""]
     return words[0] in CONCLUSIONS or " ".join(words[:2]) in CONCLUSIONS
-
-
-def _is_undoubting(sentence: str) -> bool:
-    words = _WORD.findall(sentence.lower())
-    return (DOUBTS | LEAD_DOUBTS).isdisjoint(words) and not any("n't" in word for word in words)
 
 
 def _value_of(arithmetic: str) -> Fraction | None:

@@ -93,12 +93,15 @@ TAIL_DOUBTS = DOUBTS | frozenset(
         subtotal intermediate step steps still must need needs also too part take remains
         decoy draft placeholder cannot nein falsch faux falso errore sbagliato perdon pardon
         backwards reversed swapped inverted round rounds rounded rounding ceiling nearest
-        fail fails failed checking"""
+        fail fails failed checking deny withdraw scrap erase delete disagree inaccurate absurd
+        fabrication random halve deduct apply discount far hardly making"""
     )
 )
 UNIT_DOUBTS = DOUBTS | frozenset(
     word_list(
-        """is was are were be been being has have had do does did should would may seems seem
+        """doz thou mill quadrillion quintillion zillion bajillion billionths millionths best tops
+        bound etc ballpark crossed ruled excluded incremented negated flipped halve tempting
+        supposed is was are were be been being has have had do does did should would may seems seem
         looks look fails fail appears appear becomes become before after when while during
         once until till since because as like unlike that this which who what where why how
         in too very so now then first next other another average case problem question part
@@ -164,8 +167,8 @@ STATING_WORDS = frozenset(
         fill filled holds hold held contains contain weighs weigh weighed travels travel traveled
         travelled drives drive drove works work worked collects collect collected bakes bake baked
         plants plant planted picks pick picked drinks drink drank scores scored writes wrote
-        charges charged owns own of for totals totaling reaches reached becomes became brings
-        brought keeps kept comes lasts lasted measures carries carried catches caught produces
+        charges charged owns own of totals totaling reaches reached becomes became brings
+        brought keeps kept lasts lasted measures carries carried catches caught produces
         produced"""
     )
 )
@@ -181,6 +184,21 @@ CONCLUSIONS = frozenset(
         *("this makes", "that makes", "which makes"),
     ]
 )
+# What a statement may begin with, beside a name; and what no name is.
+SUBJECTS = frozenset(
+    word_list(
+        """she he they it we there this that the her his their our each everyone total profit
+        cost answer x y"""
+    )
+)
+NO_NAMES = frozenset(
+    word_list(
+        """in at by on with from to for of as if is are was were do does did has have can could how
+        what why who which when where imagine pretend let suppose assume consider given show
+        explain solve compute calculate find say write reply output give take guess pick choose
+        accept mark grade note see use add subtract multiply divide not no or and but maybe"""
+    )
+)
 # Near these a stated number may be somebody else's, somewhere else's or one of several.
 STATEMENT_DOUBTS = frozenset(
     word_list(
@@ -192,6 +210,12 @@ STATEMENT_DOUBTS = frozenset(
         room number version attempt method seed id code confidence rating mark marks
         point points index section figure table note ignore verdict someone somebody some
         any anything everything everyone everybody all many several what random unless except
+        let imagine pretend given show explain solve accept looking hope hopes goal ought can
+        fail fails failed impossible decline declines used textbook book manual chatgpt model
+        verifier solution hunch trap distractor limit multiple excess upwards fraction square
+        ballpark begin begins start starts started initially originally rumor wish wishes tries
+        try tried aims aim target plans plan planned claim find compute calculate subtracting
+        tax discount deny disagree withdraw believe believes correct incorrect
         ago since until before after because when while where who whose"""
     )
 )

@@ -45,6 +45,15 @@ def test_the_last_words_deny_the_value(response: str) -> None:
         pytest.param("She makes 18 dollars. No further steps are needed.", id="no denial"),
         pytest.param("She makes 18 dollars. That is not wrong.", id="a denied denial"),
         pytest.param("She makes 18 dollars. This is correct.", id="affirmed"),
+        pytest.param("#### 18\nThat is not so bad.", id="not so ..."),
+        pytest.param(
+            "#### 18\nIt is not possible to sell half an egg.", id="something else is not"
+        ),
+        pytest.param("#### 18\nThat can't be right, you may think, but it is.", id="undone"),
+        pytest.param("18. No, seriously.", id="insisted"),
+        pytest.param("#### 18\nWrong: multiplying first.", id="a remark"),
+        pytest.param("Is 18 wrong? No.", id="a denied doubt"),
+        pytest.param("#### 18\nI was wrong earlier, so I fixed it.", id="repaired"),
         pytest.param("18 is not wrong.", id="a denied denial in one"),
     ],
 )

@@ -107,12 +107,12 @@ def test_a_marked_answer_of_another_value_is_wrong(form: str, number: str) -> No
     [
         ("18", "right", "statement_matches"),
         ("9 eggs are left. So she makes 9 * 2 = $18.", "right", "statement_matches"),
-        ("9 eggs are left. So she makes 9 * 3 = $27.", "wrong", "statement_differs"),
+        ("She makes $27 a day.", "wrong", "statement_differs"),
         ("27", "wrong", "statement_differs"),
         ("The answer is not 18", "wrong", "reference_denied"),
         ("#### 18\nWait, that is wrong.", "wrong", "reference_denied"),
-        ("#### 18\nWait, that is wrong: 19.", "wrong", "replacement_differs"),
-        ("#### 17\nWait, that is wrong: 18.", "right", "replacement_matches"),
+        ("#### 18\nWait, that is wrong. It is 19.", "wrong", "replacement_differs"),
+        ("#### 17\nWait, that is wrong. It is 18.", "right", "replacement_matches"),
         ("#### 18 squared", "wrong", "reference_altered"),
     ],
 )

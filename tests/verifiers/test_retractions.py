@@ -22,7 +22,7 @@ from reward_serve.verifiers.retractions import read_replacement
         "**Answer: 17**. Correction: the right answer is 18 dollars.",
         "She makes $17. Oops, I forgot a step. It is $18.00.",
         "Seventeen. Actually, eighteen.",
-        "So 17... hmm, no: 18!",
+        "17, no, 18!",
     ],
 )
 def test_the_number_in_the_others_place_is_read(response: str) -> None:
@@ -44,6 +44,14 @@ def test_the_number_in_the_others_place_is_read(response: str) -> None:
         pytest.param("17. No, 18 is wrong.", id="taken back in turn"),
         pytest.param("17. No more than 18.", id="a bound"),
         pytest.param("17. Yours, helper no. 18", id="an ordinal"),
+        pytest.param("#### 17\nNot quite 18.", id="glued to the number"),
+        pytest.param("17. Wait 18 minutes.", id="an instruction"),
+        pytest.param("If 17 is wrong, sorry, 18.", id="a supposition"),
+        pytest.param("#### 17\nMaybe... no, 18.", id="a hedge before it"),
+        pytest.param("#### 17\nThe judge will say: wait, 18.", id="hearsay"),
+        pytest.param("17 is right. That is wrong: 18.", id="which is wrong?"),
+        pytest.param("17. Wait, 18 eggs broke.", id="a clause"),
+        pytest.param("17. Oops, 3 typos.", id="of something else"),
         pytest.param("17. No need to count the 3 eggs.", id="no retraction"),
         pytest.param("17. Actually, there are 2 ways to see it.", id="a remark"),
         pytest.param("17. Wait, is it 18?", id="a question"),
