@@ -36,7 +36,7 @@ _LINK = (
     r"(?:'s| is| should be| should read| must be| has to be| comes to|:)"
     r"(?: actually| really| then)?"
     r"|i (?:meant|mean|now get|get|should have said)|make (?:that|it)|so|then"
-    r"|i (?:now )?change my (?:final )?answer to|\#\#\#\#|\\boxed\{|\$)"
+    r"|i (?:now )?change my (?:final )?answer to|\#\#\#\#|\\boxed\{)"
 )
 _STARTS = re.compile(rf"(?<![a-z]){_RETRACTION}(?![a-z])", re.IGNORECASE)
 _REPLACEMENT = re.compile(

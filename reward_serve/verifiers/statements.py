@@ -64,6 +64,8 @@ _NUMERAL = re.compile(rf"\d+|\b{_NUMBER_WORD}\b", re.IGNORECASE)
 _CLAUSE = re.compile(r"[A-Za-z\d ,'$*().]*")
 _GAP = re.compile(r"[,;] (?:and )?| (?:and )?(?=so )")
 _ARITHMETIC = re.compile(r"(?:[\d +\-*/().,$%]|(?<=[\d ])x(?=[\d $]))+$")
+_BEING = frozenset(["is", "are", "was", "were"])
+_WHOLES = frozenset(["total", "final", "number", "amount", "overall", "combined", "whole", "sum"])
 _OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -187,16 +189,17 @@ def _is_clause(text: str) -> bool:
     words = _WORD.findall(plain.lower())
     if not words:
         return True
-    if not (
-        words[0] in SUBJECTS
-        or plain[0].isdigit()
-        or (plain[0].isupper() and words[0] not in NO_NAMES)
-    ):
-        return False
+    name = plain[0].isupper() and words[0] not in NO_NAMES
+    acts = STATING_WORDS.union(["and", "will", "now", "also", "only"]).intersection(words[1:2])
+    if not (words[0] in SUBJECTS or plain[0].isdigit() or (name and acts)):
+        return False  # "Prove it is 18"
+    if words[0] == "the" and words[-1] in _BEING and words[1] not in _WHOLES:
+        return False  # "The original price is 18"
     if words[-1] == "of" and words[-2:-1] not in (["total"], ["sum"], ["profit"], ["cost"]):
         return False
+    named = 0 if plain[0].isdigit() else 1
     adverbs = any(word.endswith("ly") and word not in RATES for word in words)
-    return bool(_CLAUSE.fullmatch(text)) and not adverbs and _is_undoubted(words[1:])
+    return bool(_CLAUSE.fullmatch(text)) and not adverbs and _is_undoubted(words[named:])
 
 
 def _without_conclusion(text: str) -> str:

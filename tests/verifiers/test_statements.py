@@ -58,6 +58,7 @@ def test_the_last_statement_is_read(response: str, value: str) -> None:
         pytest.param("One gets 17. The other gets 18.", id="two readings"),
         pytest.param("She makes 17 dollars. She makes 18 dollars.", id="nothing concludes"),
         pytest.param("17, because 9 are left. So she makes 18 dollars.", id="answered first"),
+        pytest.param("17, because 9 * 2 = 18.", id="answered first in the same sentence"),
         pytest.param("She makes 17, she makes 18.", id="no clause concludes"),
         pytest.param("Bob says it is 17, Ann says it is 18.", id="hearsay"),
         pytest.param("What I get is 17 and what she gets is 18.", id="two results"),
