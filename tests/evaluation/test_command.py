@@ -59,7 +59,7 @@ def reported(*arguments: object, folder: Path) -> dict[str, Any]:
 
 
 def test_a_deployed_judge_is_measured_over_http(tmp_path: Path) -> None:
-    answers = ["#### 18", "#### 17", "The answer is 18.", "eighteen", "#### 18"]
+    answers = ["#### 18", "#### 17", "The answer is 18.", "eighteen or so", "#### 18"]
     labels = [True, False, True, True, False]
     file = written(
         tmp_path,

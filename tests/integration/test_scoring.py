@@ -60,7 +60,7 @@ def test_the_trained_judge_is_right_where_rules_abstain(handle: RewardClient) ->
     results = handle.score_batch(requests)
     assert {result.source for result in results} == {"judge"}
     agreed = [result.score == row["correct"] for result, row in zip(results, asked, strict=True)]
-    assert sum(agreed) / len(agreed) >= 0.9  # untrained, half
+    assert sum(agreed) / len(agreed) >= 0.94  # untrained, half
 
 
 def test_a_batch_keeps_order_and_each_failure_to_its_own_item(http: HttpRewardClient) -> None:
