@@ -42,6 +42,8 @@ _QUESTION = re.compile(
     r"^[ \t#*>]{0,9}(?:Q|Question|Problem|Exercise|Human|User)\b[ *\d]{0,9}:",
     re.IGNORECASE | re.MULTILINE,
 )
+_STRUCK = re.compile(r"~~[^~\n]{1,80}~~|<(del|s|strike)>[^<]{1,80}</\1>")
+_INSERTED = re.compile(r"</?ins>")
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _FORMULA_SIGNS = re.compile(r"[\\^_{}=<>+*/|]")
 _BLANK_LETTERS = frozenset("$+<=>^`|~\u115f\u1160\u2800\u3164\uffa0")
@@ -105,7 +107,7 @@ def verify(response: str, reference: str) -> Verification:
     if len(response) > MAX_RESPONSE:
         return Verification("abstain", "response_too_long")
     gold = parse_number(gold_text)
-    visible = _after_thinking(response)
+    visible = _without_struck(_after_thinking(response))
     if gold is None:
         return _judge_text(visible, gold_text)
     verification = _judge_numbers(visible, gold)
@@ -166,6 +168,11 @@ def _is_only_opener(response: str) -> bool:
 def _after_thinking(response: str) -> str:
     visible = response.rpartition("</think>")[2]
     return visible.partition("<think>")[0]
+
+
+def _without_struck(text: str) -> str:
+    """The text without what is struck out: ``~~17~~ 18``, ``<del>17</del> <ins>18</ins>``."""
+    return _INSERTED.sub("", _STRUCK.sub(" ", text)) if _STRUCK.search(text) else text
 
 
 def _names_a_value(verification: Verification) -> bool:

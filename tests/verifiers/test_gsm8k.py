@@ -114,6 +114,8 @@ def test_a_marked_answer_of_another_value_is_wrong(form: str, number: str) -> No
         ("#### 18\nWait, that is wrong. It is 19.", "wrong", "replacement_differs"),
         ("#### 17\nWait, that is wrong. It is 18.", "right", "replacement_matches"),
         ("#### 18 squared", "wrong", "reference_altered"),
+        ("~~18~~ 19", "wrong", "statement_differs"),
+        ("<del>17</del> <ins>18</ins>", "right", "statement_matches"),
     ],
 )
 def test_a_response_without_a_sound_marker_may_still_be_decided(
