@@ -3,8 +3,9 @@
 Import is light: ``ray``, ``vllm`` and ``torch`` load only in the processes that run them.
 """
 
-from reward_serve.client import RewardClient, ServiceUnavailableError
-from reward_serve.http_client import HttpRewardClient
+from reward_serve.client.handle import RewardClient
+from reward_serve.client.http import HttpRewardClient
+from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage
 from reward_serve.version import __version__
 

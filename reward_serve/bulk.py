@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from reward_serve.client import ServiceUnavailableError
+from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 
 RIGHT = 0.5

@@ -18,7 +18,7 @@ except ImportError as error:
 
 from reward_serve.attacks.command import attack
 from reward_serve.bulk import read_rows, write_results
-from reward_serve.client import ServiceUnavailableError
+from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.console import (
     client_for,
     prepare_with_progress,

@@ -14,9 +14,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from reward_serve.bulk import BatchScorer, Run, score_rows
-from reward_serve.client import RewardClient
+from reward_serve.client.handle import RewardClient
+from reward_serve.client.http import HttpRewardClient
 from reward_serve.embedded.bundled import ADAPTER, STEPS, BundledModelError, prepare_bundled
-from reward_serve.http_client import HttpRewardClient
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 

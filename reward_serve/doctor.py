@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reward_serve.bulk import RIGHT
-from reward_serve.client import ServiceUnavailableError
+from reward_serve.client.http import HttpRewardClient
+from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.embedded.bundled import bundled_folder
-from reward_serve.http_client import HttpRewardClient
 from reward_serve.version import __version__
 
 

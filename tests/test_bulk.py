@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reward_serve.bulk import Row, Run, percentile, read_rows, score_rows, write_results
-from reward_serve.client import ServiceUnavailableError
+from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Source, Status, failure
 
 

@@ -15,7 +15,7 @@ import reward_serve.console
 from reward_serve.cli import cli
 from reward_serve.doctor import Finding
 from reward_serve.schema import ScoreResult, Status, failure
-from tests.test_client import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 GOOD = [

@@ -15,7 +15,7 @@ import reward_serve.doctor
 from reward_serve.doctor import Finding, examine_machine, examine_service
 from reward_serve.schema import Status, failure
 from reward_serve.version import __version__
-from tests.test_client import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, free_port
 
 SMI = """#!/bin/sh
 printf 'NVIDIA H200, 143771 MiB\\nNVIDIA H200, 143771 MiB\\n'

@@ -17,7 +17,7 @@ from reward_serve.attacks.report import failings, report_of
 from reward_serve.attacks.suite import crossed
 from reward_serve.attacks.tables import accepted_table, family_table
 from reward_serve.bulk import Row, Run
-from reward_serve.client import ServiceUnavailableError
+from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.console import client_for, score_with_progress
 from reward_serve.evaluation.command import App, Model, ModeName, Url
 from reward_serve.evaluation.tables import shown_text

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from reward_serve.bulk import Row, Run, read_rows, write_results
-from reward_serve.client import ServiceUnavailableError
+from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.console import client_for
 from reward_serve.evaluation.metrics import reliability_of
 from reward_serve.evaluation.plot import plot_reliability

@@ -12,7 +12,7 @@ import reward_serve.attacks.command
 from reward_serve.attacks import crossed
 from reward_serve.cli import cli
 from reward_serve.schema import ScoreResult, Status, failure
-from tests.test_client import FakeService, free_port
+from tests.fake_service import FakeService, free_port
 
 Answer = Callable[[dict[str, Any]], ScoreResult]
 

@@ -11,10 +11,10 @@ from typer.testing import CliRunner, Result
 
 import reward_serve.evaluation.command as command
 from reward_serve.cli import cli
-from reward_serve.client import ServiceUnavailableError
+from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Status, failure
 from tests.evaluation.fakes import FakeClient, failed, judged, ruled
-from tests.test_client import FakeService, free_port
+from tests.fake_service import FakeService, free_port
 
 ROWS = [
     {"id": f"r{n}", "response": str(n), "reference": "18", "correct": n % 2 == 0}

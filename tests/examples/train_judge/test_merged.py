@@ -9,7 +9,7 @@ from examples.train_judge.merged import merge_in_forward
 def test_the_merged_product_has_the_same_value_and_gradients() -> None:
     torch.manual_seed(0)
     config = LoraConfig(r=2, lora_alpha=6, target_modules=["0"])
-    model = get_peft_model(torch.nn.Sequential(torch.nn.Linear(5, 3, bias=False)), config)  # type: ignore[arg-type]
+    model = get_peft_model(torch.nn.Sequential(torch.nn.Linear(5, 3, bias=False)), config)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter)
     x = torch.randn(2, 4, 5, requires_grad=True)

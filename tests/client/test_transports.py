@@ -1,145 +1,27 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import json
 import logging
 import pickle
-import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
-import reward_serve.client
-from reward_serve.admission import Admission
-from reward_serve.client import (
-    RewardClient,
-    ServiceUnavailableError,
-    as_dict,
-    deadline,
-)
-from reward_serve.config import RuleModel
-from reward_serve.http_client import HttpRewardClient
-from reward_serve.http_contract import http_status
-from reward_serve.reward_models.rule import RuleRewardModel
+from reward_serve.client import transport
+from reward_serve.client.handle import RewardClient
+from reward_serve.client.http import HttpRewardClient
+from reward_serve.client.transport import ServiceUnavailableError, as_dict, deadline
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
-from reward_serve.scoring import Scorer
-from reward_serve.version import VERSION_HEADER, __version__
+from reward_serve.version import __version__
+from tests.fake_service import FakeService, Reply, free_port
 
 RIGHT = {"response": "#### 18", "reference": "18"}
 STYLES = ["score", "score_batch", "ascore", "ascore_batch"]
-
-
-@dataclass
-class Reply:
-    """What the service says: JSON data, or bytes as they are."""
-
-    content: Any
-    code: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Call:
-    path: str
-    headers: dict[str, str]
-    body: Any
-
-
-class FakeService:
-    """The wire contract over HTTP, answered by the real rule; ``replies`` overrides a path.
-
-    What stands in for Ray Serve is all that is fake here.
-    """
-
-    def __init__(self, version: str = __version__) -> None:
-        self.replies: dict[str, Reply] = {}
-        self.before_reply: Callable[[Call], object] = lambda call: None
-        self.calls: list[Call] = []
-        self.connections = 0
-        self.version = version
-        rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
-        self._scorer = Scorer("rule", rule, Admission(64, 4096), 1024)
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.service = self
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        )
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def answer(self, call: Call) -> Reply:
-        self.calls.append(call)
-        self.before_reply(call)
-        if call.path in self.replies:
-            return self.replies[call.path]
-        if call.path == "/v1/score":
-            result = asyncio.run(self._scorer.score(call.body))
-            return Reply(result, http_status(Status(result["status"])))
-        if call.path == "/v1/score/batch":
-            return Reply({"results": asyncio.run(self._scorer.score_batch(call.body["requests"]))})
-        if call.path == "/v1/models":
-            return Reply({"models": [{"name": "rule", "ready": True}], "version": self.version})
-        if call.path == "/ready":
-            return Reply({"status": "ok"})
-        return Reply({"detail": "Not Found"}, 404)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    service: FakeService
-    daemon_threads = True
-    request_queue_size = 128
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    protocol_version = "HTTP/1.1"
-
-    def setup(self) -> None:
-        super().setup()
-        self.server.service.connections += 1
-
-    def do_GET(self) -> None:
-        self._reply(None)
-
-    def do_POST(self) -> None:
-        self._reply(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-
-    def _reply(self, body: Any) -> None:
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        reply = self.server.service.answer(Call(self.path, headers, body))
-        content = reply.content
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(reply.code)
-        for name, value in {VERSION_HEADER: self.server.service.version, **reply.headers}.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        with contextlib.suppress(BrokenPipeError):  # the caller may have gone
-            self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None: ...
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture
@@ -334,7 +216,7 @@ def test_an_answer_that_is_no_result_names_the_url(service: FakeService, content
 def test_a_service_that_never_answers_is_unavailable(
     service: FakeService, style: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reward_serve.client, "_GRACE_S", 0.1)
+    monkeypatch.setattr(transport, "_GRACE_S", 0.1)
     done = threading.Event()
     service.before_reply = lambda call: done.wait(10)
     began = time.monotonic()
@@ -356,7 +238,7 @@ def test_another_major_version_is_warned_of_once(
             assert client.score(RIGHT).score == 1.0
             client.score_batch([RIGHT])
             client.models()
-    logged = [record for record in caplog.records if record.name == "reward_serve.client"]
+    logged = [record for record in caplog.records if record.name == "reward_serve.client.transport"]
     assert len(logged) == warnings
     for record in logged:
         assert record.levelno == logging.WARNING
@@ -604,7 +486,7 @@ def test_a_lost_replica_is_unavailable(style: str) -> None:
 
 @every_style
 def test_a_call_given_up_on_is_cancelled(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reward_serve.client, "_GRACE_S", 0.0)
+    monkeypatch.setattr(transport, "_GRACE_S", 0.0)
     handle = FakeHandle(None)
     with pytest.raises(ServiceUnavailableError, match=r"app 'reward' gave no answer in 0\.05 s"):
         ask(by_handle(handle, 0.05), style, RIGHT)

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import httpx
 
-from reward_serve.client import (
+from reward_serve.client.transport import (
     Request,
     ServiceUnavailableError,
     as_dict,
@@ -187,13 +187,18 @@ class HttpRewardClient:
         except ValueError:
             content = None
         if not isinstance(content, dict):
-            raise ServiceUnavailableError(
-                f"{self._url}: HTTP {reply.status_code}, not this service"
-            )
+            raise self._refused(reply, f"HTTP {reply.status_code}, not this service")
         if reply.status_code != 200 and "status" not in content:
             detail = content.get("detail", "no detail")
-            raise ServiceUnavailableError(f"{self._url}: HTTP {reply.status_code}: {detail}")
+            raise self._refused(reply, f"HTTP {reply.status_code}: {detail}")
         return content
+
+    def _refused(self, reply: httpx.Response, why: str) -> ServiceUnavailableError:
+        return ServiceUnavailableError(
+            f"{self._url}: {why}",
+            status_code=reply.status_code,
+            retry_after_s=_retry_after_s(reply),
+        )
 
     def _check_version(self, version: str | None) -> None:
         if version is not None and not self._warned:
@@ -236,6 +241,13 @@ def merge(results: list[ScoreResult], refused: Mapping[int, ScoreResult]) -> lis
     for index in sorted(refused):
         results.insert(index, refused[index])
     return results
+
+
+def _retry_after_s(reply: httpx.Response) -> float | None:
+    try:
+        return max(0.0, float(reply.headers.get("retry-after", "")))
+    except ValueError:  # none, or a date, which this service never sends
+        return None
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The client by handle, and what both clients share.
+"""The client by handle.
 
     >>> RewardClient("reward").score({"response": "#### 18", "reference": "18"})  # doctest: +SKIP
     ScoreResult(id=None, score=1.0, status=<Status.OK: 'ok'>, ...)
@@ -10,26 +10,21 @@ cannot be reached or understood raises.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
-from reward_serve.schema import ScoreRequest, ScoreResult, describe_errors, longest_timeout_s
-from reward_serve.version import __version__
-
-logger = logging.getLogger(__name__)
+from reward_serve.client.transport import (
+    Request,
+    ServiceUnavailableError,
+    as_dict,
+    deadline,
+    parse_result,
+    warn_of_other_major,
+)
+from reward_serve.schema import ScoreResult
 
 DEFAULT_APP = "reward"
-_GRACE_S = 5.0  # the service keeps the deadline; this is for one that does not answer at all
-
-Request = ScoreRequest | Mapping[str, Any]
-
-
-class ServiceUnavailableError(RuntimeError):
-    """The service cannot be reached, or answered something other than the wire contract."""
 
 
 class RewardClient:
@@ -150,42 +145,3 @@ class RewardClient:
 
     def _lost(self, error: Exception) -> ServiceUnavailableError:
         return ServiceUnavailableError(f"app {self._app!r}: {type(error).__name__}: {error}")
-
-
-def as_dict(request: Request, timeout_s: float) -> dict[str, Any]:
-    """A request as the plain dict that crosses the wire, with a deadline."""
-    if isinstance(request, ScoreRequest):
-        return request.model_dump(mode="json", exclude_unset=True) | {
-            "timeout_s": request.timeout_s if "timeout_s" in request.model_fields_set else timeout_s
-        }
-    return {"timeout_s": timeout_s, **request}
-
-
-def deadline(bodies: Sequence[Mapping[str, Any]]) -> float:
-    """Seconds to wait for the service itself: the longest deadline asked for, and some grace."""
-    return longest_timeout_s(bodies) + _GRACE_S
-
-
-def warn_of_other_major(version: str) -> bool:
-    """Warn when the service's major version is not this client's; whether it was done."""
-    if version.split(".")[0] == __version__.split(".")[0]:
-        return False
-    logger.warning(
-        "the service is version %s and this client %s; their contracts may differ",
-        version,
-        __version__,
-    )
-    return True
-
-
-def parse_result(content: Any, where: str) -> ScoreResult:
-    """A result as the wire carries it.
-
-    Raises:
-        ServiceUnavailableError: it is none; names ``where`` it came from.
-    """
-    try:
-        return ScoreResult.model_validate(content)
-    except ValidationError as error:
-        fault = describe_errors(error)
-        raise ServiceUnavailableError(f"{where}: its answer is not a result: {fault}") from error

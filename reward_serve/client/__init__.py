@@ -1,0 +1,21 @@
+"""Clients of the service: by handle, over HTTP, and the one that trainers' adapters share.
+
+>>> client = connect(url="http://127.0.0.1:8000", on_failure="rule")  # doctest: +SKIP
+>>> client.score({"response": "#### 18", "reference": "18"}).score  # doctest: +SKIP
+1.0
+"""
+
+from reward_serve.client.fallback import ScoringError
+from reward_serve.client.handle import RewardClient
+from reward_serve.client.http import HttpRewardClient
+from reward_serve.client.shared import Client, connect
+from reward_serve.client.transport import ServiceUnavailableError
+
+__all__ = [
+    "Client",
+    "HttpRewardClient",
+    "RewardClient",
+    "ScoringError",
+    "ServiceUnavailableError",
+    "connect",
+]

@@ -1,0 +1,48 @@
+"""What a client was asked and what came of it."""
+
+from __future__ import annotations
+
+import threading
+
+from reward_serve.schema import ScoreResult, Status
+
+
+class Counters:
+    """Counts of one client's requests, for a trainer's metrics. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = dict.fromkeys(("asked", "ok", "failed", "fallback", "retried"), 0)
+        self._counts |= {f"failed_{status.value}": 0 for status in Status if status != Status.OK}
+
+    def asked(self) -> None:
+        """A request came in."""
+        self._add("asked")
+
+    def retried(self, requests: int) -> None:
+        """Requests were sent again."""
+        self._add("retried", requests)
+
+    def settled(self, result: ScoreResult, settled: ScoreResult) -> None:
+        """A request came to its end.
+
+        Args:
+            result: of the service.
+            settled: what the caller is given.
+        """
+        if result.status is Status.OK:
+            self._add("ok")
+            return
+        self._add("failed")
+        self._add(f"failed_{result.status.value}")
+        if settled.source == "fallback":
+            self._add("fallback")
+
+    def snapshot(self) -> dict[str, int]:
+        """The counts now: asked, ok, failed, failed by status, fallback, retried."""
+        with self._lock:
+            return dict(self._counts)
+
+    def _add(self, key: str, count: int = 1) -> None:
+        with self._lock:
+            self._counts[key] += count

@@ -1,0 +1,119 @@
+"""Asks again what may fare better later, within each request's own deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tenacity import AsyncRetrying, RetryCallState, TryAgain, stop_after_attempt
+from tenacity.wait import wait_random_exponential
+
+from reward_serve.client.counters import Counters
+from reward_serve.client.transport import ServiceUnavailableError, Transport
+from reward_serve.schema import ScoreResult, Status, echoes, failure, longest_timeout_s
+
+_BACKOFF = wait_random_exponential(multiplier=0.2, max=8)
+_WORTH_ANOTHER = frozenset([Status.OVERLOADED, Status.ERROR])
+_TOO_LARGE = 413
+
+
+class Retrier:
+    """Asks a transport until each request has a result that another attempt would not better.
+
+    Asked again, after a jittered exponential pause or the one that the service asks for: transport
+    faults, ``overloaded`` and ``error``. Scoring is pure, so that a repeated request does no harm.
+
+    Args:
+        transport: the way to the service.
+        counters: where retries are counted.
+        max_attempts: how often a request is sent at most.
+    """
+
+    def __init__(self, transport: Transport, counters: Counters, max_attempts: int) -> None:
+        self._transport = transport
+        self._counters = counters
+        self._max_attempts = max_attempts
+
+    async def ask(self, bodies: Sequence[dict[str, Any]]) -> list[ScoreResult]:
+        """A result for each request, in order; a service out of reach is ``error``."""
+        batch = _Batch(bodies)
+        async for attempt in AsyncRetrying(
+            stop=stop_after_attempt(self._max_attempts),
+            wait=batch.pause_s,
+            retry_error_callback=lambda _: None,
+        ):
+            with attempt:
+                if attempt.retry_state.attempt_number > 1:
+                    self._counters.retried(len(batch.open))
+                await self._attempt(batch, batch.open)
+                if batch.open:
+                    raise TryAgain
+        return batch.results
+
+    async def _attempt(self, batch: _Batch, asked: list[int]) -> None:
+        if not asked:
+            return
+        try:
+            results = await self._transport.ascore_batch([batch.body(at) for at in asked])
+        except ServiceUnavailableError as error:
+            half = len(asked) // 2
+            if error.status_code == _TOO_LARGE and half:  # together, perhaps, and not alone
+                await asyncio.gather(
+                    self._attempt(batch, asked[:half]), self._attempt(batch, asked[half:])
+                )
+            else:
+                batch.unanswered(asked, error)
+        else:
+            batch.answered(asked, results)
+
+
+class _Batch:
+    """The results so far; ``open`` are the indices of the requests to be asked again."""
+
+    def __init__(self, bodies: Sequence[dict[str, Any]]) -> None:
+        now = time.monotonic()
+        self._bodies = bodies
+        self._ends = [now + longest_timeout_s([body]) for body in bodies]
+        self._retry_after_s = 0.0
+        late = "the deadline passed before it was sent"
+        self.results = [failure(Status.TIMEOUT, late, **echoes(body)) for body in bodies]
+        self.open = list(range(len(bodies)))
+
+    def body(self, index: int) -> dict[str, Any]:
+        """The request, with what is left of its deadline."""
+        body, left = self._bodies[index], self._ends[index] - time.monotonic()
+        if longest_timeout_s([body]) != body.get("timeout_s"):
+            return body  # no valid deadline: for the service to refuse
+        return {**body, "timeout_s": max(left, 0.001)}
+
+    def answered(self, asked: Sequence[int], results: Sequence[ScoreResult]) -> None:
+        """Keep what an attempt brought."""
+        for index, result in zip(asked, results, strict=True):
+            self.results[index] = result
+        self._close({i for i, r in zip(asked, results, strict=True) if not _again(r)})
+
+    def unanswered(self, asked: Sequence[int], error: ServiceUnavailableError) -> None:
+        """An attempt brought nothing."""
+        status = Status.ERROR if error.retryable else Status.INVALID
+        for index in asked:
+            self.results[index] = failure(status, str(error), **echoes(self._bodies[index]))
+        self._retry_after_s = error.retry_after_s or 0.0
+        if not error.retryable:
+            self._close(set(asked))
+
+    def pause_s(self, state: RetryCallState) -> float:
+        """How long to wait for the next attempt; what is due before it is given up."""
+        pause = max(_BACKOFF(state), self._retry_after_s)
+        self._retry_after_s = 0.0
+        then = time.monotonic() + pause
+        self._close({index for index in self.open if self._ends[index] < then})
+        return pause if self.open else 0.0
+
+    def _close(self, indices: set[int]) -> None:
+        self.open = [index for index in self.open if index not in indices]
+
+
+def _again(result: ScoreResult) -> bool:
+    return result.status in _WORTH_ANOTHER

@@ -1,0 +1,161 @@
+"""The client that trainers' adapters share: it coalesces, retries, and answers every request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from reward_serve.client.coalescing import Coalescer
+from reward_serve.client.counters import Counters
+from reward_serve.client.fallback import OnFailure, check_on_failure, settle
+from reward_serve.client.handle import DEFAULT_APP, RewardClient
+from reward_serve.client.http import HttpRewardClient
+from reward_serve.client.retrying import Retrier
+from reward_serve.client.transport import Request, Transport, as_dict
+from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status
+
+T = TypeVar("T")
+
+
+class Client:
+    """Scores through a transport, from any thread and any event loop.
+
+    Args:
+        transport: the way to the service.
+        timeout_s: deadline of requests that name none, over all attempts.
+        on_failure: what a request without a verdict comes to: ``raise`` raises ``ScoringError``,
+            ``none`` gives the typed failure, ``rule`` asks the rule verifier in this process, a
+            number is the score itself. The last two are results of source ``fallback``.
+        window_s: how long a single call waits for others to travel with.
+        max_batch: most requests to travel together.
+        max_attempts: how often a request is sent at most.
+
+    Raises:
+        ValueError: ``on_failure`` is none of these.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        on_failure: OnFailure | str = "raise",
+        window_s: float = 0.002,
+        max_batch: int = 64,
+        max_attempts: int = 5,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._on_failure = check_on_failure(on_failure)
+        self.counters = Counters()
+        retrier = Retrier(transport, self.counters, max_attempts)
+        self._coalescer = Coalescer(retrier.ask, window_s, max_batch)
+
+    def score(self, request: Request) -> ScoreResult:
+        """The result of one request. Not from a running event loop: there, ``ascore``.
+
+        Raises:
+            ScoringError: there is no verdict, and ``on_failure`` is ``raise``.
+        """
+        return _run(self._one(request)).result()
+
+    def score_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
+        """A result for each request, in order. Not from a running event loop.
+
+        Raises:
+            ScoringError: one has no verdict, and ``on_failure`` is ``raise``.
+        """
+        return _run(self._all(requests)).result()
+
+    async def ascore(self, request: Request) -> ScoreResult:
+        """``score``, awaited."""
+        return await asyncio.wrap_future(_run(self._one(request)))
+
+    async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
+        """``score_batch``, awaited."""
+        return await asyncio.wrap_future(_run(self._all(requests)))
+
+    async def _one(self, request: Request) -> ScoreResult:
+        body = as_dict(request, self._timeout_s)
+        self.counters.asked()
+        result = await self._coalescer.ask(body)
+        settled = result
+        try:
+            if result.status is not Status.OK:  # a rule may take its time over a formula
+                settled = await asyncio.to_thread(settle, body, result, self._on_failure)
+        finally:
+            self.counters.settled(result, settled)
+        return settled
+
+    async def _all(self, requests: Sequence[Request]) -> list[ScoreResult]:
+        return list(await asyncio.gather(*(self._one(request) for request in requests)))
+
+
+def connect(
+    *,
+    url: str | None = None,
+    app: str | None = None,
+    model: str | None = None,
+    api_key: str | None = None,
+    timeout_s: float | None = None,
+    **settings: Any,
+) -> Client:
+    """This process's client for a target; the same arguments give the same client.
+
+    Args:
+        url: the service over HTTP; else ``REWARD_SERVE_URL``.
+        app: the Serve application of this process's cluster; else ``REWARD_SERVE_APP``. Where
+            neither is said anywhere: ``reward``.
+        model: which of an application's reward models; default the first. By handle alone.
+        api_key: for HTTP; else ``REWARD_SERVE_API_KEY``.
+        timeout_s: deadline over all attempts; else ``REWARD_SERVE_TIMEOUT_S``, else 60.
+        **settings: of ``Client``.
+
+    Raises:
+        ValueError: both ``url`` and ``app`` are given, or a setting is wrong.
+    """
+    if url and app:
+        raise ValueError(f"url={url!r} and app={app!r}: give one of them")
+    if not url and not app:
+        url, app = os.environ.get("REWARD_SERVE_URL"), os.environ.get("REWARD_SERVE_APP")
+        if url and app:
+            raise ValueError("REWARD_SERVE_URL and REWARD_SERVE_APP are both set; unset one")
+    api_key = api_key or os.environ.get("REWARD_SERVE_API_KEY")
+    seconds = _timeout_s(timeout_s)
+    key = (os.getpid(), url, app, model, api_key, seconds, *sorted(settings.items()))
+    with _lock:
+        if key not in _clients:
+            transport: Transport = (
+                HttpRewardClient(url, api_key) if url else RewardClient(app or DEFAULT_APP, model)
+            )
+            _clients[key] = Client(transport, timeout_s=seconds, **settings)
+        return _clients[key]
+
+
+def _timeout_s(given: float | None) -> float:
+    text = os.environ.get("REWARD_SERVE_TIMEOUT_S") if given is None else given
+    try:
+        seconds = float(text or DEFAULT_TIMEOUT_S)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"REWARD_SERVE_TIMEOUT_S or timeout_s: {text!r} is no number of seconds")
+    return seconds
+
+
+_lock = threading.Lock()
+_clients: dict[tuple[Any, ...], Client] = {}
+_loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: a fork has none of its parent's
+
+
+def _run(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    """Run a coroutine on this process's own loop, which no trainer can block."""
+    with _lock:
+        loop = _loops.get(os.getpid())
+        if loop is None:
+            loop = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="reward-serve", daemon=True).start()
+    return asyncio.run_coroutine_threadsafe(coroutine, loop)

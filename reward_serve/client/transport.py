@@ -1,0 +1,94 @@
+"""What the clients share, by handle and over HTTP: requests, results, deadlines, failures."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from reward_serve.schema import ScoreRequest, ScoreResult, describe_errors, longest_timeout_s
+from reward_serve.version import __version__
+
+logger = logging.getLogger(__name__)
+
+_WORTH_A_RETRY = frozenset([408, 425, 429, 500, 502, 503, 504])
+_GRACE_S = 5.0  # the service keeps the deadline; this is for one that does not answer at all
+
+Request = ScoreRequest | Mapping[str, Any]
+
+
+class ServiceUnavailableError(RuntimeError):
+    """The service cannot be reached, or answered something other than the wire contract.
+
+    Attributes:
+        status_code: of HTTP, where that is what it answered.
+        retry_after_s: how long the service asked to wait, if it did.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status_code: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status_code = status_code
+        self.retry_after_s = retry_after_s
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may fare better later."""
+        return self.status_code is None or self.status_code in _WORTH_A_RETRY
+
+
+class Transport(Protocol):
+    """A way to the service; ``RewardClient`` and ``HttpRewardClient`` are two."""
+
+    async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
+        """A result for each request, in order.
+
+        Raises:
+            ServiceUnavailableError: there was no answer.
+        """
+
+
+def as_dict(request: Request, timeout_s: float) -> dict[str, Any]:
+    """A request as the plain dict that crosses the wire, with a deadline."""
+    if isinstance(request, ScoreRequest):
+        return request.model_dump(mode="json", exclude_unset=True) | {
+            "timeout_s": request.timeout_s if "timeout_s" in request.model_fields_set else timeout_s
+        }
+    return {"timeout_s": timeout_s, **request}
+
+
+def deadline(bodies: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds to wait for the service itself: the longest deadline asked for, and some grace."""
+    return longest_timeout_s(bodies) + _GRACE_S
+
+
+def warn_of_other_major(version: str) -> bool:
+    """Warn when the service's major version is not this client's; whether it was done."""
+    if version.split(".")[0] == __version__.split(".")[0]:
+        return False
+    logger.warning(
+        "the service is version %s and this client %s; their contracts may differ",
+        version,
+        __version__,
+    )
+    return True
+
+
+def parse_result(content: Any, where: str) -> ScoreResult:
+    """A result as the wire carries it.
+
+    Raises:
+        ServiceUnavailableError: it is none; names ``where`` it came from.
+    """
+    try:
+        return ScoreResult.model_validate(content)
+    except ValidationError as error:
+        fault = describe_errors(error)
+        raise ServiceUnavailableError(f"{where}: its answer is not a result: {fault}") from error

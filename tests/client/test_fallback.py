@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reward_serve.client.fallback import ScoringError, check_on_failure, settle
+from reward_serve.schema import ScoreResult, Status, failure
+
+LOST = failure(Status.ERROR, "no service", id="a")
+
+
+def request(response: str = "#### 18", **fields: Any) -> dict[str, Any]:
+    return {"response": response, "reference": "18", **fields}
+
+
+@pytest.mark.parametrize("on_failure", ["raise", "none", "rule", 0.5])
+def test_a_verdict_is_left_alone(on_failure: Any) -> None:
+    earned = ScoreResult(status=Status.OK, score=0.0, source="judge")
+    assert settle(request(), earned, on_failure) is earned
+
+
+def test_none_is_the_typed_failure() -> None:
+    assert settle(request(), LOST, "none") is LOST
+
+
+def test_raise_tells_status_and_reason() -> None:
+    with pytest.raises(ScoringError, match="error: no service") as caught:
+        settle(request(), LOST, "raise")
+    assert caught.value.result is LOST
+
+
+@pytest.mark.parametrize(("response", "score"), [("#### 18", 1.0), ("#### 17", 0.0)])
+def test_the_rule_decides_what_it_can_prove(response: str, score: float) -> None:
+    told = settle(request(response), LOST, "rule")
+    assert (told.status, told.score, told.source) == (Status.OK, score, "fallback")
+    assert (told.id, told.reason) == ("a", "error: no service")
+
+
+@pytest.mark.parametrize(
+    "asked", [request("It may be 18 or so"), {"response": "#### 18"}, {"reference": "18"}, {}]
+)
+def test_what_the_rule_cannot_prove_stays_a_failure(asked: dict[str, Any]) -> None:
+    assert settle(asked, LOST, "rule") is LOST
+
+
+def test_a_number_is_the_score_and_says_so() -> None:
+    told = settle(request(), LOST, -0.5)
+    assert (told.score, told.source, told.reason) == (-0.5, "fallback", "error: no service")
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [("rule", "rule"), ("none", "none"), ("0.5", 0.5), (0, 0.0)]
+)
+def test_a_setting_may_be_text(said: Any, meant: Any) -> None:
+    assert check_on_failure(said) == meant
+
+
+@pytest.mark.parametrize("said", ["zero", "nan", float("inf"), None, []])
+def test_a_setting_that_is_none_of_the_choices_is_refused(said: Any) -> None:
+    with pytest.raises(ValueError, match="on_failure"):
+        check_on_failure(said)

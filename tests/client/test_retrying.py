@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from reward_serve.client import retrying
+from reward_serve.client.counters import Counters
+from reward_serve.client.retrying import Retrier
+from reward_serve.client.transport import Request, ServiceUnavailableError
+from reward_serve.schema import ScoreResult, Status, failure
+
+OVERLOADED = failure(Status.OVERLOADED, "full")
+Answer = Callable[[Any], ScoreResult]
+
+
+class Scripted:
+    """A transport whose n-th call does what the script's n-th entry says, then answers."""
+
+    def __init__(self, *script: Exception | dict[str, ScoreResult]) -> None:
+        self._script = list(script)
+        self.asked: list[list[Any]] = []
+
+    async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
+        bodies: list[Any] = list(requests)
+        self.asked.append([body["id"] for body in bodies])
+        self.last = bodies
+        now = self._script.pop(0) if self._script else {}
+        if isinstance(now, Exception):
+            raise now
+        right = ScoreResult(status=Status.OK, score=1.0)
+        return [now.get(body["id"], right).model_copy(update={"id": body["id"]}) for body in bodies]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "_BACKOFF", lambda state: 0.01)
+
+
+def bodies(*ids: str, timeout_s: Any = 5.0) -> list[dict[str, Any]]:
+    return [{"id": one, "response": "18", "reference": "18", "timeout_s": timeout_s} for one in ids]
+
+
+async def ask(transport: Scripted, asked: list[dict[str, Any]], attempts: int = 5) -> Any:
+    counters = Counters()
+    results = await Retrier(transport, counters, attempts).ask(asked)
+    return [(r.id, r.status.value) for r in results], counters.snapshot()["retried"]
+
+
+async def test_what_was_shed_alone_is_asked_again() -> None:
+    transport = Scripted({"b": OVERLOADED}, {"b": OVERLOADED})
+    results, retried = await ask(transport, bodies("a", "b", "c"))
+    assert results == [("a", "ok"), ("b", "ok"), ("c", "ok")]
+    assert transport.asked == [["a", "b", "c"], ["b"], ["b"]]
+    assert retried == 2
+
+
+@pytest.mark.parametrize("code", [None, 429, 502, 503])
+async def test_a_fault_of_the_way_is_tried_again(code: int | None) -> None:
+    transport = Scripted(ServiceUnavailableError("lost", status_code=code))
+    results, retried = await ask(transport, bodies("a", "b"))
+    assert results == [("a", "ok"), ("b", "ok")]
+    assert retried == 2
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 422])
+async def test_a_refusal_is_never_tried_again(code: int) -> None:
+    transport = Scripted(ServiceUnavailableError("wrong key", status_code=code))
+    results, retried = await ask(transport, bodies("a"))
+    assert results == [("a", "invalid")]
+    assert (len(transport.asked), retried) == (1, 0)
+
+
+@pytest.mark.parametrize("status", ["invalid", "unparseable", "truncated", "timeout"])
+async def test_what_another_attempt_cannot_better_is_told_at_once(status: str) -> None:
+    transport = Scripted({"a": failure(Status(status), "why")})
+    results, _ = await ask(transport, bodies("a"))
+    assert results == [("a", status)]
+    assert len(transport.asked) == 1
+
+
+async def test_after_the_last_attempt_the_failure_is_told() -> None:
+    transport = Scripted(*[ServiceUnavailableError("lost") for _ in range(9)])
+    results, retried = await ask(transport, bodies("a"), attempts=3)
+    assert results == [("a", "error")]
+    assert (len(transport.asked), retried) == (3, 2)
+
+
+async def test_a_batch_too_large_together_is_split() -> None:
+    too_large = ServiceUnavailableError("too large", status_code=413)
+    transport = Scripted(too_large, too_large)
+    results, _ = await ask(transport, bodies("a", "b", "c"))
+    assert results == [("a", "invalid"), ("b", "ok"), ("c", "ok")]
+    assert transport.asked == [["a", "b", "c"], ["a"], ["b", "c"]]
+
+
+async def test_the_deadline_covers_all_attempts() -> None:
+    transport = Scripted(*[ServiceUnavailableError("lost") for _ in range(99)])
+    began = time.monotonic()
+    results, _ = await ask(transport, bodies("a", timeout_s=0.1), attempts=99)
+    assert results == [("a", "error")]
+    assert time.monotonic() - began < 1
+    assert 0 < transport.last[0]["timeout_s"] < 0.1
+
+
+async def test_a_pause_that_the_service_asks_for_is_kept() -> None:
+    transport = Scripted(ServiceUnavailableError("full", status_code=503, retry_after_s=0.3))
+    began = time.monotonic()
+    results, _ = await ask(transport, bodies("a"))
+    assert results == [("a", "ok")]
+    assert time.monotonic() - began >= 0.3
+
+
+async def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
+    transport = Scripted(ServiceUnavailableError("full", status_code=503, retry_after_s=30))
+    began = time.monotonic()
+    results, _ = await ask(transport, bodies("a", timeout_s=1.0))
+    assert results == [("a", "error")]
+    assert time.monotonic() - began < 0.5
+
+
+async def test_a_deadline_that_is_none_is_left_for_the_service_to_refuse() -> None:
+    transport = Scripted()
+    await ask(transport, bodies("a", timeout_s="soon"))
+    assert transport.last[0]["timeout_s"] == "soon"

@@ -1,0 +1,139 @@
+"""The wire contract over HTTP without Ray Serve, for the tests of what calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self, TypeVar
+
+from reward_serve.admission import Admission
+from reward_serve.config import RuleModel
+from reward_serve.http_contract import http_status
+from reward_serve.reward_models.rule import RuleRewardModel
+from reward_serve.schema import Status
+from reward_serve.scoring import Scorer
+from reward_serve.version import VERSION_HEADER, __version__
+
+T = TypeVar("T")
+
+
+@dataclass
+class Reply:
+    """What the service says: JSON data, or bytes as they are."""
+
+    content: Any
+    code: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Call:
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+class FakeService:
+    """The wire contract over HTTP, answered by the real rule; ``replies`` overrides a path.
+
+    What stands in for Ray Serve is all that is fake here.
+    """
+
+    def __init__(self, version: str = __version__) -> None:
+        self.replies: dict[str, Reply] = {}
+        self.before_reply: Callable[[Call], object] = lambda call: None
+        self.calls: list[Call] = []
+        self.connections = 0
+        self.version = version
+        rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
+        self._scorer = Scorer("rule", rule, Admission(64, 4096), 1024)
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.service = self
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
+        self._loop = asyncio.new_event_loop()
+        self._looping = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def answer(self, call: Call) -> Reply:
+        self.calls.append(call)
+        self.before_reply(call)
+        if call.path in self.replies:
+            return self.replies[call.path]
+        if call.path == "/v1/score":
+            result = self._scored(self._scorer.score(call.body))
+            return Reply(result, http_status(Status(result["status"])))
+        if call.path == "/v1/score/batch":
+            results = self._scored(self._scorer.score_batch(call.body["requests"]))
+            return Reply({"results": results})
+        if call.path == "/v1/models":
+            return Reply({"models": [{"name": "rule", "ready": True}], "version": self.version})
+        if call.path == "/ready":
+            return Reply({"status": "ok"})
+        return Reply({"detail": "Not Found"}, 404)
+
+    def _scored(self, answer: Coroutine[Any, Any, T]) -> T:
+        """On one event loop, as in a replica, whichever thread serves the request."""
+        return asyncio.run_coroutine_threadsafe(answer, self._loop).result()
+
+    def __enter__(self) -> Self:
+        self._looping.start()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._looping.join()
+        self._loop.close()
+
+
+class _Server(ThreadingHTTPServer):
+    service: FakeService
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.service.connections += 1
+
+    def do_GET(self) -> None:
+        self._reply(None)
+
+    def do_POST(self) -> None:
+        self._reply(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+
+    def _reply(self, body: Any) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        reply = self.server.service.answer(Call(self.path, headers, body))
+        content = reply.content
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(reply.code)
+        for name, value in {VERSION_HEADER: self.server.service.version, **reply.headers}.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        with contextlib.suppress(BrokenPipeError):  # the caller may have gone
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,71 @@
+"""The client that trainers share, on a real application: by handle, and when it goes away."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import ray
+from ray import serve
+
+from reward_serve.client import connect
+from reward_serve.schema import ScoreResult
+from tests.integration.conftest import Deploy
+
+pytestmark = pytest.mark.integration
+
+RULE = {"models": [{"name": "rule", "kind": "rule", "resources": {"num_cpus": 0.1}}]}
+
+
+def asked(n: int) -> dict[str, Any]:
+    """A request whose right answer depends on its number."""
+    return {"response": f"#### {n}", "reference": str(n - n % 2), "id": str(n)}
+
+
+def told(result: ScoreResult) -> tuple[str | None, float | None]:
+    return result.id, result.score
+
+
+def answer(n: int) -> tuple[str, float]:
+    return str(n), float(n % 2 == 0)
+
+
+def test_threads_and_coroutines_score_by_handle(deploy_app: Deploy) -> None:
+    deploy_app("shared", RULE)
+    client = connect(app="shared", on_failure="rule")
+
+    async def gathered() -> list[ScoreResult]:
+        return await asyncio.gather(*(client.ascore(asked(n)) for n in range(500)))
+
+    assert [told(result) for result in asyncio.run(gathered())] == [answer(n) for n in range(500)]
+    with ThreadPoolExecutor(32) as pool:
+        results = list(pool.map(lambda n: client.score(asked(n)), range(500)))
+    assert [told(result) for result in results] == [answer(n) for n in range(500)]
+    counts = client.counters.snapshot()
+    assert (counts["asked"], counts["ok"]) == (1000, 1000)
+
+
+def test_a_worker_of_the_cluster_connects_by_name(deploy_app: Deploy) -> None:
+    deploy_app("from_worker", RULE).score(asked(0))
+
+    @ray.remote(num_cpus=0)
+    def score(n: int) -> tuple[str | None, float | None]:
+        return told(connect(app="from_worker").score(asked(n)))
+
+    assert ray.get([score.remote(n) for n in range(4)]) == [answer(n) for n in range(4)]
+
+
+def test_an_application_that_goes_away_is_told_by_the_counters(deploy_app: Deploy) -> None:
+    deploy_app("leaves", RULE)
+    client = connect(app="leaves", on_failure="rule", timeout_s=20, max_attempts=2)
+    assert client.score(asked(0)).source == "rule"
+
+    serve.delete("leaves")
+    results = client.score_batch([asked(n) for n in range(20)])
+
+    assert [told(result) for result in results] == [answer(n) for n in range(20)]
+    assert {result.source for result in results} == {"fallback"}
+    counts = client.counters.snapshot()
+    assert (counts["failed"], counts["fallback"], counts["ok"]) == (20, 20, 1)
