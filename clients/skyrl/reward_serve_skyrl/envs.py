@@ -1,0 +1,139 @@
+"""The environments: one turn, one response, one reward.
+
+``step`` blocks while the judge answers, in one of the threads that the generator steps its
+environments in, beside the generation of the other trajectories.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+
+from reward_serve.client import connect
+from reward_serve.schema import ScoreResult, Status
+from reward_serve.verifiers import verify
+
+logger = logging.getLogger(__name__)
+
+_STATUSES = tuple(status.value for status in Status if status is not Status.OK)
+
+
+class _GSM8kEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
+    """One turn against the row's gold answer.
+
+    Args:
+        env_config: the environment's section of the configuration.
+        extras: the row's columns; ``reward_spec.ground_truth`` is the gold answer.
+
+    Raises:
+        ValueError: the row has no gold answer.
+    """
+
+    def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        extras = extras or {}
+        truth = (extras.get("reward_spec") or {}).get("ground_truth")
+        if truth is None or not str(truth).strip():
+            raise ValueError(
+                "reward_spec.ground_truth: is missing from the row; prepare the data set with "
+                "examples/gsm8k/prepare_dataset.py"
+            )
+        self.reference = str(truth)
+        self.extras = extras
+        self.metrics: dict[str, float] = {}
+
+    def step(self, action: str) -> BaseTextEnvStepOutput:
+        """Score the response and end the episode."""
+        return BaseTextEnvStepOutput(
+            observations=[], reward=self.reward(action), done=True, metadata={}
+        )
+
+    def reward(self, response: str) -> float:
+        """What the response earns."""
+        raise NotImplementedError
+
+    def get_metrics(self) -> dict[str, float]:
+        """What was seen of this episode's reward, as numbers; SkyRL averages them."""
+        return self.metrics
+
+
+class GSM8kRuleEnv(_GSM8kEnv):
+    """The rule verifier alone, in this process: 1 where it proves the response right."""
+
+    def reward(self, response: str) -> float:
+        """1.0 where proven right, else 0.0; metric ``rule_abstained`` tells the undecided."""
+        outcome = verify(response, self.reference).outcome
+        self.metrics = {"rule_abstained": float(outcome == "abstain")}
+        return float(outcome == "right")
+
+
+class GSM8kJudgeEnv(_GSM8kEnv):
+    """A ``reward_serve`` service decides.
+
+    A judge that fails is not a wrong answer: by default the rule verifier decides in its place
+    (``on_failure``), and what nobody could decide earns 0.0, since SkyRL cannot leave a sample
+    out, with ``judge_undecided`` 1 and a warning.
+    """
+
+    def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
+        super().__init__(env_config, extras)
+        settings = {
+            name: value for name, value in _as_dict(env_config).items() if value is not None
+        }
+        if settings.get("on_failure") in ("raise", "none"):
+            raise ValueError(
+                f"environment.skyrl_gym.gsm8k_judge.on_failure={settings['on_failure']}: an "
+                "exception in an environment ends SkyRL's process, and it cannot leave a sample "
+                "out; use rule or a number"
+            )
+        self._client = connect(**{"on_failure": "rule", **settings})
+
+    def reward(self, response: str) -> float:
+        """The service's score, or what stands in for it; see the metrics."""
+        began = time.perf_counter()
+        try:
+            result = self._client.score(self._request(response))
+        except Exception as error:  # SkyRL ends the process on any exception of an environment
+            logger.exception("no verdict, and no way to ask for one")
+            result = ScoreResult(status=Status.ERROR, reason=f"{type(error).__name__}: {error}")
+        self.metrics = _metrics(result, 1000 * (time.perf_counter() - began))
+        if result.score is None:
+            logger.warning("nobody could decide: %s: %s; 0.0", result.status.value, result.reason)
+            return 0.0
+        return result.score
+
+    def _request(self, response: str) -> dict[str, Any]:
+        info = self.extras.get("extra_info") or {}
+        request = {"response": response, "reference": self.reference}
+        if info.get("question"):
+            request["question"] = str(info["question"])
+        if info.get("index") is not None:
+            request["group"] = f"{info.get('split', '')}/{info['index']}"
+        return request
+
+
+def _metrics(result: ScoreResult, wall_ms: float) -> dict[str, float]:
+    fallback = result.source == "fallback"
+    failed = (result.reason or "").partition(":")[0] if fallback else result.status.value
+    return {
+        "judge_wall_ms": wall_ms,
+        "judge_latency_ms": result.latency_ms,
+        "judge_ok": float(result.status is Status.OK and not fallback),
+        "judge_by_rule": float(result.source == "rule"),
+        "judge_fallback": float(fallback),
+        "judge_undecided": float(result.score is None),
+        **{f"judge_failed_{status}": float(failed == status) for status in _STATUSES},
+    }
+
+
+def _as_dict(env_config: Any) -> dict[str, Any]:
+    if env_config is None:
+        return {}
+    if is_dataclass(env_config) and not isinstance(env_config, type):
+        return asdict(env_config)
+    return dict(env_config)

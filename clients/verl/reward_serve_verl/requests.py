@@ -1,0 +1,104 @@
+"""Reads verl's rows: the environment's ``LLM_JUDGE_SERVER_*`` and the keys of ``extra_info``.
+
+Of ``extra_info``: ``server_url``, ``api_key``, ``timeout``, ``batch_size`` say where and how to
+ask; ``problem`` or ``question``, ``model_name``, ``temperature``, ``top_p``, ``max_new_tokens``,
+``enable_thinking``, ``prompt_template`` what to ask; ``target_gt`` and
+``filter_gt_by_prompt_token`` which of several gold answers count.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from reward_serve.client import Client, connect
+
+_CLIENT_SETTINGS = (
+    "url", "app", "model", "api_key", "timeout_s", "on_failure", "window_s", "max_batch",
+    "max_attempts",
+)  # fmt: skip
+_OPTIONS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_new_tokens": "max_tokens",
+    "enable_thinking": "enable_thinking",
+}
+
+
+def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
+    """The client that a row asks through: of the row first, then the settings, then the variables.
+
+    Raises:
+        ValueError: a setting is wrong.
+    """
+    chosen: dict[str, Any] = {"on_failure": "rule"}
+    chosen |= {name: settings[name] for name in _CLIENT_SETTINGS if settings.get(name) is not None}
+    for name, key, variable in (
+        ("url", "server_url", "LLM_JUDGE_SERVER_URL"),
+        ("api_key", "api_key", "LLM_JUDGE_SERVER_API_KEY"),
+        ("timeout_s", "timeout", "LLM_JUDGE_SERVER_TIMEOUT"),
+    ):
+        said = info.get(key)
+        if said is None and name not in chosen and not (name == "url" and "app" in chosen):
+            said = os.environ.get(variable)
+        if said is not None:
+            chosen[name] = float(said) if name == "timeout_s" else said
+    if chosen.get("url") and info.get("server_url"):
+        chosen.pop("app", None)
+    if info.get("batch_size"):
+        chosen["max_batch"] = int(info["batch_size"])
+    if chosen["on_failure"] in ("raise", "none"):
+        raise ValueError(
+            f"on_failure={chosen['on_failure']!r}: verl can neither leave a sample out nor go on "
+            "after an exception; use rule or a number"
+        )
+    return connect(**chosen)
+
+
+def request_for(response: str, ground_truth: Any, info: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as a request of the wire contract."""
+    question = info.get("problem") or info.get("question")
+    request: dict[str, Any] = {
+        "response": response,
+        "reference": references(ground_truth, question, info),
+    }
+    if question:
+        request["question"] = str(question)
+    if info.get("model_name"):
+        request["model"] = str(info["model_name"])
+    if info.get("prompt_template"):
+        request["template"] = str(info["prompt_template"])
+    if info.get("index") is not None:
+        request["group"] = f"{info.get('split', '')}/{info['index']}"
+    options = {
+        ours: info[theirs] for theirs, ours in _OPTIONS.items() if info.get(theirs) is not None
+    }
+    return {**request, "options": options} if options else request
+
+
+def references(ground_truth: Any, question: Any, info: Mapping[str, Any]) -> list[str]:
+    """The gold answers that count; where a selection leaves none, all do.
+
+    Args:
+        ground_truth: one, a list, or a mapping of names to them.
+        question: whose last word ``filter_gt_by_prompt_token`` looks for.
+        info: the row's.
+    """
+    named = ground_truth if isinstance(ground_truth, Mapping) else None
+    texts = [str(text) for text in (named.values() if named is not None else _listed(ground_truth))]
+    kept = texts
+    if info.get("target_gt") is not None:
+        wanted = {str(one) for one in _listed(info["target_gt"])}
+        names = list(named) if named is not None else texts
+        kept = [t for name, t in zip(names, texts, strict=True) if wanted & {str(name), t}] or texts
+    if info.get("filter_gt_by_prompt_token") and str(question or "").split():
+        token = str(question).split()[-1]
+        kept = [text for text in kept if token in text] or kept
+    return kept
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        return [value]
+    return list(value)

@@ -1,0 +1,106 @@
+"""What verl calls, and what it is told: the same keys every time, numbers alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reward_serve.client import Client
+from reward_serve.schema import ScoreResult, Status
+from reward_serve_verl.requests import client_for, request_for
+
+logger = logging.getLogger(__name__)
+
+_STATUSES = tuple(status.value for status in Status if status is not Status.OK)
+
+
+async def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> dict[str, float]:
+    """What a response earns.
+
+    Args:
+        data_source: the row's data set; not used.
+        solution_str: the response.
+        ground_truth: the gold answer or solution, several of them, or several by name.
+        extra_info: the row's; see ``requests.py`` for the keys that are read.
+        **settings: ``reward_kwargs``: ``url``, ``app``, ``on_failure`` and the like, of
+            ``reward_serve.client.connect``; what else verl passes is ignored.
+
+    Returns:
+        ``score``, and what became of the request: see ``told``. Where nobody could decide, score
+        0.0 with ``undecided`` 1, since verl cannot leave a sample out.
+    """
+    info = extra_info or {}
+    client = client_for(info, settings)
+    return told(await client.ascore(request_for(solution_str, ground_truth, info)))
+
+
+def compute_score_sync(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> dict[str, float]:
+    """``compute_score`` for callers that cannot await; verl runs it in a thread."""
+    info = extra_info or {}
+    client = client_for(info, settings)
+    return told(client.score(request_for(solution_str, ground_truth, info)))
+
+
+def compute_score_batched(
+    data_sources: Sequence[str],
+    solution_strs: Sequence[str],
+    ground_truths: Sequence[Any],
+    extra_infos: Sequence[Mapping[str, Any] | None] | None = None,
+    **settings: Any,
+) -> list[dict[str, float]]:
+    """A dict of ``compute_score`` for each response, in order.
+
+    Raises:
+        ValueError: the lists differ in length.
+    """
+    infos = [info or {} for info in extra_infos or [None] * len(solution_strs)]
+    lengths = {len(data_sources), len(solution_strs), len(ground_truths), len(infos)}
+    if len(lengths) > 1:
+        raise ValueError(
+            f"data_sources, solution_strs, ground_truths, extra_infos: {len(data_sources)}, "
+            f"{len(solution_strs)}, {len(ground_truths)} and {len(infos)} of them; as many of each"
+        )
+    asked: dict[Client, list[int]] = {}
+    for index, info in enumerate(infos):
+        asked.setdefault(client_for(info, settings), []).append(index)
+    results: dict[int, ScoreResult] = {}
+    for client, indices in asked.items():
+        requests = [request_for(solution_strs[i], ground_truths[i], infos[i]) for i in indices]
+        results.update(zip(indices, client.score_batch(requests), strict=True))
+    return [told(results[index]) for index in range(len(infos))]
+
+
+def told(result: ScoreResult) -> dict[str, float]:
+    """A result as verl's metrics take it.
+
+    Returns:
+        ``score``; ``acc``; ``by_rule``, ``fallback`` and ``undecided``, each 1 or 0;
+        ``failed_<status>`` of each status; ``latency_ms`` in the service.
+    """
+    fallback = result.source == "fallback"
+    failed = (result.reason or "").partition(":")[0] if fallback else result.status.value
+    if result.score is None:
+        logger.warning("nobody could decide: %s: %s; 0.0", result.status.value, result.reason)
+    score = 0.0 if result.score is None else result.score
+    return {
+        "score": score,
+        "acc": float(score >= 0.5),
+        "by_rule": float(result.source == "rule"),
+        "fallback": float(fallback),
+        "undecided": float(result.score is None),
+        **{f"failed_{status}": float(failed == status) for status in _STATUSES},
+        "latency_ms": result.latency_ms,
+    }

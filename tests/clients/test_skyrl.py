@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import skyrl_gym
+
+from reward_serve.client import connect
+from reward_serve_skyrl import GSM8kJudgeEnv, GSM8kRuleEnv, register_envs
+from tests.fake_service import FakeService, Reply, free_port
+
+RIGHT, WRONG, UNDECIDED = "#### 18", "#### 17", "18 or 17, who knows?"
+
+
+def row(truth: str | None = "18") -> dict[str, Any]:
+    """The columns of a prepared data set's row."""
+    return {
+        "reward_spec": {"method": "rule", "ground_truth": truth},
+        "extra_info": {"split": "train", "index": 7, "question": "How many eggs?"},
+    }
+
+
+def judge(url: str, **settings: Any) -> GSM8kJudgeEnv:
+    return GSM8kJudgeEnv(env_config={"url": url, **settings}, extras=row())
+
+
+@pytest.mark.parametrize(("response", "reward"), [(RIGHT, 1.0), (WRONG, 0.0)])
+def test_the_service_decides_in_one_turn(
+    service: FakeService, response: str, reward: float
+) -> None:
+    env = judge(service.url)
+    env.init([])
+    step = env.step(response)
+
+    assert (step["reward"], step["done"], step["observations"]) == (reward, True, [])
+    metrics = env.get_metrics()
+    assert (metrics["judge_ok"], metrics["judge_fallback"], metrics["judge_undecided"]) == (1, 0, 0)
+    assert metrics["judge_wall_ms"] > 0
+    assert all(type(value) is float for value in metrics.values())
+
+
+def test_the_question_and_the_group_go_with_it(service: FakeService) -> None:
+    judge(service.url).step(RIGHT)
+
+    (request,) = service.calls[0].body["requests"]
+    assert (request["question"], request["group"]) == ("How many eggs?", "train/7")
+
+
+def test_without_a_service_the_rule_decides_and_says_so() -> None:
+    env = judge(f"http://127.0.0.1:{free_port()}", timeout_s=1.0)
+
+    assert env.step(RIGHT)["reward"] == 1.0
+    metrics = env.get_metrics()
+    assert (metrics["judge_ok"], metrics["judge_fallback"]) == (0.0, 1.0)
+    assert metrics["judge_failed_error"] + metrics["judge_failed_timeout"] == 1.0
+
+
+def test_what_nobody_decides_is_no_silent_zero(
+    service: FakeService, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
+    env = judge(service.url)
+
+    assert env.step(UNDECIDED)["reward"] == 0.0
+    assert env.get_metrics()["judge_undecided"] == 1.0
+    assert "nobody could decide: invalid" in caplog.text
+
+
+def test_an_exception_of_the_client_ends_nothing(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    env = judge(service.url)
+    monkeypatch.setattr(env, "_client", None)
+
+    assert env.step(RIGHT)["reward"] == 0.0
+    assert env.get_metrics()["judge_failed_error"] == 1.0
+    assert "no way to ask" in caplog.text
+
+
+def test_envs_of_a_target_share_a_client(service: FakeService) -> None:
+    for _ in range(3):
+        judge(service.url).step(RIGHT)
+
+    counts = connect(url=service.url, on_failure="rule").counters.snapshot()
+    assert (counts["asked"], counts["ok"]) == (3, 3)
+
+
+@pytest.mark.parametrize("on_failure", ["raise", "none"])
+def test_what_skyrl_cannot_do_is_refused(on_failure: str) -> None:
+    with pytest.raises(ValueError, match=f"on_failure={on_failure}"):
+        judge("http://x", on_failure=on_failure)
+
+
+@pytest.mark.parametrize("truth", [None, " "])
+def test_a_row_without_its_answer_is_refused(truth: str | None) -> None:
+    with pytest.raises(ValueError, match=r"reward_spec\.ground_truth: is missing"):
+        GSM8kRuleEnv(extras=row(truth))
+
+
+@pytest.mark.parametrize(
+    ("response", "reward", "abstained"), [(RIGHT, 1, 0), (WRONG, 0, 0), (UNDECIDED, 0, 1)]
+)
+def test_the_rule_alone(response: str, reward: float, abstained: float) -> None:
+    env = GSM8kRuleEnv(extras=row())
+
+    assert env.step(response)["reward"] == reward
+    assert env.get_metrics() == {"rule_abstained": abstained}
+
+
+def test_registered_envs_are_made_by_name(service: FakeService) -> None:
+    register_envs()
+    register_envs()
+
+    env = skyrl_gym.make("gsm8k_judge", env_config={"url": service.url}, extras=row())
+    assert env.step(RIGHT)["reward"] == 1.0
+    assert skyrl_gym.make("gsm8k_rule", extras=row()).step(WRONG)["reward"] == 0.0

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from reward_serve_verl import compute_score, compute_score_batched, compute_score_sync
+from reward_serve_verl.requests import references, request_for
+from tests.fake_service import FakeService, Reply, free_port
+
+RIGHT, WRONG, UNDECIDED = "#### 18", "#### 17", "18 or 17, who knows?"
+
+
+def test_verl_awaits_the_function_it_is_told_to_use() -> None:
+    assert inspect.iscoroutinefunction(compute_score)
+    assert not inspect.iscoroutinefunction(compute_score_sync)
+
+
+async def test_a_row_earns_what_the_service_says(service: FakeService) -> None:
+    right = await compute_score("gsm8k", RIGHT, "#### 18", {"index": 3}, url=service.url)
+    wrong = compute_score_sync("gsm8k", WRONG, "18", None, url=service.url)
+
+    assert (right["score"], right["acc"], right["by_rule"]) == (1.0, 1.0, 1.0)
+    assert (wrong["score"], wrong["acc"], wrong["fallback"]) == (0.0, 0.0, 0.0)
+    assert right.keys() == wrong.keys()
+    assert all(type(value) is float for value in right.values())
+
+
+def test_a_batch_is_answered_in_order(service: FakeService) -> None:
+    told = compute_score_batched(
+        ["gsm8k"] * 3, [RIGHT, WRONG, RIGHT], ["18", "18", "17"], [{}, {}, {}], url=service.url
+    )
+
+    assert [one["score"] for one in told] == [1.0, 0.0, 0.0]
+
+
+def test_without_a_service_the_rule_decides_and_says_so() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    told = compute_score_sync("gsm8k", RIGHT, "18", {"timeout": 1}, url=url, max_attempts=2)
+
+    assert (told["score"], told["fallback"], told["undecided"]) == (1.0, 1.0, 0.0)
+    assert told["failed_error"] + told["failed_timeout"] == 1.0
+
+
+def test_what_nobody_decides_is_no_silent_zero(
+    service: FakeService, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
+    told = compute_score_sync("gsm8k", UNDECIDED, "18", None, url=service.url)
+
+    assert (told["score"], told["undecided"], told["failed_invalid"]) == (0.0, 1.0, 1.0)
+    assert "nobody could decide: invalid" in caplog.text
+
+
+@pytest.mark.parametrize("on_failure", ["raise", "none"])
+def test_what_verl_cannot_do_is_refused(on_failure: str) -> None:
+    with pytest.raises(ValueError, match="verl can neither leave a sample out"):
+        compute_score_sync("gsm8k", RIGHT, "18", None, url="http://x", on_failure=on_failure)
+
+
+def test_the_row_says_where_to_ask_before_the_variables(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_JUDGE_SERVER_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("LLM_JUDGE_SERVER_API_KEY", "of the environment")
+    info = {"server_url": service.url, "api_key": "of the row"}
+    told = compute_score_sync("gsm8k", RIGHT, "18", info)
+
+    assert told["score"] == 1.0
+    assert service.calls[0].headers["authorization"] == "Bearer of the row"
+
+
+def test_the_variables_say_where_to_ask(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_JUDGE_SERVER_URL", service.url)
+    monkeypatch.setenv("LLM_JUDGE_SERVER_API_KEY", "secret")
+
+    assert compute_score_sync("gsm8k", RIGHT, "18")["score"] == 1.0
+    assert service.calls[0].headers["authorization"] == "Bearer secret"
+
+
+def test_a_row_becomes_a_request() -> None:
+    info = {
+        "problem": "How many?",
+        "model_name": "judge",
+        "temperature": 0.5,
+        "max_new_tokens": 64,
+        "split": "train",
+        "index": 7,
+        "prompt_template": "final_answer",
+    }
+
+    assert request_for(RIGHT, "18", info) == {
+        "response": RIGHT,
+        "reference": ["18"],
+        "question": "How many?",
+        "model": "judge",
+        "template": "final_answer",
+        "group": "train/7",
+        "options": {"temperature": 0.5, "max_tokens": 64},
+    }
+
+
+@pytest.mark.parametrize(
+    ("truth", "info", "expected"),
+    [
+        ("18", {}, ["18"]),
+        (["18", "19"], {}, ["18", "19"]),
+        ({"a": "18", "b": "19"}, {}, ["18", "19"]),
+        ({"a": "18", "b": "19"}, {"target_gt": "b"}, ["19"]),
+        (["18", "19"], {"target_gt": ["19"]}, ["19"]),
+        (["18", "19"], {"target_gt": "20"}, ["18", "19"]),
+        (["18 apples", "19 pears"], {"filter_gt_by_prompt_token": True}, ["19 pears"]),
+    ],
+)
+def test_which_gold_answers_count(truth: Any, info: dict[str, Any], expected: list[str]) -> None:
+    assert references(truth, "Count the pears", info) == expected
