@@ -27,18 +27,19 @@ OUT ?=
 RULES ?= on
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge test test-all check format lock clean
+.PHONY: help setup demo serve train-judge grpo-trl test test-all check format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(STAMP)  ## Build .venv (done by the other targets when needed)
 
-$(STAMP): requirements/cpu.txt pyproject.toml
+$(STAMP): requirements/cpu.txt pyproject.toml $(wildcard clients/*/pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -r requirements/cpu.txt
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . \
+	    --editable clients/skyrl --editable clients/trl --editable clients/verl
 	@touch $@
 
 demo: $(STAMP)  ## Deploy the bundled judge, score a labelled file (DATA= OUT= RULES=off), shut down
@@ -50,6 +51,9 @@ serve: $(STAMP)  ## Serve deployments/judge.yaml on 127.0.0.1:8000 until interru
 
 train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train file (DATA= OUT=)
 	$(BIN)/python -m examples.train_judge $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
+
+grpo-trl: $(STAMP)  ## A few GRPO steps with TRL on the CPU, rewarded by the bundled judge (OUT=)
+	$(BIN)/python -m examples.trl.grpo_gsm8k $(if $(OUT),--out "$(OUT)")
 
 test: $(STAMP)  ## Unit tests, and integration tests on a real Serve app and engine
 	$(BIN)/python -m pytest -m "not slow"
