@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
+VERL := .venv-verl
+VERL_STAMP := $(VERL)/.installed
 
 empty :=
 space := $(empty) $(empty)
@@ -27,7 +29,7 @@ OUT ?=
 RULES ?= on
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo-trl test test-all check format lock clean
+.PHONY: help setup demo serve train-judge grpo-trl test test-all test-clients check format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,6 +63,15 @@ test: $(STAMP)  ## Unit tests, and integration tests on a real Serve app and eng
 test-all: $(STAMP)  ## Every test
 	$(BIN)/python -m pytest
 
+$(VERL_STAMP): $(STAMP) requirements/verl.txt clients/verl/pyproject.toml
+	@test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
+	$(UV) pip install --quiet --python $(VERL)/bin/python --no-deps -r requirements/verl.txt
+	$(UV) pip install --quiet --python $(VERL)/bin/python --no-deps --editable . --editable clients/verl
+	@touch $@
+
+test-clients: $(VERL_STAMP)  ## The adapters in trainers whose pins need an environment of their own: verl
+	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/verl/pytest.ini clients/verl/tests
+
 check: $(STAMP)  ## Format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -70,11 +81,13 @@ format: $(STAMP)  ## Rewrite files in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock:  ## Recompile requirements/cpu.txt (needs uv)
+lock:  ## Recompile requirements/*.txt (needs uv)
 	$(UV) pip compile --quiet --python-version 3.11 --no-emit-index-url --no-emit-find-links \
 	    --override requirements/overrides.txt --extra serve --extra eval --extra train --extra dev \
 	    --custom-compile-command "make lock" \
 	    -o requirements/cpu.txt pyproject.toml requirements/cpu.in
+	$(UV) pip compile --quiet --python-version 3.11 --no-emit-index-url --no-emit-find-links \
+	    --custom-compile-command "make lock" -o requirements/verl.txt requirements/verl.in
 
 clean:  ## Remove the environment and caches of this checkout
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VERL) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,191 @@
+"""verl 0.9.1's own reward managers, rewarded by a live service over HTTP: ``make test-clients``.
+
+Runs in verl's environment; the service in the one that ``REWARD_SERVE_BIN`` names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+from verl import DataProto
+from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+from verl.trainer.ppo.reward import get_custom_reward_fn
+from verl.workers.reward_manager.naive import NaiveRewardManager
+
+RESPONSES = ["9 * 2 = 18\n#### 18", "#### 17", "The answer is 18."]
+REWARDS = [1.0, 0.0, 1.0]
+LENGTH = 24
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    """A Serve application of the rule model; its URL, and the process group that serves it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    file = tmp_path_factory.mktemp("service") / "rule.yaml"
+    args = {"models": [{"name": "rule", "kind": "rule", "resources": {"num_cpus": 0.1}}]}
+    application = {"name": "reward", "route_prefix": "/", "args": args}
+    config = {
+        "proxy_location": "HeadOnly",
+        "http_options": {"host": "127.0.0.1", "port": port},
+        "applications": [application | {"import_path": "reward_serve.app:build_app"}],
+    }
+    file.write_text(OmegaConf.to_yaml(OmegaConf.create(config)), encoding="utf-8")
+    command = [str(Path(os.environ["REWARD_SERVE_BIN"], "serve")), "run", str(file)]
+    process = subprocess.Popen(command, start_new_session=True)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_ready(url, process)
+        yield url, process.pid
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(240):
+        assert process.poll() is None, "the service ended"
+        try:
+            if httpx.get(f"{url}/ready").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.5)
+    raise TimeoutError(f"{url} was not ready in 120 s")
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer of bytes, in a folder."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {letter: index for index, letter in enumerate(["<pad>", *letters])}
+    bytes_ = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    bytes_.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bytes_.decoder = decoders.ByteLevel()
+    folder = tmp_path_factory.mktemp("tokenizer")
+    PreTrainedTokenizerFast(
+        tokenizer_object=bytes_, pad_token="<pad>", eos_token="<pad>"
+    ).save_pretrained(folder)
+    return folder
+
+
+def configured(url: str, tokenizer: Path, name: str) -> DictConfig:
+    """The part of verl's configuration that decides the reward."""
+    function = {
+        "path": "pkg://reward_serve_verl",
+        "name": name,
+        "reward_kwargs": {"url": url, "timeout_s": 20, "max_attempts": 2},
+    }
+    manager = {"source": "register", "name": "naive", "module": None}
+    return OmegaConf.create(
+        {
+            "reward": {
+                "custom_reward_function": function,
+                "reward_manager": manager,
+                "reward_model": {"enable": False},
+            },
+            "actor_rollout_ref": {"model": {"path": str(tokenizer), "tokenizer_path": None}},
+        }
+    )
+
+
+def rollout(tokenizer: Path) -> DataProto:
+    """A batch as the rollout leaves it: prompts and responses padded, with the rows' columns."""
+    ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
+    responses = torch.zeros(len(RESPONSES), LENGTH, dtype=torch.long)
+    for row, response in enumerate(RESPONSES):
+        tokens = ids.encode(response)
+        responses[row, : len(tokens)] = torch.tensor(tokens)
+    prompts = torch.ones(len(RESPONSES), 2, dtype=torch.long)
+    columns = {
+        "data_source": ["gsm8k"] * len(RESPONSES),
+        "reward_model": [{"style": "rule", "ground_truth": "#### 18"} for _ in RESPONSES],
+        "extra_info": [
+            {"split": "train", "index": i, "question": "How much?"} for i in range(len(RESPONSES))
+        ],
+    }
+    return DataProto.from_dict(
+        tensors={
+            "prompts": prompts,
+            "responses": responses,
+            "attention_mask": torch.cat([prompts, (responses > 0).long()], dim=1),
+        },
+        non_tensors={key: np.array(values, dtype=object) for key, values in columns.items()},
+    )
+
+
+def test_the_naive_reward_manager_is_told_by_the_service(
+    service: tuple[str, int], tokenizer: Path
+) -> None:
+    function = get_custom_reward_fn(configured(service[0], tokenizer, "compute_score_sync"))
+    manager = NaiveRewardManager(
+        PreTrainedTokenizerFast.from_pretrained(tokenizer), 0, compute_score=function
+    )
+    told: dict[str, Any] = manager(rollout(tokenizer), return_dict=True)
+
+    assert told["reward_tensor"].sum(-1).tolist() == REWARDS
+    extra = told["reward_extra_info"]
+    assert extra["acc"] == REWARDS
+    assert extra["by_rule"] == [1.0] * 3
+    assert {len(values) for values in extra.values()} == {3}
+
+
+def test_the_reward_loops_worker_awaits_the_service(
+    service: tuple[str, int], tokenizer: Path
+) -> None:
+    assert scored(configured(service[0], tokenizer, "compute_score"), tokenizer) == [
+        (reward, 0.0) for reward in REWARDS
+    ]
+
+
+def test_a_service_that_dies_ends_no_rollout_and_is_told(
+    service: tuple[str, int], tokenizer: Path
+) -> None:
+    url, pid = service
+    config = configured(url, tokenizer, "compute_score")
+    scored(config, tokenizer)
+    os.kill(pid, signal.SIGTERM)
+    _wait_until_gone(url)
+
+    assert scored(config, tokenizer) == [(reward, 1.0) for reward in REWARDS]
+
+
+def scored(config: DictConfig, tokenizer: Path) -> list[tuple[float, float]]:
+    """Each row's reward and whether it was a fallback, by a worker of verl's reward loop."""
+
+    async def run() -> list[dict[str, Any]]:
+        worker = RewardLoopWorker(config)
+        outputs: list[dict[str, Any]] = await worker.compute_score_batch(rollout(tokenizer))
+        return outputs
+
+    return [
+        (output["reward_score"], output["reward_extra_info"]["fallback"])
+        for output in asyncio.run(run())
+    ]
+
+
+def _wait_until_gone(url: str) -> None:
+    for _ in range(120):
+        try:
+            httpx.get(f"{url}/ready", timeout=1)
+        except httpx.TransportError:
+            return
+        time.sleep(0.5)
+    raise TimeoutError(f"{url} still answers")
