@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import typer
 
+from examples.gsm8k.rows import read_rows
 from examples.train_judge.drafts import Problem
 
 HELD_OUT_EVERY = 20
@@ -21,9 +19,8 @@ def read_problems(data: str) -> tuple[list[Problem], list[Problem]]:
     Raises:
         typer.BadParameter: it cannot be read, or a row is no GSM8K row.
     """
-    rows = _local(Path(data)) if Path(data).is_file() else _from_hub(data)
     problems = []
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(read_rows(data), 1):
         try:
             problems.append(Problem.from_row(row))
         except (KeyError, ValueError, AttributeError) as error:
@@ -35,26 +32,3 @@ def read_problems(data: str) -> tuple[list[Problem], list[Problem]]:
         raise typer.BadParameter(f"{data}: {len(problems)} rows; at least {HELD_OUT_EVERY} needed")
     held_out = problems[::HELD_OUT_EVERY]
     return [p for at, p in enumerate(problems) if at % HELD_OUT_EVERY], held_out
-
-
-def _local(path: Path) -> list[dict[str, str]]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    try:
-        return [json.loads(line) for line in lines if line.strip()]
-    except ValueError as error:
-        raise typer.BadParameter(f"{path}: is not JSON lines: {error}") from None
-
-
-def _from_hub(name: str) -> list[dict[str, str]]:
-    try:
-        from datasets import load_dataset
-    except ImportError:
-        raise typer.BadParameter(
-            f"{name!r} is no file here; to read it from the hub: pip install datasets"
-        ) from None
-    try:
-        return list(load_dataset(name, "main", split="train"))
-    except Exception as error:  # whatever the hub's client raises: no network, no such data set
-        raise typer.BadParameter(
-            f"{name!r} is no file here and was not read from the hub: {error}"
-        ) from None

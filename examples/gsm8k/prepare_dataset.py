@@ -1,0 +1,100 @@
+"""GSM8K as SkyRL and verl read it: ``python -m examples.gsm8k.prepare_dataset --out data/gsm8k``.
+
+Writes ``train.parquet`` and ``validation.parquet``. The variant says which of the environments of
+``clients/skyrl`` decides the reward; nothing else differs between the two, so that runs compare.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from examples.gsm8k.rows import HUB, read_rows
+from reward_serve.verifiers import final_answer
+
+INSTRUCTION = 'Let\'s think step by step and output the final answer after "####".'
+HELD_OUT_EVERY = 20
+
+console = Console()
+
+
+class Variant(StrEnum):
+    """What decides the reward."""
+
+    judge = "judge"
+    rule = "rule"
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="Folder for the two files.")],
+    train: Annotated[str, typer.Option(help="JSONL of question and answer, or a hub id.")] = HUB,
+    validation: Annotated[
+        str | None,
+        typer.Option(help="Likewise; else the hub's test split, or every 20th row of a file."),
+    ] = None,
+    variant: Annotated[Variant, typer.Option(help="Which environment.")] = Variant.judge,
+) -> None:
+    """Write train.parquet and validation.parquet."""
+    rows = {"train": read_rows(train)}
+    if validation is not None:
+        rows["validation"] = read_rows(validation, "test")
+    elif Path(train).is_file():
+        rows["validation"] = rows["train"][::HELD_OUT_EVERY]
+        rows["train"] = [row for at, row in enumerate(rows["train"]) if at % HELD_OUT_EVERY]
+    else:
+        rows["validation"] = read_rows(train, "test")
+    made = {split: prepared(split_rows, split, variant) for split, split_rows in rows.items()}
+    for split, columns in made.items():  # nothing is written where anything is wrong
+        path = out / f"{split}.parquet"
+        write(columns, path)
+        console.print(f"{path}: {len(columns)} rows", markup=False, highlight=False)
+
+
+def prepared(rows: list[dict[str, str]], split: str, variant: Variant) -> list[dict[str, Any]]:
+    """The rows' columns: SkyRL reads ``env_class`` and ``reward_spec``, verl ``reward_model``.
+
+    Raises:
+        typer.BadParameter: there is no row, or one has no question or no final answer.
+    """
+    if not rows:
+        raise typer.BadParameter(f"{split}: holds no rows")
+    columns = []
+    for index, row in enumerate(rows):
+        question, answer = row.get("question"), row.get("answer")
+        if not question or not answer or not (truth := final_answer(answer)):
+            raise typer.BadParameter(
+                f"{split}: row {index + 1}: a row has a question, and an answer that ends in "
+                f"'#### <number>'; found {sorted(row)}"
+            )
+        columns.append(
+            {
+                "data_source": HUB,
+                "prompt": [{"role": "user", "content": f"{question} {INSTRUCTION}"}],
+                "env_class": f"gsm8k_{variant.value}",
+                "reward_spec": {"method": "rule", "ground_truth": truth},
+                "reward_model": {"style": "rule", "ground_truth": truth},
+                "extra_info": {
+                    "split": split,
+                    "index": index,
+                    "answer": answer,
+                    "question": question,
+                },
+            }
+        )
+    return columns
+
+
+def write(columns: list[dict[str, Any]], path: Path) -> None:
+    """One parquet file."""
+    import pandas as pd
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(columns).to_parquet(path)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,1 +1,0 @@
-"""GRPO with TRL."""
