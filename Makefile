@@ -7,6 +7,8 @@ UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
 VERL := .venv-verl
 VERL_STAMP := $(VERL)/.installed
+SKYRL := .skyrl
+SKYRL_STAMP := $(SKYRL)/.installed
 
 empty :=
 space := $(empty) $(empty)
@@ -69,8 +71,15 @@ $(VERL_STAMP): $(STAMP) requirements/verl.txt clients/verl/pyproject.toml
 	$(UV) pip install --quiet --python $(VERL)/bin/python --no-deps --editable . --editable clients/verl
 	@touch $@
 
-test-clients: $(VERL_STAMP)  ## The adapters in trainers whose pins need an environment of their own: verl
-	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/verl/pytest.ini clients/verl/tests
+# skyrl asks for Python 3.12, for which there is no CPU build of torch everywhere.
+$(SKYRL_STAMP): $(STAMP) requirements/skyrl.txt
+	$(UV) pip install --quiet --target $(SKYRL) --python $(BIN)/python --python-version 3.12 --no-deps \
+	    -r requirements/skyrl.txt
+	@touch $@
+
+test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's reward managers and SkyRL's generator, whose pins need their own place
+	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/pytest.ini clients/verl/tests
+	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
 
 check: $(STAMP)  ## Format, lint, types
 	$(BIN)/ruff format --check .
@@ -90,4 +99,4 @@ lock:  ## Recompile requirements/*.txt (needs uv)
 	    --custom-compile-command "make lock" -o requirements/verl.txt requirements/verl.in
 
 clean:  ## Remove the environment and caches of this checkout
-	rm -rf $(VENV) $(VERL) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VERL) $(SKYRL) .pytest_cache .mypy_cache .ruff_cache

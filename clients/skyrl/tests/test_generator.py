@@ -1,0 +1,146 @@
+"""The environments in SkyRL 0.4.0's real generator, with a policy that answers from a list."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
+from transformers import AutoTokenizer
+
+from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve_skyrl import register_envs
+from reward_serve_skyrl.config import JudgedTrainConfig, check_judging_overlaps
+from tests.fake_service import FakeService
+
+RESPONSES = ["9 * 2 = 18\n#### 18", "#### 17", "The answer is 18.", "#### 21"]
+REWARDS = [1.0, 0.0, 1.0, 0.0]
+
+
+class Policy:
+    """Says the response that belongs to each prompt, after a pause."""
+
+    def __init__(self, tokenizer: Any, pause_s: Callable[[int], float] = lambda n: 0.0) -> None:
+        self._tokenizer = tokenizer
+        self._pause_s = pause_s
+        self.last_said_s = 0.0
+
+    async def generate(self, engine_input: dict[str, Any], model: str | None = None) -> Any:
+        (ids,) = engine_input["prompt_token_ids"]
+        number = int(self._tokenizer.decode(ids).partition("row ")[2].partition(":")[0])
+        await asyncio.sleep(self._pause_s(number))
+        self.last_said_s = time.monotonic()
+        text = RESPONSES[number % len(RESPONSES)]
+        tokens = self._tokenizer.encode(text, add_special_tokens=False)
+        return {
+            "responses": [text],
+            "response_ids": [tokens],
+            "stop_reasons": ["stop"],
+            "response_logprobs": None,
+        }
+
+    async def finish_session(self, session_id: Any) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Any:
+    return AutoTokenizer.from_pretrained(prepare_bundled(adapter=None))
+
+
+def configured(url: str, *overrides: str) -> JudgedTrainConfig:
+    return JudgedTrainConfig.from_cli_overrides(
+        [
+            "environment.env_class=gsm8k_judge",
+            f"environment.skyrl_gym.gsm8k_judge.url={url}",
+            "environment.skyrl_gym.gsm8k_judge.timeout_s=10",
+            "generator.batched=false",
+            *overrides,
+        ]
+    )
+
+
+def rollout(config: JudgedTrainConfig, policy: Policy, tokenizer: Any, samples: int = 4) -> Any:
+    """What the generator makes of so many samples."""
+    register_envs()
+    generator = SkyRLGymGenerator(
+        generator_cfg=config.generator,
+        skyrl_gym_cfg=config.environment.skyrl_gym,
+        inference_engine_client=policy,
+        tokenizer=tokenizer,
+    )
+    batch = {
+        "prompts": [[{"role": "user", "content": f"row {n}: How much?"}] for n in range(samples)],
+        "env_classes": [config.environment.env_class] * samples,
+        "env_extras": [
+            {
+                "reward_spec": {"method": "rule", "ground_truth": "18"},
+                "extra_info": {"split": "train", "index": n, "question": "How much?"},
+            }
+            for n in range(samples)
+        ],
+        "sampling_params": None,
+        "trajectory_ids": None,
+        "batch_metadata": None,
+    }
+    return asyncio.run(generator.generate(batch, disable_tqdm=True))
+
+
+def totals(output: Any) -> list[float]:
+    return [sum(r) if isinstance(r, list) else r for r in output["rewards"]]
+
+
+def test_the_generator_is_told_the_services_rewards(tokenizer: Any) -> None:
+    with FakeService() as service:
+        output = rollout(configured(service.url), Policy(tokenizer), tokenizer)
+
+    assert totals(output) == REWARDS
+    metrics = output["rollout_metrics"]
+    assert metrics["environment/judge_ok"] == 1.0
+    assert metrics["environment/judge_fallback"] == 0.0
+
+
+def test_judging_hides_behind_the_generation_of_the_others(tokenizer: Any) -> None:
+    with FakeService() as service:
+        service.before_reply = lambda call: time.sleep(0.3)
+        policy = Policy(tokenizer, lambda n: 0.5 * n)
+        rollout(configured(service.url), policy, tokenizer)
+        ended = time.monotonic()
+
+    assert ended - policy.last_said_s < 2 * 0.3  # the last one's judging alone, not four of them
+
+
+def test_a_service_that_dies_in_mid_rollout_ends_nothing(tokenizer: Any) -> None:
+    with FakeService() as service:
+
+        def die(call: Any) -> None:
+            if len(service.calls) > 1:
+                raise ConnectionAbortedError
+
+        service.before_reply = die
+        policy = Policy(tokenizer, lambda n: 0.2 * n)
+        output = rollout(configured(service.url), policy, tokenizer)
+
+    assert totals(output) == REWARDS
+    metrics = output["rollout_metrics"]
+    assert metrics["environment/judge_ok"] == 0.25
+    assert metrics["environment/judge_fallback"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("generator.batched=true", "generator.batched=true steps environments one after another"),
+        ("environment.skyrl_gym.max_env_workers=0", "max_env_workers=0 steps environments on the"),
+    ],
+)
+def test_settings_that_serialise_judging_are_refused(override: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        check_judging_overlaps(configured("http://x", override))
+
+
+def test_an_unknown_setting_of_the_judge_is_refused() -> None:
+    with pytest.raises(ValueError, match="urll"):
+        configured("http://x", "environment.skyrl_gym.gsm8k_judge.urll=http://y")
