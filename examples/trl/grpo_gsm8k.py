@@ -73,9 +73,9 @@ def train(
     """Take GRPO steps with the judge's scores as reward; TRL's log, an entry a step."""
     from datasets import Dataset
     from transformers import AutoTokenizer
+    from trl import GRPOConfig, GRPOTrainer
 
     from reward_serve_trl import judge_reward
-    from trl import GRPOConfig, GRPOTrainer
 
     config = GRPOConfig(
         output_dir=str(out),
