@@ -31,7 +31,7 @@ OUT ?=
 RULES ?= on
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo-trl test test-all test-clients check format lock clean
+.PHONY: help setup demo serve train-judge grpo-trl test test-all test-clients rollout-overlap check format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -80,6 +80,9 @@ $(SKYRL_STAMP): $(STAMP) requirements/skyrl.txt
 test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's reward managers and SkyRL's generator, whose pins need their own place
 	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/pytest.ini clients/verl/tests
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
+
+rollout-overlap: $(SKYRL_STAMP)  ## Does judging hide behind generation? SkyRL's generator against each judge (DATA=)
+	PYTHONPATH="$(SKYRL):." $(BIN)/python -m loadtests.rollout_overlap $(if $(DATA),--data "$(DATA)")
 
 check: $(STAMP)  ## Format, lint, types
 	$(BIN)/ruff format --check .

@@ -1,0 +1,288 @@
+"""Does judging hide behind generation? ``make rollout-overlap``.
+
+SkyRL 0.4.0's own ``SkyRLGymGenerator`` rolls out 16 prompts, 4 samples each, with a policy that
+only waits: times drawn from a seeded log-normal and scaled so that the longest takes 10.7 s, as the
+rule-based phase of the system that this one replaces did. Against each service environments are
+stepped as their trajectories end, and in the old way (``_serial``: ``generator.batched=true``), one
+blocking call after another once all generation is over.
+
+``gpu_rate`` is no engine but a stand-in that takes as long as that system's judge on a GPU: 0.114 s
+a verdict, from its 18.0 s with a judge against 10.7 s without, over 64 samples one at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+import time
+import typing
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+import typing_extensions
+import uvicorn
+from rich.console import Console
+from rich.table import Table
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from examples.demo import SAMPLES, deploy, free_port, wait_until_ready
+from loadtests.recorded_env import SEEN
+from reward_serve import HttpRewardClient
+from reward_serve.console import prepare_with_progress
+from reward_serve.schema import ScoreResult, Status
+from reward_serve.verifiers import verify_any
+
+if sys.version_info < (3, 12):  # skyrl asks for 3.12; its generator needs no more than this
+    typing.TypedDict = typing_extensions.TypedDict
+
+PROMPTS, GROUP = 16, 4
+PHASE_S = 10.7
+GPU_VERDICT_S = (18.0 - 10.7) / (PROMPTS * GROUP)
+RESULTS = Path(__file__).parent / "results"
+
+console = Console()
+Row = dict[str, Any]
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="Labelled rows to be judged, in order.")] = SAMPLES,
+    out: Annotated[Path, typer.Option(help="Folder for the report and its plot.")] = RESULTS,
+    seed: Annotated[int, typer.Option(help="Of the generation times.")] = 0,
+) -> None:
+    """Run every condition; write rollout_overlap.json and .png."""
+    lines = data.read_text(encoding="utf-8").splitlines()[: PROMPTS * GROUP]
+    rows = [json.loads(line) for line in lines]
+    if len(rows) < PROMPTS * GROUP:
+        raise typer.BadParameter(f"{data}: {len(rows)} rows; {PROMPTS * GROUP} needed")
+    bench = Bench(rows, seed)
+    bench.run("rule", None)
+    for name, rules_first in (("rules_first", True), ("model_only", False)):
+        with bundled(rules_first) as url:
+            bench.run(name, url)
+    with stand_in() as url:
+        bench.run("gpu_rate", url)
+    out.mkdir(parents=True, exist_ok=True)
+    report = {"seed": seed, "gpu_verdict_s": GPU_VERDICT_S, "conditions": bench.conditions}
+    text = json.dumps(report, indent=1) + "\n"
+    (out / "rollout_overlap.json").write_text(text, encoding="utf-8")
+    console.print(table(bench.conditions))
+    plot(bench.conditions, out / "rollout_overlap.png")
+
+
+class Policy:
+    """Waits as long as a generation takes, and says the row that belongs to each prompt.
+
+    Args:
+        rows: what is said.
+        tokenizer: of the prompts and responses.
+        times: seconds, a row each.
+    """
+
+    def __init__(self, rows: list[Row], tokenizer: Any, times: list[float]) -> None:
+        self._said = [tokenizer.encode(row["response"]) for row in rows]
+        self._rows, self._tokenizer, self._times = rows, tokenizer, times
+
+    async def generate(self, engine_input: Row, model: str | None = None) -> Row:
+        """What SkyRL's inference client answers."""
+        texts = [self._tokenizer.decode(ids) for ids in engine_input["prompt_token_ids"]]
+        indices = [int(text.partition("row ")[2].partition(":")[0]) for text in texts]
+        await asyncio.sleep(max(self._times[index] for index in indices))
+        return {
+            "responses": [self._rows[index]["response"] for index in indices],
+            "response_ids": [self._said[index] for index in indices],
+            "stop_reasons": ["stop"] * len(indices),
+            "response_logprobs": None,
+        }
+
+    async def finish_session(self, session_id: Any) -> None:
+        """Nothing was kept."""
+
+
+class Bench:
+    """Rolls out the same rows with the same generation times against each service.
+
+    Args:
+        rows: the responses to be judged, with their references.
+        seed: of the generation times.
+    """
+
+    def __init__(self, rows: list[Row], seed: int) -> None:
+        from transformers import AutoTokenizer
+
+        rng = Random(seed)
+        drawn = [rng.lognormvariate(0.0, 0.5) for _ in rows]
+        times = [PHASE_S * one / max(drawn) for one in drawn]
+        self._tokenizer = AutoTokenizer.from_pretrained(
+            prepare_with_progress(console, adapter=None)
+        )
+        self._policy = Policy(rows, self._tokenizer, times)
+        self._rows = rows
+        self.conditions: dict[str, Row] = {}
+
+    def run(self, name: str, url: str | None) -> None:
+        """Both ways against one service; without ``url``, the rule environment."""
+        for key, batched in ((name, False), (f"{name}_serial", True)):
+            with console.status(key):
+                self.conditions[key] = self._phase(url, batched)
+
+    def _phase(self, url: str | None, batched: bool) -> Row:
+        from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
+        from skyrl_gym.envs.registration import register, registry
+
+        from reward_serve_skyrl.config import JudgedTrainConfig
+        from reward_serve_skyrl.registration import JUDGE, RULE, register_envs
+
+        if JUDGE not in registry:
+            register(id=JUDGE, entry_point="loadtests.recorded_env:RecordedJudgeEnv")
+        register_envs()
+        SEEN.clear()
+        env = JUDGE if url else RULE
+        config = JudgedTrainConfig.from_cli_overrides(
+            [
+                f"environment.env_class={env}",
+                f"generator.batched={str(batched).lower()}",
+                *([f"environment.skyrl_gym.gsm8k_judge.url={url}"] if url else []),
+            ]
+        )
+        generator = SkyRLGymGenerator(
+            config.generator, config.environment.skyrl_gym, self._policy, self._tokenizer
+        )
+        began = time.perf_counter()
+        asyncio.run(generator.generate(self._batch(env), disable_tqdm=True))
+        phase_s = time.perf_counter() - began
+        rule_s = self.conditions["rule"]["phase_s"] if "rule" in self.conditions else phase_s
+        return {"phase_s": phase_s, "ratio_to_rule": phase_s / rule_s, **told(SEEN, phase_s)}
+
+    def _batch(self, env: str) -> Row:
+        count = len(self._rows)
+        return {
+            "prompts": [[{"role": "user", "content": f"row {n}: ..."}] for n in range(count)],
+            "env_classes": [env] * count,
+            "env_extras": [
+                {
+                    "reward_spec": {"method": "rule", "ground_truth": row["reference"]},
+                    "extra_info": {"split": "train", "index": n // GROUP},
+                }
+                for n, row in enumerate(self._rows)
+            ],
+            "sampling_params": None,
+            "trajectory_ids": None,
+            "batch_metadata": None,
+        }
+
+
+def told(metrics: list[dict[str, float]], phase_s: float) -> Row:
+    """What the judged episodes' metrics say of a phase.
+
+    Returns:
+        ``verdicts``, ``statuses``; ``judge_s``, the verdicts' waits added up; ``overlap``, the
+        share of them that lengthened nothing; ``p95_ms`` of a verdict.
+    """
+    if not metrics:
+        return {"verdicts": 0, "statuses": {}, "judge_s": 0.0, "overlap": None, "p95_ms": None}
+    waits = [one["judge_wall_ms"] for one in metrics]
+    statuses = Counter("ok" if one["judge_ok"] else "failed" for one in metrics)
+    judge_s = sum(waits) / 1000
+    return {
+        "verdicts": len(metrics),
+        "statuses": dict(statuses),
+        "judge_s": judge_s,
+        "overlap": 1 - min(1.0, max(0.0, phase_s - PHASE_S) / judge_s),
+        "p95_ms": float(np.percentile(waits, 95)),
+    }
+
+
+@contextmanager
+def bundled(rules_first: bool) -> Iterator[str]:
+    """``deployments/judge.yaml`` on a cluster of this process's own; its URL."""
+    import ray
+    from ray import serve
+
+    prepare_with_progress(console)
+    ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
+    try:
+        url = deploy(ray.get_runtime_context().gcs_address, rules_first=rules_first)
+        with HttpRewardClient(url) as client:
+            wait_until_ready(client)
+            client.score({"response": "It is 17 or 18.", "reference": "18"})  # not the first one
+        yield url
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+@contextmanager
+def stand_in() -> Iterator[str]:
+    """A service that takes a GPU judge's time and lets the rules decide; its URL."""
+
+    async def score_batch(request: Request) -> JSONResponse:
+        asked = (await request.json())["requests"]
+        await asyncio.sleep(GPU_VERDICT_S)  # together, as an engine batches them
+        return JSONResponse({"results": [verdict(one) for one in asked]})
+
+    def verdict(asked: Row) -> Row:
+        right = verify_any(asked["response"], [asked["reference"]]).outcome == "right"
+        result = ScoreResult(status=Status.OK, score=float(right), source="judge", model="stand-in")
+        return result.model_dump(mode="json")
+
+    routes = [Route("/v1/score/batch", score_batch, methods=["POST"])]
+    port = free_port()
+    config = uvicorn.Config(Starlette(routes=routes), port=port, log_level="error")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def table(conditions: dict[str, Row]) -> Table:
+    """One row a condition."""
+    shown = Table("condition", "phase s", "to rule", "verdicts", "judge s", "overlap", "p95 ms")
+    for name, one in conditions.items():
+        known = one["verdicts"] > 0
+        shown.add_row(
+            name,
+            f"{one['phase_s']:.2f}",
+            f"{one['ratio_to_rule']:.3f}",
+            f"{one['verdicts']} {one['statuses']}" if known else "-",
+            f"{one['judge_s']:.1f}" if known else "-",
+            f"{one['overlap']:.0%}" if known else "-",
+            f"{one['p95_ms']:.0f}" if known else "-",
+        )
+    return shown
+
+
+def plot(conditions: dict[str, Row], path: Path) -> None:
+    """Phase times beside each other."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
+    names = list(conditions)
+    axes.barh(names[::-1], [conditions[name]["phase_s"] for name in names[::-1]])
+    axes.axvline(conditions["rule"]["phase_s"], color="black", linewidth=0.8)
+    axes.set(xlabel="rollout, seconds")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    typer.run(main)
