@@ -136,8 +136,7 @@ def test_what_is_killed_is_replaced_and_leaves_no_orphan(
     http: HttpRewardClient, handle: RewardClient, victim: str
 ) -> None:
     before = replica(http)["pid"]
-    family = [psutil.Process(before), *psutil.Process(before).children(recursive=True)]
-    engine = next(process for process in family if "EngineCore" in process.name())
+    engine, family = engine_core_of(before)
     answers: list[ScoreResult | ServiceUnavailableError] = []
 
     def ask() -> None:
@@ -170,13 +169,22 @@ def test_a_replica_whose_engine_hangs_exits(deploy_app: Deploy) -> None:
     wait_for_app("hung", timeout_s=150)
     describe = serve.get_deployment_handle("judge", "hung").describe
     pid = describe.remote().result(timeout_s=30)["pid"]
-    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    core = next(process for process in family if "EngineCore" in process.name())
+    core, family = engine_core_of(pid)
     core.suspend()
     result = client.score({**ASKED, "timeout_s": 1})
     assert (result.status, result.score) == (Status.TIMEOUT, None)
     _, alive = psutil.wait_procs(family, timeout=25)
     assert not alive
+
+
+def engine_core_of(replica_pid: int) -> tuple[psutil.Process, list[psutil.Process]]:
+    """The process that holds the weights, and the replica's whole family.
+
+    Told by its memory: its title is not to be read everywhere.
+    """
+    parent = psutil.Process(replica_pid)
+    children = parent.children(recursive=True)
+    return max(children, key=lambda child: child.memory_info().rss), [parent, *children]
 
 
 def status_of(app: str) -> str:
