@@ -17,7 +17,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from reward_serve.verifiers.numbers import words_value
-from reward_serve.verifiers.vocabulary import NUMBER_WORDS
+from reward_serve.verifiers.vocabulary import ANY_NUMBER_WORD
 
 _PLACES = 6  # decimals kept of a fraction that does not end
 _MAX_DIGITS = 40
@@ -37,7 +37,6 @@ _CHARACTERS = str.maketrans(
     }
 )
 _VULGAR = re.compile(r"(\d)([\u00bc-\u00be\u2150-\u215e])")
-_WORD = f"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"
 _PARTS = {
     **dict.fromkeys(("half", "halves"), 2),
     **dict.fromkeys(("third", "thirds"), 3),
@@ -179,7 +178,11 @@ _STEPS: tuple[_Step, ...] = tuple(
         (r"\\([$%])", r"\1"),
         (r"\\times\b", "x"),
         # words
-        (rf"\b(?:a (?=hundred|thousand|million))?{_WORD}(?:(?:, |,? and | |-){_WORD})*\b", _words),
+        (
+            rf"\b(?:a (?=hundred|thousand|million))?{ANY_NUMBER_WORD}"
+            rf"(?:(?:, |,? and | |-){ANY_NUMBER_WORD})*\b",
+            _words,
+        ),
         (rf"{_NUMERAL} point (\d(?: ?\d)*)\b", _point),
         # separators, and decimals behind a comma
         (r"(?<![\d.,])(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped),

@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from reward_serve.verifiers.numbers import parse_number, plain_text
-from reward_serve.verifiers.vocabulary import NUMBER_WORDS
+from reward_serve.verifiers.vocabulary import ANY_NUMBER_WORD
 
 MAX_RESPONSE = 6_000
 
 _SENTENCE = re.compile(r"[^\n]+?(?:[.!?]+(?=\s|$)|\.\.\.|…|\n|$)")
-_SPELLED = rf"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"
 _NUMERAL = re.compile(
-    rf"-?\d[\d,]*(?:\.\d+)?|\b{_SPELLED}(?:[ -](?:and )?{_SPELLED})*\b", re.IGNORECASE
+    rf"-?\d[\d,]*(?:\.\d+)?|\b{ANY_NUMBER_WORD}(?:[ -](?:and )?{ANY_NUMBER_WORD})*\b", re.IGNORECASE
 )
 _WRONG = r"(?:wrong|incorrect|false|untrue|mistaken|an? (?:mistake|error)|impossible|nonsense)"
 _RIGHT = r"(?:right|correct|so|true|it|possible|the (?:(?:right|correct) )?(?:answer|result))"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
@@ -115,9 +115,8 @@ def verify(response: str, reference: str) -> Verification:
         return verification
     replacement = None if _asks_again(visible) else read_replacement(visible)
     if replacement is not None:
-        verification = _as_rule(
-            "replacement", _compare(replacement, gold, verification.answer or "")
-        )
+        number, text = replacement
+        verification = _compare(number, gold, _printable(text), by="replacement")
         if verification.outcome != "abstain":
             return verification
     if denies(visible, gold.value):
@@ -229,29 +228,24 @@ def _judge_statement(response: str, gold: Number) -> Verification:
     if statement is None:
         return unsure
     answer = _printable(statement.text)
-    compared = _as_rule("statement", _compare(statement.number, gold, answer))
+    compared = _compare(statement.number, gold, answer, by="statement")
     before = statement.before.strip()
     sure = compared.outcome == "right" or not (before and may_hold(before, gold.value))
     return compared if sure and compared.outcome != "abstain" else unsure
 
 
-def _as_rule(name: str, verification: Verification) -> Verification:
-    """The same, decided by a statement or a replacement and not by a marker."""
-    return replace(verification, rule=verification.rule.replace("marker", name))
-
-
-def _compare(number: Number, gold: Number, answer: str) -> Verification:
+def _compare(number: Number, gold: Number, answer: str, by: str = "marker") -> Verification:
     cents = bool(CENTS.intersection(number.unit)) != bool(CENTS.intersection(gold.unit))
     if number.percent != gold.percent:
         return Verification("abstain", "percent_on_one_side", answer)
     if number.value == gold.value and not cents:
-        return Verification("right", "marker_matches", answer)
+        return Verification("right", f"{by}_matches", answer)
     units = not MEASURES.isdisjoint(number.unit + gold.unit)
     near = may_equal(number.value, gold.value, units=units)
     opposite = number.value == -gold.value and not number.percent
     if cents or not number.plain or (near and not opposite):
         return Verification("abstain", "value_in_doubt", answer)
-    return Verification("wrong", "marker_differs", answer)
+    return Verification("wrong", f"{by}_differs", answer)
 
 
 def _judge_text(response: str, gold: str) -> Verification:

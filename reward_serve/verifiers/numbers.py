@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from reward_serve.verifiers.vocabulary import (
+    ANY_NUMBER_WORD,
     MODIFIER_WORDS,
     NUMBER_WORDS,
     RATES,
@@ -68,8 +69,7 @@ _DECIMAL = re.compile(
     _PREFIX + r"(?P<whole>[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{0,2}(?: \d{3})+|0|[1-9]\d*)?"
     r"(?P<part>\.\d+)?(?!\d)"
 )
-_ONE_WORD = f"(?:{'|'.join(NUMBER_WORDS)})"
-_SPELLED = re.compile(rf"(?:a )?{_ONE_WORD}(?:[ -](?:and )?{_ONE_WORD})*(?![a-z])")
+_SPELLED = re.compile(rf"(?:a )?{ANY_NUMBER_WORD}(?:[ -](?:and )?{ANY_NUMBER_WORD})*(?![a-z])")
 _NO_UNIT_ENDINGS = ("ly", "eenth", "eenths", "ieth", "ieths", "fold")
 _UNIT_WORD = re.compile(r"[a-z]+(?:'s|s')?")
 _ATTACHED_UNIT = re.compile(

@@ -12,14 +12,15 @@ import re
 
 from reward_serve.verifiers.numbers import Number, parse_number, plain_text
 from reward_serve.verifiers.vocabulary import (
+    ANY_NUMBER_WORD,
     DOUBTS,
     LEAD_DOUBTS,
-    NUMBER_WORDS,
     STATEMENT_DOUBTS,
     UNIT_DOUBTS,
 )
 
 MAX_TAIL = 240
+MAX_BEFORE = 1_000
 
 _GAP = r"(?:[\s,.;:!*_\u2014]|-(?=\s))*"
 _RETRACTION = (
@@ -44,24 +45,28 @@ _REPLACEMENT = re.compile(
     rf"(?P<links>(?:{_LINK}{_GAP}){{0,2}})(?P<number>[^,;?=]{{1,60}}?)\}}?[\s.!*_$]*",
     re.IGNORECASE,
 )
-_NUMERAL = re.compile(rf"\d|\b(?:{'|'.join(NUMBER_WORDS)})\b", re.IGNORECASE)
+_NUMERAL = re.compile(rf"\d|\b{ANY_NUMBER_WORD}\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|\n")
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _DOUBTED = DOUBTS | LEAD_DOUBTS | STATEMENT_DOUBTS - {"all"}
 
 
-def read_replacement(response: str) -> Number | None:
-    """Read the number that the response's last words put in the place of an earlier one, or None.
+def read_replacement(response: str) -> tuple[Number, str] | None:
+    """Read the number that the response's last words put in the place of an earlier one.
 
     Args:
         response: What the policy wrote.
+
+    Returns:
+        The number and its text, or None.
     """
-    tail = plain_text(response[-MAX_TAIL:])
-    if not tail.isascii():
+    text = plain_text(response[-MAX_BEFORE:])
+    tail = max(0, len(text) - MAX_TAIL)
+    if not text[tail:].isascii():
         return None
-    for start in _STARTS.finditer(tail):
-        found = _REPLACEMENT.fullmatch(tail, start.start())
-        before = plain_text(response)[: len(response) - len(tail) + start.start()]
+    for start in _STARTS.finditer(text, tail):
+        found = _REPLACEMENT.fullmatch(text, start.start())
+        before = text[: start.start()]
         if found is None or not _takes_back(before):
             continue
         number = parse_number(found["number"])
@@ -71,7 +76,7 @@ def read_replacement(response: str) -> Number | None:
         if len(number.unit) > (3 if found["links"] else 1) or not plain:
             continue  # "wait, 18 eggs broke"
         if not (UNIT_DOUBTS | STATEMENT_DOUBTS).intersection(number.unit):
-            return number
+            return number, found["number"]
     return None
 
 

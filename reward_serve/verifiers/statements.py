@@ -20,13 +20,13 @@ from fractions import Fraction
 from reward_serve.verifiers.foreign import may_be_numbers
 from reward_serve.verifiers.numbers import Number, parse_number, plain_text
 from reward_serve.verifiers.vocabulary import (
+    ANY_NUMBER_WORD,
     CONCLUSIONS,
     DOUBTS,
     HIDING_WORDS,
     LEAD_DOUBTS,
     MODIFIER_WORDS,
     NO_NAMES,
-    NUMBER_WORDS,
     RATES,
     RESULT_WORDS,
     STATEMENT_DOUBTS,
@@ -58,9 +58,8 @@ _LEFT = re.compile(
     r" (?:(?:are|is|were|was|will be) )?(?:left|left over|remaining|needed|required)$"
 )
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
-_NUMBER_WORD = rf"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"
-_START = re.compile(rf"[-+]?\$?\s?(?:\d[\d,.]*|\.\d+)|\b{_NUMBER_WORD}\b", re.IGNORECASE)
-_NUMERAL = re.compile(rf"\d+|\b{_NUMBER_WORD}\b", re.IGNORECASE)
+_START = re.compile(rf"[-+]?\$?\s?(?:\d[\d,.]*|\.\d+)|\b{ANY_NUMBER_WORD}\b", re.IGNORECASE)
+_NUMERAL = re.compile(rf"\d+|\b{ANY_NUMBER_WORD}\b", re.IGNORECASE)
 _CLAUSE = re.compile(r"[A-Za-z\d ,'$*().]*")
 _GAP = re.compile(r"[,;] (?:and )?| (?:and )?(?=so )")
 _ARITHMETIC = re.compile(r"(?:[\d +\-*/().,$%]|(?<=[\d ])x(?=[\d $]))+$")

@@ -31,6 +31,7 @@ SCALE_WORDS = {
     "trillion": 10**12,
 }
 NUMBER_WORDS = SMALL_WORDS.keys() | TENS_WORDS.keys() | SCALE_WORDS.keys()
+ANY_NUMBER_WORD = f"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"  # a pattern
 
 # Amounts that are no plain number, and words that make one number another.
 _AMOUNTS = word_list(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from fractions import Fraction
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,10 +24,19 @@ from reward_serve.verifiers.retractions import read_replacement
     ],
 )
 def test_the_number_in_the_others_place_is_read(response: str) -> None:
-    number = read_replacement(response)
+    replacement = read_replacement(response)
 
-    assert number is not None
-    assert number.value == 18
+    assert replacement is not None
+    assert replacement[0].value == 18
+
+
+def test_what_stands_far_before_does_not_shift_it() -> None:
+    replacement = read_replacement(
+        "\u00bd of the eggs \u2013 " * 100 + "are left.\n17. No, 18 eggs."
+    )
+
+    assert replacement is None  # of eggs nothing is said in the last sentence but one
+    assert read_replacement("\u00bd " * 300 + "\n17. No, 18.") is not None
 
 
 @pytest.mark.parametrize(
@@ -66,6 +73,6 @@ def test_what_is_no_plain_replacement_is_not_read(response: str) -> None:
 
 @given(st.text(alphabet="no wait,.: 178#\n$", max_size=200))
 def test_any_text_is_read_or_not(text: str) -> None:
-    number = read_replacement(text)
+    replacement = read_replacement(text)
 
-    assert number is None or isinstance(number.value, Fraction)
+    assert replacement is None or replacement[1] in text

@@ -112,4 +112,4 @@ def test_what_is_in_doubt_is_not_read(response: str) -> None:
 def test_any_text_is_read_or_not_without_an_error(text: str) -> None:
     statement = read_statement(text)
 
-    assert statement is None or statement.text in text.replace("\n", " \n ") or statement.text
+    assert statement is None or any(map(str.isdigit, statement.text))
