@@ -8,6 +8,7 @@
 from reward_serve.client.fallback import ScoringError
 from reward_serve.client.handle import RewardClient
 from reward_serve.client.http import HttpRewardClient
+from reward_serve.client.metrics import metrics_of
 from reward_serve.client.shared import Client, connect
 from reward_serve.client.transport import ServiceUnavailableError
 
@@ -18,4 +19,5 @@ __all__ = [
     "ScoringError",
     "ServiceUnavailableError",
     "connect",
+    "metrics_of",
 ]

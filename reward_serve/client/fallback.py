@@ -57,9 +57,10 @@ def settle(request: Mapping[str, Any], result: ScoreResult, on_failure: OnFailur
     score = _by_rule(request) if on_failure == "rule" else float(on_failure)
     if score is None:
         return result
-    told = f"{result.status.value}: {result.reason}"
+    failed = result.status.value
+    told = {"reason": f"{failed}: {result.reason}", "details": {"failed": failed}}
     return result.model_copy(
-        update={"status": Status.OK, "score": score, "source": "fallback", "reason": told}
+        update={"status": Status.OK, "score": score, "source": "fallback", **told}
     )
 
 

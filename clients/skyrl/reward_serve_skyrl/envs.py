@@ -14,13 +14,11 @@ from typing import Any
 
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
-from reward_serve.client import connect
+from reward_serve.client import connect, metrics_of
 from reward_serve.schema import ScoreResult, Status
 from reward_serve.verifiers import verify
 
 logger = logging.getLogger(__name__)
-
-_STATUSES = tuple(status.value for status in Status if status is not Status.OK)
 
 
 class _GSM8kEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
@@ -101,7 +99,12 @@ class GSM8kJudgeEnv(_GSM8kEnv):
         except Exception as error:  # SkyRL ends the process on any exception of an environment
             logger.exception("no verdict, and no way to ask for one")
             result = ScoreResult(status=Status.ERROR, reason=f"{type(error).__name__}: {error}")
-        self.metrics = _metrics(result, 1000 * (time.perf_counter() - began))
+        told = {
+            "wall_ms": 1000 * (time.perf_counter() - began),
+            "latency_ms": result.latency_ms,
+            **metrics_of(result),
+        }
+        self.metrics = {f"judge_{name}": value for name, value in told.items()}
         if result.score is None:
             logger.warning("nobody could decide: %s: %s; 0.0", result.status.value, result.reason)
             return 0.0
@@ -115,20 +118,6 @@ class GSM8kJudgeEnv(_GSM8kEnv):
         if info.get("index") is not None:
             request["group"] = f"{info.get('split', '')}/{info['index']}"
         return request
-
-
-def _metrics(result: ScoreResult, wall_ms: float) -> dict[str, float]:
-    fallback = result.source == "fallback"
-    failed = (result.reason or "").partition(":")[0] if fallback else result.status.value
-    return {
-        "judge_wall_ms": wall_ms,
-        "judge_latency_ms": result.latency_ms,
-        "judge_ok": float(result.status is Status.OK and not fallback),
-        "judge_by_rule": float(result.source == "rule"),
-        "judge_fallback": float(fallback),
-        "judge_undecided": float(result.score is None),
-        **{f"judge_failed_{status}": float(failed == status) for status in _STATUSES},
-    }
 
 
 def _as_dict(env_config: Any) -> dict[str, Any]:

@@ -6,13 +6,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reward_serve.client import Client
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.client import Client, metrics_of
+from reward_serve.schema import ScoreResult
 from reward_serve_verl.requests import client_for, request_for
 
 logger = logging.getLogger(__name__)
-
-_STATUSES = tuple(status.value for status in Status if status is not Status.OK)
 
 
 async def compute_score(
@@ -87,20 +85,15 @@ def told(result: ScoreResult) -> dict[str, float]:
     """A result as verl's metrics take it.
 
     Returns:
-        ``score``; ``acc``; ``by_rule``, ``fallback`` and ``undecided``, each 1 or 0;
-        ``failed_<status>`` of each status; ``latency_ms`` in the service.
+        ``score``; ``acc``; what ``reward_serve.client.metrics_of`` tells; ``latency_ms`` in the
+        service.
     """
-    fallback = result.source == "fallback"
-    failed = (result.reason or "").partition(":")[0] if fallback else result.status.value
     if result.score is None:
         logger.warning("nobody could decide: %s: %s; 0.0", result.status.value, result.reason)
     score = 0.0 if result.score is None else result.score
     return {
         "score": score,
         "acc": float(score >= 0.5),
-        "by_rule": float(result.source == "rule"),
-        "fallback": float(fallback),
-        "undecided": float(result.score is None),
-        **{f"failed_{status}": float(failed == status) for status in _STATUSES},
+        **metrics_of(result),
         "latency_ms": result.latency_ms,
     }
