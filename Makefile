@@ -47,7 +47,7 @@ $(STAMP): requirements/cpu.txt pyproject.toml $(wildcard clients/*/pyproject.tom
 	@touch $@
 
 demo: $(STAMP)  ## Deploy the bundled judge, score a labelled file (DATA= OUT= RULES=off), shut down
-	$(BIN)/python examples/demo.py $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)") --rules $(RULES)
+	$(BIN)/python -m examples.demo $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)") --rules $(RULES)
 
 serve: $(STAMP)  ## Serve deployments/judge.yaml on 127.0.0.1:8000 until interrupted
 	$(BIN)/python -m reward_serve prepare

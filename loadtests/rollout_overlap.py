@@ -29,14 +29,14 @@ import numpy as np
 import typer
 import typing_extensions
 import uvicorn
-from rich.console import Console
 from rich.table import Table
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from examples.demo import SAMPLES, deploy, free_port, wait_until_ready
+from examples.demo import SAMPLES
+from examples.deployed import console, deployed, free_port
 from loadtests.recorded_env import SEEN
 from reward_serve import HttpRewardClient
 from reward_serve.console import prepare_with_progress
@@ -51,7 +51,6 @@ PHASE_S = 10.7
 GPU_VERDICT_S = (18.0 - 10.7) / (PROMPTS * GROUP)
 RESULTS = Path(__file__).parent / "results"
 
-console = Console()
 Row = dict[str, Any]
 
 
@@ -68,8 +67,10 @@ def main(
     bench = Bench(rows, seed)
     bench.run("rule", None)
     for name, rules_first in (("rules_first", True), ("model_only", False)):
-        with bundled(rules_first) as url:
-            bench.run(name, url)
+        with deployed(rules_first) as service:
+            with HttpRewardClient(service.url) as client:  # the first verdict of all is slow
+                client.score({"response": "It is 17 or 18.", "reference": "18"})
+            bench.run(name, service.url)
     with stand_in() as url:
         bench.run("gpu_rate", url)
     out.mkdir(parents=True, exist_ok=True)
@@ -201,25 +202,6 @@ def told(metrics: list[dict[str, float]], phase_s: float) -> Row:
         "overlap": 1 - min(1.0, max(0.0, phase_s - PHASE_S) / judge_s),
         "p95_ms": float(np.percentile(waits, 95)),
     }
-
-
-@contextmanager
-def bundled(rules_first: bool) -> Iterator[str]:
-    """``deployments/judge.yaml`` on a cluster of this process's own; its URL."""
-    import ray
-    from ray import serve
-
-    prepare_with_progress(console)
-    ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
-    try:
-        url = deploy(ray.get_runtime_context().gcs_address, rules_first=rules_first)
-        with HttpRewardClient(url) as client:
-            wait_until_ready(client)
-            client.score({"response": "It is 17 or 18.", "reference": "18"})  # not the first one
-        yield url
-    finally:
-        serve.shutdown()
-        ray.shutdown()
 
 
 @contextmanager

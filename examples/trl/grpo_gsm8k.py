@@ -10,19 +10,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from examples.demo import SAMPLES, deploy, wait_until_ready
-from reward_serve import HttpRewardClient
+from examples.demo import SAMPLES
+from examples.deployed import console, deployed
 from reward_serve.console import prepare_with_progress
-
-console = Console()
 
 
 def main(
@@ -37,8 +33,8 @@ def main(
     """Train a few steps; write rewards.json and rewards.png."""
     url = url or os.environ.get("REWARD_SERVE_URL")
     policy = prepare_with_progress(console, adapter=None)
-    service: AbstractContextManager[str] = nullcontext(url) if url else deployed()
-    with service as judge:
+    with ExitStack() as stack:
+        judge = url or stack.enter_context(deployed()).url
         history = train(policy, judge, steps, generations, max_tokens, out)
     kept = ("step", "reward", "reward_std", "judge/ok", "loss")
     rows = [{k: entry.get(k) for k in kept} for entry in history if "reward" in entry]
@@ -47,24 +43,6 @@ def main(
     for row in rows:
         console.print(", ".join(f"{key} {value}" for key, value in row.items()), highlight=False)
     console.print(f"rewards: {out / 'rewards.json'}, {out / 'rewards.png'}", markup=False)
-
-
-@contextmanager
-def deployed() -> Iterator[str]:
-    """The bundled judge on a cluster of this process's own; its URL."""
-    import ray
-    from ray import serve
-
-    prepare_with_progress(console)
-    ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
-    try:
-        url = deploy(ray.get_runtime_context().gcs_address, rules_first=True)
-        with HttpRewardClient(url) as client:
-            wait_until_ready(client)
-        yield url
-    finally:
-        serve.shutdown()
-        ray.shutdown()
 
 
 def train(

@@ -16,7 +16,7 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 import ray
 from ray import serve
 
-from examples.demo import APP, deploy, wait_until_ready
+from examples.deployed import APP, deploy, wait_until_ready
 from reward_serve import HttpRewardClient, RewardClient
 from reward_serve.app import build_app
 from reward_serve.embedded.bundled import prepare_bundled

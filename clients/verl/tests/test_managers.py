@@ -6,6 +6,7 @@ Runs in verl's environment; the service in the one that ``REWARD_SERVE_BIN`` nam
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -62,11 +63,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
     for _ in range(240):
         assert process.poll() is None, "the service ended"
-        try:
+        with contextlib.suppress(httpx.TransportError):
             if httpx.get(f"{url}/ready").status_code == 200:
                 return
-        except httpx.TransportError:
-            pass
         time.sleep(0.5)
     raise TimeoutError(f"{url} was not ready in 120 s")
 
