@@ -9,13 +9,18 @@ import ctypes
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from examples.train_judge.recipe import Recipe
 from reward_serve.console import prepare_with_progress
+
+if TYPE_CHECKING:
+    from examples.train_judge.drafts import Problem
+    from examples.train_judge.train import Trainer
 
 console = Console()
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
@@ -28,7 +33,9 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder of checkpoint, adapter and card.")] = Path(
         "judge-adapter"
     ),
-    examples: Annotated[int, typer.Option(min=64, help="Training examples, one pass.")] = 20_000,
+    examples: Annotated[
+        int, typer.Option(min=64, help="Training examples, one pass.")
+    ] = Recipe.examples,
     seed: Annotated[int, typer.Option(help="Of data, order and initial weights.")] = 0,
     held_out: Annotated[int, typer.Option(min=1, help="Examples to evaluate on.")] = 1_000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -42,7 +49,7 @@ def main(
     from examples.train_judge.card import write_card
     from examples.train_judge.evaluate import evaluate
     from examples.train_judge.problems import read_problems
-    from examples.train_judge.train import Recipe, Trainer, batches
+    from examples.train_judge.train import Trainer
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -51,6 +58,21 @@ def main(
     problems, kept_back = read_problems(data)
     trainer = Trainer(Recipe(examples=examples, seed=seed), base, device)
     trainer.resume(out)
+    take_steps(trainer, problems, out)
+    trainer.save_adapter(out / "adapter")
+    with console.status(f"evaluating on {held_out} held-out examples"):
+        report: dict[str, Any] = evaluate(trainer, kept_back, held_out)
+    report["minutes"] = round(trainer.seconds / 60, 1)
+    (out / "metrics.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_card(out / "adapter", trainer.recipe, trainer.template, data, report)
+    console.print_json(data=report)
+    console.print(f"adapter: {out / 'adapter'}", markup=False, soft_wrap=True)
+
+
+def take_steps(trainer: Trainer, problems: list[Problem], out: Path) -> None:
+    """Every step that is left of the recipe, a checkpoint every 50."""
+    from examples.train_judge.train import batches
+
     with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
         console=console,
@@ -69,14 +91,6 @@ def main(
             if trainer.step % 50 == 0:
                 trainer.save(out)
     trainer.save(out)
-    trainer.save_adapter(out / "adapter")
-    with console.status(f"evaluating on {held_out} held-out examples"):
-        report: dict[str, Any] = evaluate(trainer, kept_back, held_out)
-    report["minutes"] = round(trainer.seconds / 60, 1)
-    (out / "metrics.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    write_card(out / "adapter", trainer.recipe, trainer.template, data, report)
-    console.print_json(data=report)
-    console.print(f"adapter: {out / 'adapter'}", markup=False, soft_wrap=True)
 
 
 def _keep_freed_memory() -> None:

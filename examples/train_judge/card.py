@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from examples.train_judge.train import Recipe
+from examples.train_judge.recipe import Recipe
 from reward_serve.judging.template import Template
 
 _CARD = """---

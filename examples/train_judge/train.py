@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +21,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from examples.train_judge.drafts import Problem
 from examples.train_judge.merged import merge_in_forward
-from examples.train_judge.responses import Example, make, make_bare, make_first
+from examples.train_judge.recipe import Recipe
+from examples.train_judge.responses import Example
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import Renderer
 from reward_serve.judging.template import load_template
@@ -30,39 +31,6 @@ CHECKPOINT = "checkpoint.pt"
 _BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
 _REFERENCE = 24  # more tokens than a reference and what follows it
 _WINDOW = 16  # batches made together, to sort their prompts by length
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What the adapter depends on, beside the base model and the training file."""
-
-    template: str = "final_answer"
-    examples: int = 20_000
-    batch_size: int = 24
-    learning_rate: float = 1e-3
-    warmup: float = 0.01
-    first: float = 0.05
-    bare: float = 0.07
-    rank: int = 16
-    alpha: int = 16
-    seed: int = 0
-
-    @property
-    def steps(self) -> int:
-        """Optimiser steps."""
-        return self.examples // self.batch_size
-
-    def lesson(self, step: int, problem: Problem, rng: Random) -> list[Example]:
-        """What to learn at this step: to compare, then every way to write an answer, then all.
-
-        Mixed from the start, 1,600 examples taught nothing.
-        """
-        done = step / self.steps
-        if done < self.first:
-            return make_first(rng)
-        if done < self.first + self.bare:
-            return make_bare(problem, rng)
-        return make(problem, rng)
 
 
 class Trainer:

@@ -13,8 +13,9 @@ import torch
 from examples.train_judge.card import write_card
 from examples.train_judge.drafts import Problem
 from examples.train_judge.evaluate import evaluate
+from examples.train_judge.recipe import Recipe
 from examples.train_judge.responses import Example
-from examples.train_judge.train import Recipe, Trainer, batches
+from examples.train_judge.train import Trainer, batches
 from reward_serve.embedded.bundled import prepare_bundled
 
 RECIPE = Recipe(examples=8, batch_size=2, first=0.0, bare=0.0)
