@@ -96,6 +96,9 @@ class JudgeConfig(_Section):
     response_tokens: Count | None = Field(
         None, description="judge the last so many tokens of a response; default the template's"
     )
+    inline_templates: bool = Field(
+        False, description="whether a request's template may be a template itself"
+    )
     max_tokens: Count = Field(512, description="most tokens written in generate mode")
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     allowed_options: list[OptionName] = Field(

@@ -23,26 +23,31 @@ class Counters:
         """Requests were sent again."""
         self._add("retried", requests)
 
-    def settled(self, result: ScoreResult, settled: ScoreResult) -> None:
+    def settled(self, result: ScoreResult, settled: ScoreResult) -> int:
         """A request came to its end.
 
         Args:
             result: of the service.
             settled: what the caller is given.
+
+        Returns:
+            Requests without a verdict of the service so far; 0 where this one has one.
         """
         if result.status is Status.OK:
             self._add("ok")
-            return
-        self._add("failed")
+            return 0
+        failed = self._add("failed")
         self._add(f"failed_{result.status.value}")
         if settled.source == "fallback":
             self._add("fallback")
+        return failed
 
     def snapshot(self) -> dict[str, int]:
         """The counts now: asked, ok, failed, failed by status, fallback, retried."""
         with self._lock:
             return dict(self._counts)
 
-    def _add(self, key: str, count: int = 1) -> None:
+    def _add(self, key: str, count: int = 1) -> int:
         with self._lock:
             self._counts[key] += count
+            return self._counts[key]

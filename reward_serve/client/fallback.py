@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 from reward_serve.verifiers import verify_any
-
-logger = logging.getLogger(__name__)
 
 OnFailure = Literal["raise", "none", "rule"] | float
 

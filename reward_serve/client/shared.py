@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Coroutine, Sequence
@@ -19,6 +20,7 @@ from reward_serve.client.transport import Request, Transport, as_dict
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 
 class Client:
@@ -87,7 +89,12 @@ class Client:
             if result.status is not Status.OK:  # a rule may take its time over a formula
                 settled = await asyncio.to_thread(settle, body, result, self._on_failure)
         finally:
-            self.counters.settled(result, settled)
+            failed = self.counters.settled(result, settled)
+            if failed & (failed - 1) == 0 < failed:  # the 1st, 2nd, 4th, 8th...
+                logger.warning(
+                    "no verdict for %d requests so far, each now up to on_failure=%s; this one: "
+                    "%s: %s", failed, self._on_failure, result.status.value, result.reason,
+                )  # fmt: skip
         return settled
 
     async def _all(self, requests: Sequence[Request]) -> list[ScoreResult]:

@@ -18,6 +18,8 @@ from reward_serve.judging.template import FIELDS, INSTRUCTION, PLACEHOLDER, Temp
 
 Mode = Literal["label", "generate"]
 
+_MAX_SKELETONS = 64
+
 _FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")\b)", re.IGNORECASE)
 _MARKER = re.compile("\ue000(" + "|".join(FIELDS) + ")\ue001")
 
@@ -147,6 +149,8 @@ class Renderer:
     def _skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
         key = (template.name, template.digest, mode, enable_thinking)
         if key not in self._skeletons:
+            if len(self._skeletons) >= _MAX_SKELETONS:  # requests may bring their own templates
+                self._skeletons.pop(next(iter(self._skeletons)))
             self._skeletons[key] = self._build(template, mode, enable_thinking)
         return self._skeletons[key]
 
@@ -154,14 +158,14 @@ class Renderer:
         form: Any = template.label if mode == "label" else template.generate
         user = PLACEHOLDER.sub(lambda found: f"\ue000{found[1]}\ue001", template.user)
         system = template.system.replace(INSTRUCTION, form.instruction)
-        if system == template.system:
+        if system == template.system and form.instruction:
             user += f"\n{form.instruction}"
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         parts = _MARKER.split(self._tokenizer.chat(messages, enable_thinking))
         texts, names = parts[::2], [*parts[1::2], None]
         encode = self._tokenizer.encode_control
         runs = tuple((tuple(encode(t)), name) for t, name in zip(texts, names, strict=True))
-        labels = template.label.values if mode == "label" else ()
+        labels = template.label.values if mode == "label" and template.label else ()
         label_ids = tuple((label, self._label_id(texts[-1], label)) for label in labels)
         if len({i for _, i in label_ids}) < len(label_ids):
             raise LabelError(f"labels {list(labels)} share a token under this tokenizer")

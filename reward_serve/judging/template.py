@@ -79,7 +79,7 @@ class Template(BaseModel):
         "engine caches, else to the end of the user's message"
     )
     user: str
-    label: LabelForm
+    label: LabelForm | None = Field(None, description="none: in generate mode alone")
     generate: GenerateForm
     digest: str = Field(description="of all that a verdict depends on; part of its fingerprint")
 
@@ -92,13 +92,24 @@ class Template(BaseModel):
         return self
 
     @property
+    def highest(self) -> float:
+        """The highest score there is."""
+        return max(self.label.values.values()) if self.label else 1.0
+
+    @property
     def fields(self) -> list[str]:
         """The request's fields that this template needs."""
         return list(dict.fromkeys(PLACEHOLDER.findall(self.user)))
 
 
+class ShippedTemplate(Template):
+    """A template that came with the service: judged in either mode."""
+
+    label: LabelForm
+
+
 @functools.cache
-def load_template(name: str) -> Template:
+def load_template(name: str) -> ShippedTemplate:
     """A shipped template by name.
 
     Raises:
@@ -109,7 +120,7 @@ def load_template(name: str) -> Template:
     data = yaml.safe_load((_folder() / f"{name}.yaml").read_bytes())
     told = {key: value for key, value in data.items() if key not in ("description", "card")}
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
-    return Template.model_validate({"name": name, "digest": digest, **data})
+    return ShippedTemplate.model_validate({"name": name, "digest": digest, **data})
 
 
 @functools.cache

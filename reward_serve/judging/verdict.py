@@ -81,9 +81,9 @@ def strip_thinking(text: str) -> str | None:
 
 
 def _score(template: Template, label: str) -> float | None:
-    if label in template.label.values:
+    if template.label and label in template.label.values:
         return template.label.values[label]
-    if template.label.binary:
+    if template.label and template.label.binary:
         return {"0": 0.0, "1": 1.0}.get(label)
     try:
         value = float(label) / template.generate.scale

@@ -14,6 +14,7 @@ from typing import Any
 
 from reward_serve.config import JudgeConfig, JudgeModel
 from reward_serve.engines.base import Engine
+from reward_serve.judging.inline import inline_template, is_inline
 from reward_serve.judging.rendering import LabelError, Mode, Prompt, Renderer
 from reward_serve.judging.template import Template, load_template, template_names
 from reward_serve.judging.verdict import read_verdict
@@ -52,7 +53,7 @@ class Judge:
         """The verdict on one request; of several references, the best match counts."""
         template = self._template(request)
         self._check_options(request)
-        mode: Mode = request.options.mode or self._config.mode
+        mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
         for name in template.fields:
             if name != "response" and not getattr(request, name):
                 raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
@@ -67,7 +68,7 @@ class Judge:
         verdicts = await asyncio.gather(
             *(ask(request, template, reference, fingerprint) for reference in references)
         )
-        return best(verdicts, highest=max(template.label.values.values()))
+        return best(verdicts, highest=template.highest)
 
     def describe(self) -> dict[str, Any]:
         """Kind, settings and fingerprint of the default template and mode."""
@@ -76,6 +77,7 @@ class Judge:
             "kind": "judge",
             "template": default.name,
             "templates": list(template_names()),
+            "inline_templates": self._config.inline_templates,
             "mode": self._config.mode,
             "rules_first": self._config.rules_first,
             "response_tokens": self._budget(default),
@@ -95,6 +97,10 @@ class Judge:
     async def _label(
         self, request: ScoreRequest, template: Template, reference: str, fingerprint: str
     ) -> Verdict:
+        if template.label is None:
+            raise InvalidRequestError(
+                "options.mode: an inline template has no labels; leave the mode out, or generate"
+            )
         try:
             ids = self._renderer.label_ids(template)
         except LabelError as error:
@@ -185,12 +191,25 @@ class Judge:
 
     def _template(self, request: ScoreRequest) -> Template:
         name = request.template or self._config.template
+        if is_inline(name):
+            return self._inline(name)
         try:
             return load_template(name)
         except KeyError:
             raise InvalidRequestError(
                 f"template: there is no {name[:64]!r}; choose of {', '.join(template_names())}"
             ) from None
+
+    def _inline(self, text: str) -> Template:
+        if not self._config.inline_templates:
+            raise InvalidRequestError(
+                "template: this deployment takes no inline templates; name one of "
+                f"{', '.join(template_names())}, or set judge.inline_templates: true in its config"
+            )
+        try:
+            return inline_template(text)
+        except ValueError as error:
+            raise InvalidRequestError(f"template: the inline template {error}") from None
 
     def _check_options(self, request: ScoreRequest) -> None:
         for name in request.options.model_dump(exclude_none=True):

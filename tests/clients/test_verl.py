@@ -59,6 +59,18 @@ def test_what_verl_cannot_do_is_refused(on_failure: str) -> None:
         compute_score_sync("gsm8k", RIGHT, "18", None, url="http://x", on_failure=on_failure)
 
 
+@pytest.mark.parametrize(
+    ("prompt_template", "template"),
+    [(None, None), ("default", None), ("solution", "solution"), ("{PROBLEM}...", "{PROBLEM}...")],
+)
+def test_a_template_goes_by_name_or_as_it_is(
+    prompt_template: str | None, template: str | None
+) -> None:
+    asked = request_for(RIGHT, "18", {"prompt_template": prompt_template})
+
+    assert asked.get("template") == template
+
+
 def test_the_row_says_where_to_ask_before_the_variables(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

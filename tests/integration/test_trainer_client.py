@@ -11,7 +11,8 @@ import ray
 from ray import serve
 
 from reward_serve.client import connect
-from reward_serve.schema import ScoreResult
+from reward_serve.schema import ScoreResult, Status
+from reward_serve_verl import compute_score_sync
 from tests.integration.conftest import Deploy
 
 pytestmark = pytest.mark.integration
@@ -69,3 +70,26 @@ def test_an_application_that_goes_away_is_told_by_the_counters(deploy_app: Deplo
     assert {result.source for result in results} == {"fallback"}
     counts = client.counters.snapshot()
     assert (counts["failed"], counts["fallback"], counts["ok"]) == (20, 20, 1)
+
+
+def test_an_inline_template_that_is_refused_is_told_with_the_remedy(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    info = {"prompt_template": "{PROBLEM} {CANDIDATE_SOLUTION} REWARD: 0 to 1", "problem": "?"}
+    row = compute_score_sync("gsm8k", "#### 18", "18", info, url=url)
+
+    assert (row["score"], row["fallback"], row["failed_invalid"]) == (1.0, 1.0, 1.0)
+    assert "judge.inline_templates: true" in caplog.text
+
+
+@pytest.mark.slow
+def test_an_inline_template_is_judged_where_they_are_allowed(deploy_app: Deploy, url: str) -> None:
+    judge = {"inline_templates": True, "max_tokens": 16}
+    model = {"name": "judge", "kind": "judge", "judge": judge, "engine": {"model": "bundled"}}
+    client = deploy_app("inline", {"models": [model | {"resources": {"num_cpus": 1}}]})
+    template = "Say REWARD: 1 or REWARD: 0.\n{CANDIDATE_SOLUTION}"
+    result = client.score({"response": "18", "template": template, "timeout_s": 60})
+
+    assert result.template == "inline"
+    assert result.status in (Status.OK, Status.TRUNCATED, Status.UNPARSEABLE)
+    assert result.usage.completion_tokens > 0

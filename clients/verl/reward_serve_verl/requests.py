@@ -2,7 +2,8 @@
 
 Of ``extra_info``: ``server_url``, ``api_key``, ``timeout``, ``batch_size`` say where and how to
 ask; ``problem`` or ``question``, ``model_name``, ``temperature``, ``top_p``, ``max_new_tokens``,
-``enable_thinking``, ``prompt_template`` what to ask; ``target_gt`` and
+``enable_thinking``, ``prompt_template`` what to ask (a name, ``default`` for the deployment's own,
+or a template itself where the deployment has ``judge.inline_templates``); ``target_gt`` and
 ``filter_gt_by_prompt_token`` which of several gold answers count.
 """
 
@@ -67,7 +68,7 @@ def request_for(response: str, ground_truth: Any, info: Mapping[str, Any]) -> di
         request["question"] = str(question)
     if info.get("model_name"):
         request["model"] = str(info["model_name"])
-    if info.get("prompt_template"):
+    if info.get("prompt_template") not in (None, "", "default"):
         request["template"] = str(info["prompt_template"])
     if info.get("index") is not None:
         request["group"] = f"{info.get('split', '')}/{info['index']}"
