@@ -1,10 +1,11 @@
-"""``python -m reward_serve``: prepare, score, doctor."""
+"""``python -m reward_serve``: prepare, wait, score, eval, attack, doctor."""
 
 from __future__ import annotations
 
 import json
 import logging
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ except ImportError as error:
 
 from reward_serve.attacks.command import attack
 from reward_serve.bulk import read_rows, write_results
+from reward_serve.client import HttpRewardClient
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.console import (
     client_for,
@@ -102,6 +104,23 @@ def doctor(
     console.print(_findings_table(findings))
     if any(finding.remedy for finding in findings):
         raise typer.Exit(1)
+
+
+@cli.command()
+def wait(
+    url: Annotated[str, typer.Option(help="Of the service.")] = "http://127.0.0.1:8000",
+    timeout_s: Annotated[float, typer.Option(min=0.0, help="How long at most.")] = 300.0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="The exit code alone.")] = False,
+) -> None:
+    """Wait until a service can score; exit 1 when it cannot in time."""
+    deadline = time.monotonic() + timeout_s
+    with HttpRewardClient(url) as client:
+        while not client.is_ready():
+            if time.monotonic() > deadline:
+                if not quiet:
+                    console.print(f"{url}: cannot score after {timeout_s:g} s", markup=False)
+                raise typer.Exit(1)
+            time.sleep(0.5)
 
 
 def main() -> None:

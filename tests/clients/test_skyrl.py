@@ -39,6 +39,19 @@ def test_the_service_decides_in_one_turn(
     assert all(type(value) is float for value in metrics.values())
 
 
+def test_many_episodes_are_told_as_means_and_the_longest_wait(service: FakeService) -> None:
+    episodes = [judge(service.url) for _ in range(3)]
+    for env in episodes[:2]:
+        env.step(RIGHT)
+    told = GSM8kJudgeEnv.aggregate_metrics([env.get_metrics() for env in episodes])
+
+    assert told["judge_ok_mean"] == 1.0
+    assert told["judge_wall_ms_max"] >= told["judge_wall_ms_mean"] > 0
+    # SkyRL's fully asynchronous trainer adds up what has none of these in its name.
+    assert all("mean" in name or "max" in name for name in told)
+    assert GSM8kJudgeEnv.aggregate_metrics([{}]) == {}
+
+
 def test_the_question_and_the_group_go_with_it(service: FakeService) -> None:
     judge(service.url).step(RIGHT)
 

@@ -2,8 +2,18 @@
 
 import sys
 import typing
+from typing import Any
 
+import pytest
 import typing_extensions
+from transformers import AutoTokenizer
+
+from reward_serve.embedded.bundled import prepare_bundled
 
 if sys.version_info < (3, 12):
     typing.TypedDict = typing_extensions.TypedDict  # type: ignore[misc]  # as pydantic asks
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Any:
+    return AutoTokenizer.from_pretrained(prepare_bundled(adapter=None))

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
-from transformers import AutoTokenizer
 
-from reward_serve.embedded.bundled import prepare_bundled
 from reward_serve_skyrl import register_envs
 from reward_serve_skyrl.config import JudgedTrainConfig, check_judging_overlaps
 from tests.fake_service import FakeService
@@ -43,11 +41,6 @@ class Policy:
         }
 
     async def finish_session(self, session_id: Any) -> None: ...
-
-
-@pytest.fixture(scope="session")
-def tokenizer() -> Any:
-    return AutoTokenizer.from_pretrained(prepare_bundled(adapter=None))
 
 
 def configured(url: str, *overrides: str) -> JudgedTrainConfig:
@@ -98,8 +91,8 @@ def test_the_generator_is_told_the_services_rewards(tokenizer: Any) -> None:
 
     assert totals(output) == REWARDS
     metrics = output["rollout_metrics"]
-    assert metrics["environment/judge_ok"] == 1.0
-    assert metrics["environment/judge_fallback"] == 0.0
+    assert metrics["environment/judge_ok_mean"] == 1.0
+    assert metrics["environment/judge_fallback_mean"] == 0.0
 
 
 def test_judging_hides_behind_the_generation_of_the_others(tokenizer: Any) -> None:
@@ -125,8 +118,8 @@ def test_a_service_that_dies_in_mid_rollout_ends_nothing(tokenizer: Any) -> None
 
     assert totals(output) == REWARDS
     metrics = output["rollout_metrics"]
-    assert metrics["environment/judge_ok"] == 0.25
-    assert metrics["environment/judge_fallback"] == 0.75
+    assert metrics["environment/judge_ok_mean"] == 0.25
+    assert metrics["environment/judge_fallback_mean"] == 0.75
 
 
 @pytest.mark.parametrize(

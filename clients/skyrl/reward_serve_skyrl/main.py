@@ -1,0 +1,81 @@
+"""SkyRL's entry point with these environments: ``python -m reward_serve_skyrl.main key=value ...``.
+
+Takes the settings of ``skyrl.train.entrypoints.main_base`` and the environments' own.
+``trainer.fully_async.enabled=true`` trains fully asynchronously.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import ray
+from skyrl.train.entrypoints.main_base import BasePPOExp
+from skyrl.train.utils import validate_cfg
+from skyrl.train.utils.utils import initialize_ray
+
+from reward_serve.client import connect
+from reward_serve_skyrl.config import JudgedTrainConfig, check_judging_overlaps
+from reward_serve_skyrl.registration import JUDGE, register_envs
+
+
+class FullyAsyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
+    """An experiment of SkyRL's fully asynchronous trainer."""
+
+    def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
+        """The trainer; the arguments are those of ``BasePPOExp.get_trainer``."""
+        from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
+
+        return FullyAsyncRayPPOTrainer(*args, **kwargs)
+
+
+def read_config(arguments: list[str]) -> JudgedTrainConfig:
+    """The configuration that the arguments say, validated.
+
+    Raises:
+        ValueError: a setting is unknown, or keeps judging from hiding behind generation.
+    """
+    own = [one for one in arguments if not one.startswith("trainer.override_entrypoint=")]
+    cfg: JudgedTrainConfig = JudgedTrainConfig.from_cli_overrides(own)
+    check_judging_overlaps(cfg)
+    validate_cfg(cfg)
+    return cfg
+
+
+def check_judge_answers(cfg: JudgedTrainConfig) -> None:
+    """Ask the judge once, if this run has one: a run is not to begin on fallbacks.
+
+    Raises:
+        RuntimeError: it gave no verdict.
+    """
+    if cfg.environment.env_class != JUDGE:
+        return
+    settings = {k: v for k, v in asdict(cfg.environment.skyrl_gym.gsm8k_judge).items() if v}
+    client = connect(**{**settings, "on_failure": "none"})
+    result = client.score({"response": "#### 18", "question": "9 + 9?", "reference": "#### 18"})
+    if result.score is None:
+        where = settings.get("url") or f"application {settings.get('app', 'reward')!r}"
+        raise RuntimeError(
+            f"the judge at {where} gives no verdict: {result.status.value}: {result.reason}; "
+            "deploy it before training (examples/gsm8k/deploy_judge.sh)"
+        )
+
+
+def train(cfg: JudgedTrainConfig) -> None:
+    """Train in this process; the registry of environments is each process's own."""
+    register_envs()
+    check_judge_answers(cfg)
+    experiment = FullyAsyncExp if cfg.trainer.fully_async.enabled else BasePPOExp
+    experiment(cfg).run()
+
+
+def main() -> None:
+    """Train as the command line says, in a task of SkyRL's Ray cluster."""
+    cfg = read_config(sys.argv[1:])
+    initialize_ray(cfg)
+    ray.get(ray.remote(num_cpus=1)(train).remote(cfg))
+
+
+if __name__ == "__main__":
+    main()

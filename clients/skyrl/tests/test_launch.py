@@ -1,0 +1,139 @@
+"""The four launch scripts' settings, read and validated by SkyRL 0.4.0's own code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reward_serve_skyrl.config import JudgedTrainConfig
+from reward_serve_skyrl.main import check_judge_answers, read_config
+from tests.fake_service import FakeService, free_port
+
+SCRIPTS = Path(__file__).parents[3] / "examples" / "gsm8k"
+RUNS = [(reward, mode) for mode in ("sync", "async") for reward in ("rule", "judge")]
+REWARD = {
+    "data.train_data",
+    "data.val_data",
+    "environment.env_class",
+    "environment.skyrl_gym.gsm8k_judge.app",
+}
+MODE = {
+    "trainer.placement.colocate_all",
+    "trainer.train_batch_size",
+    "trainer.fully_async.enabled",
+    "trainer.fully_async.max_staleness_steps",
+    "trainer.fully_async.num_parallel_generation_workers",
+}
+NAME = {"trainer.run_name", "trainer.ckpt_path", "trainer.export_path"}
+GPUS = {("rule", "sync"): 1, ("judge", "sync"): 1, ("rule", "async"): 2, ("judge", "async"): 2}
+
+
+def settings(reward: str, mode: str, **variables: str) -> list[str]:
+    """What a script would pass to the entry point."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    done = subprocess.run(
+        [SCRIPTS / f"run_{reward}_{mode}.sh"],
+        env={**kept, "PRINT_CONFIG": "1", "DATA_DIR": "/d", "OUT_DIR": "/o", **variables},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.splitlines()
+
+
+@cache
+def config(reward: str, mode: str) -> JudgedTrainConfig:
+    return read_config(settings(reward, mode))
+
+
+def flat(value: Any, path: str = "") -> dict[str, Any]:
+    """Every setting by its dotted name."""
+    if not isinstance(value, dict):
+        return {path: value}
+    return {k: v for key, inner in value.items() for k, v in flat(inner, f"{path}.{key}").items()}
+
+
+def difference(one: tuple[str, str], other: tuple[str, str]) -> dict[str, tuple[Any, Any]]:
+    """The settings in which two runs differ."""
+    left, right = flat(asdict(config(*one))), flat(asdict(config(*other)))
+    assert left.keys() == right.keys()
+    return {k.lstrip("."): (left[k], right[k]) for k in left if left[k] != right[k]}
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_rule_and_judge_differ_in_the_reward_alone(mode: str) -> None:
+    assert difference(("rule", mode), ("judge", mode)).keys() == REWARD | NAME
+
+
+@pytest.mark.parametrize("reward", ["rule", "judge"])
+def test_sync_and_async_differ_in_the_mode_alone(reward: str) -> None:
+    assert difference((reward, "sync"), (reward, "async")).keys() == MODE | NAME
+
+
+@pytest.mark.parametrize(("reward", "mode"), RUNS)
+def test_the_hyperparameters_are_those_of_the_runs_before(reward: str, mode: str) -> None:
+    cfg = config(reward, mode)
+    trainer, generator = cfg.trainer, cfg.generator
+
+    assert trainer.policy.model.path == "Qwen/Qwen2.5-0.5B-Instruct"
+    assert trainer.algorithm.advantage_estimator == "grpo"
+    assert (trainer.epochs, trainer.policy.optimizer_config.lr) == (20, 1e-6)
+    assert trainer.train_batch_size == (16 if mode == "sync" else 8)
+    assert trainer.policy_mini_batch_size == 8
+    assert generator.n_samples_per_prompt == 4
+    assert generator.max_input_length == trainer.max_prompt_length == 512
+    assert generator.sampling_params.max_generate_length == 1024
+
+
+@pytest.mark.parametrize(("reward", "mode"), RUNS)
+def test_the_trainer_takes_the_gpus_that_are_told(reward: str, mode: str) -> None:
+    cfg = config(reward, mode)
+    placement, engine = cfg.trainer.placement, cfg.generator.inference_engine
+    assert placement.colocate_policy_ref
+    training = placement.policy_num_gpus_per_node * placement.policy_num_nodes
+    generating = engine.num_engines * engine.tensor_parallel_size
+    taken = training if placement.colocate_all else training + generating
+
+    assert taken == GPUS[reward, mode]
+
+
+@pytest.mark.parametrize(
+    ("variables", "url"),
+    [
+        ({"JUDGE": "bundled"}, "http://127.0.0.1:8000"),
+        ({"REWARD_SERVE_URL": "http://judge:9000"}, "http://judge:9000"),
+    ],
+)
+def test_a_judge_apart_is_asked_by_http(variables: dict[str, str], url: str) -> None:
+    section = read_config(settings("judge", "async", **variables)).environment.skyrl_gym.gsm8k_judge
+
+    assert (section.url, section.app) == (url, None)
+
+
+def test_a_misspelt_setting_is_refused() -> None:
+    with pytest.raises(ValueError, match="epoch"):
+        read_config([*settings("rule", "sync"), "trainer.epoch=3"])
+
+
+def test_skyrls_own_entry_point_may_hand_over() -> None:
+    handed = ["trainer.override_entrypoint=reward_serve_skyrl.main", *settings("rule", "sync")]
+    assert read_config(handed).trainer.epochs == 20
+
+
+def test_a_run_does_not_begin_without_its_judge() -> None:
+    cfg = config("judge", "sync")
+    nobody = [*settings("judge", "sync", REWARD_SERVE_URL=f"http://127.0.0.1:{free_port()}")]
+    timeout = "environment.skyrl_gym.gsm8k_judge.timeout_s=1"
+    with pytest.raises(RuntimeError, match="deploy it before training"):
+        check_judge_answers(read_config([*nobody, timeout]))
+    with FakeService() as service:
+        there = settings("judge", "sync", REWARD_SERVE_URL=service.url)
+        check_judge_answers(read_config(there))
+    check_judge_answers(config("rule", "sync"))
+    assert cfg.environment.skyrl_gym.gsm8k_judge.app == "reward"

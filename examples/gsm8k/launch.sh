@@ -1,0 +1,64 @@
+# Sourced by the run_*.sh scripts.
+# shellcheck shell=bash
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=examples/gsm8k/hyperparameters.sh
+source "$here/hyperparameters.sh"
+
+# launch <rule|judge> <sync|async> [key=value ...]: train, the judge deployed first.
+#
+# TRAINER_PYTHON  the trainer's interpreter (python)
+# DATA_DIR      holds rule/ and judge/ of prepare_dataset.py ($HOME/data/gsm8k)
+# OUT_DIR       checkpoints and exports go below it ($HOME/runs/gsm8k)
+# JUDGE         qwen or bundled, as deploy_judge.sh says
+# REWARD_SERVE_URL  a service that is there already: nothing is deployed
+# LOGGER        console or wandb (console)
+# PRINT_CONFIG  non-empty: print the settings, one a line, and do nothing else
+launch() {
+  local reward=$1 mode=$2
+  shift 2
+  local data="${DATA_DIR:-$HOME/data/gsm8k}/$reward"
+  local out="${OUT_DIR:-$HOME/runs/gsm8k}/${reward}_$mode"
+  local url=${REWARD_SERVE_URL:-}
+  [[ -z $url && ${JUDGE:-qwen} == bundled ]] && url=http://127.0.0.1:8000
+  local settings=(
+    "${HYPERPARAMETERS[@]}"
+    "data.train_data=['$data/train.parquet']"
+    "data.val_data=['$data/validation.parquet']"
+    "environment.env_class=gsm8k_$reward"
+    "trainer.run_name=gsm8k_${reward}_$mode"
+    "trainer.ckpt_path=$out/checkpoints"
+    "trainer.export_path=$out/exports"
+    "trainer.logger=${LOGGER:-console}"
+  )
+  if [[ $reward == judge && -n $url ]]; then
+    settings+=("environment.skyrl_gym.gsm8k_judge.url=$url")
+  elif [[ $reward == judge ]]; then
+    settings+=(environment.skyrl_gym.gsm8k_judge.app=reward)
+  fi
+  if [[ $mode == sync ]]; then
+    settings+=(trainer.placement.colocate_all=true trainer.train_batch_size=16)
+  else # one optimiser step a batch, so 8 prompts; generation at most one step ahead
+    settings+=(
+      trainer.placement.colocate_all=false
+      trainer.train_batch_size=8
+      trainer.fully_async.enabled=true
+      trainer.fully_async.max_staleness_steps=1
+      trainer.fully_async.num_parallel_generation_workers=16
+    )
+  fi
+  settings+=("$@")
+  if [[ -n ${PRINT_CONFIG:-} ]]; then
+    printf '%s\n' "${settings[@]}"
+    return
+  fi
+  if [[ ! -f $data/train.parquet ]]; then
+    echo "$data/train.parquet is missing; prepare it: python -m examples.gsm8k.prepare_dataset" \
+      "--variant $reward --out $data" >&2
+    return 1
+  fi
+  if [[ $reward == judge && -z ${REWARD_SERVE_URL:-} ]]; then
+    "$here/deploy_judge.sh" || return
+    [[ -n $url ]] || export RAY_ADDRESS=${RAY_ADDRESS:-auto} # the judge's cluster
+  fi
+  "${TRAINER_PYTHON:-python}" -m reward_serve_skyrl.main "${settings[@]}"
+}
