@@ -4,7 +4,8 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 GOOD = [
     {"response": f"#### {18 + n % 3}", "reference": "18", "correct": n % 3 == 0} for n in range(7)
 ]
-
-
-@pytest.fixture
-def service() -> Iterator[FakeService]:
-    with FakeService() as service:
-        yield service
 
 
 @pytest.fixture
@@ -304,3 +299,21 @@ def test_scoring_shows_how_far_it_is(service: FakeService, rows: Path, tmp_path:
     result = invoke("score", rows, "--url", service.url, "--out", tmp_path / "out.jsonl")
     assert "scoring" in result.stderr
     assert "100%" in result.stderr
+
+
+def test_wait_ends_when_the_service_can_score(service: FakeService) -> None:
+    service.replies["/ready"] = Reply({"detail": "starting"}, 503)
+    threading.Timer(0.7, service.replies.clear).start()
+    began = time.monotonic()
+
+    assert invoke("wait", "--url", service.url, "--timeout-s", "20").exit_code == 0
+    assert 0.5 < time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(("options", "told"), [((), True), (("--quiet",), False)])
+def test_wait_of_nobody_exits_1(options: tuple[str, ...], told: bool) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    result = invoke("wait", "--url", url, "--timeout-s", "0", *options)
+
+    assert result.exit_code == 1
+    assert (f"{url}: cannot score after 0 s" in result.stderr) is told

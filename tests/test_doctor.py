@@ -5,7 +5,6 @@ import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ from tests.fake_service import FakeService, Reply, free_port
 SMI = """#!/bin/sh
 printf 'NVIDIA H200, 143771 MiB\\nNVIDIA H200, 143771 MiB\\n'
 """
-
-
-@pytest.fixture
-def service() -> Iterator[FakeService]:
-    with FakeService() as service:
-        yield service
 
 
 def by_name(findings: list[Finding]) -> dict[str, Finding]:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,12 +23,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying, "_BACKOFF", lambda state: 0.01)
     for name in VARIABLES:
         monkeypatch.delenv(f"REWARD_SERVE_{name}", raising=False)
-
-
-@pytest.fixture
-def service() -> Iterator[FakeService]:
-    with FakeService() as service:
-        yield service
 
 
 def asked(n: int) -> dict[str, Any]:

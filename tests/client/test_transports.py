@@ -25,12 +25,6 @@ STYLES = ["score", "score_batch", "ascore", "ascore_batch"]
 
 
 @pytest.fixture
-def service() -> Iterator[FakeService]:
-    with FakeService() as service:
-        yield service
-
-
-@pytest.fixture
 def client(service: FakeService) -> Iterator[HttpRewardClient]:
     with HttpRewardClient(service.url) as client:
         yield client

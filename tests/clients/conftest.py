@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from reward_serve.client import retrying
-from tests.fake_service import FakeService
 
 
 @pytest.fixture(autouse=True)
@@ -15,9 +12,3 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"REWARD_SERVE_{name}", raising=False)
     for name in ("URL", "API_KEY", "TIMEOUT"):
         monkeypatch.delenv(f"LLM_JUDGE_SERVER_{name}", raising=False)
-
-
-@pytest.fixture
-def service() -> Iterator[FakeService]:
-    with FakeService() as service:
-        yield service
