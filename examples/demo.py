@@ -35,16 +35,19 @@ def main(
         raise typer.BadParameter(f"{data}: holds no rows")
     with deployed(rules_first=rules == "on") as service:
         with HttpRewardClient(service.url) as client:
-            runs = {"HTTP": judged(client, rows, "HTTP")}
+            runs = {"HTTP": judged(client, rows, "HTTP", {})}
             start_s = client.models()[0]["start_s"]
         if data is None:
-            runs["handle"] = judged(RewardClient(APP), rows, "handle")
+            runs["handle"] = judged(
+                RewardClient(APP), rows, "handle", {"options": {"cache": False}}
+            )
     report(runs, service.ready_s, {"Ray": service.ray_s, **start_s}, out)
 
 
-def judged(client: Any, rows: list[Any], way: str) -> Run:
+def judged(client: Any, rows: list[Any], way: str, settings: dict[str, Any]) -> Run:
     """Score the rows one way."""
-    return score_with_progress(console, client, rows, {"timeout_s": 600.0}, title=f"by {way}")
+    settings = {"timeout_s": 600.0, **settings}
+    return score_with_progress(console, client, rows, settings, title=f"by {way}")
 
 
 def report(runs: dict[str, Run], ready_s: float, parts: dict[str, float], out: Path | None) -> None:

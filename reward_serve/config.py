@@ -84,7 +84,7 @@ class EngineConfig(_Section):
         return self
 
 
-OptionName = Literal["mode", "temperature", "top_p", "max_tokens", "enable_thinking"]
+OptionName = Literal["mode", "temperature", "top_p", "max_tokens", "enable_thinking", "cache"]
 
 
 class JudgeConfig(_Section):
@@ -102,7 +102,7 @@ class JudgeConfig(_Section):
     max_tokens: Count = Field(512, description="most tokens written in generate mode")
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     allowed_options: list[OptionName] = Field(
-        default=["mode", "temperature", "top_p", "max_tokens", "enable_thinking"],
+        default=["mode", "temperature", "top_p", "max_tokens", "enable_thinking", "cache"],
         description="what a request's options may set",
     )
 
@@ -113,6 +113,17 @@ class JudgeConfig(_Section):
                 f"template: there is no {self.template!r}; choose of {', '.join(template_names())}"
             )
         return self
+
+
+class CacheConfig(_Section):
+    """Equal questions are asked once in a replica, while one is at work and as long as it is kept.
+
+    Equal is what gives the engine the same tokens.
+    """
+
+    enabled: bool = True
+    max_entries: Count = 65_536
+    max_mib: Annotated[float, Field(gt=0)] = 64.0
 
 
 class RuleConfig(_Section):
@@ -184,6 +195,7 @@ class JudgeModel(_Model):
     kind: Literal["judge"]
     engine: EngineConfig = Field(default_factory=EngineConfig)
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    cache: CacheConfig = Field(default_factory=CacheConfig)
 
     @model_validator(mode="after")
     def _resources_fit_the_engine(self) -> Self:
@@ -306,6 +318,7 @@ def _explain(fault: ErrorDetails) -> str:
 _SECTIONS: dict[str, type[_Section]] = {
     "engine": EngineConfig,
     "judge": JudgeConfig,
+    "cache": CacheConfig,
     "rule": RuleConfig,
     "resources": ResourcesConfig,
     "autoscaling": AutoscalingConfig,

@@ -91,6 +91,9 @@ class Options(BaseModel):
     enable_thinking: bool | None = Field(
         None, description="Passed to chat templates that know it (Qwen3)."
     )
+    cache: bool | None = Field(
+        None, description="False: ask the model anew, whatever it answered before."
+    )
 
 
 class Message(BaseModel):

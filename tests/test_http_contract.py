@@ -78,7 +78,14 @@ def test_a_request_is_described_with_all_its_fields(path: str) -> None:
     assert request["required"] == ["response"]
     assert request["additionalProperties"] is False
     options = request["properties"]["options"]["properties"]
-    assert set(options) == {"mode", "temperature", "top_p", "max_tokens", "enable_thinking"}
+    assert set(options) == {
+        "mode",
+        "temperature",
+        "top_p",
+        "max_tokens",
+        "enable_thinking",
+        "cache",
+    }
 
 
 @pytest.mark.parametrize(

@@ -20,15 +20,20 @@ class LabelOutput:
 
     logprobs: Mapping[int, float]
     usage: Usage
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TextOutput:
-    """Written text; ``cut_off`` when it ran into its token limit."""
+    """Written text; ``cut_off`` when it ran into its token limit.
+
+    ``cached``, here and above: the engine was not asked for it anew.
+    """
 
     text: str
     cut_off: bool
     usage: Usage
+    cached: bool = False
 
 
 class Engine(Protocol):

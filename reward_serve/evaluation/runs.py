@@ -30,9 +30,10 @@ class Way:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Fields of every request."""
-        asked = {"template": self.template, "options": self.mode and {"mode": self.mode}}
-        return {key: value for key, value in asked.items() if value}
+        """Fields of every request; the model is asked anew, whatever it answered before."""
+        mode = {"mode": self.mode} if self.mode else {}
+        template = {"template": self.template} if self.template else {}
+        return {**template, "options": {**mode, "cache": False}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,14 @@ from typing import Any
 
 from reward_serve.config import JudgeConfig, JudgeModel
 from reward_serve.engines.base import Engine
+from reward_serve.engines.caching import CachingEngine
 from reward_serve.judging.inline import inline_template, is_inline
 from reward_serve.judging.rendering import LabelError, Mode, Prompt, Renderer
 from reward_serve.judging.template import Template, load_template, template_names
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, check_references
 from reward_serve.reward_models.rule import decided
-from reward_serve.schema import ScoreRequest, Status, Usage
+from reward_serve.schema import ScoreRequest, Source, Status, Usage
 from reward_serve.verifiers import (
     VERIFIER_VERSION,
     Verification,
@@ -44,7 +45,13 @@ class Judge:
 
     def __init__(self, config: JudgeModel, engine: Engine) -> None:
         self._config: JudgeConfig = config.judge
-        self._engine = engine
+        cache = config.cache
+        self._anew = engine
+        self._cache = (
+            CachingEngine(engine, cache.max_entries, int(cache.max_mib * 2**20))
+            if cache.enabled
+            else None
+        )
         self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
         self._engine_key = ";".join(f"{k}={v}" for k, v in engine.describe().items())
         self._renderer.label_ids(load_template(self._config.template))
@@ -82,17 +89,18 @@ class Judge:
             "rules_first": self._config.rules_first,
             "response_tokens": self._budget(default),
             "max_tokens": self._config.max_tokens,
-            "max_model_len": self._engine.max_model_len,
+            "max_model_len": self._anew.max_model_len,
+            "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
             "fingerprint": self._fingerprint(default, self._config.mode),
         }
 
     async def failure(self) -> str | None:
         """Why the engine can serve no more; None while it can."""
-        return await self._engine.failure()
+        return await self._anew.failure()
 
     def close(self) -> None:
         """End the engine."""
-        self._engine.close()
+        self._anew.close()
 
     async def _label(
         self, request: ScoreRequest, template: Template, reference: str, fingerprint: str
@@ -108,7 +116,7 @@ class Judge:
                 f"template: {template.name!r} in label mode: {error}"
             ) from None
         prompt = self._render(request, template, reference, "label", 1, False)
-        output = await self._engine.label_logprobs(prompt.token_ids, list(ids.values()))
+        output = await self._engine(request).label_logprobs(prompt.token_ids, list(ids.values()))
         logprobs = {label: output.logprobs[i] for label, i in ids.items()}
         if not math.isfinite(max(logprobs.values())) or any(map(math.isnan, logprobs.values())):
             return Verdict(
@@ -124,7 +132,7 @@ class Judge:
         expected = sum(p * values[label] for label, p in probabilities.items())
         return Verdict(
             score=values[likeliest] if template.label.binary else expected,
-            source="judge",
+            source="cache" if output.cached else "judge",
             label=likeliest,
             probabilities=probabilities,
             template=template.name,
@@ -141,17 +149,18 @@ class Judge:
         thinking = bool(options.enable_thinking)
         prompt = self._render(request, template, reference, "generate", max_tokens, thinking)
         temperature = options.temperature
-        output = await self._engine.generate(
+        output = await self._engine(request).generate(
             prompt.token_ids,
             temperature=self._config.temperature if temperature is None else temperature,
             top_p=options.top_p or 1.0,
             max_tokens=max_tokens,
         )
+        source: Source = "cache" if output.cached else "judge"
         written = read_verdict(template, output.text, output.cut_off)
         return Verdict(
             status=written.status,
             score=written.score,
-            source="judge" if written.status is Status.OK else None,
+            source=source if written.status is Status.OK else None,
             label=written.label,
             text=output.text,
             reason=written.reason,
@@ -188,6 +197,10 @@ class Judge:
             )
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
+
+    def _engine(self, request: ScoreRequest) -> Engine:
+        """The engine that this request is for: with what it answered before, or anew."""
+        return self._anew if request.options.cache is False else self._cache or self._anew
 
     def _template(self, request: ScoreRequest) -> Template:
         name = request.template or self._config.template
@@ -230,7 +243,7 @@ class Judge:
                 f";max_tokens={self._config.max_tokens};temperature={self._config.temperature:g}"
             )
         return (
-            f"{self._engine_key};context={self._engine.max_model_len};"
+            f"{self._engine_key};context={self._anew.max_model_len};"
             f"template={template.name}@{template.digest};mode={mode};"
             f"response_tokens={self._budget(template)};rules={rules}{writing}"
         )

@@ -103,7 +103,7 @@ def test_what_is_asked_for_is_in_every_request(client: FakeClient, rows: Path) -
     expected = {
         "model": "m",
         "template": "solution",
-        "options": {"mode": "generate"},
+        "options": {"mode": "generate", "cache": False},
         "timeout_s": 7.0,
     }
     for request in client.asked[0]:

@@ -18,7 +18,8 @@ from reward_serve.version import VERSION_HEADER
 RIGHT = {"response": "9 * 2 = 18, so she earns 18 dollars.\n#### 18", "reference": "18"}
 WRONG = {"response": "9 * 2 = 17, so she earns 17 dollars.\n#### 17", "reference": "18"}
 # No marker, so no rule decides.
-ASKED = {"response": "Nine eggs at two dollars make eighteen, or 18 in all", "reference": "18"}
+PROSE = {"response": "Nine eggs at two dollars make eighteen, or 18 in all", "reference": "18"}
+ASKED = {**PROSE, "options": {"cache": False}}
 
 
 def judged_by_model(result: ScoreResult) -> None:
@@ -41,6 +42,17 @@ def test_http_scores_right_and_wrong(http: HttpRewardClient) -> None:
     assert http.score(RIGHT).score == 1.0
     assert http.score(WRONG).score == 0.0
     judged_by_model(http.score(ASKED))
+
+
+def test_an_equal_question_is_asked_once(handle: RewardClient, http: HttpRewardClient) -> None:
+    before = http.models()[0]["cache"]
+    question = {"response": f"{PROSE['response']} ({before['misses']})", "reference": "18"}
+    results = [*handle.score_batch([question] * 8), http.score(question)]
+    after = http.models()[0]["cache"]
+
+    assert [result.source for result in results] == ["judge", *["cache"] * 8]
+    assert len({result.score for result in results}) == 1
+    assert (after["misses"] - before["misses"], after["hits"] - before["hits"]) == (1, 8)
 
 
 def test_both_ways_give_the_same_verdict(handle: RewardClient, http: HttpRewardClient) -> None:

@@ -622,6 +622,7 @@ class TestTheModelItself:
             "template": "solution",
             "templates": ["final_answer", "gsm8k_strict", "solution"],
             "inline_templates": False,
+            "cache": {"hits": 0, "misses": 0},
             "mode": "label",
             "rules_first": False,
             "response_tokens": load_template("solution").response_tokens,
@@ -713,3 +714,42 @@ async def test_many_inline_templates_are_not_all_kept() -> None:
         asked = request(template=f"{number} {{CANDIDATE_SOLUTION}} REWARD: 0 to 1")
         assert (await model.score(asked)).score == 1.0
     assert len(model._renderer._skeletons) <= 64
+
+
+async def test_an_equal_question_is_answered_from_the_cache() -> None:
+    engine = FakeEngine(label=says(p0=0.1, p1=0.9))
+    model = judge(engine)
+    first, again, other = [await model.score(request(r)) for r in ("18.", "18.", "17.")]
+
+    assert [verdict.source for verdict in (first, again, other)] == ["judge", "cache", "judge"]
+    assert (again.score, again.probabilities) == (first.score, first.probabilities)
+    assert again.fingerprint == first.fingerprint
+    assert len(engine.prompts) == 2
+    assert model.describe()["cache"] == {"hits": 1, "misses": 2}
+
+
+async def test_written_verdicts_are_answered_from_the_cache() -> None:
+    engine = FakeEngine()
+    model = judge(engine, mode="generate", template="solution")
+    sources = [(await model.score(request("18."))).source for _ in range(2)]
+
+    assert sources == ["judge", "cache"]
+    assert len(engine.prompts) == 1
+
+
+async def test_a_request_may_ask_anew() -> None:
+    engine = FakeEngine()
+    model = judge(engine)
+    asked = request("18.", options=Options(cache=False))
+    assert [(await model.score(asked)).source for _ in range(2)] == ["judge", "judge"]
+    assert len(engine.prompts) == 2
+
+
+async def test_a_deployment_may_keep_nothing() -> None:
+    engine = FakeEngine()
+    config = JudgeModel.model_validate(
+        {"name": "judge", "kind": "judge", "cache": {"enabled": False}}
+    )
+    model = Judge(config, engine)
+    assert [(await model.score(request("It is 18"))).source for _ in range(2)] == ["judge"] * 2
+    assert model.describe()["cache"] is None

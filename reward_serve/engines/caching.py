@@ -1,0 +1,142 @@
+"""Equal questions are asked once: an engine in front of an engine.
+
+GRPO samples repeat, the more so as training goes on. Prompts are equal when their token ids are,
+so that whatever a verdict depends on is in the key; the weights are the engine's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from array import array
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from reward_serve.engines.base import Engine, LabelOutput, TextOutput
+from reward_serve.schema import Usage
+
+Output = TypeVar("Output", LabelOutput, TextOutput)
+
+_ENTRY_BYTES = 1_000  # of an output without its text, its key and their places
+
+
+@dataclass
+class _Flight:
+    task: asyncio.Future[Any]
+    waiters: int = 0
+
+
+class CachingEngine:
+    """Answers what it answered lately, and asks once what is asked twice at a time.
+
+    An output that was not asked for anew has ``cached`` set, and used no tokens but cached ones. A
+    failure is told to all who wait for it and never kept; nor is sampled text. The work of a
+    question is aborted when all who wait for it have gone.
+
+    Args:
+        engine: what answers.
+        max_entries: most answers kept; the least recently asked for goes first.
+        max_bytes: likewise.
+    """
+
+    def __init__(self, engine: Engine, max_entries: int, max_bytes: int) -> None:
+        self.tokenizer = engine.tokenizer
+        self.max_model_len = engine.max_model_len
+        self.hits = 0
+        """Questions answered without the engine."""
+        self.misses = 0
+        """Questions that the engine was asked."""
+        self._engine = engine
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[bytes, LabelOutput | TextOutput] = OrderedDict()
+        self._flights: dict[bytes, _Flight] = {}
+
+    def describe(self) -> dict[str, str]:
+        """The engine's own."""
+        return self._engine.describe()
+
+    async def label_logprobs(
+        self, token_ids: Sequence[int], label_ids: Sequence[int]
+    ) -> LabelOutput:
+        """The log-probability of each label token as the next token."""
+        key = _key("label", token_ids, label_ids)
+        return await self._once(key, lambda: self._engine.label_logprobs(token_ids, label_ids))
+
+    async def generate(
+        self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
+    ) -> TextOutput:
+        """Up to ``max_tokens`` written tokens; asked anew where they are sampled."""
+
+        async def ask() -> TextOutput:
+            return await self._engine.generate(
+                token_ids, temperature=temperature, top_p=top_p, max_tokens=max_tokens
+            )
+
+        if temperature > 0:
+            return await ask()
+        return await self._once(_key("generate", token_ids, [max_tokens]), ask)
+
+    async def failure(self) -> str | None:
+        """The engine's own."""
+        return await self._engine.failure()
+
+    def close(self) -> None:
+        """End the engine."""
+        self._engine.close()
+
+    async def _once(self, key: bytes, ask: Callable[[], Awaitable[Output]]) -> Output:
+        kept: Any = self._kept.get(key)
+        if kept is not None:
+            self._kept.move_to_end(key)
+            self.hits += 1
+            repeated: Output = _cached(kept)
+            return repeated
+        flight = self._flights.get(key)
+        joined = flight is not None
+        if flight is None:
+            flight = self._flights[key] = _Flight(asyncio.ensure_future(ask()))
+            flight.task.add_done_callback(lambda task: self._landed(key, task))
+        self.hits += joined
+        self.misses += not joined
+        flight.waiters += 1
+        try:
+            output: Output = await asyncio.shield(flight.task)
+        finally:
+            flight.waiters -= 1
+            if not flight.waiters and not flight.task.done():
+                del self._flights[key]  # none may join what is being aborted
+                flight.task.cancel()
+        return _cached(output) if joined else output
+
+    def _landed(self, key: bytes, task: asyncio.Future[Any]) -> None:
+        flight = self._flights.get(key)
+        if flight is not None and flight.task is task:
+            del self._flights[key]
+        if task.cancelled() or task.exception() is not None:
+            return
+        if key not in self._kept:
+            self._bytes += _size(task.result())
+        self._kept[key] = task.result()
+        while len(self._kept) > self._max_entries or self._bytes > self._max_bytes:
+            self._bytes -= _size(self._kept.popitem(last=False)[1])
+
+
+def _key(kind: str, *numbers: Sequence[int]) -> bytes:
+    parts = (kind.encode(), *(array("q", each).tobytes() for each in numbers))
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.digest()
+
+
+def _cached(output: Output) -> Output:
+    asked = output.usage.prompt_tokens
+    return replace(output, cached=True, usage=Usage(prompt_tokens=asked, cached_tokens=asked))
+
+
+def _size(output: LabelOutput | TextOutput) -> int:
+    return _ENTRY_BYTES + (4 * len(output.text) if isinstance(output, TextOutput) else 0)

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
+from reward_serve.engines.caching import CachingEngine
+from reward_serve.schema import Usage
+
+
+class Engine:
+    """Answers with the sum of the prompt's tokens, when it is let."""
+
+    max_model_len = 128
+
+    def __init__(self) -> None:
+        self.tokenizer: Any = None
+        self.asked: list[tuple[int, ...]] = []
+        self.aborted = 0
+        self.go = asyncio.Event()
+        self.go.set()
+        self.fault: Exception | None = None
+
+    def describe(self) -> dict[str, str]:
+        return {"weights": "w"}
+
+    async def label_logprobs(
+        self, token_ids: Sequence[int], label_ids: Sequence[int]
+    ) -> LabelOutput:
+        await self._work(token_ids)
+        return LabelOutput({i: float(sum(token_ids)) for i in label_ids}, usage(token_ids))
+
+    async def generate(
+        self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
+    ) -> TextOutput:
+        await self._work(token_ids)
+        return TextOutput(f"{len(self.asked)}: {sum(token_ids)}", False, usage(token_ids))
+
+    async def failure(self) -> str | None:
+        return None
+
+    def close(self) -> None: ...
+
+    async def _work(self, token_ids: Sequence[int]) -> None:
+        self.asked.append(tuple(token_ids))
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.aborted += 1
+            raise
+        if self.fault is not None:
+            raise self.fault
+
+
+def usage(token_ids: Sequence[int]) -> Usage:
+    return Usage(prompt_tokens=len(token_ids), completion_tokens=1)
+
+
+def cached(engine: Engine, max_entries: int = 8, max_bytes: int = 2**20) -> CachingEngine:
+    return CachingEngine(engine, max_entries, max_bytes)
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_an_equal_question_is_answered_without_the_engine() -> None:
+    engine = Engine()
+    cache = cached(engine)
+    first = await cache.label_logprobs([1, 2], [0, 1])
+    again = await cache.label_logprobs([1, 2], [0, 1])
+
+    assert len(engine.asked) == 1
+    assert again.logprobs == first.logprobs
+    assert (first.cached, again.cached) == (False, True)
+    assert again.usage == Usage(prompt_tokens=2, cached_tokens=2, completion_tokens=0)
+    assert (cache.hits, cache.misses) == (1, 1)
+
+
+async def test_equal_questions_at_a_time_are_one() -> None:
+    engine = Engine()
+    cache = cached(engine)
+    engine.go.clear()
+    calls = [asyncio.ensure_future(cache.label_logprobs([1, 2], [0])) for _ in range(5)]
+    await settled()
+    engine.go.set()
+    outputs = await asyncio.gather(*calls)
+
+    assert len(engine.asked) == 1
+    assert [output.cached for output in outputs] == [False, True, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (([1, 2], [0]), ([2, 1], [0])),
+        (([1, 2], [0]), ([1], [2, 0])),
+        (([1], [0, 1]), ([1], [1, 0])),
+        (([258], [0]), ([2, 1], [0])),
+    ],
+)
+async def test_what_differs_is_asked(one: Any, other: Any) -> None:
+    engine = Engine()
+    cache = cached(engine)
+    await cache.label_logprobs(*one)
+    await cache.label_logprobs(*other)
+
+    assert len(engine.asked) == 2
+
+
+async def test_written_text_is_kept_unless_it_is_sampled() -> None:
+    engine = Engine()
+    cache = cached(engine)
+
+    async def ask(temperature: float, max_tokens: int = 8) -> TextOutput:
+        return await cache.generate([1], temperature=temperature, top_p=1.0, max_tokens=max_tokens)
+
+    greedy = [await ask(0.0) for _ in range(2)]
+    sampled = [await ask(0.7) for _ in range(2)]
+    assert [output.cached for output in (*greedy, *sampled)] == [False, True, False, False]
+    assert not (await ask(0.0, max_tokens=9)).cached
+    assert not (await cache.label_logprobs([1], [8])).cached
+
+
+async def test_a_failure_is_told_to_all_and_not_kept() -> None:
+    engine = Engine()
+    cache = cached(engine)
+    engine.fault = EngineError("gone")
+    engine.go.clear()
+    calls = [asyncio.ensure_future(cache.label_logprobs([1], [0])) for _ in range(3)]
+    await settled()
+    engine.go.set()
+    told = await asyncio.gather(*calls, return_exceptions=True)
+    engine.fault = None
+
+    assert [type(error) for error in told] == [EngineError] * 3
+    assert not (await cache.label_logprobs([1], [0])).cached
+    assert len(engine.asked) == 2
+
+
+async def test_one_who_goes_takes_nobody_along() -> None:
+    engine = Engine()
+    cache = cached(engine)
+    engine.go.clear()
+    calls = [asyncio.ensure_future(cache.label_logprobs([1], [0])) for _ in range(3)]
+    await settled()
+    calls[0].cancel()
+    await settled()
+    engine.go.set()
+
+    assert (await calls[1]).logprobs == (await calls[2]).logprobs
+    assert engine.aborted == 0
+
+
+async def test_when_all_have_gone_the_work_is_aborted_and_asked_anew_later() -> None:
+    engine = Engine()
+    cache = cached(engine)
+    engine.go.clear()
+    calls = [asyncio.ensure_future(cache.label_logprobs([1], [0])) for _ in range(2)]
+    await settled()
+    for call in calls:
+        call.cancel()
+    later = asyncio.ensure_future(cache.label_logprobs([1], [0]))  # before the abort is done
+    await settled()
+    engine.go.set()
+
+    assert (await later).logprobs == {0: 1.0}
+    assert (engine.aborted, len(engine.asked)) == (1, 2)
+    assert (await cache.label_logprobs([1], [0])).cached
+
+
+async def test_the_least_recently_asked_for_goes_first() -> None:
+    cache = cached(Engine(), max_entries=2)
+    for token in (1, 2, 1, 3):  # 3 sends 2 away
+        await cache.label_logprobs([token], [0])
+
+    assert (await cache.label_logprobs([1], [0])).cached
+    assert not (await cache.label_logprobs([2], [0])).cached
+
+
+async def test_what_is_kept_stays_within_its_bytes() -> None:
+    engine = Engine()
+    cache = cached(engine, max_entries=10_000, max_bytes=10_500)
+    for token in range(50):
+        await cache.label_logprobs([token], [0])
+
+    assert len(cache._kept) == 10
+    assert (await cache.label_logprobs([49], [0])).cached
+
+
+@given(st.lists(st.integers(0, 5), max_size=30), st.integers(1, 4))
+def test_any_order_of_questions_gets_its_own_answers(questions: list[int], kept: int) -> None:
+    async def ask() -> None:
+        engine = Engine()
+        cache = cached(engine, max_entries=kept)
+        outputs = await asyncio.gather(*(cache.label_logprobs([n], [7]) for n in questions))
+        assert [output.logprobs[7] for output in outputs] == [float(n) for n in questions]
+        assert len(engine.asked) == len(set(questions)) == cache.misses
+        assert cache.hits == len(questions) - cache.misses
+        assert len(cache._kept) <= kept
+
+    asyncio.run(ask())
