@@ -19,6 +19,7 @@ from ray.exceptions import RayError
 from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
+from reward_serve.by_value import by_value
 from reward_serve.config import ServerConfig
 from reward_serve.http_contract import (
     BATCH_DOCS,
@@ -70,7 +71,7 @@ class Ingress:
 
     def __init__(self, server: dict[str, Any], models: dict[str, DeploymentHandle]) -> None:
         self._server = ServerConfig.model_validate(server)
-        self._models = models
+        self._models = {name: by_value(handle) for name, handle in models.items()}
         self._default = next(iter(models))
 
     async def models(self) -> dict[str, Any]:

@@ -1,75 +1,156 @@
-"""Single requests that come together travel in one batch."""
+"""Single requests that come together travel in one batch, whatever thread or loop they come from.
+
+A hand-over between threads costs more than a request does, so there is one for a burst of requests
+and one for the answers that go back to a loop together.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from reward_serve.schema import ScoreResult
 
 Body = dict[str, Any]
-Ask = Callable[[Sequence[Body]], Awaitable[list[ScoreResult]]]
+Outcome = ScoreResult | BaseException
+
+
+class Ticket:
+    """A request on its way, and where its outcome goes.
+
+    Args:
+        body: the request.
+        loop: the event loop that awaits ``answer``; none for a thread that waits for it.
+    """
+
+    __slots__ = ("answer", "body", "gone", "loop", "sent")
+
+    def __init__(self, body: Body, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.body = body
+        self.loop = loop
+        self.answer: Any = loop.create_future() if loop else Future()
+        self.gone = False
+        self.sent: _Sent | None = None
+
+
+@dataclass(eq=False)
+class _Sent:
+    task: asyncio.Task[None]
+    tickets: Sequence[Ticket]
+
+    @property
+    def gone(self) -> bool:
+        return all(ticket.gone or ticket.answer.done() for ticket in self.tickets)
+
+
+Ask = Callable[[Sequence[Ticket]], Awaitable[None]]
 
 
 class Coalescer:
-    """Gathers requests of one event loop into batches.
+    """Gathers requests into batches on one event loop.
+
+    A batch leaves when it is full, when no other is under way, or when its first request has
+    waited for ``window_s``.
 
     Args:
-        ask: answers a batch, in order; never raises.
-        window_s: how long a request waits for others; 0 for those of the same turn of the loop.
+        ask: sees to it that each ticket of a batch is handed its outcome.
+        loop: runs in another thread than the callers'.
+        window_s: how long a request waits for others while a batch is under way.
         max_batch: most requests a batch.
     """
 
-    def __init__(self, ask: Ask, window_s: float, max_batch: int) -> None:
+    def __init__(
+        self, ask: Ask, loop: asyncio.AbstractEventLoop, window_s: float, max_batch: int
+    ) -> None:
         self._ask = ask
+        self._loop = loop
         self._window_s = window_s
         self._max_batch = max_batch
-        self._waiting: list[tuple[Body, asyncio.Future[ScoreResult]]] = []
+        self._incoming: deque[Ticket] = deque()
+        self._called = False
+        self._waiting: list[Ticket] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._sent: set[asyncio.Task[None]] = set()
+        self._under_way: set[_Sent] = set()
 
-    async def ask(self, body: Body) -> ScoreResult:
-        """The result of one request; a batch whose callers have all gone is cancelled."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[ScoreResult] = loop.create_future()
-        self._waiting.append((body, answer))
-        if len(self._waiting) >= self._max_batch:
+    def submit(self, tickets: Sequence[Ticket]) -> None:
+        """Have the tickets answered; from any thread."""
+        self._incoming.extend(tickets)
+        if not self._called:
+            self._called = True
+            self._loop.call_soon_threadsafe(self._take)
+
+    def withdraw(self, tickets: Sequence[Ticket]) -> None:
+        """Nobody waits for the tickets any more; a batch that is all gone is cancelled."""
+        with suppress(RuntimeError):  # the loop ends with its process
+            self._loop.call_soon_threadsafe(self._leave, tickets)
+
+    def _take(self) -> None:
+        self._called = False  # before the queue is emptied: whoever comes later calls again
+        while self._incoming:
+            self._waiting.append(self._incoming.popleft())
+            if len(self._waiting) >= self._max_batch:
+                self._send()
+        if self._waiting and not self._under_way:
             self._send()
-        elif self._timer is None:
-            self._timer = loop.call_later(self._window_s, self._send)
-        return await answer
+        elif self._waiting and self._timer is None:
+            self._timer = self._loop.call_later(self._window_s, self._send)
 
     def _send(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        batch = [(body, answer) for body, answer in self._waiting if not answer.done()]
+        batch = [ticket for ticket in self._waiting if not ticket.gone]
         self._waiting = []
         if not batch:
             return
-        task = asyncio.create_task(self._answer(batch))
-        self._sent.add(task)
-        task.add_done_callback(self._sent.discard)
-        left = len(batch)
+        sent = _Sent(self._loop.create_task(self._answer(batch)), batch)
+        for ticket in batch:
+            ticket.sent = sent
+        self._under_way.add(sent)
+        sent.task.add_done_callback(lambda _: self._back(sent))
 
-        def gone(answer: asyncio.Future[ScoreResult]) -> None:
-            nonlocal left
-            left -= answer.cancelled()
-            if not left:
-                task.cancel()
+    def _back(self, sent: _Sent) -> None:
+        self._under_way.discard(sent)
+        if self._waiting and not self._under_way:
+            self._send()
 
-        for _, answer in batch:
-            answer.add_done_callback(gone)
-
-    async def _answer(self, batch: Sequence[tuple[Body, asyncio.Future[ScoreResult]]]) -> None:
+    async def _answer(self, batch: Sequence[Ticket]) -> None:
         try:
-            results = await self._ask([body for body, _ in batch])
+            await self._ask(batch)
         except Exception as error:  # a fault of ours; the callers must not wait forever
-            for _, answer in batch:
-                if not answer.done():
-                    answer.set_exception(error)
-            return
-        for (_, answer), result in zip(batch, results, strict=True):
-            if not answer.done():
-                answer.set_result(result)
+            hand_out((ticket, error) for ticket in batch)
+
+    def _leave(self, tickets: Sequence[Ticket]) -> None:
+        for ticket in tickets:
+            ticket.gone = True
+        for sent in {ticket.sent for ticket in tickets if ticket.sent is not None}:
+            if sent.gone:
+                sent.task.cancel()
+
+
+def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:
+    """Give each ticket its outcome, one hand-over for each loop that awaits some."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Any, Outcome]]] = {}
+    for ticket, outcome in outcomes:
+        if ticket.loop is None:
+            _settle([(ticket.answer, outcome)])
+        else:
+            by_loop.setdefault(ticket.loop, []).append((ticket.answer, outcome))
+    for loop, answers in by_loop.items():
+        with suppress(RuntimeError):  # a loop that was closed meanwhile
+            loop.call_soon_threadsafe(_settle, answers)
+
+
+def _settle(answers: Iterable[tuple[Any, Outcome]]) -> None:
+    for answer, outcome in answers:
+        if answer.done():
+            continue
+        if isinstance(outcome, BaseException):
+            answer.set_exception(outcome)
+        else:
+            answer.set_result(outcome)

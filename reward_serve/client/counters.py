@@ -15,30 +15,31 @@ class Counters:
         self._counts = dict.fromkeys(("asked", "ok", "failed", "fallback", "retried"), 0)
         self._counts |= {f"failed_{status.value}": 0 for status in Status if status != Status.OK}
 
-    def asked(self) -> None:
-        """A request came in."""
-        self._add("asked")
+    def asked(self, requests: int) -> None:
+        """Requests came in."""
+        self._add("asked", requests)
+
+    def ok(self, requests: int) -> None:
+        """Requests got a verdict."""
+        self._add("ok", requests)
 
     def retried(self, requests: int) -> None:
         """Requests were sent again."""
         self._add("retried", requests)
 
-    def settled(self, result: ScoreResult, settled: ScoreResult) -> int:
-        """A request came to its end.
+    def failed(self, result: ScoreResult, fallback: bool) -> int:
+        """A request got none.
 
         Args:
             result: of the service.
-            settled: what the caller is given.
+            fallback: the caller was given another.
 
         Returns:
-            Requests without a verdict of the service so far; 0 where this one has one.
+            Requests without a verdict so far.
         """
-        if result.status is Status.OK:
-            self._add("ok")
-            return 0
         failed = self._add("failed")
         self._add(f"failed_{result.status.value}")
-        if settled.source == "fallback":
+        if fallback:
             self._add("fallback")
         return failed
 

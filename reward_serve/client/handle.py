@@ -14,6 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from reward_serve.by_value import by_value
 from reward_serve.client.transport import (
     Request,
     ServiceUnavailableError,
@@ -70,13 +71,13 @@ class RewardClient:
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
         body = as_dict(request, self._timeout_s)
-        call = (await asyncio.to_thread(self._connected)).score.remote(body)
+        call = (await self._aconnected()).score.remote(body)
         return parse_result(await self._await(call, deadline([body])), self._app)
 
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        call = (await asyncio.to_thread(self._connected)).score_batch.remote(bodies)
+        call = (await self._aconnected()).score_batch.remote(bodies)
         answer = await self._await(call, deadline(bodies))
         return [parse_result(content, self._app) for content in answer]
 
@@ -91,6 +92,9 @@ class RewardClient:
             if self._handle is None:
                 self._handle = self._connect()
             return self._handle
+
+    async def _aconnected(self) -> Any:
+        return self._handle or await asyncio.to_thread(self._connected)
 
     def _connect(self) -> Any:
         from ray import serve
@@ -110,7 +114,7 @@ class RewardClient:
             raise ServiceUnavailableError(
                 f"app {self._app!r} has no model {model!r}; choose of {', '.join(about['models'])}"
             )
-        return serve.get_deployment_handle(model, self._app)
+        return by_value(serve.get_deployment_handle(model, self._app))
 
     def _wait(self, call: Any, timeout_s: float) -> Any:
         from ray.exceptions import RayError

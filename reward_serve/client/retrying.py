@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenacity import AsyncRetrying, RetryCallState, TryAgain, stop_after_attempt
@@ -17,6 +17,8 @@ from reward_serve.schema import ScoreResult, Status, echoes, failure, longest_ti
 _BACKOFF = wait_random_exponential(multiplier=0.2, max=8)
 _WORTH_ANOTHER = frozenset([Status.OVERLOADED, Status.ERROR])
 _TOO_LARGE = 413
+
+Deliver = Callable[[dict[int, ScoreResult]], None]
 
 
 class Retrier:
@@ -36,9 +38,16 @@ class Retrier:
         self._counters = counters
         self._max_attempts = max_attempts
 
-    async def ask(self, bodies: Sequence[dict[str, Any]]) -> list[ScoreResult]:
-        """A result for each request, in order; a service out of reach is ``error``."""
-        batch = _Batch(bodies)
+    async def ask(
+        self, bodies: Sequence[dict[str, Any]], deliver: Deliver = lambda results: None
+    ) -> list[ScoreResult]:
+        """A result for each request, in order; a service out of reach is ``error``.
+
+        Args:
+            bodies: the requests.
+            deliver: told the results that are final, by index, while others are asked again.
+        """
+        batch = _Batch(bodies, deliver)
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(self._max_attempts),
             wait=batch.pause_s,
@@ -50,6 +59,7 @@ class Retrier:
                 await self._attempt(batch, batch.open)
                 if batch.open:
                     raise TryAgain
+        batch.close(set(batch.open))
         return batch.results
 
     async def _attempt(self, batch: _Batch, asked: list[int]) -> None:
@@ -72,9 +82,10 @@ class Retrier:
 class _Batch:
     """The results so far; ``open`` are the indices of the requests to be asked again."""
 
-    def __init__(self, bodies: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, bodies: Sequence[dict[str, Any]], deliver: Deliver) -> None:
         now = time.monotonic()
         self._bodies = bodies
+        self._deliver = deliver
         self._ends = [now + longest_timeout_s([body]) for body in bodies]
         self._retry_after_s = 0.0
         late = "the deadline passed before it was sent"
@@ -92,7 +103,7 @@ class _Batch:
         """Keep what an attempt brought."""
         for index, result in zip(asked, results, strict=True):
             self.results[index] = result
-        self._close({i for i, r in zip(asked, results, strict=True) if not _again(r)})
+        self.close({i for i, r in zip(asked, results, strict=True) if not _again(r)})
 
     def unanswered(self, asked: Sequence[int], error: ServiceUnavailableError) -> None:
         """An attempt brought nothing."""
@@ -101,18 +112,22 @@ class _Batch:
             self.results[index] = failure(status, str(error), **echoes(self._bodies[index]))
         self._retry_after_s = error.retry_after_s or 0.0
         if not error.retryable:
-            self._close(set(asked))
+            self.close(set(asked))
 
     def pause_s(self, state: RetryCallState) -> float:
         """How long to wait for the next attempt; what is due before it is given up."""
         pause = max(_BACKOFF(state), self._retry_after_s)
         self._retry_after_s = 0.0
         then = time.monotonic() + pause
-        self._close({index for index in self.open if self._ends[index] < then})
+        self.close({index for index in self.open if self._ends[index] < then})
         return pause if self.open else 0.0
 
-    def _close(self, indices: set[int]) -> None:
+    def close(self, indices: set[int]) -> None:
+        """The results of these requests are final."""
+        final = {index: self.results[index] for index in self.open if index in indices}
         self.open = [index for index in self.open if index not in indices]
+        if final:
+            self._deliver(final)
 
 
 def _again(result: ScoreResult) -> bool:

@@ -6,11 +6,10 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Coroutine, Sequence
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-from reward_serve.client.coalescing import Coalescer
+from reward_serve.client.coalescing import Coalescer, Outcome, Ticket, hand_out
 from reward_serve.client.counters import Counters
 from reward_serve.client.fallback import OnFailure, check_on_failure, settle
 from reward_serve.client.handle import DEFAULT_APP, RewardClient
@@ -19,7 +18,6 @@ from reward_serve.client.retrying import Retrier
 from reward_serve.client.transport import Request, Transport, as_dict
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status
 
-T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
@@ -32,7 +30,8 @@ class Client:
         on_failure: what a request without a verdict comes to: ``raise`` raises ``ScoringError``,
             ``none`` gives the typed failure, ``rule`` asks the rule verifier in this process, a
             number is the score itself. The last two are results of source ``fallback``.
-        window_s: how long a single call waits for others to travel with.
+        window_s: how long a single call waits for others to travel with while a batch is under
+            way; with none, it goes at once.
         max_batch: most requests to travel together.
         max_attempts: how often a request is sent at most.
 
@@ -47,14 +46,14 @@ class Client:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         on_failure: OnFailure | str = "raise",
         window_s: float = 0.002,
-        max_batch: int = 64,
+        max_batch: int = 128,
         max_attempts: int = 5,
     ) -> None:
         self._timeout_s = timeout_s
         self._on_failure = check_on_failure(on_failure)
         self.counters = Counters()
-        retrier = Retrier(transport, self.counters, max_attempts)
-        self._coalescer = Coalescer(retrier.ask, window_s, max_batch)
+        self._retrier = Retrier(transport, self.counters, max_attempts)
+        self._coalescer = Coalescer(self._ask, own_loop(), window_s, max_batch)
 
     def score(self, request: Request) -> ScoreResult:
         """The result of one request. Not from a running event loop: there, ``ascore``.
@@ -62,7 +61,7 @@ class Client:
         Raises:
             ScoringError: there is no verdict, and ``on_failure`` is ``raise``.
         """
-        return _run(self._one(request)).result()
+        return self.score_batch([request])[0]
 
     def score_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """A result for each request, in order. Not from a running event loop.
@@ -70,35 +69,67 @@ class Client:
         Raises:
             ScoringError: one has no verdict, and ``on_failure`` is ``raise``.
         """
-        return _run(self._all(requests)).result()
+        tickets = self._submitted(requests, None)
+        try:
+            return [ticket.answer.result() for ticket in tickets]
+        except BaseException:
+            self._coalescer.withdraw(tickets)
+            raise
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
-        return await asyncio.wrap_future(_run(self._one(request)))
+        tickets = self._submitted([request], asyncio.get_running_loop())
+        try:
+            result: ScoreResult = await tickets[0].answer
+        except BaseException:
+            self._coalescer.withdraw(tickets)
+            raise
+        return result
 
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
-        return await asyncio.wrap_future(_run(self._all(requests)))
-
-    async def _one(self, request: Request) -> ScoreResult:
-        body = as_dict(request, self._timeout_s)
-        self.counters.asked()
-        result = await self._coalescer.ask(body)
-        settled = result
+        tickets = self._submitted(requests, asyncio.get_running_loop())
         try:
-            if result.status is not Status.OK:  # a rule may take its time over a formula
-                settled = await asyncio.to_thread(settle, body, result, self._on_failure)
-        finally:
-            failed = self.counters.settled(result, settled)
-            if failed & (failed - 1) == 0 < failed:  # the 1st, 2nd, 4th, 8th...
-                logger.warning(
-                    "no verdict for %d requests so far, each now up to on_failure=%s; this one: "
-                    "%s: %s", failed, self._on_failure, result.status.value, result.reason,
-                )  # fmt: skip
-        return settled
+            results: list[ScoreResult] = await asyncio.gather(*(t.answer for t in tickets))
+        except BaseException:
+            self._coalescer.withdraw(tickets)
+            raise
+        return results
 
-    async def _all(self, requests: Sequence[Request]) -> list[ScoreResult]:
-        return list(await asyncio.gather(*(self._one(request) for request in requests)))
+    def _submitted(
+        self, requests: Sequence[Request], loop: asyncio.AbstractEventLoop | None
+    ) -> list[Ticket]:
+        tickets = [Ticket(as_dict(request, self._timeout_s), loop) for request in requests]
+        self.counters.asked(len(tickets))
+        self._coalescer.submit(tickets)
+        return tickets
+
+    async def _ask(self, tickets: Sequence[Ticket]) -> None:
+        async with asyncio.TaskGroup() as settling:
+
+            def deliver(results: dict[int, ScoreResult]) -> None:
+                right = {i: r for i, r in results.items() if r.status is Status.OK}
+                self.counters.ok(len(right))
+                hand_out((tickets[index], result) for index, result in right.items())
+                for index in results.keys() - right.keys():
+                    settling.create_task(self._settle(tickets[index], results[index]))
+
+            await self._retrier.ask([ticket.body for ticket in tickets], deliver)
+
+    async def _settle(self, ticket: Ticket, result: ScoreResult) -> None:
+        settled: Outcome
+        try:  # a rule may take its time over a formula
+            settled = await asyncio.to_thread(settle, ticket.body, result, self._on_failure)
+        except Exception as error:
+            settled = error
+        fallback = isinstance(settled, ScoreResult) and settled.source == "fallback"
+        failed = self.counters.failed(result, fallback)
+        if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+            logger.warning(
+                "no verdict for %d requests so far, each now up to on_failure=%s; this one: %s: %s",
+                failed, self._on_failure, result.status.value, result.reason,
+            )  # fmt: skip
+        hand_out([(ticket, settled)])
 
 
 def connect(
@@ -153,16 +184,16 @@ def _timeout_s(given: float | None) -> float:
     return seconds
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _clients: dict[tuple[Any, ...], Client] = {}
 _loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: a fork has none of its parent's
 
 
-def _run(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine on this process's own loop, which no trainer can block."""
+def own_loop() -> asyncio.AbstractEventLoop:
+    """This process's own event loop, which no trainer can block."""
     with _lock:
         loop = _loops.get(os.getpid())
         if loop is None:
             loop = _loops[os.getpid()] = asyncio.new_event_loop()
             threading.Thread(target=loop.run_forever, name="reward-serve", daemon=True).start()
-    return asyncio.run_coroutine_threadsafe(coroutine, loop)
+    return loop

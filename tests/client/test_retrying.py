@@ -57,6 +57,18 @@ async def test_what_was_shed_alone_is_asked_again() -> None:
     assert retried == 2
 
 
+async def test_what_is_final_is_delivered_while_the_rest_is_asked_again() -> None:
+    transport = Scripted({"b": OVERLOADED, "c": OVERLOADED}, {"c": OVERLOADED})
+    delivered: list[tuple[dict[int, str], int]] = []
+
+    def deliver(results: dict[int, ScoreResult]) -> None:
+        told = {index: result.status.value for index, result in results.items()}
+        delivered.append((told, len(transport.asked)))
+
+    await Retrier(transport, Counters(), 2).ask(bodies("a", "b", "c"), deliver)
+    assert delivered == [({0: "ok"}, 1), ({1: "ok"}, 2), ({2: "overloaded"}, 2)]
+
+
 @pytest.mark.parametrize("code", [None, 429, 502, 503])
 async def test_a_fault_of_the_way_is_tried_again(code: int | None) -> None:
     transport = Scripted(ServiceUnavailableError("lost", status_code=code))
