@@ -28,10 +28,11 @@ export RAY_USAGE_STATS_ENABLED ?= 0
 
 DATA ?=
 OUT ?=
+ONLY ?=
 RULES ?= on
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo-trl test test-all test-clients rollout-overlap check format lock clean
+.PHONY: help setup demo serve train-judge grpo-trl test test-all test-clients rollout-overlap bench check format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -83,6 +84,9 @@ test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's reward man
 
 rollout-overlap: $(SKYRL_STAMP)  ## Does judging hide behind generation? SkyRL's generator against each judge (DATA=)
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m loadtests.rollout_overlap $(if $(DATA),--data "$(DATA)")
+
+bench: $(STAMP)  ## What each part costs, and against what; loadtests/results/bench.json and .png (ONLY= DATA= OUT=)
+	$(BIN)/python -m loadtests.bench $(if $(ONLY),--only "$(ONLY)") $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
 check: $(STAMP)  ## Format, lint, types
 	$(BIN)/ruff format --check .

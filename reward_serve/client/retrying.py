@@ -88,9 +88,19 @@ class _Batch:
         self._deliver = deliver
         self._ends = [now + longest_timeout_s([body]) for body in bodies]
         self._retry_after_s = 0.0
-        late = "the deadline passed before it was sent"
-        self.results = [failure(Status.TIMEOUT, late, **echoes(body)) for body in bodies]
+        self._found: dict[int, ScoreResult] = {}
         self.open = list(range(len(bodies)))
+
+    @property
+    def results(self) -> list[ScoreResult]:
+        """A result for each request, in order."""
+        return [self._result(index) for index in range(len(self._bodies))]
+
+    def _result(self, index: int) -> ScoreResult:
+        if index not in self._found:
+            late = "the deadline passed before it was sent"
+            self._found[index] = failure(Status.TIMEOUT, late, **echoes(self._bodies[index]))
+        return self._found[index]
 
     def body(self, index: int) -> dict[str, Any]:
         """The request, with what is left of its deadline."""
@@ -102,14 +112,14 @@ class _Batch:
     def answered(self, asked: Sequence[int], results: Sequence[ScoreResult]) -> None:
         """Keep what an attempt brought."""
         for index, result in zip(asked, results, strict=True):
-            self.results[index] = result
+            self._found[index] = result
         self.close({i for i, r in zip(asked, results, strict=True) if not _again(r)})
 
     def unanswered(self, asked: Sequence[int], error: ServiceUnavailableError) -> None:
         """An attempt brought nothing."""
         status = Status.ERROR if error.retryable else Status.INVALID
         for index in asked:
-            self.results[index] = failure(status, str(error), **echoes(self._bodies[index]))
+            self._found[index] = failure(status, str(error), **echoes(self._bodies[index]))
         self._retry_after_s = error.retry_after_s or 0.0
         if not error.retryable:
             self.close(set(asked))
@@ -124,7 +134,7 @@ class _Batch:
 
     def close(self, indices: set[int]) -> None:
         """The results of these requests are final."""
-        final = {index: self.results[index] for index in self.open if index in indices}
+        final = {index: self._result(index) for index in self.open if index in indices}
         self.open = [index for index in self.open if index not in indices]
         if final:
             self._deliver(final)

@@ -1,0 +1,79 @@
+"""``make bench``: measure, and write bench.json and bench.png.
+
+Each figure stands in the report with its machine and command; what is not measured again is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from examples.demo import SAMPLES
+from examples.deployed import console
+from loadtests.bench import fabric, paths, repeats, start, tax
+from loadtests.bench.common import machine, read_requests
+from loadtests.bench.plots import plot
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def main(
+    only: Annotated[str, typer.Option(help="Such as P1,cache; default all.")] = "",
+    data: Annotated[Path, typer.Option(help="Labelled rows, for their responses.")] = SAMPLES,
+    rounds: Annotated[int, typer.Option(min=1, help="Repeats, in alternation.")] = 3,
+    out: Annotated[Path, typer.Option(help="Folder of the report and its plots.")] = RESULTS,
+) -> None:
+    """Run the benchmarks; print what each comes to."""
+    requests = read_requests(data)
+    known: dict[str, Callable[[], dict[str, Any]]] = {
+        "P1": lambda: paths.run(requests),
+        "P2": lambda: tax.run(requests, rounds),
+        "P3": lambda: fabric.run(rounds),
+        "P6": lambda: start.run(rounds),
+        "cache": lambda: repeats.run(requests),
+    }
+    chosen = [name for name in only.split(",") if name] or list(known)
+    if unknown := set(chosen) - known.keys():
+        raise typer.BadParameter(f"only: {sorted(unknown)} is none of {', '.join(known)}")
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "bench.json"
+    report = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    for name in chosen:
+        began = time.monotonic()
+        measured = known[name]()
+        report[name] = {
+            **measured,
+            "command": f"make bench ONLY={name}",
+            "took_s": round(time.monotonic() - began, 1),
+            "machine": machine(),
+        }
+        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        console.print(_table(name, report[name]))
+    plot(report, out / "bench.png")
+    console.print(f"{path}, {out / 'bench.png'}", markup=False)
+
+
+def _table(name: str, measured: dict[str, Any]) -> Table:
+    """A benchmark's figures but for the machine, one a row."""
+    table = Table(name, "")
+    for key, value in _flat(measured).items():
+        if not key.startswith(("machine", "command")):
+            table.add_row(key, f"{value:.3f}" if isinstance(value, float) else str(value))
+    return table
+
+
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {path: value}
+    inner = ((f"{path}.{key}" if path else key, each) for key, each in value.items())
+    return {k: v for key, each in inner for k, v in _flat(each, key).items()}
+
+
+if __name__ == "__main__":
+    typer.run(main)

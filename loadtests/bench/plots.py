@@ -1,0 +1,57 @@
+"""One page of plots of a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def plot(report: dict[str, Any], path: Path) -> None:
+    """A panel for each benchmark that the report has."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    panels = {name: bars(name, report[name]) for name in sorted(report) if name in _PANELS}
+    if not panels:
+        return
+    rows = (len(panels) + 1) // 2
+    figure, axes = plt.subplots(rows, 2, figsize=(10, 2.6 * rows), layout="constrained")
+    for axis in axes.flat[len(panels) :]:
+        axis.remove()
+    for axis, (name, values) in zip(axes.flat, panels.items(), strict=False):
+        title, unit, log = _PANELS[name]
+        axis.barh(list(values)[::-1], list(values.values())[::-1])
+        axis.set(title=f"{name}: {title}", xlabel=unit)
+        if log:
+            axis.set_xscale("log")
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def bars(name: str, measured: dict[str, Any]) -> dict[str, float]:
+    """What a benchmark's panel shows: a label and its value."""
+    if name == "P1":
+        ways = ("label", "generate_batched", "old")
+        return {way: measured[way]["answers_per_s"] for way in ways}
+    if name == "P2":
+        return {way: each["median"] for way, each in measured["verdicts_per_s"].items()}
+    if name == "P3":
+        return {
+            f"{way}, {concurrency}": measured[concurrency][way]["per_s"]["median"]
+            for concurrency in ("1", "32", "256")
+            for way in ("raw", "handle", "http")
+        }
+    if name == "P6":
+        return {"bare": measured["bare_s"]["median"], "service": measured["service_s"]["median"]}
+    return {"cache on": measured["answers_per_s"], "cache off": measured["answers_per_s_off"]}
+
+
+_PANELS = {
+    "P1": ("label mode and the old path", "answers/s", True),
+    "P2": ("the same prompts, each way", "verdicts/s", False),
+    "P3": ("around an engine that answers at once", "items/s", True),
+    "P6": ("to the first verdict", "s", False),
+    "cache": ("a stream that repeats itself", "answers/s", False),
+}

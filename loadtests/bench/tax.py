@@ -1,0 +1,214 @@
+"""P2: what the service adds to its engine: the same prompts through each way, in alternation.
+
+Bare ``AsyncLLM`` in this process, with the token ids that the service would render; the service by
+handle and over HTTP, in batches and one by one; and vLLM's own OpenAI server by its
+``/generative_scoring``. Each way's engine has this machine to itself while it is asked, and every
+prompt is new to every cache but for the template's own text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from examples.deployed import APP, ROOT, console, deployed, free_port
+from loadtests.bench.common import ANEW, Request, chunks, marked, spread, timed
+from reward_serve.client import Client, HttpRewardClient, RewardClient
+from reward_serve.config import EngineConfig
+from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
+from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.engines.vllm import VllmEngine, engine_arguments
+from reward_serve.judging.rendering import Renderer
+from reward_serve.judging.template import load_template
+from reward_serve.schema import Status
+from reward_serve.verifiers import final_answer
+
+ITEMS = 128
+BATCH = 64
+
+Way = Callable[[list[Request]], Awaitable[int]]
+
+
+def run(requests: list[Request], repeats: int) -> dict[str, Any]:
+    """Verdicts a second each way, and ``ratio``: each as a share of bare AsyncLLM's."""
+    model = str(prepare_bundled(adapter=ADAPTER))
+    with deployed(rules_first=False) as service, _vllm_server(model) as server:
+        return asyncio.run(_run(requests[:ITEMS], repeats, service.url, server))
+
+
+async def _run(requests: list[Request], repeats: int, url: str, server: str) -> dict[str, Any]:
+    engine = await VllmEngine.start(EngineConfig(device="cpu"), num_cpus=2, num_gpus=0)
+    rendered = _Rendered(engine.tokenizer)
+    timeout = httpx.Timeout(600.0)
+    async with httpx.AsyncClient(base_url=server, timeout=timeout) as vllm:
+        ways: dict[str, Way] = {
+            "bare": _bare(engine, rendered),
+            "handle_batch": _batches(RewardClient(APP, timeout_s=600)),
+            "handle_single_coalesced": _one_by_one(Client(RewardClient(APP), timeout_s=600)),
+            "http_batch": _batches(HttpRewardClient(url, timeout_s=600)),
+            "http_single": _one_by_one(HttpRewardClient(url, timeout_s=600)),
+            "vllm_server": _vllm(vllm, rendered),
+        }
+        rates: dict[str, list[float]] = {name: [] for name in ways}
+        for repeat in range(-1, repeats):
+            for name, way in ways.items():
+                asked = marked(requests, f"{repeat} {name}")
+                with console.status(f"P2: {name}, {repeat + 1} of {repeats}"):
+                    seconds, answered = await timed(lambda a=asked, w=way: w(a))  # type: ignore[misc]
+                if answered != len(asked):
+                    raise RuntimeError(f"{name}: {answered} verdicts of {len(asked)}")
+                if repeat >= 0:
+                    rates[name].append(len(asked) / seconds)
+    engine.close()
+    return {
+        "ratio": {
+            name: statistics.median(a / b for a, b in zip(each, rates["bare"], strict=True))
+            for name, each in rates.items()
+            if name != "bare"
+        },
+        "verdicts_per_s": {name: spread(each) for name, each in rates.items()},
+        "items": len(requests),
+        "prompt_tokens": spread([float(len(ids)) for ids in map(rendered.ids, requests)]),
+    }
+
+
+class _Rendered:
+    """Prompts as the service renders them.
+
+    Args:
+        tokenizer: the engine's.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        assert isinstance(tokenizer, ChatTokenizer)
+        self._template = load_template("final_answer")
+        self._renderer = Renderer(tokenizer, 2048)
+        self.label_ids = list(self._renderer.label_ids(self._template).values())
+
+    def ids(self, request: Request) -> list[int]:
+        """The token ids of one."""
+        fields = {**request, "reference": final_answer(request["reference"]), "question": ""}
+        budget = self._template.response_tokens
+        return self._renderer.render(
+            self._template, fields, mode="label", response_tokens=budget, reserve_tokens=1
+        ).token_ids
+
+
+def _bare(engine: VllmEngine, rendered: _Rendered) -> Way:
+    from vllm import SamplingParams
+    from vllm.inputs.engine import tokens_input
+    from vllm.sampling_params import RequestOutputKind
+
+    llm, numbers = engine._llm, itertools.count()
+    params = SamplingParams(
+        max_tokens=1,
+        temperature=0.0,
+        logprob_token_ids=rendered.label_ids,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+    async def one(ids: list[int]) -> int:
+        outputs = llm.generate(tokens_input(ids), params, f"bare-{next(numbers)}")
+        return sum([len(output.outputs[0].logprobs) async for output in outputs])
+
+    async def way(requests: list[Request]) -> int:
+        prompts = list(map(rendered.ids, requests))
+        return sum(await asyncio.gather(*map(one, prompts)))
+
+    return way
+
+
+def _batches(client: RewardClient | HttpRewardClient) -> Way:
+    async def way(requests: list[Request]) -> int:
+        asked = [{**one, "options": ANEW} for one in requests]
+        answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, BATCH)))
+        return sum(result.status is Status.OK for batch in answers for result in batch)
+
+    return way
+
+
+def _one_by_one(client: Client | HttpRewardClient) -> Way:
+    async def way(requests: list[Request]) -> int:
+        asked = [{**one, "options": ANEW} for one in requests]
+        answers = await asyncio.gather(*map(client.ascore, asked))
+        return sum(result.status is Status.OK for result in answers)
+
+    return way
+
+
+def _vllm(client: httpx.AsyncClient, rendered: _Rendered) -> Way:
+    async def way(requests: list[Request]) -> int:
+        prompts = list(map(rendered.ids, requests))
+        tokens = zip(*prompts, strict=False)
+        shared = sum(1 for _ in itertools.takewhile(lambda each: len(set(each)) == 1, tokens))
+        body = {
+            "query": prompts[0][:shared],
+            "items": [ids[shared:] for ids in prompts],
+            "label_token_ids": rendered.label_ids,
+            "add_special_tokens": False,
+        }
+        reply = await client.post("/generative_scoring", json=body)
+        reply.raise_for_status()
+        return len(reply.json()["data"])
+
+    return way
+
+
+@contextmanager
+def _vllm_server(model: str) -> Iterator[str]:
+    """VLLM's OpenAI server with the service's own engine settings; its URL."""
+    port = free_port()
+    arguments = engine_arguments(EngineConfig(device="cpu"), model, 0)
+    flags = ["--host", "127.0.0.1", "--port", str(port)]
+    for name, value in arguments.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            flags.append(flag)
+        elif value is not False and name != "model":
+            flags += [flag, str(value)]
+    environment = {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "2",
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "TORCHDYNAMO_DISABLE": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
+    process = subprocess.Popen(
+        [*command, *flags], env={**os.environ, **environment}, cwd=ROOT,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+    try:
+        with console.status("P2: starting vLLM's own server"):
+            _wait(process, url)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _wait(process: subprocess.Popen[str], url: str) -> None:
+    while True:
+        if process.poll() is not None:
+            _, told = process.communicate()
+            raise RuntimeError(f"vLLM's server ended:\n{told[-2000:]}")
+        try:
+            if httpx.get(f"{url}/health").status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.5)
