@@ -11,6 +11,8 @@ from examples.deployed import ROOT, console, deployed
 from loadtests.bench.common import spread
 from reward_serve import HttpRewardClient
 
+_PARTS = "parts: "
+
 # A process of its own, as a replica is: the engine as the service starts it, and one label.
 _BARE = """
 import asyncio, json, time
@@ -22,7 +24,7 @@ async def start():
     engine = await VllmEngine.start(EngineConfig(device="cpu"), 2, 0)
     ready = time.monotonic()
     await engine.label_logprobs([1, 2, 3], [4, 5])
-    print(json.dumps({**engine.timings_s, "first verdict": time.monotonic() - ready}))
+    print("parts: " + json.dumps({**engine.timings_s, "first verdict": time.monotonic() - ready}))
     engine.close()
 
 asyncio.run(start())
@@ -54,5 +56,6 @@ def _bare() -> dict[str, float]:
     done = subprocess.run(
         [sys.executable, "-c", _BARE], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    parts: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    (told,) = (line for line in done.stdout.splitlines() if line.startswith(_PARTS))
+    parts: dict[str, float] = json.loads(told.removeprefix(_PARTS))
     return parts

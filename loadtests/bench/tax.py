@@ -33,8 +33,8 @@ from reward_serve.judging.template import load_template
 from reward_serve.schema import Status
 from reward_serve.verifiers import final_answer
 
-ITEMS = 128
-BATCH = 64
+ITEMS = 96
+BATCH = 48
 
 Way = Callable[[list[Request]], Awaitable[int]]
 
@@ -60,9 +60,10 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
             "vllm_server": _vllm(vllm, rendered),
         }
         rates: dict[str, list[float]] = {name: [] for name in ways}
+        marks = map("{:03}".format, itertools.count())  # as many tokens each
         for repeat in range(-1, repeats):
             for name, way in ways.items():
-                asked = marked(requests, f"{repeat} {name}")
+                asked = marked(requests, next(marks))
                 with console.status(f"P2: {name}, {repeat + 1} of {repeats}"):
                     seconds, answered = await timed(lambda a=asked, w=way: w(a))  # type: ignore[misc]
                 if answered != len(asked):
