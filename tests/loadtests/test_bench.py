@@ -74,7 +74,7 @@ async def test_a_load_keeps_its_concurrency_and_asks_each_once() -> None:
 
 
 async def test_the_instant_replica_answers_by_the_contract() -> None:
-    asked = [{"response": "18", "reference": "18"}, {"response": 18}]
+    asked: list[dict[str, Any]] = [{"response": "18", "reference": "18"}, {"response": 18}]
     results = await InstantReplica().score_batch(asked)
 
     assert [(result["status"], result["score"]) for result in results] == [
