@@ -42,8 +42,12 @@ class Service:
 
 
 @contextmanager
-def deployed(rules_first: bool = True) -> Iterator[Service]:
+def deployed(rules_first: bool = True, cache: bool = True) -> Iterator[Service]:
     """The bundled judge, ready; it and its cluster are gone afterwards.
+
+    Args:
+        rules_first: ask the model only what no rule decides.
+        cache: ask it only once what is equal.
 
     Raises:
         SystemExit: it could not be deployed; what Serve says of it was shown.
@@ -56,7 +60,7 @@ def deployed(rules_first: bool = True) -> Iterator[Service]:
     ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
     ray_s = time.monotonic() - began
     try:
-        url = deploy(ray.get_runtime_context().gcs_address, rules_first)
+        url = deploy(ray.get_runtime_context().gcs_address, rules_first, cache)
         with HttpRewardClient(url) as client:
             wait_until_ready(client)
         yield Service(url, ray_s, time.monotonic() - began)
@@ -65,12 +69,14 @@ def deployed(rules_first: bool = True) -> Iterator[Service]:
         ray.shutdown()
 
 
-def deploy(address: str, rules_first: bool) -> str:
+def deploy(address: str, rules_first: bool, cache: bool = True) -> str:
     """``serve run`` judge.yaml on the cluster at ``address``, on a free port; the URL."""
     config = yaml.safe_load((ROOT / "deployments" / "judge.yaml").read_text(encoding="utf-8"))
     port = free_port()
     config["http_options"]["port"] = port
-    config["applications"][0]["args"]["models"][0]["judge"]["rules_first"] = rules_first
+    judge = config["applications"][0]["args"]["models"][0]
+    judge["judge"]["rules_first"] = rules_first
+    judge["cache"] = {"enabled": cache}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "judge.yaml")
         path.write_text(yaml.safe_dump(config), encoding="utf-8")

@@ -67,7 +67,7 @@ def main(
     bench = Bench(rows, seed)
     bench.run("rule", None)
     for name, rules_first in (("rules_first", True), ("model_only", False)):
-        with deployed(rules_first) as service:
+        with deployed(rules_first, cache=False) as service:  # the same rows are judged twice
             with HttpRewardClient(service.url) as client:  # the first verdict of all is slow
                 client.score({"response": "It is 17 or 18.", "reference": "18"})
             bench.run(name, service.url)

@@ -15,11 +15,10 @@ import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
 from ray import serve
-from ray.exceptions import RayError
-from ray.serve.exceptions import BackPressureError, RayServeException
+from ray.serve.exceptions import BackPressureError
 from ray.serve.handle import DeploymentHandle
 
-from reward_serve.by_value import by_value
+from reward_serve.calls import by_value, call_errors, cancelled_by_caller
 from reward_serve.config import ServerConfig
 from reward_serve.http_contract import (
     BATCH_DOCS,
@@ -36,6 +35,8 @@ logger = logging.getLogger("ray.serve")
 _GRACE_S = 2.0  # the replica keeps the deadline; this is for calls that never reach one
 _READY_TIMEOUT_S = 2.0
 _RETRY_AFTER_S = 1
+_CALL_ERRORS = call_errors()
+_NO_ANSWER: tuple[type[BaseException], ...] = (asyncio.CancelledError, *_CALL_ERRORS)
 
 api = FastAPI(title="reward_serve", version=__version__)
 api.add_middleware(VersionHeader)
@@ -152,8 +153,10 @@ class Ingress:
         try:
             async with asyncio.timeout(longest_timeout_s(items) + _GRACE_S):
                 answer = await call
-        except (TimeoutError, RayError, RayServeException) as error:
+        except _NO_ANSWER as error:
             call.cancel()
+            if isinstance(error, asyncio.CancelledError) and cancelled_by_caller():
+                raise
             status, reason = _fault(error)
             logger.warning("reward model %s: %d items unanswered: %r", model, len(items), error)
             return [_failure(model, item, status, reason) for item in items]
@@ -208,7 +211,7 @@ class Ingress:
         try:
             async with asyncio.timeout(_READY_TIMEOUT_S):
                 return {**await call, "ready": True}
-        except (TimeoutError, RayError, RayServeException):
+        except _CALL_ERRORS:
             call.cancel()
             return {"name": name, "ready": False}
 

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from reward_serve.admission import Admission, OverloadedError
+from reward_serve.calls import cancelled_by_caller
 from reward_serve.engines.base import EngineError
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Verdict
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, describe_errors, echoes
@@ -126,7 +127,6 @@ class Scorer:
         if request.model not in (None, self._name):
             asked = ascii((request.model or "")[:64])
             raise InvalidRequestError(f"model: {asked} was sent to {self._name!r}")
-        task = asyncio.current_task()
         try:
             async with asyncio.timeout(request.timeout_s) as deadline, self._admission.place():
                 # Rules never wait: without this a batch of them would hold the event loop.
@@ -137,7 +137,7 @@ class Scorer:
                 raise _DeadlinePassedError from None
             raise
         except asyncio.CancelledError:
-            if task is None or task.cancelling():
+            if cancelled_by_caller():
                 raise
             raise EngineError("the engine cancelled the request") from None
 

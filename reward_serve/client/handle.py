@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from reward_serve.by_value import by_value
+from reward_serve.calls import by_value, call_errors, cancelled_by_caller
 from reward_serve.client.transport import (
     Request,
     ServiceUnavailableError,
@@ -98,12 +98,10 @@ class RewardClient:
 
     def _connect(self) -> Any:
         from ray import serve
-        from ray.exceptions import RayError
-        from ray.serve.exceptions import RayServeException
 
         try:
             about = serve.get_app_handle(self._app).models.remote().result(timeout_s=30)
-        except (RayError, RayServeException, TimeoutError) as error:
+        except call_errors() as error:
             raise ServiceUnavailableError(
                 f"app {self._app!r}: {type(error).__name__}: {error}; is it deployed on the "
                 "cluster that this process belongs to (RAY_ADDRESS)?"
@@ -117,35 +115,31 @@ class RewardClient:
         return by_value(serve.get_deployment_handle(model, self._app))
 
     def _wait(self, call: Any, timeout_s: float) -> Any:
-        from ray.exceptions import RayError
-        from ray.serve.exceptions import RayServeException
-
         try:
             return call.result(timeout_s=timeout_s)
         except TimeoutError as error:
             call.cancel()
             raise self._silent(timeout_s) from error
-        except (RayError, RayServeException) as error:
+        except call_errors() as error:
             raise self._lost(error) from error
 
     async def _await(self, call: Any, timeout_s: float) -> Any:
-        from ray.exceptions import RayError
-        from ray.serve.exceptions import RayServeException
-
         try:
             async with asyncio.timeout(timeout_s):
                 return await call
         except TimeoutError as error:
             call.cancel()
             raise self._silent(timeout_s) from error
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             call.cancel()
-            raise
-        except (RayError, RayServeException) as error:
+            if cancelled_by_caller():
+                raise
+            raise self._lost(error) from error
+        except call_errors() as error:
             raise self._lost(error) from error
 
     def _silent(self, timeout_s: float) -> ServiceUnavailableError:
         return ServiceUnavailableError(f"app {self._app!r} gave no answer in {timeout_s:g} s")
 
-    def _lost(self, error: Exception) -> ServiceUnavailableError:
+    def _lost(self, error: BaseException) -> ServiceUnavailableError:
         return ServiceUnavailableError(f"app {self._app!r}: {type(error).__name__}: {error}")
