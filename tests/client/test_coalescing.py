@@ -177,7 +177,8 @@ def test_a_batch_that_nobody_waits_for_is_cancelled(
     coalescer.withdraw(asked[1:2])
     coalescer.withdraw(asked[2:])
 
-    until(lambda: echo.cancelled == 1)
+    until(lambda: echo.cancelled)
+    assert echo.cancelled == 1
 
 
 def test_callers_who_left_before_it_was_sent_are_not_asked_for(
