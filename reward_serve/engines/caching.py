@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from array import array
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +20,8 @@ from reward_serve.schema import Usage
 
 Output = TypeVar("Output", LabelOutput, TextOutput)
 
-_ENTRY_BYTES = 1_000  # of an output without its text, its key and their places
+_ENTRY_BYTES = 1_000  # of an output without its text or labels, its key and their places
+_LABEL_BYTES = 150
 
 
 @dataclass
@@ -116,7 +118,7 @@ class CachingEngine:
         flight = self._flights.get(key)
         if flight is not None and flight.task is task:
             del self._flights[key]
-        if task.cancelled() or task.exception() is not None:
+        if task.cancelled() or task.exception() is not None or not _is_sound(task.result()):
             return
         if key not in self._kept:
             self._bytes += _size(task.result())
@@ -138,5 +140,12 @@ def _cached(output: Output) -> Output:
     return replace(output, cached=True, usage=Usage(prompt_tokens=asked, cached_tokens=asked))
 
 
+def _is_sound(output: LabelOutput | TextOutput) -> bool:
+    """Whether it is an answer; probabilities that are no numbers are a failure to the judge."""
+    return isinstance(output, TextOutput) or not any(map(math.isnan, output.logprobs.values()))
+
+
 def _size(output: LabelOutput | TextOutput) -> int:
-    return _ENTRY_BYTES + (4 * len(output.text) if isinstance(output, TextOutput) else 0)
+    if isinstance(output, TextOutput):
+        return _ENTRY_BYTES + 4 * len(output.text)
+    return _ENTRY_BYTES + _LABEL_BYTES * len(output.logprobs)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ class Engine:
         self.go = asyncio.Event()
         self.go.set()
         self.fault: Exception | None = None
+        self.logprob: float | None = None
 
     def describe(self) -> dict[str, str]:
         return {"weights": "w"}
@@ -33,7 +35,8 @@ class Engine:
         self, token_ids: Sequence[int], label_ids: Sequence[int]
     ) -> LabelOutput:
         await self._work(token_ids)
-        return LabelOutput({i: float(sum(token_ids)) for i in label_ids}, usage(token_ids))
+        logprob = float(sum(token_ids)) if self.logprob is None else self.logprob
+        return LabelOutput(dict.fromkeys(label_ids, logprob), usage(token_ids))
 
     async def generate(
         self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
@@ -184,9 +187,20 @@ async def test_the_least_recently_asked_for_goes_first() -> None:
     assert not (await cache.label_logprobs([2], [0])).cached
 
 
+async def test_probabilities_that_are_no_numbers_are_not_kept() -> None:
+    engine = Engine()
+    cache = cached(engine)
+    engine.logprob = math.nan
+    assert math.isnan((await cache.label_logprobs([1], [0])).logprobs[0])
+    engine.logprob = None
+    again = await cache.label_logprobs([1], [0])
+
+    assert (again.logprobs, again.cached) == ({0: 1.0}, False)
+
+
 async def test_what_is_kept_stays_within_its_bytes() -> None:
     engine = Engine()
-    cache = cached(engine, max_entries=10_000, max_bytes=10_500)
+    cache = cached(engine, max_entries=10_000, max_bytes=12_000)  # an answer of a label: 1,150
     for token in range(50):
         await cache.label_logprobs([token], [0])
 
