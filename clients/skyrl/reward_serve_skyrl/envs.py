@@ -96,9 +96,7 @@ class GSM8kJudgeEnv(_GSM8kEnv):
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
         super().__init__(env_config, extras)
-        settings = {
-            name: value for name, value in _as_dict(env_config).items() if value is not None
-        }
+        settings = settings_of(env_config)
         if settings.get("on_failure") in ("raise", "none"):
             raise ValueError(
                 f"environment.skyrl_gym.gsm8k_judge.on_failure={settings['on_failure']}: an "
@@ -136,9 +134,8 @@ class GSM8kJudgeEnv(_GSM8kEnv):
         return request
 
 
-def _as_dict(env_config: Any) -> dict[str, Any]:
-    if env_config is None:
-        return {}
+def settings_of(env_config: Any) -> dict[str, Any]:
+    """What the environment's section says of ``reward_serve.client.connect``."""
     if is_dataclass(env_config) and not isinstance(env_config, type):
-        return asdict(env_config)
-    return dict(env_config)
+        env_config = asdict(env_config)
+    return {name: value for name, value in dict(env_config or {}).items() if value is not None}

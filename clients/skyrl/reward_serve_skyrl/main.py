@@ -7,7 +7,6 @@ Takes the settings of ``skyrl.train.entrypoints.main_base`` and the environments
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from typing import Any
 
 import ray
@@ -17,6 +16,7 @@ from skyrl.train.utils.utils import initialize_ray
 
 from reward_serve.client import connect
 from reward_serve_skyrl.config import JudgedTrainConfig, check_judging_overlaps
+from reward_serve_skyrl.envs import settings_of
 from reward_serve_skyrl.registration import JUDGE, register_envs
 
 
@@ -51,7 +51,7 @@ def check_judge_answers(cfg: JudgedTrainConfig) -> None:
     """
     if cfg.environment.env_class != JUDGE:
         return
-    settings = {k: v for k, v in asdict(cfg.environment.skyrl_gym.gsm8k_judge).items() if v}
+    settings = settings_of(cfg.environment.skyrl_gym.gsm8k_judge)
     client = connect(**{**settings, "on_failure": "none"})
     result = client.score({"response": "#### 18", "question": "9 + 9?", "reference": "#### 18"})
     if result.score is None:
