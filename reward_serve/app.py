@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _HEALTH_CHECK_PERIOD_S = 2.0
 _HEALTH_CHECK_TIMEOUT_S = 30.0
 _GRACEFUL_SHUTDOWN_S = 10.0
+_GROUP_ROUTER = "reward_serve.routing.GroupRouter"
 
 
 def build_app(args: dict[str, Any]) -> Application:
@@ -60,6 +61,8 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
         "max_constructor_retry_count": 1,
         **_scaling(model),
     }
+    if model.affinity and model.autoscaling.max_replicas > 1:
+        options["request_router_config"] = {"request_router_class": _GROUP_ROUTER}
     if resources.num_gpus and resources.num_gpus > 1:
         # One bundle, so one node: vLLM's workers share the replica's GPUs, one each.
         bundle = {"CPU": resources.num_cpus, "GPU": resources.num_gpus}

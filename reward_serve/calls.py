@@ -7,7 +7,11 @@ many read. Requests and results are read once: sent over gRPC, a call takes half
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+from reward_serve.affinity import Placement, Share, replicas_of
 
 
 def by_value(handle: Any) -> Any:
@@ -18,6 +22,44 @@ def by_value(handle: Any) -> Any:
         )
     except TypeError:
         return handle
+
+
+class GroupedHandle:
+    """A deployment's handle for batches, which are split over the replicas by group.
+
+    Args:
+        handle: Serve's own; its first use, so not from two threads at a time.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = by_value(handle)
+        self._placement = Placement()
+
+    @contextmanager
+    def shares(self, items: Sequence[object]) -> Iterator[list[Share]]:
+        """The batch in parts, one a call, for as long as they are under way."""
+        replicas = replicas_of(self._handle.app_name, self._handle.deployment_name)
+        shares = self._placement.shares(items, replicas)
+        try:
+            yield shares
+        finally:
+            for share in shares:
+                self._placement.done(share)
+
+    def done(self, share: Share) -> None:
+        """The share is under way no more, though others may be."""
+        self._placement.done(share)
+
+    def to(self, share: Share, stream: bool = False) -> Any:
+        """The handle whose calls go where the share belongs."""
+        options: dict[str, Any] = {"stream": True} if stream else {}
+        if share.replica is not None:
+            options["session_id"] = str(share.replica)
+        return self._handle.options(**options) if options else self._handle
+
+    def anywhere(self) -> Any:
+        """The handle whose calls go where Serve chooses."""
+        return self._handle
 
 
 def call_errors() -> tuple[type[BaseException], ...]:

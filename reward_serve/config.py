@@ -181,6 +181,11 @@ class _Model(_Section):
     max_queued_items: Count = Field(
         4096, description="items waiting in a replica; beyond it they are shed as overloaded"
     )
+    affinity: bool = Field(
+        True,
+        description="of several replicas a group's samples go to one, and a batch to all; "
+        "else a call goes whole where Serve's power of two choices sends it",
+    )
 
     @model_validator(mode="after")
     def _name_is_free(self) -> Self:

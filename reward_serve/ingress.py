@@ -18,7 +18,8 @@ from ray import serve
 from ray.serve.exceptions import BackPressureError
 from ray.serve.handle import DeploymentHandle
 
-from reward_serve.calls import by_value, call_errors, cancelled_by_caller
+from reward_serve.affinity import Share
+from reward_serve.calls import GroupedHandle, call_errors, cancelled_by_caller
 from reward_serve.config import ServerConfig
 from reward_serve.http_contract import (
     BATCH_DOCS,
@@ -61,6 +62,46 @@ def _reply(content: Any, code: int, headers: dict[str, str] | None = None) -> Re
     return Response(orjson.dumps(content), code, headers, media_type="application/json")
 
 
+async def _answer(model: str, items: list[Any], call: Any) -> list[dict[str, Any]]:
+    """A replica's answer; where none comes, a typed failure for each item."""
+    try:
+        async with asyncio.timeout(longest_timeout_s(items) + _GRACE_S):
+            answer: list[dict[str, Any]] = await call
+    except _NO_ANSWER as error:
+        call.cancel()
+        if isinstance(error, asyncio.CancelledError) and cancelled_by_caller():
+            raise
+        status, reason = _fault(error)
+        logger.warning("reward model %s: %d items unanswered: %r", model, len(items), error)
+        return [_failure(model, item, status, reason) for item in items]
+    return answer
+
+
+async def _stream_share(
+    lines: asyncio.Queue[bytes | None], model: str, items: dict[int, Any], stream: Any
+) -> None:
+    """Lines of the results as they finish, each with its ``index``: the item's key."""
+    places = list(items)
+    missing = dict(items)
+    call = stream.remote(list(items.values()))
+    try:
+        async with asyncio.timeout(longest_timeout_s(list(items.values())) + _GRACE_S):
+            async for chunk in call:
+                for result in chunk:
+                    result["index"] = places[result["index"]]
+                    missing.pop(result["index"])
+                await lines.put(b"".join(orjson.dumps(r) + b"\n" for r in chunk))
+    except Exception as error:  # whatever it was, every item gets its line
+        status, reason = _fault(error)
+        logger.warning("reward model %s: a stream broke: %r", model, error)
+        for index, item in missing.items():
+            line = {"index": index, **_failure(model, item, status, reason)}
+            await lines.put(orjson.dumps(line) + b"\n")
+    finally:
+        if missing:
+            call.cancel()
+
+
 @serve.ingress(api)
 class Ingress:
     """The HTTP deployment of one application.
@@ -72,7 +113,7 @@ class Ingress:
 
     def __init__(self, server: dict[str, Any], models: dict[str, DeploymentHandle]) -> None:
         self._server = ServerConfig.model_validate(server)
-        self._models = {name: by_value(handle) for name, handle in models.items()}
+        self._models = {name: GroupedHandle(handle) for name, handle in models.items()}
         self._default = next(iter(models))
 
     async def models(self) -> dict[str, Any]:
@@ -85,7 +126,7 @@ class Ingress:
         body = await self._json(request)
         if not isinstance(body, dict):
             raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
-        result = await self._score(self._model_of(body), body)
+        (result,) = await self._answers(self._model_of(body), [body])
         status = Status(result["status"])
         code = http_status(status)
         headers = {"Retry-After": str(_RETRY_AFTER_S)} if code == 503 else None
@@ -105,13 +146,17 @@ class Ingress:
             raise HTTPException(
                 413, f"requests: {len(items)} items; a batch takes {limit}, so split it"
             )
-        shares = self._shares(items)
+        parts = self._parts(items)
         if NDJSON in request.headers.get("accept", ""):
-            return StreamingResponse(self._stream(items, shares), media_type=NDJSON)
+            return StreamingResponse(self._stream(items, parts), media_type=NDJSON)
         results: list[Any] = [None] * len(items)
-        await asyncio.gather(
-            *(self._fill(results, model, items, share) for model, share in shares.items())
-        )
+
+        async def fill(model: str, part: list[int]) -> None:
+            answers = await self._answers(model, [items[i] for i in part])
+            for i, result in zip(part, answers, strict=True):
+                results[i] = result
+
+        await asyncio.gather(*(fill(model, part) for model, part in parts.items()))
         return _reply({"results": results}, 200)
 
     @api.get("/v1/models")
@@ -135,38 +180,27 @@ class Ingress:
             return _reply({"status": "waiting", "detail": detail}, 503)
         return _reply({"status": "ok"}, 200)
 
-    async def _score(self, model: str, item: dict[str, Any]) -> dict[str, Any]:
-        call = self._models[model].score.remote(item)
-        (result,) = await self._answer(model, [item], call)
-        return result
+    async def _answers(self, model: str, items: list[Any]) -> list[Any]:
+        """The model's answer to each item; where none comes, a typed failure."""
+        handle = self._models[model]
+        results: list[Any] = [None] * len(items)
 
-    async def _fill(
-        self, results: list[Any], model: str, items: list[Any], share: list[int]
-    ) -> None:
-        mine = [items[i] for i in share]
-        call = self._models[model].score_batch.remote(mine)
-        for i, result in zip(share, await self._answer(model, mine, call), strict=True):
-            results[i] = result
+        async def one(share: Share) -> None:
+            mine = [items[i] for i in share.indices]
+            call = handle.to(share).score_batch.remote(mine)
+            for i, result in zip(share.indices, await _answer(model, mine, call), strict=True):
+                results[i] = result
+            handle.done(share)
 
-    async def _answer(self, model: str, items: list[Any], call: Any) -> list[dict[str, Any]]:
-        """The replica's answer; where none comes, a typed failure for each item."""
-        try:
-            async with asyncio.timeout(longest_timeout_s(items) + _GRACE_S):
-                answer = await call
-        except _NO_ANSWER as error:
-            call.cancel()
-            if isinstance(error, asyncio.CancelledError) and cancelled_by_caller():
-                raise
-            status, reason = _fault(error)
-            logger.warning("reward model %s: %d items unanswered: %r", model, len(items), error)
-            return [_failure(model, item, status, reason) for item in items]
-        return answer if isinstance(answer, list) else [answer]
+        with handle.shares(items) as shares:
+            await asyncio.gather(*map(one, shares))
+        return results
 
-    async def _stream(self, items: list[Any], shares: dict[str, list[int]]) -> AsyncIterator[bytes]:
+    async def _stream(self, items: list[Any], parts: dict[str, list[int]]) -> AsyncIterator[bytes]:
         lines: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=16)
         tasks = [
-            asyncio.create_task(self._stream_share(lines, model, items, share))
-            for model, share in shares.items()
+            asyncio.create_task(self._stream_part(lines, model, items, part))
+            for model, part in parts.items()
         ]
         try:
             left = len(tasks)
@@ -180,34 +214,24 @@ class Ingress:
             for task in tasks:
                 task.cancel()
 
-    async def _stream_share(
-        self, lines: asyncio.Queue[bytes | None], model: str, items: list[Any], share: list[int]
+    async def _stream_part(
+        self, lines: asyncio.Queue[bytes | None], model: str, items: list[Any], part: list[int]
     ) -> None:
-        mine = [items[i] for i in share]
-        missing = dict(enumerate(mine))
-        call = self._models[model].options(stream=True).score_stream.remote(mine)
-        try:
-            async with asyncio.timeout(longest_timeout_s(mine) + _GRACE_S):
-                async for chunk in call:
-                    for result in chunk:
-                        missing.pop(result["index"])
-                        result["index"] = share[result["index"]]
-                    await lines.put(b"".join(orjson.dumps(r) + b"\n" for r in chunk))
-        except Exception as error:  # whatever it was, every item gets its line
-            status, reason = _fault(error)
-            logger.warning("reward model %s: a stream broke: %r", model, error)
-            for i, item in missing.items():
-                line = {"index": share[i], **_failure(model, item, status, reason)}
-                await lines.put(orjson.dumps(line) + b"\n")
-        finally:
-            if missing:
-                call.cancel()
-        await lines.put(
-            None
-        )  # not when cancelled: nobody reads any more, and the queue may be full
+        handle = self._models[model]
+
+        async def one(share: Share) -> None:
+            places = [part[i] for i in share.indices]
+            call = handle.to(share, stream=True).score_stream
+            await _stream_share(lines, model, {i: items[i] for i in places}, call)
+            handle.done(share)
+
+        with handle.shares([items[i] for i in part]) as shares:
+            await asyncio.gather(*map(one, shares))
+        # Not when cancelled: nobody reads any more, and the queue may be full.
+        await lines.put(None)
 
     async def _describe(self, name: str) -> dict[str, Any]:
-        call = self._models[name].describe.remote()
+        call = self._models[name].anywhere().describe.remote()
         try:
             async with asyncio.timeout(_READY_TIMEOUT_S):
                 return {**await call, "ready": True}
@@ -225,14 +249,14 @@ class Ingress:
             )
         return name
 
-    def _shares(self, items: list[Any]) -> dict[str, list[int]]:
+    def _parts(self, items: list[Any]) -> dict[str, list[int]]:
         """Model to the indices of its items; an unknown model's go to the default's refusal."""
-        shares: dict[str, list[int]] = {}
+        parts: dict[str, list[int]] = {}
         for i, item in enumerate(items):
             name = item.get("model") if isinstance(item, dict) else None
             model = name if isinstance(name, str) and name in self._models else self._default
-            shares.setdefault(model, []).append(i)
-        return shares
+            parts.setdefault(model, []).append(i)
+        return parts
 
     async def _json(self, request: Request) -> Any:
         limit = self._server.max_body_bytes

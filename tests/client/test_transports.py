@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reward_serve.calls import GroupedHandle
 from reward_serve.client import transport
 from reward_serve.client.handle import RewardClient
 from reward_serve.client.http import HttpRewardClient
@@ -440,12 +441,17 @@ class FakeCall:
 class FakeHandle:
     """A deployment's handle, with one answer for every call."""
 
+    app_name, deployment_name = "reward", "judge"
+
     def __init__(self, answer: Any) -> None:
-        self.score = self.score_batch = self
+        self.score_batch = self
         self._answer = answer
         self.asked: list[Any] = []
         self.calls: list[FakeCall] = []
         self.asked_once = asyncio.Event()
+
+    def options(self, **_: object) -> FakeHandle:
+        return self
 
     def remote(self, body: Any) -> FakeCall:
         self.asked_once.set()
@@ -456,18 +462,16 @@ class FakeHandle:
 
 def by_handle(handle: FakeHandle, timeout_s: float = 60.0) -> RewardClient:
     client = RewardClient("reward", "judge", timeout_s)
-    client._handle = handle
+    client._handle = GroupedHandle(handle)
     return client
 
 
 @every_style
 def test_a_handles_answer_is_parsed(style: str) -> None:
-    result = {"status": "ok", "score": 1.0}
-    handle = FakeHandle(result if style in ("score", "ascore") else [result])
+    handle = FakeHandle([{"status": "ok", "score": 1.0}])
     (told,) = ask(by_handle(handle, 7), style, RIGHT)
     assert (told.status, told.score) == (Status.OK, 1.0)
-    sent = {**RIGHT, "timeout_s": 7}
-    assert handle.asked == [sent if style in ("score", "ascore") else [sent]]
+    assert handle.asked == [[{**RIGHT, "timeout_s": 7}]]
 
 
 @every_style
@@ -503,11 +507,11 @@ async def test_a_caller_who_leaves_cancels_the_call(style: str) -> None:
 
 def test_threads_share_one_connection_to_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
     client = RewardClient()
-    connected: list[FakeHandle] = []
+    connected: list[GroupedHandle] = []
 
-    def connect() -> FakeHandle:
+    def connect() -> GroupedHandle:
         time.sleep(0.05)
-        connected.append(FakeHandle({"status": "ok", "score": 1.0}))
+        connected.append(GroupedHandle(FakeHandle([{"status": "ok", "score": 1.0}])))
         return connected[-1]
 
     monkeypatch.setattr(client, "_connect", connect)
@@ -518,13 +522,12 @@ def test_threads_share_one_connection_to_the_application(monkeypatch: pytest.Mon
 
 
 def test_a_pickled_client_keeps_its_settings_and_no_handle() -> None:
-    client = RewardClient("other", "judge", 7)
-    client._handle = threading.Lock()  # what cannot be pickled
+    client = by_handle(FakeHandle(threading.Lock()), 7)  # what cannot be pickled
     copy = pickle.loads(pickle.dumps(client))
     assert isinstance(copy, RewardClient)
-    assert (copy._app, copy._model, copy._timeout_s) == ("other", "judge", 7)
+    assert (copy._app, copy._model, copy._timeout_s) == ("reward", "judge", 7)
     assert copy._handle is None
-    handle = FakeHandle({"status": "ok", "score": 1.0})
-    copy._handle = handle
+    handle = FakeHandle([{"status": "ok", "score": 1.0}])
+    copy._handle = GroupedHandle(handle)
     assert copy.score(RIGHT).score == 1.0
-    assert handle.asked == [{**RIGHT, "timeout_s": 7}]
+    assert handle.asked == [[{**RIGHT, "timeout_s": 7}]]

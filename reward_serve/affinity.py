@@ -1,0 +1,124 @@
+"""Which replica each item of a batch goes to.
+
+What a group's samples share (the prompt up to the response, equal answers) is computed once where
+they meet. They meet by consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam,
+2018): a group goes where its key says, in every process alike, unless that replica has more than
+its part of this process's items; then it moves to the one with the fewest, and stays there.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import zlib
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_SLACK = 1.1
+_ALWAYS = 8  # items that a replica takes whatever the others have: a usual group
+_REMEMBERED = 8192
+_KEY_CHARS = 512
+
+_replicas: dict[tuple[str, str], int] = {}
+
+
+def replicas_of(app: str, deployment: str) -> int:
+    """How many replicas this process's router places among; 1 where nothing is placed."""
+    return max(1, _replicas.get((app, deployment), 1))
+
+
+def tell_replicas(app: str, deployment: str, count: int) -> None:
+    """What ``replicas_of`` is to say; the router's to call."""
+    _replicas[app, deployment] = count
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """The part of a batch that one replica gets.
+
+    Attributes:
+        replica: its number; None where Serve chooses.
+        indices: of the items in the batch.
+    """
+
+    replica: int | None
+    indices: Sequence[int]
+
+
+class Placement:
+    """Places this process's items for one deployment. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loads: list[int] = []
+        self._under_way: set[Share] = set()
+        self._moved: OrderedDict[int, int] = OrderedDict()
+
+    def shares(self, items: Sequence[object], replicas: int) -> list[Share]:
+        """The batch in parts, at most one a replica; ``done`` with each when it is answered."""
+        if replicas == 1 or not items:
+            return [Share(None, range(len(items)))]
+        keys = [group_key(item) for item in items]
+        parts: dict[int, list[int]] = {}
+        with self._lock:
+            if len(self._loads) != replicas:
+                self._loads = [0] * replicas
+                self._under_way.clear()
+                self._moved.clear()
+            for index, replica in enumerate(self._place(keys)):
+                parts.setdefault(replica, []).append(index)
+            shares = [Share(replica, indices) for replica, indices in parts.items()]
+            self._under_way.update(shares)
+        return shares
+
+    def done(self, share: Share) -> None:
+        """The share's items are no longer under way."""
+        with self._lock:
+            if share.replica is not None and share in self._under_way:
+                self._under_way.remove(share)
+                self._loads[share.replica] -= len(share.indices)
+
+    def _place(self, keys: Sequence[int]) -> list[int]:
+        mean = (sum(self._loads) + len(keys)) / len(self._loads)
+        most = max(_ALWAYS, math.ceil(_SLACK * mean))
+        homes = {key: self._home(key, size, most) for key, size in Counter(keys).items()}
+        placed = (homes[key] for key in keys)
+        return [self._fewest(1) if home is None else home for home in placed]
+
+    def _home(self, key: int, size: int, most: int) -> int | None:
+        """The group's replica, with its items counted; None for a group too large for one."""
+        if size > most:
+            return None
+        home = self._moved.get(key, key % len(self._loads))
+        if self._loads[home] + size <= most:
+            self._loads[home] += size
+            return home
+        home = self._moved[key] = self._fewest(size)
+        if len(self._moved) > _REMEMBERED:
+            self._moved.popitem(last=False)
+        return home
+
+    def _fewest(self, size: int) -> int:
+        replica = min(range(len(self._loads)), key=self._loads.__getitem__)
+        self._loads[replica] += size
+        return replica
+
+
+def group_key(item: object) -> int:
+    """The same number for the samples of a group, in every process.
+
+    A request without ``group`` is told by its reference and question.
+    """
+    fields = item if isinstance(item, Mapping) else {}
+    group = fields.get("group")
+    told = group if isinstance(group, str) else (fields.get("reference"), fields.get("question"))
+    return zlib.crc32(_text(told).encode("utf-8", "replace"))
+
+
+def _text(told: object) -> str:
+    if isinstance(told, str):
+        return told[:_KEY_CHARS]
+    if isinstance(told, list | tuple):
+        return "\x1f".join(_text(one) for one in told[:8])
+    return type(told).__name__
