@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 from rich.console import Console
@@ -42,12 +43,13 @@ class Service:
 
 
 @contextmanager
-def deployed(rules_first: bool = True, cache: bool = True) -> Iterator[Service]:
+def deployed(rules_first: bool = True, cache: bool = True, **fields: Any) -> Iterator[Service]:
     """The bundled judge, ready; it and its cluster are gone afterwards.
 
     Args:
         rules_first: ask the model only what no rule decides.
         cache: ask it only once what is equal.
+        **fields: of the model in judge.yaml, in place of its own.
 
     Raises:
         SystemExit: it could not be deployed; what Serve says of it was shown.
@@ -60,7 +62,7 @@ def deployed(rules_first: bool = True, cache: bool = True) -> Iterator[Service]:
     ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
     ray_s = time.monotonic() - began
     try:
-        url = deploy(ray.get_runtime_context().gcs_address, rules_first, cache)
+        url = deploy(ray.get_runtime_context().gcs_address, rules_first, cache, **fields)
         with HttpRewardClient(url) as client:
             wait_until_ready(client)
         yield Service(url, ray_s, time.monotonic() - began)
@@ -69,14 +71,14 @@ def deployed(rules_first: bool = True, cache: bool = True) -> Iterator[Service]:
         ray.shutdown()
 
 
-def deploy(address: str, rules_first: bool, cache: bool = True) -> str:
+def deploy(address: str, rules_first: bool, cache: bool = True, **fields: Any) -> str:
     """``serve run`` judge.yaml on the cluster at ``address``, on a free port; the URL."""
     config = yaml.safe_load((ROOT / "deployments" / "judge.yaml").read_text(encoding="utf-8"))
     port = free_port()
     config["http_options"]["port"] = port
     judge = config["applications"][0]["args"]["models"][0]
     judge["judge"]["rules_first"] = rules_first
-    judge["cache"] = {"enabled": cache}
+    judge |= {"cache": {"enabled": cache}, **fields}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "judge.yaml")
         path.write_text(yaml.safe_dump(config), encoding="utf-8")

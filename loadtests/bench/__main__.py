@@ -16,7 +16,7 @@ from rich.table import Table
 
 from examples.demo import SAMPLES
 from examples.deployed import console
-from loadtests.bench import fabric, paths, repeats, start, tax
+from loadtests.bench import fabric, groups, paths, prompt, repeats, scaling, start, tax
 from loadtests.bench.common import machine, read_requests
 from loadtests.bench.plots import plot
 
@@ -35,7 +35,10 @@ def main(
         "P1": lambda: paths.run(requests),
         "P2": lambda: tax.run(requests, 2 * rounds + 1),  # its differences are small
         "P3": lambda: fabric.run(rounds),
+        "P4": lambda: groups.run(requests),
         "P6": lambda: start.run(rounds),
+        "prompt": lambda: prompt.run(data),
+        "scaling": scaling.run,
         "cache": lambda: repeats.run(requests),
     }
     chosen = [name for name in only.split(",") if name] or list(known)
@@ -49,7 +52,8 @@ def main(
         measured = known[name]()
         report[name] = {
             **measured,
-            "command": f"make bench ONLY={name}",
+            "command": f"make bench ONLY={name}"
+            + (f" DATA={data.name}" if data != SAMPLES else ""),
             "took_s": round(time.monotonic() - began, 1),
             "machine": machine(),
         }

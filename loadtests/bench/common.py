@@ -13,21 +13,55 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from reward_serve.judging.rendering import Renderer, Tokenizer
+from reward_serve.judging.template import load_template
+from reward_serve.verifiers import final_answer
+
 Request = dict[str, Any]
 
 ANEW = {"cache": False}
 """Options of a request that the model is to be asked anew."""
 
 
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The file's labelled rows."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def read_requests(path: Path) -> list[Request]:
     """The file's responses with their references, as requests."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = read_rows(path)
     return [{"response": row["response"], "reference": row["reference"]} for row in rows]
 
 
 def marked(requests: Iterable[Request], mark: str) -> list[Request]:
     """The requests made new to every cache: the response begins with the mark."""
     return [{**one, "response": f"({mark}) {one['response']}"} for one in requests]
+
+
+class Rendered:
+    """Prompts as the service renders them.
+
+    Args:
+        tokenizer: the engine's.
+        template: by name.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, template: str = "final_answer") -> None:
+        self._template = load_template(template)
+        self._renderer = Renderer(tokenizer, 2048)
+        self.label_ids = list(self._renderer.label_ids(self._template).values())
+
+    def ids(self, request: Request) -> list[int]:
+        """The token ids of one."""
+        reference = request["reference"]
+        if self._template.reference == "final_answer":
+            reference = final_answer(reference)
+        fields = {**request, "reference": reference, "question": ""}
+        budget = self._template.response_tokens
+        return self._renderer.render(
+            self._template, fields, mode="label", response_tokens=budget, reserve_tokens=1
+        ).token_ids
 
 
 def chunks(requests: Sequence[Request], size: int) -> list[list[Request]]:

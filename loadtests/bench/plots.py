@@ -13,21 +13,37 @@ def plot(report: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    panels = {name: bars(name, report[name]) for name in sorted(report) if name in _PANELS}
+    panels = [name for name in sorted(report) if name in _PANELS]
     if not panels:
         return
     rows = (len(panels) + 1) // 2
     figure, axes = plt.subplots(rows, 2, figsize=(10, 2.6 * rows), layout="constrained")
     for axis in axes.flat[len(panels) :]:
         axis.remove()
-    for axis, (name, values) in zip(axes.flat, panels.items(), strict=False):
+    for axis, name in zip(axes.flat, panels, strict=False):
         title, unit, log = _PANELS[name]
-        axis.barh(list(values)[::-1], list(values.values())[::-1])
+        if name == "scaling":
+            _draw_scaling(axis, report[name]["points"])
+        else:
+            values = bars(name, report[name])
+            axis.barh(list(values)[::-1], list(values.values())[::-1])
         axis.set(title=f"{name}: {title}", xlabel=unit)
         if log:
             axis.set_xscale("log")
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def _draw_scaling(axis: Any, points: list[dict[str, Any]]) -> None:
+    """A line for each batch size, and the roofline."""
+    tokens = sorted({point["prompt_tokens"] for point in points})
+    rooflines = {point["prompt_tokens"]: point["roofline_per_s"] for point in points}
+    axis.plot(tokens, [rooflines[count] for count in tokens], "k--", label="roofline")
+    for batch in sorted({point["batch"] for point in points}):
+        rates = {p["prompt_tokens"]: p["verdicts_per_s"] for p in points if p["batch"] == batch}
+        axis.plot(tokens, [rates[count] for count in tokens], "o-", label=f"{batch} at a time")
+    axis.set(yscale="log", ylabel="verdicts/s")
+    axis.legend(fontsize="small")
 
 
 def bars(name: str, measured: dict[str, Any]) -> dict[str, float]:
@@ -43,6 +59,12 @@ def bars(name: str, measured: dict[str, Any]) -> dict[str, float]:
             for concurrency in ("1", "32", "256")
             for way in ("raw", "handle", "http")
         }
+    if name == "P4":
+        return {
+            f"{way}, {order}": measured[way][order]["reused_share"]
+            for order in ("burst", "interleaved")
+            for way in ("power_of_two", "affinity")
+        }
     if name == "P6":
         return {"bare": measured["bare_s"]["median"], "service": measured["service_s"]["median"]}
     return {"cache on": measured["answers_per_s"], "cache off": measured["answers_per_s_off"]}
@@ -52,6 +74,8 @@ _PANELS = {
     "P1": ("label mode and the old path", "answers/s", True),
     "P2": ("the same prompts, each way", "verdicts/s", False),
     "P3": ("around an engine that answers at once", "items/s", True),
+    "P4": ("shareable tokens that two replicas reuse", "share", False),
     "P6": ("to the first verdict", "s", False),
+    "scaling": ("the engine and its roofline", "prompt tokens", True),
     "cache": ("a stream that repeats itself", "answers/s", False),
 }

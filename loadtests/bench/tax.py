@@ -22,16 +22,12 @@ from typing import Any
 import httpx
 
 from examples.deployed import APP, ROOT, console, deployed, free_port
-from loadtests.bench.common import ANEW, Request, chunks, marked, spread, timed
+from loadtests.bench.common import ANEW, Rendered, Request, chunks, marked, spread, timed
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.config import EngineConfig
 from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
-from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.engines.vllm import VllmEngine, engine_arguments
-from reward_serve.judging.rendering import Renderer
-from reward_serve.judging.template import load_template
 from reward_serve.schema import Status
-from reward_serve.verifiers import final_answer
 
 ITEMS = 96
 BATCH = 48
@@ -48,7 +44,7 @@ def run(requests: list[Request], repeats: int) -> dict[str, Any]:
 
 async def _run(requests: list[Request], repeats: int, url: str, server: str) -> dict[str, Any]:
     engine = await VllmEngine.start(EngineConfig(device="cpu"), num_cpus=2, num_gpus=0)
-    rendered = _Rendered(engine.tokenizer)
+    rendered = Rendered(engine.tokenizer)
     timeout = httpx.Timeout(600.0)
     async with httpx.AsyncClient(base_url=server, timeout=timeout) as vllm:
         ways: dict[str, Way] = {
@@ -83,29 +79,7 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
     }
 
 
-class _Rendered:
-    """Prompts as the service renders them.
-
-    Args:
-        tokenizer: the engine's.
-    """
-
-    def __init__(self, tokenizer: Any) -> None:
-        assert isinstance(tokenizer, ChatTokenizer)
-        self._template = load_template("final_answer")
-        self._renderer = Renderer(tokenizer, 2048)
-        self.label_ids = list(self._renderer.label_ids(self._template).values())
-
-    def ids(self, request: Request) -> list[int]:
-        """The token ids of one."""
-        fields = {**request, "reference": final_answer(request["reference"]), "question": ""}
-        budget = self._template.response_tokens
-        return self._renderer.render(
-            self._template, fields, mode="label", response_tokens=budget, reserve_tokens=1
-        ).token_ids
-
-
-def _bare(engine: VllmEngine, rendered: _Rendered) -> Way:
+def _bare(engine: VllmEngine, rendered: Rendered) -> Way:
     from vllm import SamplingParams
     from vllm.inputs.engine import tokens_input
     from vllm.sampling_params import RequestOutputKind
@@ -148,7 +122,7 @@ def _one_by_one(client: Client | HttpRewardClient) -> Way:
     return way
 
 
-def _vllm(client: httpx.AsyncClient, rendered: _Rendered) -> Way:
+def _vllm(client: httpx.AsyncClient, rendered: Rendered) -> Way:
     async def way(requests: list[Request]) -> int:
         prompts = list(map(rendered.ids, requests))
         tokens = zip(*prompts, strict=False)

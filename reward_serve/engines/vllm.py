@@ -32,7 +32,7 @@ from reward_serve.schema import Usage
 
 logger = logging.getLogger(__name__)
 
-_CPU_BLOCK_SIZE = 32
+CPU_BLOCK_SIZE = 32
 _CPU_BATCHED_TOKENS = 512
 _PROBE_TIMEOUT_S = 10.0
 
@@ -211,7 +211,7 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
             "dtype": "float32" if config.dtype == "auto" else config.dtype,
             # Compiling costs more start-up than it wins on a CPU.
             "enforce_eager": True,
-            "block_size": config.block_size or _CPU_BLOCK_SIZE,
+            "block_size": config.block_size or CPU_BLOCK_SIZE,
             "max_num_batched_tokens": config.max_num_batched_tokens or _CPU_BATCHED_TOKENS,
             "kv_cache_memory_bytes": int(config.cpu_kv_cache_gib * 2**30),
         }

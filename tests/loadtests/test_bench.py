@@ -3,13 +3,17 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from loadtests.bench.common import chunks, load, machine, marked, read_requests, spread
 from loadtests.bench.fabric import InstantReplica
+from loadtests.bench.groups import SAMPLES, shareable_tokens, stream
 from loadtests.bench.plots import bars, plot
+from loadtests.bench.scaling import prompt_flops
+from reward_serve.engines.vllm import CPU_BLOCK_SIZE
 
 
 def rate(value: float) -> dict[str, Any]:
@@ -22,6 +26,22 @@ REPORT: dict[str, Any] = {
     "P3": {
         str(concurrency): {way: rate(float(concurrency)) for way in ("raw", "handle", "http")}
         for concurrency in (1, 32, 256)
+    },
+    "P4": {
+        way: {order: {"reused_share": 0.5} for order in ("burst", "interleaved")}
+        for way in ("affinity", "power_of_two")
+    },
+    "scaling": {
+        "points": [
+            {
+                "prompt_tokens": tokens,
+                "batch": batch,
+                "verdicts_per_s": batch / tokens,
+                "roofline_per_s": 100 / tokens,
+            }
+            for tokens in (32, 64)
+            for batch in (1, 8)
+        ]
     },
     "P6": {"bare_s": spread([20.0]), "service_s": spread([30.0])},
     "cache": {"answers_per_s": 4.0, "answers_per_s_off": 2.0},
@@ -83,9 +103,45 @@ async def test_the_instant_replica_answers_by_the_contract() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["P1", "P2", "P3", "P6", "cache"])
+@pytest.mark.parametrize("name", ["P1", "P2", "P3", "P4", "P6", "cache"])
 def test_each_benchmark_has_its_panel(name: str) -> None:
     assert all(value > 0 for value in bars(name, REPORT[name]).values())
+
+
+def test_what_is_shareable_is_what_a_prompt_before_began_with() -> None:
+    block = list(range(CPU_BLOCK_SIZE))
+    first, second = [*block, *block, 1, 2], [*block, *block, 3]
+    assert shareable_tokens([first], before=[]) == 0
+    assert shareable_tokens([first, second], before=[]) == 2 * CPU_BLOCK_SIZE
+    assert shareable_tokens([second], before=[first]) == 2 * CPU_BLOCK_SIZE
+    # The last token is always computed.
+    assert shareable_tokens([block * 2], before=[first]) == CPU_BLOCK_SIZE
+    assert shareable_tokens([[9, *block], first], before=[]) == 0
+
+
+def test_a_stream_is_in_bursts_or_in_turns() -> None:
+    requests = [{"response": str(n), "reference": "r"} for n in range(40)]
+    burst = stream(requests, ["a", "b"], "solution", "burst")
+    turns = stream(requests, ["a", "b"], "solution", "interleaved")
+
+    assert [one["reference"] for one in burst] == ["a"] * SAMPLES + ["b"] * SAMPLES
+    assert [one["reference"] for one in turns] == ["a", "b"] * SAMPLES
+    assert len({(one["reference"], one["response"]) for one in turns}) == 2 * SAMPLES
+
+
+def test_a_prompts_operations_grow_with_its_tokens_and_the_attention_faster() -> None:
+    config = SimpleNamespace(
+        hidden_size=4,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=8,
+        vocab_size=10,
+    )
+    weights = 2 * (2 * 16 + 2 * 4 * 2 + 3 * 4 * 8)
+    assert prompt_flops(config, 1) == 2 * weights + 2 * 2 * 2 * 4 + 2 * 40
+    once, twice = (prompt_flops(config, tokens) for tokens in (100, 200))
+    assert 2 < twice / once < 4
 
 
 def test_a_report_is_plotted_and_an_empty_one_is_not(tmp_path: Path) -> None:

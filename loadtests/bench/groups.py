@@ -1,0 +1,138 @@
+"""P4: groups that stay together, against Serve's power of two choices.
+
+Two replicas of one core each; groups of 8 under the ``solution`` template, whose gold solution
+stands before the response, so that a group shares it. The groups arrive at once, whole one after
+another (``burst``) or sample by sample (``interleaved``). Ours coalesces them; the power of two
+choices is given them one by one, which is what evens out the replicas best. What could be shared is
+counted in whole blocks of the prefix cache: of each prompt, what some prompt before it began with.
+Beside it, both ways with the short prompts of ``final_answer``, which share the template's own text
+alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from examples.deployed import APP, console, deployed
+from loadtests.bench.common import ANEW, Rendered, Request, timed
+from reward_serve.client import Client, RewardClient
+from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
+from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.engines.vllm import CPU_BLOCK_SIZE
+from reward_serve.schema import ScoreResult, Status
+
+GROUPS, SAMPLES, REPLICAS = 16, 8, 2
+_TIMEOUT_S = 900.0
+
+Ask = Callable[[Request], Awaitable[ScoreResult]]
+
+
+def run(requests: list[Request]) -> dict[str, Any]:
+    """``ratio``: of the tokens that could be reused in the burst, the share that was, by ours."""
+    from transformers import AutoTokenizer
+
+    folder = prepare_bundled(adapter=ADAPTER)
+    tokenizer = ChatTokenizer(AutoTokenizer.from_pretrained(folder))
+    rendered = {name: Rendered(tokenizer, name) for name in ("solution", "final_answer")}
+    told: dict[str, Any] = {}
+    for way, affinity in (("affinity", True), ("power_of_two", False)):
+        with deployed(
+            rules_first=False,
+            affinity=affinity,
+            resources={"num_cpus": 1},
+            autoscaling={"min_replicas": REPLICAS, "max_replicas": REPLICAS},
+        ):
+            _wait_for_replicas()
+            told[way] = asyncio.run(_run(requests, rendered, affinity))
+    pairs = [(order, told["affinity"][order], told["power_of_two"][order]) for order in _ORDERS]
+    return {
+        "ratio": told["affinity"]["burst"]["reused_share"],
+        "speedup": {
+            order: ours["answers_per_s"] / rs["answers_per_s"] for order, ours, rs in pairs
+        },
+        "replicas": REPLICAS,
+        "groups": GROUPS,
+        "samples": SAMPLES,
+        **told,
+    }
+
+
+_ORDERS = {"burst": "solution", "interleaved": "solution", "short_interleaved": "final_answer"}
+"""Each order of arrival, and its template."""
+
+
+async def _run(
+    requests: list[Request], rendered: dict[str, Rendered], affinity: bool
+) -> dict[str, Any]:
+    by_handle = RewardClient(APP, timeout_s=_TIMEOUT_S)
+    ask = Client(by_handle, timeout_s=_TIMEOUT_S).ascore if affinity else by_handle.ascore
+    gold = list({one["reference"]: one for one in requests})
+    told = {}
+    for number, (order, template) in enumerate(_ORDERS.items()):
+        ours = gold[number * GROUPS : (number + 1) * GROUPS]
+        # New to the replicas but for the template's own text, which all have seen.
+        warm = stream(requests, gold[-4:], template, "interleaved")
+        await asyncio.gather(*map(ask, warm))
+        asked = stream(requests, ours, template, order)
+        with console.status(f"P4: {order}, {'affinity' if affinity else 'power of two'}"):
+            seconds, results = await timed(lambda a=asked: asyncio.gather(*map(ask, a)))  # type: ignore[misc]
+        if any(result.status is not Status.OK for result in results):
+            raise RuntimeError(f"{order}: {[r.reason for r in results if r.reason][:1]}")
+        prompts = [rendered[template].ids(one) for one in [*warm, *asked]]
+        shareable = shareable_tokens(prompts[len(warm) :], before=prompts[: len(warm)])
+        reused = sum(result.usage.cached_tokens for result in results)
+        told[order] = {
+            "reused_share": reused / shareable,
+            "reused_tokens": reused,
+            "shareable_tokens": shareable,
+            "prompt_tokens": sum(map(len, prompts[len(warm) :])),
+            "answers_per_s": len(asked) / seconds,
+        }
+    return told
+
+
+def stream(
+    requests: Sequence[Request], gold: Sequence[str], template: str, order: str
+) -> list[Request]:
+    """Samples of each gold solution's group, each a response of its own, in order of arrival."""
+    groups = [
+        [
+            {
+                "response": f"({sample}) {requests[(5 * g + sample) % len(requests)]['response']}",
+                "reference": reference,
+                "template": template,
+                "options": ANEW,
+            }
+            for sample in range(SAMPLES)
+        ]
+        for g, reference in enumerate(gold)
+    ]
+    turns = groups if order == "burst" else zip(*groups, strict=True)
+    return [one for turn in turns for one in turn]
+
+
+def shareable_tokens(prompts: Sequence[Sequence[int]], before: Sequence[Sequence[int]]) -> int:
+    """Tokens in whole blocks with which a prompt before each began, but for its last token."""
+    seen: set[tuple[int, ...]] = set()
+    shared = 0
+    for number, ids in enumerate([*before, *prompts]):
+        ends = range(CPU_BLOCK_SIZE, len(ids) + 1, CPU_BLOCK_SIZE)
+        starts = [tuple(ids[:end]) for end in ends]
+        if number >= len(before):
+            shared += sum(CPU_BLOCK_SIZE for one in starts if one in seen and len(one) < len(ids))
+        seen.update(starts)
+    return shared
+
+
+def _wait_for_replicas() -> None:
+    from ray import serve
+
+    with console.status(f"P4: {REPLICAS} replicas"):
+        while True:
+            deployment = serve.status().applications[APP].deployments["judge"]
+            if deployment.replica_states.get("RUNNING", 0) == REPLICAS:
+                return
+            time.sleep(1)
