@@ -1,17 +1,38 @@
 """Admission counted in items: a bounded queue before a bounded number at work.
 
-Serve counts calls, and one call may carry a thousand items.
+Serve counts calls, and one call may carry a thousand items. Slots are given to the batches that
+wait in turn, an item each, so that a single request never waits for a whole batch. What cannot be
+answered within its deadline is refused at once: a queue that is kept longer than deadlines are
+answers nobody in time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import math
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+
+_MARGIN = 0.75  # of a deadline; the rest is for what the estimate does not see
+_MEMORY_S = 10.0
+_ITEMS_TO_TRUST = 16
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+
+_Queue = OrderedDict[asyncio.Future[None], None]
 
 
 class OverloadedError(Exception):
-    """The queue is full; nothing was done."""
+    """There is no room, or none in time; nothing was done.
+
+    Attributes:
+        retry_after_s: when the queue will be short enough, should nobody join it.
+    """
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        self.retry_after_s = min(_LONGEST_PAUSE_S, max(_SHORTEST_PAUSE_S, retry_after_s))
+        super().__init__(f"{message}; retry after {self.retry_after_s:.0f} s")
 
 
 class Admission:
@@ -20,29 +41,138 @@ class Admission:
     Args:
         concurrent: items at work at once.
         queued: items that may wait; beyond them ``place`` refuses at once.
+        clock: seconds, monotonic.
     """
 
-    def __init__(self, concurrent: int, queued: int) -> None:
-        self._slots = asyncio.Semaphore(concurrent)
+    def __init__(
+        self, concurrent: int, queued: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._free = concurrent
         self._capacity = concurrent + queued
+        self._turns: OrderedDict[object, _Queue] = OrderedDict()
+        self._waiting = 0
+        self._pace = Pace(clock)
         self.items = 0
         """Items at work or waiting."""
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """Wait for a slot, first come first served, and hold it.
+    async def place(self, within_s: float = math.inf, party: object = None) -> AsyncIterator[None]:
+        """Wait for a slot and hold it.
+
+        Args:
+            within_s: what is left of the item's deadline.
+            party: whom the item comes with, such as its batch; slots go to parties in turn.
 
         Raises:
-            OverloadedError: at once, when as many items as may wait do.
+            OverloadedError: at once, when as many items as may wait do, or too many for the item
+                to be answered in time.
         """
-        if self.items >= self._capacity:
-            raise OverloadedError(
-                f"{self.items} items are in this replica, which takes {self._capacity}; "
-                "retry after a pause"
-            )
+        party = object() if party is None else party
+        self._check(within_s, party)
         self.items += 1
         try:
-            async with self._slots:
+            await self._slot(party)
+            try:
                 yield
+            finally:
+                self._pace.left()
+                self._give_back()
         finally:
             self.items -= 1
+            if not self.items:
+                self._pace.rest()
+
+    def _check(self, within_s: float, party: object) -> None:
+        if self.items >= self._capacity:
+            raise OverloadedError(
+                f"{self.items} items are in this replica, which takes {self._capacity}",
+                self._pace.seconds(self._waiting),
+            )
+        # Of each other party as many go first as of this item's own.
+        turns = len(self._turns.get(party, ())) + 1
+        ahead = min(self._waiting, turns * len(self._turns))
+        wait_s = self._pace.seconds(self.items - self._waiting + ahead + 1)
+        if wait_s > _MARGIN * within_s:
+            raise OverloadedError(
+                f"{self.items} items are in this replica, so that this one would take "
+                f"{wait_s:.1f} s of its {within_s:.1f}",
+                (wait_s - _MARGIN * within_s) / (1 - _MARGIN),  # both shrink meanwhile
+            )
+
+    async def _slot(self, party: object) -> None:
+        self._pace.work()
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turns.setdefault(party, OrderedDict())[turn] = None
+        self._waiting += 1
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._leave(party, turn)
+            else:  # its slot came as it left
+                self._give_back()
+            raise
+
+    def _give_back(self) -> None:
+        while self._turns:
+            party, queue = self._turns.popitem(last=False)
+            turn, _ = queue.popitem(last=False)
+            self._waiting -= 1
+            if queue:
+                self._turns[party] = queue
+            if not turn.cancelled():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    def _leave(self, party: object, turn: asyncio.Future[None]) -> None:
+        queue = self._turns.get(party)
+        if queue is None or turn not in queue:  # passed over already
+            return
+        del queue[turn]
+        self._waiting -= 1
+        if not queue:
+            del self._turns[party]
+
+
+class Pace:
+    """How fast items leave while there are any, over the last seconds of work.
+
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self._seen = 0
+        self._items = 0.0
+        self._seconds = 0.0
+
+    def work(self) -> None:
+        """There is something to do."""
+        if self._since is None:
+            self._since = self._clock()
+
+    def rest(self) -> None:
+        """There is nothing to do."""
+        self._since = None
+
+    def left(self) -> None:
+        """An item is done."""
+        now = self._clock()
+        passed = now - (now if self._since is None else self._since)
+        kept = math.exp(-passed / _MEMORY_S)
+        self._seen += 1
+        self._items = kept * self._items + 1
+        self._seconds = kept * self._seconds + passed
+        self._since = now
+
+    def seconds(self, items: int) -> float:
+        """How long so many items take; 0 where too little was seen to tell."""
+        if self._seen < _ITEMS_TO_TRUST:
+            return 0.0
+        return items * self._seconds / self._items

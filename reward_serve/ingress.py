@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -28,14 +29,13 @@ from reward_serve.http_contract import (
     VersionHeader,
     http_status,
 )
-from reward_serve.schema import Status, echoes, failure, longest_timeout_s
+from reward_serve.schema import Status, echoes, failure, longest_timeout_s, retry_after_s
 from reward_serve.version import __version__
 
 logger = logging.getLogger("ray.serve")
 
 _GRACE_S = 2.0  # the replica keeps the deadline; this is for calls that never reach one
 _READY_TIMEOUT_S = 2.0
-_RETRY_AFTER_S = 1
 _CALL_ERRORS = call_errors()
 _NO_ANSWER: tuple[type[BaseException], ...] = (asyncio.CancelledError, *_CALL_ERRORS)
 
@@ -129,7 +129,8 @@ class Ingress:
         (result,) = await self._answers(self._model_of(body), [body])
         status = Status(result["status"])
         code = http_status(status)
-        headers = {"Retry-After": str(_RETRY_AFTER_S)} if code == 503 else None
+        pause_s = max(1, math.ceil(retry_after_s(result["details"])))
+        headers = {"Retry-After": str(pause_s)} if code == 503 else None
         if code != 200:
             result = {"detail": result["reason"], **result}
         return _reply(result, code, headers)

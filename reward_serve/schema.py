@@ -243,6 +243,12 @@ def echoes(request: object) -> dict[str, Any]:
     return kept
 
 
+def retry_after_s(details: object) -> float:
+    """How long the ``details`` of an ``overloaded`` result ask to wait; 0 where they do not say."""
+    told = details.get("retry_after_s") if isinstance(details, dict) else None
+    return float(told) if isinstance(told, int | float) else 0.0
+
+
 def longest_timeout_s(requests: Iterable[object]) -> float:
     """The longest deadline that requests ask for; the default where none asks for a valid one."""
     found = []

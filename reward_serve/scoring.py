@@ -53,8 +53,13 @@ class Scorer:
         self._max_batch_items = max_batch_items
         self._clock = clock
 
-    async def score(self, request: object) -> dict[str, Any]:
-        """The result of one request, as a plain dict; its deadline runs from here."""
+    async def score(self, request: object, batch: object = None) -> dict[str, Any]:
+        """The result of one request, as a plain dict; its deadline runs from here.
+
+        Args:
+            request: a ``ScoreRequest`` as plain data.
+            batch: what it came with; batches are admitted in turn.
+        """
         began = self._clock()
         try:
             parsed = ScoreRequest.model_validate(request)
@@ -62,7 +67,7 @@ class Scorer:
             return self._failed(Status.INVALID, describe_errors(error), echoes(request), began)
         echoed = {"id": parsed.id, "metadata": parsed.metadata}
         try:
-            verdict = await self._within_deadline(parsed)
+            verdict = await self._within_deadline(parsed, batch)
             result = ScoreResult(
                 **{name: getattr(verdict, name) for name in Verdict.__slots__},
                 **echoed,
@@ -73,7 +78,8 @@ class Scorer:
         except InvalidRequestError as error:
             return self._failed(Status.INVALID, str(error), echoed, began)
         except OverloadedError as error:
-            return self._failed(Status.OVERLOADED, str(error), echoed, began)
+            told = {"details": {"retry_after_s": error.retry_after_s}, **echoed}
+            return self._failed(Status.OVERLOADED, str(error), told, began)
         except _DeadlinePassedError:
             reason = f"timeout_s: {parsed.timeout_s:g} s passed before a verdict"
             return self._failed(Status.TIMEOUT, reason, echoed, began)
@@ -92,7 +98,8 @@ class Scorer:
         items = self._items(requests)
         if len(items) > self._max_batch_items:
             return [self._too_large(item, len(items)) for item in items]
-        return list(await asyncio.gather(*map(self.score, items)))
+        batch = object()
+        return list(await asyncio.gather(*(self.score(item, batch) for item in items)))
 
     async def score_stream(self, requests: object) -> AsyncIterator[list[dict[str, Any]]]:
         """Results as they finish, in chunks, each result with its ``index``.
@@ -105,9 +112,10 @@ class Scorer:
             yield [{"index": i, **self._too_large(r, len(items))} for i, r in enumerate(items)]
             return
         finished: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        batch = object()
 
         async def one(index: int, item: object) -> None:
-            finished.put_nowait({"index": index, **await self.score(item)})
+            finished.put_nowait({"index": index, **await self.score(item, batch)})
 
         tasks = [asyncio.ensure_future(one(i, item)) for i, item in enumerate(items)]
         try:
@@ -123,12 +131,13 @@ class Scorer:
             for task in tasks:
                 task.cancel()
 
-    async def _within_deadline(self, request: ScoreRequest) -> Verdict:
+    async def _within_deadline(self, request: ScoreRequest, batch: object) -> Verdict:
         if request.model not in (None, self._name):
             asked = ascii((request.model or "")[:64])
             raise InvalidRequestError(f"model: {asked} was sent to {self._name!r}")
         try:
-            async with asyncio.timeout(request.timeout_s) as deadline, self._admission.place():
+            place = self._admission.place(request.timeout_s, batch)
+            async with asyncio.timeout(request.timeout_s) as deadline, place:
                 # Rules never wait: without this a batch of them would hold the event loop.
                 await asyncio.sleep(0)
                 return await self._model.score(request)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from reward_serve.admission import Admission, OverloadedError
+from reward_serve.admission import Admission, OverloadedError, Pace
 
 
 class Visitors:
@@ -16,24 +16,34 @@ class Visitors:
         self.tasks: list[asyncio.Task[None]] = []
         self.inside: list[int] = []
 
-    async def enter(self, count: int = 1) -> None:
+    async def enter(self, count: int = 1, party: object = None) -> None:
         for _ in range(count):
             number = len(self.tasks)
             self._leave.append(asyncio.Event())
-            self.tasks.append(asyncio.create_task(self._visit(number)))
+            self.tasks.append(asyncio.create_task(self._visit(number, party)))
         await settle()
 
     async def leave(self, number: int) -> None:
         self._leave[number].set()
         await settle()
 
-    async def _visit(self, number: int) -> None:
-        async with self._admission.place():
+    async def _visit(self, number: int, party: object) -> None:
+        async with self._admission.place(party=party):
             self.inside.append(number)
             try:
                 await self._leave[number].wait()
             finally:
                 self.inside.remove(number)
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 async def settle() -> None:
@@ -123,3 +133,103 @@ async def test_no_slot_is_lost_when_a_waiter_gives_up_as_its_turn_comes() -> Non
     assert visitors.inside == [2]
     await visitors.leave(2)
     assert admission.items == 0
+
+
+async def test_batches_are_admitted_in_turn_and_a_single_request_is_a_batch_of_one() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99))
+    await visitors.enter(10, party="large")  # 0 is at work
+    await visitors.enter(3, party="small")  # 10 to 12
+    await visitors.enter()  # 13
+    order = []
+    for _ in range(14):
+        (number,) = visitors.inside
+        order.append(number)
+        await visitors.leave(number)
+    assert order == [0, 1, 10, 13, 2, 11, 3, 12, *range(4, 10)]
+
+
+async def test_one_who_gives_up_takes_no_turn() -> None:
+    admission = Admission(concurrent=1, queued=99)
+    visitors = Visitors(admission)
+    await visitors.enter(4, party="large")
+    await visitors.enter(1, party="single")
+    for number in (1, 2, 4):
+        visitors.tasks[number].cancel()
+    await settle()
+    await visitors.leave(0)
+    assert visitors.inside == [3]
+    await visitors.leave(3)
+    assert admission.items == 0
+    await visitors.enter()
+    assert visitors.inside == [5]
+
+
+async def seen_at_work(admission: Admission, clock: Clock, items: int, seconds: float) -> None:
+    """Items that take so long each, one after another."""
+    for _ in range(items):
+        async with admission.place():
+            clock.now += seconds
+
+
+async def test_what_cannot_be_answered_in_time_is_refused_at_once() -> None:
+    clock = Clock()
+    admission = Admission(concurrent=2, queued=999, clock=clock)
+    await seen_at_work(admission, clock, 20, 0.5)
+    visitors = Visitors(admission)
+    await visitors.enter(20, party="large")  # the next is done in 10.5 s
+    with pytest.raises(OverloadedError, match=r"10\.5 s of its 10\.0; retry after 12 s") as refusal:
+        async with asyncio.timeout(1), admission.place(within_s=10.0, party="large"):
+            pytest.fail("a place too late")
+    assert refusal.value.retry_after_s == pytest.approx((10.5 - 7.5) / 0.25)
+    assert admission.items == 20
+    # A single request waits for its turn and not for the batch.
+    single = asyncio.create_task(admission.place(within_s=10.0).__aenter__())
+    await settle()
+    assert admission.items == 21
+    single.cancel()
+
+
+async def test_before_anything_was_seen_everyone_is_let_in() -> None:
+    clock = Clock()
+    admission = Admission(concurrent=1, queued=999, clock=clock)
+    await seen_at_work(admission, clock, 15, 5.0)
+    async with admission.place(within_s=0.1):
+        pass
+
+
+async def test_a_full_queue_asks_to_wait_until_it_is_drained() -> None:
+    clock = Clock()
+    admission = Admission(concurrent=2, queued=8, clock=clock)
+    await seen_at_work(admission, clock, 20, 0.5)
+    await Visitors(admission).enter(10)
+    with pytest.raises(OverloadedError, match="which takes 10; retry after 4 s") as refusal:
+        async with admission.place():
+            pytest.fail("a place beyond the last")
+    assert refusal.value.retry_after_s == pytest.approx(4.0)
+
+
+def test_a_pace_is_that_of_the_last_seconds_of_work() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for seconds in (*[0.1] * 200, *[0.5] * 200):
+        pace.work()
+        clock.now += seconds
+        pace.left()
+    assert pace.seconds(10) == pytest.approx(5.0, rel=0.01)
+    pace.rest()
+    clock.now += 3600  # idle
+    pace.work()
+    clock.now += 0.5
+    pace.left()
+    assert pace.seconds(10) == pytest.approx(5.0, rel=0.01)
+
+
+def test_items_that_leave_together_count_each() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    pace.work()
+    for _ in range(10):
+        clock.now += 4.0
+        for _ in range(40):
+            pace.left()
+    assert pace.seconds(100) == pytest.approx(10.0, rel=0.2)

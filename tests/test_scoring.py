@@ -261,6 +261,7 @@ async def test_a_full_queue_is_overloaded_at_once() -> None:
     assert (result.id, result.metadata) == ("a", {"step": 3})
     assert result.reason is not None
     assert "retry" in result.reason
+    assert result.details == {"retry_after_s": 1.0}
     assert bench.model.asked == ["hang"]
     for task in held:
         task.cancel()

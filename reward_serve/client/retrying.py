@@ -12,7 +12,14 @@ from tenacity.wait import wait_random_exponential
 
 from reward_serve.client.counters import Counters
 from reward_serve.client.transport import ServiceUnavailableError, Transport
-from reward_serve.schema import ScoreResult, Status, echoes, failure, longest_timeout_s
+from reward_serve.schema import (
+    ScoreResult,
+    Status,
+    echoes,
+    failure,
+    longest_timeout_s,
+    retry_after_s,
+)
 
 _BACKOFF = wait_random_exponential(multiplier=0.2, max=8)
 _WORTH_ANOTHER = frozenset([Status.OVERLOADED, Status.ERROR])
@@ -114,6 +121,7 @@ class _Batch:
         for index, result in zip(asked, results, strict=True):
             self._found[index] = result
         self.close({i for i, r in zip(asked, results, strict=True) if not _again(r)})
+        self._retry_after_s = max((retry_after_s(result.details) for result in results), default=0)
 
     def unanswered(self, asked: Sequence[int], error: ServiceUnavailableError) -> None:
         """An attempt brought nothing."""

@@ -125,6 +125,14 @@ async def test_a_pause_that_the_service_asks_for_is_kept() -> None:
     assert time.monotonic() - began >= 0.3
 
 
+async def test_a_pause_that_a_result_asks_for_is_kept() -> None:
+    shed = OVERLOADED.model_copy(update={"details": {"retry_after_s": 0.3}})
+    began = time.monotonic()
+    results, _ = await ask(Scripted({"b": shed}), bodies("a", "b"))
+    assert results == [("a", "ok"), ("b", "ok")]
+    assert time.monotonic() - began >= 0.3
+
+
 async def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
     transport = Scripted(ServiceUnavailableError("full", status_code=503, retry_after_s=30))
     began = time.monotonic()
