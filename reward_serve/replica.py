@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from reward_serve.admission import Admission
 from reward_serve.config import JudgeModel, ModelConfig
+from reward_serve.metrics import Metrics
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.scoring import Scorer
 from reward_serve.version import __version__
@@ -24,6 +25,7 @@ logger = logging.getLogger("ray.serve")
 
 _WATCH_PERIOD_S = 0.5
 _FAREWELL_S = 0.5
+_FLUSH_PERIOD_S = 1.0
 
 
 class RewardReplica:
@@ -41,10 +43,14 @@ class RewardReplica:
         self._model, self._timings_s = await _start(config)
         admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
         self._admission = admission
-        self._scorer = Scorer(config.name, self._model, admission, max_batch_items)
-        await self._first_verdict()
+        self._metrics = Metrics()
+        self._scorer = Scorer(config.name, self._model, admission, max_batch_items, self._metrics)
+        await self._first_verdict(Scorer(config.name, self._model, admission, max_batch_items))
         self._timings_s["total"] = time.monotonic() - began
-        self._watch = asyncio.create_task(self._exit_on_failure())
+        self._tasks = [
+            asyncio.create_task(self._exit_on_failure()),
+            asyncio.create_task(self._flush_metrics()),
+        ]
         parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in self._timings_s.items())
         logger.info("reward model %s is ready: %s", config.name, parts)
 
@@ -90,10 +96,10 @@ class RewardReplica:
         if reason is not None:
             raise RuntimeError(reason)
 
-    async def _first_verdict(self) -> None:
+    async def _first_verdict(self, uncounted: Scorer) -> None:
         """Pay for what happens once before a caller waits for it."""
         began = time.monotonic()
-        result = await self._scorer.score(
+        result = await uncounted.score(
             {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
         )
         if result["status"] == "error":
@@ -110,9 +116,14 @@ class RewardReplica:
                 await asyncio.sleep(_FAREWELL_S)  # callers in flight get their typed errors
                 os._exit(1)
 
+    async def _flush_metrics(self) -> None:
+        while True:
+            await asyncio.sleep(_FLUSH_PERIOD_S)
+            self._metrics.flush(self._admission.items)
+
     def __del__(self) -> None:
-        if hasattr(self, "_watch"):
-            self._watch.cancel()
+        for task in getattr(self, "_tasks", ()):
+            task.cancel()
         if hasattr(self, "_model"):
             self._model.close()
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 from reward_serve.admission import Admission, OverloadedError
 from reward_serve.calls import cancelled_by_caller
 from reward_serve.engines.base import EngineError
+from reward_serve.metrics import Observer, Times
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Verdict
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, describe_errors, echoes
 
@@ -28,6 +30,19 @@ class _DeadlinePassedError(Exception):
     """The request's own deadline, as against a timeout inside the reward model."""
 
 
+@dataclass(slots=True)
+class _Visit:
+    """When a request came, and when the reward model had it."""
+
+    began: float
+    placed: float | None = None
+
+    def times(self, now: float) -> Times:
+        if self.placed is None:
+            return Times(now - self.began)
+        return Times(now - self.began, self.placed - self.began, now - self.placed)
+
+
 class Scorer:
     """Turns requests into results; never raises for one.
 
@@ -36,6 +51,7 @@ class Scorer:
         model: what scores.
         admission: bounds the items at work and waiting.
         max_batch_items: a larger batch is invalid as a whole.
+        observer: told of every request's end.
         clock: seconds, monotonic.
     """
 
@@ -45,12 +61,14 @@ class Scorer:
         model: RewardModel,
         admission: Admission,
         max_batch_items: int,
+        observer: Observer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._model = model
         self._admission = admission
         self._max_batch_items = max_batch_items
+        self._observer = observer
         self._clock = clock
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
@@ -60,14 +78,26 @@ class Scorer:
             request: a ``ScoreRequest`` as plain data.
             batch: what it came with; batches are admitted in turn.
         """
-        began = self._clock()
+        visit = _Visit(self._clock())
+        try:
+            result = await self._result(request, batch, visit)
+        except asyncio.CancelledError:
+            if self._observer:
+                self._observer.cancelled()
+            raise
+        if self._observer:
+            self._observer.observe(result, visit.times(self._clock()))
+        return result
+
+    async def _result(self, request: object, batch: object, visit: _Visit) -> dict[str, Any]:
+        began = visit.began
         try:
             parsed = ScoreRequest.model_validate(request)
         except ValidationError as error:
             return self._failed(Status.INVALID, describe_errors(error), echoes(request), began)
         echoed = {"id": parsed.id, "metadata": parsed.metadata}
         try:
-            verdict = await self._within_deadline(parsed, batch)
+            verdict = await self._within_deadline(parsed, batch, visit)
             result = ScoreResult(
                 **{name: getattr(verdict, name) for name in Verdict.__slots__},
                 **echoed,
@@ -131,13 +161,16 @@ class Scorer:
             for task in tasks:
                 task.cancel()
 
-    async def _within_deadline(self, request: ScoreRequest, batch: object) -> Verdict:
+    async def _within_deadline(
+        self, request: ScoreRequest, batch: object, visit: _Visit
+    ) -> Verdict:
         if request.model not in (None, self._name):
             asked = ascii((request.model or "")[:64])
             raise InvalidRequestError(f"model: {asked} was sent to {self._name!r}")
         try:
             place = self._admission.place(request.timeout_s, batch)
             async with asyncio.timeout(request.timeout_s) as deadline, place:
+                visit.placed = self._clock()
                 # Rules never wait: without this a batch of them would hold the event loop.
                 await asyncio.sleep(0)
                 return await self._model.score(request)

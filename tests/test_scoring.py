@@ -13,6 +13,7 @@ import pytest
 from reward_serve.admission import Admission
 from reward_serve.config import RuleModel
 from reward_serve.engines.base import EngineError
+from reward_serve.metrics import Times
 from reward_serve.reward_models.base import InvalidRequestError, Verdict
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage
@@ -88,6 +89,20 @@ class Bench:
         assert tuple(result) == KEYS
         json.dumps(result, allow_nan=False)
         return ScoreResult.model_validate(result)
+
+
+class Seen:
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[str, Times]] = []
+        self.left = 0
+
+    def observe(self, result: dict[str, Any], times: Times) -> None:
+        self.ended.append((result["status"], times))
+
+    def cancelled(self) -> None:
+        self.left += 1
 
 
 @pytest.fixture
@@ -390,6 +405,25 @@ async def test_a_caller_who_leaves_a_batch_cancels_all_of_it() -> None:
 
 
 async def test_latency_is_the_time_from_arrival_to_verdict_in_milliseconds() -> None:
-    ticks = iter([10.0, 10.25])
-    scorer = Scorer("judge", FakeRewardModel(), Admission(1, 1), 1, clock=lambda: next(ticks))
+    seen = Seen()
+    ticks = iter([10.0, 10.0625, 10.25, 10.25])
+    clock = lambda: next(ticks)  # noqa: E731
+    scorer = Scorer("judge", FakeRewardModel(), Admission(1, 1), 1, seen, clock)
     assert (await scorer.score({"response": "18"}))["latency_ms"] == 250
+    assert seen.ended == [("ok", Times(total=0.25, queue=0.0625, model=0.1875))]
+
+
+async def test_every_end_is_observed_once() -> None:
+    seen = Seen()
+    scorer = Scorer("judge", FakeRewardModel(), Admission(8, 0), 8, seen)
+    await scorer.score_batch([*asks("18", "bug", "engine", "unparseable"), None])
+    await scorer.score({"response": "hang", "timeout_s": 0.01})
+    leaving = asyncio.create_task(scorer.score({"response": "hang"}))
+    await settle()
+    leaving.cancel()
+    await asyncio.wait([leaving])
+
+    statuses = [status for status, _ in seen.ended]
+    assert sorted(statuses) == ["error", "error", "invalid", "ok", "timeout", "unparseable"]
+    assert {s: times.model is None for s, times in seen.ended}["invalid"] is True
+    assert seen.left == 1

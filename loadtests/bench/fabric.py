@@ -15,6 +15,7 @@ from loadtests.bench.common import load, spread
 from reward_serve.admission import Admission
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.config import ServerConfig
+from reward_serve.metrics import Metrics
 from reward_serve.reward_models.base import Verdict
 from reward_serve.schema import ScoreRequest
 from reward_serve.scoring import Scorer
@@ -46,7 +47,8 @@ class InstantReplica:
     """``RewardReplica`` around a model that answers at once."""
 
     def __init__(self) -> None:
-        self._scorer = Scorer("instant", InstantModel(), Admission(128, 100_000), 1024)
+        admission = Admission(128, 100_000)
+        self._scorer = Scorer("instant", InstantModel(), admission, 1024, Metrics())
 
     async def score_batch(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A result for each request, in order."""
