@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from reward_serve.auth import read_key_digests
 from reward_serve.config import INGRESS_NAME, AppConfig, ModelConfig, parse_config
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def build_app(args: dict[str, Any]) -> Application:
     from reward_serve.replica import RewardReplica
 
     config = parse_config(args)
+    keys = read_key_digests(config.server.api_keys_file, config.server.api_keys_env)
     replica = serve.deployment(RewardReplica)
     models = {
         model.name: replica.options(name=model.name, **deployment_options(model)).bind(
@@ -39,7 +41,7 @@ def build_app(args: dict[str, Any]) -> Application:
         for model in config.models
     }
     ingress = serve.deployment(Ingress).options(name=INGRESS_NAME, **ingress_options(config))
-    return ingress.bind(config.server.model_dump(mode="json"), models)
+    return ingress.bind(config.server.model_dump(mode="json"), models, keys)
 
 
 def deployment_options(model: ModelConfig) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""``python -m reward_serve``: prepare, wait, score, eval, attack, doctor."""
+"""``python -m reward_serve``: prepare, wait, score, eval, attack, doctor.
+
+Over HTTP the API key is that of ``REWARD_SERVE_API_KEY``.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from reward_serve.bulk import read_rows, write_results
 from reward_serve.client import HttpRewardClient
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.console import (
+    api_key,
     client_for,
     prepare_with_progress,
     score_with_progress,
@@ -33,7 +37,12 @@ from reward_serve.evaluation.command import evaluate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+cli = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help=__doc__,
+    pretty_exceptions_show_locals=False,  # one may be an API key
+)
 console = Console(stderr=True)
 cli.command("eval")(evaluate)
 cli.command()(attack)
@@ -100,7 +109,7 @@ def doctor(
     url: Annotated[str | None, typer.Option(help="Check the service there, too.")] = None,
 ) -> None:
     """Say what this machine would run and why; exit 1 when something is amiss."""
-    findings = examine_machine() + (examine_service(url) if url else [])
+    findings = examine_machine() + (examine_service(url, api_key()) if url else [])
     console.print(_findings_table(findings))
     if any(finding.remedy for finding in findings):
         raise typer.Exit(1)

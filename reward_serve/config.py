@@ -5,89 +5,47 @@
 2.0
 """
 
-import difflib
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, ValidationError, model_validator
 
-from reward_serve.engines.arguments import check_engine_kwargs
+from reward_serve.config_base import ConfigError, ConfigFaults, Count, Seconds, Section
+from reward_serve.engines.config import (
+    BUNDLED_MODEL,
+    NO_ADAPTER,
+    SHIPPED_ADAPTER,
+    EngineConfig,
+    gpus_of_replica,
+)
+from reward_serve.fields import DEFAULT_ITEM_CHARS
 from reward_serve.judging.template import template_names
 
-BUNDLED_MODEL = "bundled"
-SHIPPED_ADAPTER = "shipped"
-NO_ADAPTER = "none"
+__all__ = [
+    "BUNDLED_MODEL",
+    "INGRESS_NAME",
+    "NO_ADAPTER",
+    "SHIPPED_ADAPTER",
+    "AppConfig",
+    "AutoscalingConfig",
+    "CacheConfig",
+    "ConfigError",
+    "EngineConfig",
+    "JudgeConfig",
+    "JudgeModel",
+    "ModelConfig",
+    "ResourcesConfig",
+    "RuleConfig",
+    "RuleModel",
+    "ServerConfig",
+    "parse_config",
+]
+
 INGRESS_NAME = "ingress"
-
-Count = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0)]
-
-
-class ConfigError(ValueError):
-    """A deployments file says something that cannot be served; names the field and the remedy."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False)
-
-
-class EngineConfig(_Section):
-    """A vLLM engine. What is left out (``None``) takes a default that fits the device."""
-
-    model: str = Field(BUNDLED_MODEL, min_length=1, description="bundled, a path, or a hub id")
-    adapter: str = Field(
-        SHIPPED_ADAPTER,
-        min_length=1,
-        description="merged into the bundled model: shipped, none, or the folder of a LoRA",
-    )
-    revision: str | None = None
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="auto: a GPU when the deployment is given one, else the CPU"
-    )
-    tensor_parallel_size: Count = 1
-    max_model_len: Annotated[int, Field(ge=64)] = 2048
-    max_num_seqs: Count = 64
-    max_num_batched_tokens: Count | None = Field(None, description="CPU: 512; GPU: vLLM's own")
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="default 0.9 of the share of the GPU that the replica asks for"
-    )
-    cpu_kv_cache_gib: Annotated[float, Field(gt=0)] = Field(
-        1.0, description="touched whole at start-up, 3 s a GiB; 23k tokens of the bundled judge"
-    )
-    dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
-        "auto", description="auto: float32 on CPU, the checkpoint's on GPU"
-    )
-    quantization: str | None = None
-    seed: int = 0
-    enable_prefix_caching: bool = True
-    block_size: Count | None = Field(None, description="CPU: 32; GPU: vLLM's own")
-    trust_remote_code: bool = False
-    stall_timeout_s: Seconds = Field(
-        60.0, description="an engine with work and no progress for so long is hung"
-    )
-    engine_kwargs: dict[str, Any] = Field(
-        default_factory=dict, description="passed on to vLLM's AsyncEngineArgs"
-    )
-
-    @model_validator(mode="after")
-    def _only_the_bundled_model_takes_an_adapter(self) -> Self:
-        if self.model != BUNDLED_MODEL and self.adapter not in (SHIPPED_ADAPTER, NO_ADAPTER):
-            raise ValueError(
-                f"adapter: {self.adapter!r} is merged into model: bundled only; merge it into "
-                f"{self.model!r} beforehand and serve the merged folder"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _engine_kwargs_are_known(self) -> Self:
-        check_engine_kwargs(self.engine_kwargs, own=set(type(self).model_fields))
-        return self
-
 
 OptionName = Literal["mode", "temperature", "top_p", "max_tokens", "enable_thinking", "cache"]
 
 
-class JudgeConfig(_Section):
+class JudgeConfig(Section):
     """How a judge judges."""
 
     template: str = "final_answer"
@@ -115,7 +73,7 @@ class JudgeConfig(_Section):
         return self
 
 
-class CacheConfig(_Section):
+class CacheConfig(Section):
     """Equal questions are asked once in a replica, while one is at work and as long as it is kept.
 
     Equal is what gives the engine the same tokens.
@@ -126,13 +84,13 @@ class CacheConfig(_Section):
     max_mib: Annotated[float, Field(gt=0)] = 64.0
 
 
-class RuleConfig(_Section):
+class RuleConfig(Section):
     """Which verifier decides."""
 
     verifier: Literal["gsm8k"] = "gsm8k"
 
 
-class ResourcesConfig(_Section):
+class ResourcesConfig(Section):
     """What one replica asks Ray for."""
 
     num_cpus: Annotated[float, Field(gt=0)] | None = None
@@ -141,7 +99,7 @@ class ResourcesConfig(_Section):
     runtime_env: dict[str, Any] | None = None
 
 
-class AutoscalingConfig(_Section):
+class AutoscalingConfig(Section):
     """Replicas follow the items (not calls) in flight."""
 
     min_replicas: Annotated[int, Field(ge=0)] = 1
@@ -171,7 +129,7 @@ class AutoscalingConfig(_Section):
         return self
 
 
-class _Model(_Section):
+class _Model(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     resources: ResourcesConfig = Field(default_factory=ResourcesConfig)
     autoscaling: AutoscalingConfig = Field(default_factory=AutoscalingConfig)
@@ -185,6 +143,10 @@ class _Model(_Section):
         True,
         description="of several replicas a group's samples go to one, and a batch to all; "
         "else a call goes whole where Serve's power of two choices sends it",
+    )
+    max_item_chars: Count = Field(
+        DEFAULT_ITEM_CHARS,
+        description="characters of an item's texts together; a longer item is invalid",
     )
 
     @model_validator(mode="after")
@@ -209,7 +171,7 @@ class JudgeModel(_Model):
                 f"judge.max_tokens: {self.judge.max_tokens} leaves no room for a prompt in "
                 f"engine.max_model_len: {self.engine.max_model_len}; raise the latter"
             )
-        self.resources.num_gpus = _gpus(self.engine, self.resources.num_gpus)
+        self.resources.num_gpus = gpus_of_replica(self.engine, self.resources.num_gpus)
         on_gpu = self.resources.num_gpus > 0
         self.engine.device = "cuda" if on_gpu else "cpu"
         if self.resources.num_cpus is None:
@@ -240,16 +202,38 @@ class RuleModel(_Model):
 ModelConfig = Annotated[JudgeModel | RuleModel, Field(discriminator="kind")]
 
 
-class ServerConfig(_Section):
+class ServerConfig(Section):
     """The HTTP side."""
 
     num_replicas: Count = 1
     max_ongoing_requests: Count = 1024
     max_batch_items: Count = 1024
     max_body_bytes: Count = 32 * 2**20
+    api_keys_file: str | None = Field(
+        None,
+        min_length=1,
+        description="a file of lines 'name: key', read once, where Serve builds the application; "
+        "with no keys from here or api_keys_env, whoever reaches the port may ask",
+    )
+    api_keys_env: str | None = Field(
+        None,
+        min_length=1,
+        description="a variable that says 'name=key,name2=key2', read as the file is",
+    )
+    max_concurrent_items_per_key: Count | None = Field(
+        None, description="items that a key may have in flight through one ingress replica"
+    )
+
+    @model_validator(mode="after")
+    def _a_limit_per_key_has_keys(self) -> Self:
+        if self.max_concurrent_items_per_key and not (self.api_keys_file or self.api_keys_env):
+            raise ValueError(
+                "max_concurrent_items_per_key: there are no keys; set api_keys_file or api_keys_env"
+            )
+        return self
 
 
-class AppConfig(_Section):
+class AppConfig(Section):
     """``args`` of one Serve application."""
 
     models: list[ModelConfig] = Field(min_length=1)
@@ -273,74 +257,19 @@ def parse_config(args: dict[str, Any]) -> AppConfig:
     try:
         return AppConfig.model_validate(args)
     except ValidationError as error:
-        faults = [_explain(fault) for fault in error.errors(include_url=False)]
-        raise ConfigError("args: " + "; ".join(faults)) from None
+        raise ConfigError(f"args: {_FAULTS.explain(error)}") from None
 
 
-def _gpus(engine: EngineConfig, asked: float | None) -> float:
-    tp = engine.tensor_parallel_size
-    if engine.device == "cpu":
-        if asked:
-            raise ValueError(
-                f"resources.num_gpus: {asked:g} with engine.device: cpu; drop one of the two"
-            )
-        if tp > 1:
-            raise ValueError(
-                f"engine.tensor_parallel_size: {tp} with engine.device: cpu; "
-                "tensor parallelism here takes GPUs, so set device: cuda or the size to 1"
-            )
-        return 0.0
-    if asked is None:
-        return float(tp) if engine.device == "cuda" or tp > 1 else 0.0
-    if engine.device == "cuda" and asked == 0:
-        raise ValueError("resources.num_gpus: 0 with engine.device: cuda; leave num_gpus out")
-    if asked != tp and not (tp == 1 and asked < 1):
-        raise ValueError(
-            f"resources.num_gpus: {asked:g} does not fit engine.tensor_parallel_size: {tp}; "
-            f"leave it out or set {tp}"
-        )
-    return asked
-
-
-def _explain(fault: ErrorDetails) -> str:
-    loc = [str(part) for part in fault["loc"]]
-    if loc[:1] == ["models"] and len(loc) > 2:
-        del loc[2]  # pydantic's tag of the union, not a field
-    path = ".".join(loc)
-    message = fault["msg"].removeprefix("Value error, ")
-    if not path:
-        return message
-    if fault["type"] == "extra_forbidden":
-        return f"{path}: unknown field{_nearest(fault)}"
-    if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        found = fault["input"].get("kind") if isinstance(fault["input"], dict) else fault["input"]
-        return f"{path}.kind: must be 'judge' or 'rule' (found {found!r})"
-    if fault["type"] in ("missing", "value_error"):
-        return f"{path}: {message}"
-    return f"{path}: {message} (found {fault['input']!r})"
-
-
-_SECTIONS: dict[str, type[_Section]] = {
-    "engine": EngineConfig,
-    "judge": JudgeConfig,
-    "cache": CacheConfig,
-    "rule": RuleConfig,
-    "resources": ResourcesConfig,
-    "autoscaling": AutoscalingConfig,
-    "server": ServerConfig,
-}
-
-
-def _nearest(fault: ErrorDetails) -> str:
-    """What an unknown field may have been meant to be, or where it belongs."""
-    *parents, name = fault["loc"]
-    section: type[_Section] = AppConfig
-    if len(parents) == 3:  # models, its index, its kind
-        section = JudgeModel if parents[2] == "judge" else RuleModel
-    elif parents:
-        section = _SECTIONS.get(str(parents[-1]), AppConfig)
-    for owner, known in _SECTIONS.items():
-        if name in known.model_fields:
-            return f"; it belongs to {owner}"
-    near = difflib.get_close_matches(str(name), sorted(section.model_fields), n=1)
-    return f"; did you mean {near[0]!r}?" if near else "; remove it"
+_FAULTS = ConfigFaults(
+    top=AppConfig,
+    kinds={"judge": JudgeModel, "rule": RuleModel},
+    sections={
+        "engine": EngineConfig,
+        "judge": JudgeConfig,
+        "cache": CacheConfig,
+        "rule": RuleConfig,
+        "resources": ResourcesConfig,
+        "autoscaling": AutoscalingConfig,
+        "server": ServerConfig,
+    },
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,29 @@ from reward_serve.client.http import HttpRewardClient
 from reward_serve.embedded.bundled import ADAPTER, STEPS, BundledModelError, prepare_bundled
 
 DEFAULT_URL = "http://127.0.0.1:8000"
+API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 
 
 def client_for(url: str | None, app: str | None, model: str | None) -> BatchScorer:
     """A client for the application ``app`` of this cluster, or for ``url``, by default loopback.
 
     Raises:
-        typer.BadParameter: both are given.
+        typer.BadParameter: both are given, or the API key cannot be sent.
         ServiceUnavailableError: there is no such application.
     """
     if url and app:
         raise typer.BadParameter("give --url or --app, not both")
-    return RewardClient(app, model) if app else HttpRewardClient(url or DEFAULT_URL)
+    if app:
+        return RewardClient(app, model)
+    try:
+        return HttpRewardClient(url or DEFAULT_URL, api_key())
+    except ValueError as error:
+        raise typer.BadParameter(f"{API_KEY_VARIABLE}: {error}") from None
+
+
+def api_key() -> str | None:
+    """The service's API key: from the environment, since other users can read a command line."""
+    return os.environ.get(API_KEY_VARIABLE)
 
 
 def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:

@@ -48,11 +48,11 @@ def examine_machine() -> list[Finding]:
     ]
 
 
-def examine_service(url: str) -> list[Finding]:
+def examine_service(url: str, api_key: str | None = None) -> list[Finding]:
     """Whether the service at ``url`` is up, ready and gives the right verdict."""
     findings: list[Finding] = []
     try:
-        with HttpRewardClient(url, timeout_s=30) as client:
+        with HttpRewardClient(url, api_key, timeout_s=30) as client:
             models = ", ".join(str(model.get("name")) for model in client.models())
             findings.append(Finding("models", models))
             if not client.is_ready():
@@ -63,7 +63,10 @@ def examine_service(url: str) -> list[Finding]:
                 {"question": "What is 9 + 9?", "response": "#### 18", "reference": "18"}
             )
     except ServiceUnavailableError as error:
-        return [*findings, Finding(url, str(error), "start it: serve run deployments/judge.yaml")]
+        remedy = "start it: serve run deployments/judge.yaml"
+        if error.status_code == 401:
+            remedy = "set REWARD_SERVE_API_KEY to one of the service's keys"
+        return [*findings, Finding(url, str(error), remedy)]
     found = f"{result.status.value}, score {result.score}, {result.latency_ms:.0f} ms"
     remedy_or_none = result.reason
     if result.score is not None and result.score < RIGHT:

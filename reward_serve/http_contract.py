@@ -1,16 +1,18 @@
-"""The HTTP side of the wire contract: status codes, the version header, OpenAPI descriptions."""
+"""The HTTP side of the wire contract: status codes, bodies, OpenAPI descriptions."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+import orjson
+from fastapi import HTTPException, Request
 
+from reward_serve.fields import deeper_than
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
-from reward_serve.version import VERSION_HEADER, __version__
 
 NDJSON = "application/x-ndjson"
+MAX_BODY_DEPTH = 64
 
 _CODES = {Status.INVALID: 422, Status.TIMEOUT: 504, Status.OVERLOADED: 503}
 
@@ -20,21 +22,39 @@ def http_status(status: Status) -> int:
     return _CODES.get(status, 200)
 
 
-class VersionHeader:
-    """ASGI middleware: every reply says which version of the service gave it."""
+async def read_json(request: Request, limit: int) -> Any:
+    """The body as JSON data, of ``limit`` bytes at most.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    Raises:
+        HTTPException: 413 or 422, with a ``detail`` that names the remedy.
+    """
+    too_large = HTTPException(413, f"body: over {limit} bytes; split the batch")
+    try:
+        announced = int(request.headers.get("content-length") or 0)
+    except ValueError:
+        raise HTTPException(422, "Content-Length: must be a number of bytes") from None
+    if announced > limit:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise too_large
+    content = _parsed(body)
+    if deeper_than(content, MAX_BODY_DEPTH):
+        raise HTTPException(422, f"body: is nested over {MAX_BODY_DEPTH} deep; flatten it")
+    return content
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; add the header to its reply."""
 
-        async def send_with_version(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[VERSION_HEADER] = __version__
-            await send(message)
-
-        await self._app(scope, receive, send_with_version if scope["type"] == "http" else send)
+def _parsed(body: bytearray) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        # orjson refuses a whole batch for one lone surrogate, which is that item's fault.
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise HTTPException(422, f"body: is not JSON: {error}") from None
 
 
 def _body(schema: dict[str, Any]) -> dict[str, Any]:
@@ -74,6 +94,11 @@ def _response(description: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 _TOO_LARGE = _response("Body or batch too large", _DETAIL)
+
+KEY_DOCS: dict[int | str, Any] = {
+    401: _response("No key, or a wrong one: send Authorization: Bearer", _DETAIL),
+    429: _response("The key's own limit; see Retry-After", _DETAIL),
+}
 
 SINGLE_DOCS: dict[str, Any] = {
     "openapi_extra": _body(_REQUEST),

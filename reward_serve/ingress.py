@@ -6,7 +6,6 @@ Requests pass to a reward model's replica as they came: what they say is checked
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 from collections.abc import AsyncIterator
@@ -20,15 +19,11 @@ from ray.serve.exceptions import BackPressureError
 from ray.serve.handle import DeploymentHandle
 
 from reward_serve.affinity import Share
+from reward_serve.auth import KeyLimit, KeyLimitError
 from reward_serve.calls import GroupedHandle, call_errors, cancelled_by_caller
 from reward_serve.config import ServerConfig
-from reward_serve.http_contract import (
-    BATCH_DOCS,
-    NDJSON,
-    SINGLE_DOCS,
-    VersionHeader,
-    http_status,
-)
+from reward_serve.http_contract import NDJSON, http_status, read_json
+from reward_serve.routes import build_api
 from reward_serve.schema import Status, echoes, failure, longest_timeout_s, retry_after_s
 from reward_serve.version import __version__
 
@@ -38,12 +33,6 @@ _GRACE_S = 2.0  # the replica keeps the deadline; this is for calls that never r
 _READY_TIMEOUT_S = 2.0
 _CALL_ERRORS = call_errors()
 _NO_ANSWER: tuple[type[BaseException], ...] = (asyncio.CancelledError, *_CALL_ERRORS)
-
-api = FastAPI(title="reward_serve", version=__version__)
-api.add_middleware(VersionHeader)
-
-
-# serve.ingress copies the routes as the class is made: what they use stands above it.
 
 
 def _fault(error: BaseException) -> tuple[Status, str]:
@@ -102,31 +91,41 @@ async def _stream_share(
             call.cancel()
 
 
-@serve.ingress(api)
+@serve.ingress()
 class Ingress:
     """The HTTP deployment of one application.
 
     Args:
         server: a ``ServerConfig`` as plain data.
         models: handles of the reward models; the first is the default.
+        keys: the digests of the API keys, by name; with none, whoever reaches the port may ask.
     """
 
-    def __init__(self, server: dict[str, Any], models: dict[str, DeploymentHandle]) -> None:
+    def __init__(
+        self, server: dict[str, Any], models: dict[str, DeploymentHandle], keys: dict[str, str]
+    ) -> None:
         self._server = ServerConfig.model_validate(server)
         self._models = {name: GroupedHandle(handle) for name, handle in models.items()}
         self._default = next(iter(models))
+        self._keys = keys
+        self._key_limit = KeyLimit(self._server.max_concurrent_items_per_key)
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """Called by Serve, once, for the application behind the HTTP port."""
+        return build_api(self, self._keys)
 
     async def models(self) -> dict[str, Any]:
         """For clients by handle: the names of the reward models, and the version."""
         return {"models": list(self._models), "version": __version__}
 
-    @api.post("/v1/score", **SINGLE_DOCS)
     async def score(self, request: Request) -> Response:
         """What reward does this response earn?"""
-        body = await self._json(request)
+        body = await read_json(request, self._server.max_body_bytes)
         if not isinstance(body, dict):
             raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
-        (result,) = await self._answers(self._model_of(body), [body])
+        model = self._model_of(body)
+        self._hold(request, 1)
+        (result,) = await self._answers(model, [body])
         status = Status(result["status"])
         code = http_status(status)
         pause_s = max(1, math.ceil(retry_after_s(result["details"])))
@@ -135,10 +134,9 @@ class Ingress:
             result = {"detail": result["reason"], **result}
         return _reply(result, code, headers)
 
-    @api.post("/v1/score/batch", **BATCH_DOCS)
     async def score_batch(self, request: Request) -> Response:
         """A result for each request; with ``Accept: application/x-ndjson``, as they finish."""
-        body = await self._json(request)
+        body = await read_json(request, self._server.max_body_bytes)
         items = body.get("requests") if isinstance(body, dict) else None
         if not isinstance(items, list):
             raise HTTPException(422, "requests: must be a list of score requests")
@@ -147,6 +145,7 @@ class Ingress:
             raise HTTPException(
                 413, f"requests: {len(items)} items; a batch takes {limit}, so split it"
             )
+        self._hold(request, len(items))
         parts = self._parts(items)
         if NDJSON in request.headers.get("accept", ""):
             return StreamingResponse(self._stream(items, parts), media_type=NDJSON)
@@ -160,18 +159,15 @@ class Ingress:
         await asyncio.gather(*(fill(model, part) for model, part in parts.items()))
         return _reply({"results": results}, 200)
 
-    @api.get("/v1/models")
     async def list_models(self) -> Response:
         """The reward models: kind, fingerprint, templates and limits, and whether each answers."""
         entries = await asyncio.gather(*map(self._describe, self._models))
         return _reply({"models": entries, "version": __version__}, 200)
 
-    @api.get("/health")
     async def health(self) -> Response:
         """The HTTP process is up."""
         return _reply({"status": "ok"}, 200)
 
-    @api.get("/ready", responses={503: {"description": "No replica can score yet"}})
     async def ready(self) -> Response:
         """Every reward model has a replica that can score."""
         entries = await asyncio.gather(*map(self._describe, self._models))
@@ -180,6 +176,19 @@ class Ingress:
             detail = f"no replica answers yet for: {', '.join(waiting)}"
             return _reply({"status": "waiting", "detail": detail}, 503)
         return _reply({"status": "ok"}, 200)
+
+    def _hold(self, request: Request, items: int) -> None:
+        """Count items for the caller's key until the reply is sent, or given up."""
+        caller = request.scope.get("user")
+        if caller is None:
+            return
+        try:
+            request.state.until_end.enter_context(self._key_limit.held(caller.username, items))
+        except KeyLimitError as error:
+            logger.warning("refused: %s", error)
+            if error.never:
+                raise HTTPException(413, str(error)) from None
+            raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
 
     async def _answers(self, model: str, items: list[Any]) -> list[Any]:
         """The model's answer to each item; where none comes, a typed failure."""
@@ -258,22 +267,3 @@ class Ingress:
             model = name if isinstance(name, str) and name in self._models else self._default
             parts.setdefault(model, []).append(i)
         return parts
-
-    async def _json(self, request: Request) -> Any:
-        limit = self._server.max_body_bytes
-        too_large = HTTPException(413, f"body: over {limit} bytes; split the batch")
-        if int(request.headers.get("content-length") or 0) > limit:
-            raise too_large
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limit:
-                raise too_large
-        try:
-            return orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            # orjson refuses a whole batch for one lone surrogate, which is that item's fault.
-            try:
-                return json.loads(body)
-            except (ValueError, RecursionError):
-                raise HTTPException(422, f"body: is not JSON: {error}") from None

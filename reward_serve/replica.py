@@ -44,7 +44,14 @@ class RewardReplica:
         admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
         self._admission = admission
         self._metrics = Metrics()
-        self._scorer = Scorer(config.name, self._model, admission, max_batch_items, self._metrics)
+        self._scorer = Scorer(
+            config.name,
+            self._model,
+            admission,
+            max_batch_items,
+            config.max_item_chars,
+            self._metrics,
+        )
         await self._first_verdict(Scorer(config.name, self._model, admission, max_batch_items))
         self._timings_s["total"] = time.monotonic() - began
         self._tasks = [
@@ -76,6 +83,7 @@ class RewardReplica:
             **self._model.describe(),
             "max_concurrent_items": self._config.max_concurrent_items,
             "max_queued_items": self._config.max_queued_items,
+            "max_item_chars": self._config.max_item_chars,
             "items": self._admission.items,
             "version": __version__,
             "pid": os.getpid(),

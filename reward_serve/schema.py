@@ -7,14 +7,12 @@ Plain dicts of these models cross the Serve handle and HTTP, so that a trainer's
 no class of ours to unpickle.
 """
 
-import json
 import reprlib
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -24,34 +22,15 @@ from pydantic import (
     model_validator,
 )
 
+from reward_serve.fields import Metadata, Name, Text, unicode_text
+
 MAX_TIMEOUT_S = 3600.0
 DEFAULT_TIMEOUT_S = 60.0
+MAX_REFERENCES = 64
+MAX_MESSAGES = 1024
 
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 40
-
-
-def _unicode(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"has a lone surrogate at character {error.start}, which is not Unicode text; "
-            "replace it, as with text.encode('utf-8', 'replace').decode()"
-        ) from None
-    return text
-
-
-def _json(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    try:
-        json.dumps(metadata, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"cannot be written as JSON: {error}") from None
-    return metadata
-
-
-Text = Annotated[str, AfterValidator(_unicode)]
-Metadata = Annotated[dict[str, JsonValue], AfterValidator(_json)]
 
 
 class Status(StrEnum):
@@ -116,15 +95,15 @@ class ScoreRequest(BaseModel):
     )
     question: Text | None = Field(None, description="The prompt the candidate answers.")
     messages: list[Message] | None = Field(
-        None, description="A conversation, for classifier reward models."
+        None, max_length=MAX_MESSAGES, description="A conversation, for classifier reward models."
     )
-    model: Text | None = Field(
+    model: Name | None = Field(
         None, description="Which of the application's reward models; default the first."
     )
     template: Text | None = Field(None, description="A template's name; default the deployment's.")
-    group: Text | None = Field(None, description="The prompt's key in GRPO.")
+    group: Name | None = Field(None, description="The prompt's key in GRPO.")
     options: Options = Field(default_factory=Options)
-    id: Text | None = Field(None, description="Echoed in the result.")
+    id: Name | None = Field(None, description="Echoed in the result.")
     metadata: Metadata | None = Field(None, description="Echoed in the result.")
     timeout_s: float = Field(
         DEFAULT_TIMEOUT_S,
@@ -142,8 +121,10 @@ class ScoreRequest(BaseModel):
             return value
         if not references or not all(isinstance(r, str) and r.strip() for r in references):
             raise ValueError("must be a non-blank string, or a non-empty list of them")
+        if len(references) > MAX_REFERENCES:
+            raise ValueError(f"takes {MAX_REFERENCES} references at most; send fewer")
         for reference in references:
-            _unicode(reference)
+            unicode_text(reference)
         return value
 
     @property
@@ -152,6 +133,17 @@ class ScoreRequest(BaseModel):
         if self.reference is None:
             return []
         return [self.reference] if isinstance(self.reference, str) else self.reference
+
+    @property
+    def characters(self) -> dict[str, int]:
+        """Characters of the fields that a reward model reads."""
+        return {
+            "response": len(self.response),
+            "reference": sum(map(len, self.references)),
+            "question": len(self.question or ""),
+            "messages": sum(len(message.content) for message in self.messages or ()),
+            "template": len(self.template or ""),
+        }
 
 
 class Usage(BaseModel):

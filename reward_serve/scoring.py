@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from reward_serve.admission import Admission, OverloadedError
 from reward_serve.calls import cancelled_by_caller
 from reward_serve.engines.base import EngineError
+from reward_serve.fields import DEFAULT_ITEM_CHARS
 from reward_serve.metrics import Observer, Times
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Verdict
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, describe_errors, echoes
@@ -51,6 +52,7 @@ class Scorer:
         model: what scores.
         admission: bounds the items at work and waiting.
         max_batch_items: a larger batch is invalid as a whole.
+        max_item_chars: an item whose texts together are longer is invalid.
         observer: told of every request's end.
         clock: seconds, monotonic.
     """
@@ -61,6 +63,7 @@ class Scorer:
         model: RewardModel,
         admission: Admission,
         max_batch_items: int,
+        max_item_chars: int = DEFAULT_ITEM_CHARS,
         observer: Observer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -69,6 +72,7 @@ class Scorer:
         self._admission = admission
         self._max_batch_items = max_batch_items
         self._observer = observer
+        self._max_item_chars = max_item_chars
         self._clock = clock
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
@@ -167,6 +171,7 @@ class Scorer:
         if request.model not in (None, self._name):
             asked = ascii((request.model or "")[:64])
             raise InvalidRequestError(f"model: {asked} was sent to {self._name!r}")
+        self._check_size(request)
         try:
             place = self._admission.place(request.timeout_s, batch)
             async with asyncio.timeout(request.timeout_s) as deadline, place:
@@ -182,6 +187,15 @@ class Scorer:
             if cancelled_by_caller():
                 raise
             raise EngineError("the engine cancelled the request") from None
+
+    def _check_size(self, request: ScoreRequest) -> None:
+        sizes = request.characters
+        total, longest = sum(sizes.values()), max(sizes, key=sizes.__getitem__)
+        if total > self._max_item_chars:
+            raise InvalidRequestError(
+                f"{longest}: {sizes[longest]} characters of the item's {total}, where "
+                f"max_item_chars allows {self._max_item_chars}; send less, such as the end of it"
+            )
 
     def _failed(
         self, status: Status, reason: str, echoed: dict[str, Any], began: float

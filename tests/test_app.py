@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from ray.serve.config import AutoscalingConfig
 from ray.util.placement_group import _valid_resource_shape
 
 from reward_serve.app import build_app, deployment_options, ingress_options
+from reward_serve.auth import digest_of
 from reward_serve.autoscaling import replicas_for_items
 from reward_serve.config import ConfigError, ModelConfig, parse_config
 
@@ -199,3 +201,26 @@ def test_a_bad_file_fails_before_anything_is_deployed(config: dict[str, Any], fi
 def test_infinite_cores_are_an_error_of_the_file() -> None:
     with pytest.raises(ConfigError, match="num_cpus"):
         build_app(args(resources={"num_cpus": math.inf}))
+
+
+def test_the_ingress_is_bound_to_digests_and_never_to_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys"
+    file.touch(mode=0o600)
+    file.write_text("one: key-number-one-0123\n", encoding="utf-8")
+    monkeypatch.setenv("THE_KEYS", "two=key-number-two-0123")
+    server = {"api_keys_file": str(file), "api_keys_env": "THE_KEYS"}
+    ingress = deployments({**args(), "server": server})["ingress"]
+    assert ingress.init_args[2] == {
+        "one": digest_of("key-number-one-0123"),
+        "two": digest_of("key-number-two-0123"),
+    }
+    assert "key-number" not in repr(ingress.init_args)
+
+
+def test_keys_that_cannot_be_read_fail_before_anything_is_deployed(tmp_path: Path) -> None:
+    server = {"api_keys_file": str(tmp_path / "none")}
+    with pytest.raises(ConfigError, match=r"server\.api_keys_file: .*No such file"):
+        build_app({**args(), "server": server})
+    assert not ray.is_initialized()

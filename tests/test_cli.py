@@ -317,3 +317,22 @@ def test_wait_of_nobody_exits_1(options: tuple[str, ...], told: bool) -> None:
 
     assert result.exit_code == 1
     assert (f"{url}: cannot score after 0 s" in result.stderr) is told
+
+
+@pytest.mark.parametrize("command", ["score", "eval"])
+def test_the_key_of_the_environment_is_sent_and_never_shown(
+    service: FakeService, rows: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("REWARD_SERVE_API_KEY", "s3cret-0123456789")
+    result = invoke(command, rows, "--url", service.url)
+    assert result.exit_code == 0, result.output
+    assert {c.headers["authorization"] for c in service.calls} == {"Bearer s3cret-0123456789"}
+    service.replies["/v1/score/batch"] = Reply({"detail": "Authorization: no"}, 401)
+    refused = invoke(command, rows, "--url", service.url)
+    assert refused.exit_code == 1
+    assert "HTTP 401: Authorization: no" in refused.output
+    monkeypatch.setenv("REWARD_SERVE_API_KEY", "s3cret\x07-0123456789")
+    unsendable = invoke(command, rows, "--url", service.url)
+    assert unsendable.exit_code == 2
+    assert "REWARD_SERVE_API_KEY" in unsendable.output
+    assert "s3cret" not in result.output + refused.output + unsendable.output

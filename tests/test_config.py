@@ -437,3 +437,16 @@ def test_an_adapter_is_for_the_bundled_model_only() -> None:
     assert EngineConfig(adapter="/mine").adapter == "/mine"
     with pytest.raises(ValidationError, match="adapter: '/mine' is merged into model: bundled"):
         EngineConfig(model="Qwen/Qwen2.5-1.5B-Instruct", adapter="/mine")
+
+
+def test_a_limit_per_key_needs_keys() -> None:
+    text = fault({**args(), "server": {"max_concurrent_items_per_key": 8}})
+    assert text.startswith("server: max_concurrent_items_per_key: there are no keys; set ")
+    server = {"max_concurrent_items_per_key": 8, "api_keys_env": "KEYS"}
+    assert parse_config({**args(), "server": server}).server.max_concurrent_items_per_key == 8
+
+
+def test_a_key_in_the_file_itself_is_refused_and_not_repeated() -> None:
+    text = fault({**args(), "server": {"api_keys": {"trainer": "s3cret-0123456789"}}})
+    assert "server.api_keys: unknown field; did you mean 'api_keys_" in text
+    assert "s3cret" not in text

@@ -215,3 +215,12 @@ def test_a_listener_that_says_nothing_is_a_problem() -> None:
         hung_up.join(5)
     assert "RemoteProtocolError" in finding.found or "ReadError" in finding.found
     assert finding.remedy is not None
+
+
+def test_a_service_that_wants_a_key_is_asked_with_it(service: FakeService) -> None:
+    service.replies["/v1/models"] = Reply({"detail": "Authorization: is missing"}, 401)
+    (finding,) = examine_service(service.url)
+    assert "REWARD_SERVE_API_KEY" in (finding.remedy or "")
+    del service.replies["/v1/models"]
+    examine_service(service.url, "s3cret")
+    assert {call.headers.get("authorization") for call in service.calls[1:]} == {"Bearer s3cret"}

@@ -3,21 +3,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, StreamingResponse
-from starlette.routing import Route
 
-from reward_serve.http_contract import BATCH_DOCS, SINGLE_DOCS, VersionHeader, http_status
-from reward_serve.ingress import api
+from reward_serve.http_contract import BATCH_DOCS, SINGLE_DOCS, http_status
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
-from reward_serve.version import __version__
+from tests.fake_ingress import served
 
 
 def openapi() -> dict[str, Any]:
-    document: dict[str, Any] = api.openapi()
+    document: dict[str, Any] = served().get("/openapi.json").json()
     return document
 
 
@@ -117,51 +111,3 @@ def test_every_code_is_described(path: str, codes: set[str]) -> None:
     assert set(responses) == codes
     schemas = [json_schema(response) for code, response in responses.items() if code != "200"]
     assert [schema for schema in schemas if "detail" not in schema["properties"]] == []
-
-
-def plain(request: Request) -> PlainTextResponse:
-    return PlainTextResponse("hello", headers={"x-other": "kept"})
-
-
-def streamed(request: Request) -> StreamingResponse:
-    return StreamingResponse(iter(["a", "b"]))
-
-
-def impostor(request: Request) -> PlainTextResponse:
-    return PlainTextResponse("hello", headers={"x-reward-serve-version": "99"})
-
-
-@pytest.mark.parametrize(
-    ("path", "code", "text"),
-    [
-        ("/plain", 200, "hello"),
-        ("/streamed", 200, "ab"),
-        ("/impostor", 200, "hello"),
-        ("/missing", 404, "Not Found"),
-    ],
-)
-async def test_every_reply_carries_the_version_once(path: str, code: int, text: str) -> None:
-    routes = [Route("/plain", plain), Route("/streamed", streamed), Route("/impostor", impostor)]
-    transport = httpx.ASGITransport(VersionHeader(Starlette(routes=routes)))
-    async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
-        reply = await client.get(path)
-    assert (reply.status_code, reply.text) == (code, text)
-    assert reply.headers.get_list("x-reward-serve-version") == [__version__]
-    if path == "/plain":
-        assert reply.headers["x-other"] == "kept"
-
-
-async def test_what_is_not_http_passes_untouched() -> None:
-    seen: list[Any] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        seen.append((scope, receive, send))
-
-    async def receive() -> dict[str, Any]:
-        return {}
-
-    async def send(message: Any) -> None:
-        seen.append(message)
-
-    await VersionHeader(app)({"type": "lifespan"}, receive, send)
-    assert seen == [({"type": "lifespan"}, receive, send)]

@@ -318,3 +318,49 @@ def test_a_failure_cannot_be_ok() -> None:
 def test_only_what_a_result_can_carry_is_echoed(request_: object, echoed: dict[str, Any]) -> None:
     assert echoes(request_) == echoed
     json.dumps(failure(Status.INVALID, "why", **echoed).model_dump(mode="json")).encode()
+
+
+def lists(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        pytest.param({"metadata": {"x": lists(32)}}, "nested over 32 deep", id="depth"),
+        pytest.param({"metadata": {"x": "y" * 65_536}}, "the limit is 65536", id="size"),
+        pytest.param({"metadata": {"x": 2**64}}, "over 64 bits", id="integer"),
+        pytest.param({"metadata": {"x": -(2**63) - 1}}, "over 64 bits", id="negative integer"),
+        pytest.param({"metadata": {"x": 10**5000}}, "metadata: ", id="integer of 5,000 digits"),
+        pytest.param({"reference": ["18"] * 65}, "64 references at most", id="references"),
+        pytest.param(
+            {"messages": [{"role": "user", "content": ""}] * 1025}, "messages: ", id="messages"
+        ),
+        *(
+            pytest.param({name: "x" * 1025}, f"{name}: ", id=name)
+            for name in ("id", "group", "model")
+        ),
+    ],
+)
+def test_what_is_beyond_a_bound_is_refused_by_name(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        ScoreRequest.model_validate({"response": "", **fields})
+    told = describe_errors(caught.value)
+    assert said in told
+    assert len(told) < 300
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"metadata": {"x": lists(31)}},
+        {"metadata": {"x": [2**64 - 1, -(2**63), 1e300]}},
+        {"reference": ["18"] * 64},
+        {"id": "x" * 1024},
+    ],
+)
+def test_what_is_within_its_bounds_is_taken(fields: dict[str, Any]) -> None:
+    ScoreRequest.model_validate({"response": "", **fields})

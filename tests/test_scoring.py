@@ -13,6 +13,7 @@ import pytest
 from reward_serve.admission import Admission
 from reward_serve.config import RuleModel
 from reward_serve.engines.base import EngineError
+from reward_serve.fields import DEFAULT_ITEM_CHARS
 from reward_serve.metrics import Times
 from reward_serve.reward_models.base import InvalidRequestError, Verdict
 from reward_serve.reward_models.rule import RuleRewardModel
@@ -79,10 +80,16 @@ class FakeRewardModel:
 class Bench:
     """A scorer over a fake reward model, and its admission."""
 
-    def __init__(self, concurrent: int = 8, queued: int = 8, max_batch_items: int = 8) -> None:
+    def __init__(
+        self,
+        concurrent: int = 8,
+        queued: int = 8,
+        max_batch_items: int = 8,
+        max_item_chars: int = DEFAULT_ITEM_CHARS,
+    ) -> None:
         self.model = FakeRewardModel()
         self.admission = Admission(concurrent, queued)
-        self.scorer = Scorer("judge", self.model, self.admission, max_batch_items)
+        self.scorer = Scorer("judge", self.model, self.admission, max_batch_items, max_item_chars)
 
     async def score(self, response: str, **fields: Any) -> ScoreResult:
         result = await self.scorer.score({"response": response, **fields})
@@ -130,6 +137,32 @@ async def test_a_verdict_becomes_a_result(bench: Bench) -> None:
     assert (result.id, result.metadata, result.model) == ("a", {"step": 3}, "judge")
     assert result.usage.prompt_tokens == 2
     assert result.reason is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"response": "x" * 21}, "response: 21 characters of the item's 21"),
+        ({"reference": ["x" * 7] * 3}, "reference: 21 characters of the item's 22"),
+        ({"question": "x" * 30}, "question: 30 characters of the item's 31"),
+        ({"template": "x" * 20}, "template: 20 characters of the item's 21"),
+        (
+            {"messages": [{"role": "user", "content": "x" * 20}] * 2},
+            "messages: 40 characters of the item's 41",
+        ),
+        ({"question": "x" * 12, "reference": "y" * 8}, "question: 12 characters of the item's 21"),
+    ],
+)
+async def test_an_item_too_long_is_invalid_by_its_longest_field(
+    fields: dict[str, Any], named: str
+) -> None:
+    bench = Bench(max_item_chars=20)
+    result = await bench.score(**{"response": "x", "id": "a", **fields})
+    assert (result.status, result.id) == (Status.INVALID, "a")
+    assert named in (result.reason or "")
+    assert "max_item_chars allows 20; send less" in (result.reason or "")
+    assert bench.model.asked == []
+    assert (await bench.score("x", question="y" * 19)).status is Status.OK
 
 
 async def test_a_rule_scores_through_it() -> None:
@@ -408,14 +441,14 @@ async def test_latency_is_the_time_from_arrival_to_verdict_in_milliseconds() -> 
     seen = Seen()
     ticks = iter([10.0, 10.0625, 10.25, 10.25])
     clock = lambda: next(ticks)  # noqa: E731
-    scorer = Scorer("judge", FakeRewardModel(), Admission(1, 1), 1, seen, clock)
+    scorer = Scorer("judge", FakeRewardModel(), Admission(1, 1), 1, observer=seen, clock=clock)
     assert (await scorer.score({"response": "18"}))["latency_ms"] == 250
     assert seen.ended == [("ok", Times(total=0.25, queue=0.0625, model=0.1875))]
 
 
 async def test_every_end_is_observed_once() -> None:
     seen = Seen()
-    scorer = Scorer("judge", FakeRewardModel(), Admission(8, 0), 8, seen)
+    scorer = Scorer("judge", FakeRewardModel(), Admission(8, 0), 8, observer=seen)
     await scorer.score_batch([*asks("18", "bug", "engine", "unparseable"), None])
     await scorer.score({"response": "hang", "timeout_s": 0.01})
     leaving = asyncio.create_task(scorer.score({"response": "hang"}))

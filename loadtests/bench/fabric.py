@@ -48,7 +48,7 @@ class InstantReplica:
 
     def __init__(self) -> None:
         admission = Admission(128, 100_000)
-        self._scorer = Scorer("instant", InstantModel(), admission, 1024, Metrics())
+        self._scorer = Scorer("instant", InstantModel(), admission, 1024, observer=Metrics())
 
     async def score_batch(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A result for each request, in order."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import re
 import ssl
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -27,6 +28,8 @@ from reward_serve.client.transport import (
 )
 from reward_serve.schema import ScoreResult, Status, echoes, failure
 from reward_serve.version import VERSION_HEADER
+
+_USERINFO = re.compile(r"//[^/?#]*@")
 
 
 class HttpRewardClient:
@@ -49,7 +52,8 @@ class HttpRewardClient:
         try:
             parsed = httpx.URL(url)
         except httpx.InvalidURL as error:
-            raise ServiceUnavailableError(f"{url}: is not a URL: {error}") from None
+            shown = _USERINFO.sub("//", url)
+            raise ServiceUnavailableError(f"{shown}: is not a URL: {error}") from None
         self._timeout_s = timeout_s
         self._url = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
         headers = {"Content-Type": "application/json"}

@@ -156,7 +156,7 @@ def connect(
         ValueError: both ``url`` and ``app`` are given, or a setting is wrong.
     """
     if url and app:
-        raise ValueError(f"url={url!r} and app={app!r}: give one of them")
+        raise ValueError(f"url and app={app!r} are both given: give one of them")
     if not url and not app:
         url, app = os.environ.get("REWARD_SERVE_URL"), os.environ.get("REWARD_SERVE_APP")
         if url and app:

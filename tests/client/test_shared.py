@@ -163,7 +163,7 @@ def test_the_environment_names_the_target(
 @pytest.mark.parametrize(
     ("arguments", "variables", "found"),
     [
-        ({"url": "http://a", "app": "b"}, {}, "url='http://a' and app='b'"),
+        ({"url": "http://a", "app": "b"}, {}, "url and app='b' are both given"),
         ({}, {"URL": "http://a", "APP": "b"}, "REWARD_SERVE_URL and REWARD_SERVE_APP"),
         ({}, {"TIMEOUT_S": "soon"}, "REWARD_SERVE_TIMEOUT_S or timeout_s: 'soon'"),
         ({"timeout_s": -1}, {}, "timeout_s: -1"),

@@ -531,3 +531,10 @@ def test_a_pickled_client_keeps_its_settings_and_no_handle() -> None:
     copy._handle = GroupedHandle(handle)
     assert copy.score(RIGHT).score == 1.0
     assert handle.asked == [[{**RIGHT, "timeout_s": 7}]]
+
+
+@pytest.mark.parametrize("url", ["http://me:s3cret@host:port", "http://me:s3cret@[::1"])
+def test_a_malformed_urls_password_is_never_shown(url: str) -> None:
+    with pytest.raises(ServiceUnavailableError, match="is not a URL") as caught:
+        HttpRewardClient(url)
+    assert "s3cret" not in str(caught.value)

@@ -35,6 +35,31 @@ def test_what_else_stands_in_braces_stays_text() -> None:
 
 
 @pytest.mark.parametrize(
+    "syntax",
+    [
+        "{PROBLEM.__class__}",
+        "{PROBLEM!r}",
+        "{PROBLEM:>9}",
+        "{PROBLEM[0]}",
+        "{0.__class__.__mro__}",
+        "{{7*7}}",
+        "{{ config.items() }}",
+        "{% for x in y %}{% endfor %}",
+        "{# note #}",
+        "%s %(PROBLEM)s %n",
+        "${HOME} $PROBLEM $(id) `id`",
+        "#{7*7} <%= 7*7 %> ${7*7}",
+        "{instruction.__globals__}",
+        "\\1 \\g<0>",
+        "__import__('os').system('id')",
+    ],
+)
+def test_the_syntax_of_template_languages_stays_text(syntax: str) -> None:
+    text = f"{syntax} {{CANDIDATE_SOLUTION}} {syntax}"
+    assert inline_template(text).user == f"{syntax} <response>\n{{response}}\n</response> {syntax}"
+
+
+@pytest.mark.parametrize(
     ("asks", "written", "score"),
     [
         ("REWARD: <score> between 0 and 1", "So.\nREWARD: 0.75", 0.75),

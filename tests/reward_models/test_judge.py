@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from reward_serve.admission import Admission
 from reward_serve.config import JudgeConfig, JudgeModel
 from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
 from reward_serve.judging.rendering import LabelError, Tokenizer
@@ -17,6 +21,7 @@ from reward_serve.reward_models import judge as judge_module
 from reward_serve.reward_models.base import InvalidRequestError, Verdict
 from reward_serve.reward_models.judge import Judge, best, softmax
 from reward_serve.schema import Options, ScoreRequest, Status, Usage
+from reward_serve.scoring import Scorer
 
 
 class FakeTokenizer:
@@ -78,6 +83,22 @@ class FakeEngine:
 
     def _usage(self, token_ids: Sequence[int]) -> Usage:
         return Usage(prompt_tokens=len(token_ids), cached_tokens=7, completion_tokens=1)
+
+
+_OPENED: list[str] = []
+
+
+@functools.cache  # an audit hook stays
+def _audited() -> None:
+    looks = ("open", "os.listdir", "os.scandir", "glob.glob", "pathlib.Path.glob")
+    sys.addaudithook(lambda event, args: _OPENED.append(str(args)) if event in looks else None)
+
+
+@pytest.fixture
+def opened() -> list[str]:
+    """What any code of this process has opened or listed since it was cleared."""
+    _audited()
+    return _OPENED
 
 
 def judge(engine: FakeEngine, **settings: Any) -> Judge:
@@ -428,6 +449,41 @@ class TestInvalidRequests:
     async def test_an_unknown_template_is_told_the_known_ones(self) -> None:
         with pytest.raises(InvalidRequestError, match="final_answer, gsm8k_strict, solution"):
             await judge(FakeEngine()).score(request(template="x" * 10_000))
+
+    @pytest.mark.parametrize("field", ["template", "model"])
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "../../etc/passwd",
+            "../templates/final_answer",
+            "./final_answer",
+            "final_answer.yaml",
+            "final_answer\x00",
+            "/etc/passwd",
+            str(Path(judge_module.__file__).parents[1] / "judging/templates/final_answer"),
+            "file:///etc/passwd",
+            "http://127.0.0.1/x",
+            "~/x",
+            "$HOME",
+            "C:\\x",
+            "*",
+            "FINAL_ANSWER",
+            "final_answer ",
+            "..",
+            "x" * 1000,
+        ],
+    )
+    async def test_what_a_request_names_never_reaches_the_file_system(
+        self, field: str, name: str, opened: list[str]
+    ) -> None:
+        scorer = Scorer("judge", judge(FakeEngine()), Admission(1, 1), 1)
+        opened.clear()
+        result = await scorer.score({"response": "18", "reference": "18", field: name})
+        assert opened == []
+        assert result["status"] == "invalid"
+        assert result["reason"].startswith(f"{field}: ")
+        assert len(result["reason"]) < 250
+        assert result["reason"].isprintable()
 
     async def test_a_needed_question_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         use_template(monkeypatch, {"0": 0.0, "1": 1.0}, user="{question}\n{response}")

@@ -1,0 +1,102 @@
+"""The real ingress without Serve: only what stands in for the replicas' handles is fake."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator
+from typing import Any, cast
+
+from starlette.testclient import TestClient
+
+from reward_serve.admission import Admission
+from reward_serve.auth import digest_of
+from reward_serve.config import RuleModel
+from reward_serve.ingress import Ingress
+from reward_serve.reward_models.rule import RuleRewardModel
+from reward_serve.scoring import Scorer
+
+KEY = "trainer-key-0123456789"
+OTHER_KEY = "another-key-0123456789"
+KEYS = {"trainer": digest_of(KEY), "other": digest_of(OTHER_KEY)}
+BEARER = {"Authorization": f"Bearer {KEY}"}
+OTHER_BEARER = {"Authorization": f"Bearer {OTHER_KEY}"}
+GOOD = {"response": "#### 18", "reference": "18"}
+
+Before = Callable[[], object]
+
+
+class FakeCall:
+    """A call under way: awaited for its answer, iterated over for its chunks."""
+
+    def __init__(self, answer: Callable[[], Any], before: Before) -> None:
+        self._answer = answer
+        self._before = before
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._get().__await__()
+
+    async def _get(self) -> Any:
+        await asyncio.to_thread(self._before)
+        return await self._answer()
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        await asyncio.to_thread(self._before)
+        async for chunk in self._answer():
+            yield chunk
+
+    def cancel(self) -> None: ...
+
+
+class FakeHandle:
+    """A handle to a replica of this process, which scores by the real rule."""
+
+    def __init__(self, name: str, before: Before) -> None:
+        self.app_name, self.deployment_name = "tests", name
+        self._before = before
+        rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
+        self._scorer = Scorer(name, rule, Admission(64, 4096), 1024)
+
+    def options(self, **_: Any) -> FakeHandle:
+        return self
+
+    @property
+    def score_batch(self) -> FakeMethod:
+        return FakeMethod(self._scorer.score_batch, self._before)
+
+    @property
+    def score_stream(self) -> FakeMethod:
+        return FakeMethod(self._scorer.score_stream, self._before)
+
+    @property
+    def describe(self) -> FakeMethod:
+        return FakeMethod(self._describe, self._before)
+
+    async def _describe(self) -> Any:
+        return {"name": self.deployment_name}
+
+
+class FakeMethod:
+    def __init__(self, method: Callable[..., Any], before: Before) -> None:
+        self._method = method
+        self._before = before
+
+    def remote(self, *arguments: Any) -> FakeCall:
+        return FakeCall(lambda: self._method(*arguments), self._before)
+
+
+def served(
+    keys: dict[str, str] | None = None, before: Before = lambda: None, **server: Any
+) -> TestClient:
+    """A client of the application that Serve would run.
+
+    Args:
+        keys: the digests of the API keys.
+        before: called as each replica begins to answer.
+        **server: of ``ServerConfig``.
+    """
+    ingress = cast("type[Ingress]", Ingress.__mro__[1])  # as it stands before Serve wraps it
+    handle: Any = FakeHandle("rule", before)
+    if keys:
+        server["api_keys_env"] = "READ_ALREADY"
+    api = ingress(server, {"rule": handle}, keys or {}).__serve_build_asgi_app__()
+    return TestClient(api, raise_server_exceptions=False)

@@ -1,0 +1,34 @@
+"""Responses as long as an item may be, of parts that make a careless pattern backtrack."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+
+from reward_serve.fields import DEFAULT_ITEM_CHARS
+from reward_serve.verifiers import final_answer, verify_any, verify_strict_any
+
+CHARACTERS = DEFAULT_ITEM_CHARS
+SECONDS = 5.0  # each takes less than 0.3; what is quadratic takes minutes
+
+PARTS = [
+    "1", "18 ", "1,", "1.", "1/", "2^", "1e", "18%", "1{,}", "1 1/2 ", "½", "١", "-", "$", "\\$",
+    "(", "{", "\\boxed{", "\\frac{1}{", "\\sqrt", "\\text{", "#### 18\n", "A: ", "<answer>",
+    "</response>", "<", "**", "~~", " ", "\n", "\u200b", "a", "e", "not ", "one ", "twenty-",
+    "eighteen and ", "hundred thousand ", "The answer is 18, no wait, ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("part", PARTS, ids=repr)
+def test_a_verifiers_time_grows_with_the_length_alone(part: str) -> None:
+    response = (part * (CHARACTERS // len(part) + 1))[:CHARACTERS]
+    for verifier in (verify_any, verify_strict_any):
+        began = time.process_time()
+        verifier(response, ["18"])
+        assert time.process_time() - began < SECONDS
+    began = time.process_time()
+    with contextlib.suppress(ValueError):  # it holds no answer
+        final_answer(response)
+    assert time.process_time() - began < SECONDS
