@@ -30,9 +30,13 @@ DATA ?=
 OUT ?=
 ONLY ?=
 RULES ?= on
+SHAPE ?= steady
+URL ?=
+WEB ?=
+ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo-trl test test-all test-clients rollout-overlap bench check format lock clean
+.PHONY: help setup demo serve train-judge grpo-trl test test-all test-clients rollout-overlap bench loadtest check format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -88,6 +92,10 @@ rollout-overlap: $(SKYRL_STAMP)  ## Does judging hide behind generation? SkyRL's
 bench: $(STAMP)  ## What each part costs, and against what; loadtests/results/bench.json and .png (ONLY= DATA= OUT=)
 	$(BIN)/python -m loadtests.bench $(if $(ONLY),--only "$(ONLY)") $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
+loadtest: $(STAMP)  ## Load a service with locust and check every reply (SHAPE= URL= DATA= OUT= WEB=1 ARGS="--transport handle")
+	$(BIN)/python -m loadtests.load --shape "$(SHAPE)" $(if $(URL),--url "$(URL)") $(if $(DATA),--data "$(DATA)") \
+	    $(if $(OUT),--out "$(OUT)") $(if $(WEB),--web) $(ARGS)
+
 check: $(STAMP)  ## Format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check --no-cache . # what is first-party depends on more than a file
@@ -99,7 +107,7 @@ format: $(STAMP)  ## Rewrite files in the project's format
 
 lock:  ## Recompile requirements/*.txt (needs uv)
 	$(UV) pip compile --quiet --python-version 3.11 --no-emit-index-url --no-emit-find-links \
-	    --override requirements/overrides.txt --extra serve --extra eval --extra train --extra dev \
+	    --override requirements/overrides.txt --extra serve --extra eval --extra train --extra load --extra dev \
 	    --custom-compile-command "make lock" \
 	    -o requirements/cpu.txt pyproject.toml requirements/cpu.in
 	$(UV) pip compile --quiet --python-version 3.11 --no-emit-index-url --no-emit-find-links \

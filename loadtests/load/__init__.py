@@ -1,0 +1,1 @@
+"""What ``loadtests/locustfile.py`` asks, when, and how it checks the replies; free of locust."""

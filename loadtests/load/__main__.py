@@ -1,0 +1,75 @@
+"""``make loadtest``: locust against a running service, or against one of its own.
+
+python -m loadtests.load --shape spike --url http://127.0.0.1:8000 --peak-users 32
+
+Without a URL it deploys the bundled judge on a cluster of its own, and shuts it down. Arguments
+that are not its own go to locust; ``locust -f loadtests/locustfile.py --help`` lists them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from examples.deployed import ROOT, console, deployed
+
+_LOCUSTFILE = ROOT / "loadtests" / "locustfile.py"
+
+
+def main(
+    context: typer.Context,
+    shape: Annotated[str, typer.Option(help="steady, ramp, spike, soak or grpo_burst.")] = "steady",
+    url: Annotated[str, typer.Option(help="A running service, instead of one of its own.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Folder for report, CSV and figures.")] = None,
+    web: Annotated[bool, typer.Option(help="Locust's web page, on 127.0.0.1.")] = False,
+) -> None:
+    """Run locust; its exit code is this program's."""
+    out = out or ROOT / ".load" / f"{shape}-{time.strftime('%Y%m%d-%H%M%S')}"
+    out.mkdir(parents=True, exist_ok=True)
+    arguments = ["--shape", shape, *command_line(out, web), *context.args]
+    if url:
+        code = run(["--host", url, *arguments], {})
+    else:
+        with deployed() as service:
+            import ray
+
+            address = ray.get_runtime_context().gcs_address
+            code = run(["--host", service.url, *arguments], {"RAY_ADDRESS": address})
+    console.print(f"{out}: report.html, *.csv, summary.json", markup=False)
+    raise typer.Exit(code)
+
+
+def command_line(out: Path, web: bool) -> list[str]:
+    """What locust is told of where its results go, and of its web page."""
+    kept = ["--html", str(out / "report.html"), "--csv", str(out / "locust")]
+    kept += ["--summary", str(out / "summary.json")]
+    return [*kept, "--web-host", "127.0.0.1"] if web else [*kept, "--headless", "--only-summary"]
+
+
+def run(arguments: list[str], environment: dict[str, str]) -> int:
+    """Locust's exit code. Signals are locust's to answer, and it is waited for."""
+    command = [sys.executable, "-m", "locust", "-f", str(_LOCUSTFILE), *arguments]
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment})
+    handlers = {
+        signal.SIGINT: lambda *_: None,  # a terminal sends Ctrl-C to both
+        signal.SIGTERM: lambda *_: process.terminate(),
+    }
+    before = {number: signal.signal(number, each) for number, each in handlers.items()}
+    try:
+        return process.wait() & 0xFF
+    finally:
+        for number, each in before.items():
+            signal.signal(number, each)
+
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False)
+    app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(main)
+    app()

@@ -1,0 +1,135 @@
+"""One load test, from its start to its figures; under locust, for it waits as gevent does."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from gevent.event import Event
+from gevent.pool import Group
+
+from loadtests.load.checking import GRACE_S
+from loadtests.load.corpus import Body, Call, Rollouts, letters
+from loadtests.load.handle_link import HandleLink, LostError
+from loadtests.load.shapes import Bursts, Load
+from loadtests.load.tally import Tally, tolerated
+from reward_serve.client import HttpRewardClient, ServiceUnavailableError
+from reward_serve.schema import ScoreResult
+
+logger = logging.getLogger(__name__)
+
+
+class Run:
+    """One test, from its start to its figures.
+
+    Raises:
+        ValueError: an argument does not fit.
+        LostError: there is no way to the handle.
+    """
+
+    def __init__(self, environment: Any) -> None:
+        self.options = options = environment.parsed_options
+        if options.master or options.worker:
+            raise ValueError("processes: replies are counted in one process; run without workers")
+        classes = environment.user_classes
+        self.users = [cls for cls in classes if cls.transport == options.transport] or classes
+        self.transport = self.users[0].transport
+        self.host = environment.host
+        if self.transport != "handle" and not self.host:
+            raise ValueError("host: is missing; say where the service answers")
+        if options.batch < 1 or options.timeout_s <= 0:
+            raise ValueError("batch and timeout-s: must be positive")
+        self.load = Load.of(options.shape, options.peak_users, options.duration)
+        self.timeout_s: float = options.timeout_s
+        self.size = options.batch if self.transport == "http-batch" else 1
+        rng = Random(options.seed)
+        run = letters(time.time_ns() // 10**6)
+        self.rollouts = Rollouts.of(Path(options.data), rng, run, self.timeout_s, options.repeats)
+        self.calls: deque[Call] = deque()
+        if self.load.open_loop:
+            self.calls.extend(self.rollouts.bursts(self._bursts(), self.load.duration_s, self.size))
+        self.tally = Tally(tolerated(self.load.shape))
+        self.stopping = Event()
+        self.faults: list[str] | None = None
+        environment.stop_timeout = self.timeout_s + GRACE_S + 1  # what is under way is awaited
+        self.link = HandleLink(options.app) if self.transport == "handle" else None
+
+    def wanted(self, elapsed_s: float) -> int | None:
+        """Callers at a time of the run; it is not over while a rollout that ends with it is due."""
+        if self.calls and elapsed_s < self.load.duration_s + GRACE_S:
+            return self.load.users
+        return self.load.users_at(elapsed_s)
+
+    def finish(self, stats: Any) -> None:
+        """Check the answers, tell the figures."""
+        self.tally.close()
+        logger.info("asking every input once more, in peace")
+        if self.link:
+            self.tally.settle(
+                self._by_handle, lambda entry, why: stats.log_error("handle", entry, why)
+            )
+        else:
+            with HttpRewardClient(self.host) as client:
+
+                def ask(bodies: Sequence[Body]) -> Sequence[ScoreResult | None]:
+                    try:
+                        return client.score_batch(bodies)
+                    except ServiceUnavailableError as error:
+                        logger.warning("%s", error)
+                        return [None] * len(bodies)
+
+                self.tally.settle(ask, lambda entry, why: stats.log_error("POST", entry, why))
+        self.faults = self.tally.faults(self.options.max_absent)
+        summary = {**self._parameters(), **self.tally.summary(), "failed": self.faults}
+        text = json.dumps(summary, indent=1) + "\n"
+        logger.info("%s", text)
+        for fault in self.faults:
+            logger.error("failed: %s", fault)
+        if self.options.summary:
+            Path(self.options.summary).write_text(text, encoding="utf-8")
+
+    def cut_short(self) -> None:
+        """There will be no figures."""
+        self.faults = ["cut short"]
+        self.close()
+
+    def close(self) -> None:
+        """End the handle's process."""
+        if self.link:
+            self.link.close()
+
+    def _bursts(self) -> Bursts:
+        asked = self.options
+        return Bursts(
+            asked.prompts, asked.samples, asked.period, asked.rollout_seconds, asked.sigma
+        )
+
+    def _parameters(self) -> dict[str, Any]:
+        bursts = vars(self._bursts()) if self.load.open_loop else {}
+        return {
+            **vars(self.load),
+            **bursts,
+            "transport": self.transport,
+            "samples_a_call": self.size,
+            "repeats": self.options.repeats,
+            "timeout_s": self.timeout_s,
+            "seed": self.options.seed,
+            "data": Path(self.options.data).name,
+        }
+
+    def _by_handle(self, bodies: Sequence[Body]) -> Sequence[ScoreResult | None]:
+        return Group().map(self._one_by_handle, bodies)  # type: ignore[no-any-return]
+
+    def _one_by_handle(self, body: Body) -> ScoreResult | None:
+        assert self.link is not None
+        try:
+            return ScoreResult.model_validate(self.link.ask(body, self.timeout_s + GRACE_S))
+        except (LostError, ValueError) as error:
+            logger.warning("%s", error)
+            return None

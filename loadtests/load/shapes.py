@@ -1,0 +1,120 @@
+"""How much is asked, and when: callers over time, and the arrivals of GRPO's rollouts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Literal, get_args
+
+Shape = Literal["steady", "ramp", "spike", "soak", "grpo_burst"]
+SHAPES: tuple[Shape, ...] = get_args(Shape)
+
+TICK_S = 1.0
+"""A caller asks once in so many seconds, or as soon as it is answered if that takes longer."""
+
+_PEAK: dict[Shape, int] = {"steady": 8, "ramp": 24, "spike": 64, "soak": 4, "grpo_burst": 1}
+_LASTS_S: dict[Shape, float] = {
+    "steady": 60, "ramp": 120, "spike": 60, "soak": 1800, "grpo_burst": 60,
+}  # fmt: skip
+_SPIKE = (0.4, 0.6)
+_CALM_SHARE = 8
+
+
+@dataclass(frozen=True)
+class Load:
+    """A shape with its size.
+
+    Attributes:
+        shape: which one.
+        users: callers at the peak; in ``grpo_burst`` one, the trainer.
+        duration_s: how long it lasts.
+    """
+
+    shape: Shape
+    users: int
+    duration_s: float
+
+    @classmethod
+    def of(cls, shape: str, users: int = 0, duration_s: float = 0.0) -> Load:
+        """A shape as it is asked for; a size of 0 is the shape's own.
+
+        Raises:
+            ValueError: there is no such shape, or a size is negative.
+        """
+        for known in SHAPES:
+            if known == shape:
+                break
+        else:
+            raise ValueError(f"shape: {shape!r} is none of {', '.join(SHAPES)}")
+        if users < 0 or duration_s < 0:
+            raise ValueError("users and duration: must not be negative")
+        peak = 1 if known == "grpo_burst" else users or _PEAK[known]
+        return cls(known, peak, duration_s or _LASTS_S[known])
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether requests arrive whatever became of the earlier ones."""
+        return self.shape == "grpo_burst"
+
+    def users_at(self, elapsed_s: float) -> int | None:
+        """Callers at a time of the run; None when it is over.
+
+        ``steady`` and ``soak`` keep their number, ``ramp`` grows evenly from 1, ``spike`` has all
+        in the middle fifth of the run and an eighth of them around it.
+        """
+        if elapsed_s >= self.duration_s:
+            return None
+        share = elapsed_s / self.duration_s
+        if self.shape == "ramp":
+            return 1 + int(share * self.users)
+        if self.shape == "spike" and not _SPIKE[0] <= share < _SPIKE[1]:
+            return max(1, self.users // _CALM_SHARE)
+        return self.users
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """GRPO's rollouts: every period a batch of prompts, each with as many samples.
+
+    Attributes:
+        prompts: of a batch.
+        samples: of a prompt, its group.
+        period_s: from the start of a batch to the next one's.
+        rollout_s: from the start of a batch to the end of its longest rollout.
+        sigma: of the log-normal that the lengths of a batch's rollouts are drawn from.
+    """
+
+    prompts: int
+    samples: int
+    period_s: float
+    rollout_s: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if min(self.prompts, self.samples) < 1 or min(self.period_s, self.rollout_s) <= 0:
+            raise ValueError("prompts, samples, period and rollout-seconds: must be positive")
+        if self.sigma < 0:
+            raise ValueError("sigma: must not be negative")
+
+    def starts(self, duration_s: float) -> list[float]:
+        """When the batches start, in seconds: those whose rollouts end within the run.
+
+        Raises:
+            ValueError: not even the first one does.
+        """
+        count = int((duration_s - self.rollout_s) / self.period_s) + 1
+        if duration_s < self.rollout_s:
+            raise ValueError(
+                f"duration: {duration_s:g} s is shorter than a batch's rollouts "
+                f"(rollout-seconds {self.rollout_s:g})"
+            )
+        return [number * self.period_s for number in range(count)]
+
+    def ends(self, rng: Random) -> list[float]:
+        """When each rollout of a batch ends, in seconds from its start; not in order.
+
+        Lengths are log-normal and scaled so that the longest takes ``rollout_s``: most end early,
+        and a tail does not.
+        """
+        drawn = [rng.lognormvariate(0.0, self.sigma) for _ in range(self.prompts * self.samples)]
+        return [self.rollout_s * each / max(drawn) for each in drawn]
