@@ -37,6 +37,7 @@ __all__ = [
     "RuleConfig",
     "RuleModel",
     "ServerConfig",
+    "VerdictLogConfig",
     "parse_config",
 ]
 
@@ -59,6 +60,11 @@ class JudgeConfig(Section):
     )
     max_tokens: Count = Field(512, description="most tokens written in generate mode")
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    audit_rate: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.01,
+        description="share of the requests that rules and model are both asked, off their path; "
+        "reward_serve_audits_total tells how often they agree",
+    )
     allowed_options: list[OptionName] = Field(
         default=["mode", "temperature", "top_p", "max_tokens", "enable_thinking", "cache"],
         description="what a request's options may set",
@@ -88,6 +94,16 @@ class RuleConfig(Section):
     """Which verifier decides."""
 
     verifier: Literal["gsm8k"] = "gsm8k"
+
+
+class VerdictLogConfig(Section):
+    """A sample of the verdicts, written as JSON lines by each replica on its node."""
+
+    folder: str | None = Field(None, min_length=1, description="where to; none is written without")
+    rate: Annotated[float, Field(ge=0, le=1)] = Field(0.01, description="share of the requests")
+    redact: bool = Field(False, description="leave out the response and the reference")
+    tail_characters: Count = Field(400, description="of a response, its last")
+    max_mib: Annotated[float, Field(gt=0)] = Field(64.0, description="kept, of a replica")
 
 
 class ResourcesConfig(Section):
@@ -148,6 +164,7 @@ class _Model(Section):
         DEFAULT_ITEM_CHARS,
         description="characters of an item's texts together; a longer item is invalid",
     )
+    verdict_log: VerdictLogConfig = Field(default_factory=VerdictLogConfig)
 
     @model_validator(mode="after")
     def _name_is_free(self) -> Self:

@@ -16,7 +16,10 @@ from pydantic import TypeAdapter
 
 from reward_serve.admission import Admission
 from reward_serve.config import JudgeModel, ModelConfig
-from reward_serve.metrics import Metrics
+from reward_serve.observing.base import Observer, Observers
+from reward_serve.observing.failures import FailureLog
+from reward_serve.observing.metrics import Metrics
+from reward_serve.observing.verdicts import VerdictLog
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.scoring import Scorer
 from reward_serve.version import __version__
@@ -43,20 +46,20 @@ class RewardReplica:
         self._model, self._timings_s = await _start(config)
         admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
         self._admission = admission
-        self._metrics = Metrics()
+        self._observers = self._observed()
         self._scorer = Scorer(
             config.name,
             self._model,
             admission,
             max_batch_items,
             config.max_item_chars,
-            self._metrics,
+            self._observers,
         )
         await self._first_verdict(Scorer(config.name, self._model, admission, max_batch_items))
         self._timings_s["total"] = time.monotonic() - began
         self._tasks = [
             asyncio.create_task(self._exit_on_failure()),
-            asyncio.create_task(self._flush_metrics()),
+            asyncio.create_task(self._flush()),
         ]
         parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in self._timings_s.items())
         logger.info("reward model %s is ready: %s", config.name, parts)
@@ -124,10 +127,20 @@ class RewardReplica:
                 await asyncio.sleep(_FAREWELL_S)  # callers in flight get their typed errors
                 os._exit(1)
 
-    async def _flush_metrics(self) -> None:
+    def _observed(self) -> Observers:
+        config = self._config
+        observers: list[Observer] = [
+            Metrics(lambda: self._admission.items, self._model.describe),
+            FailureLog(config.name),
+        ]
+        if config.verdict_log.folder:
+            observers.append(VerdictLog(config.name, config.verdict_log))
+        return Observers(*observers)
+
+    async def _flush(self) -> None:
         while True:
             await asyncio.sleep(_FLUSH_PERIOD_S)
-            self._metrics.flush(self._admission.items)
+            self._observers.flush()
 
     def __del__(self) -> None:
         for task in getattr(self, "_tasks", ()):

@@ -18,7 +18,7 @@ from reward_serve.admission import Admission, OverloadedError
 from reward_serve.calls import cancelled_by_caller
 from reward_serve.engines.base import EngineError
 from reward_serve.fields import DEFAULT_ITEM_CHARS
-from reward_serve.metrics import Observer, Times
+from reward_serve.observing.base import Observer, Times
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Verdict
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, describe_errors, echoes
 
@@ -90,7 +90,7 @@ class Scorer:
                 self._observer.cancelled()
             raise
         if self._observer:
-            self._observer.observe(result, visit.times(self._clock()))
+            self._observer.observe(request, result, visit.times(self._clock()))
         return result
 
     async def _result(self, request: object, batch: object, visit: _Visit) -> dict[str, Any]:

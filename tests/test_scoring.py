@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from reward_serve.admission import Admission
 from reward_serve.config import RuleModel
 from reward_serve.engines.base import EngineError
 from reward_serve.fields import DEFAULT_ITEM_CHARS
-from reward_serve.metrics import Times
+from reward_serve.observing.base import Times
 from reward_serve.reward_models.base import InvalidRequestError, Verdict
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage
@@ -105,11 +105,13 @@ class Seen:
         self.ended: list[tuple[str, Times]] = []
         self.left = 0
 
-    def observe(self, result: dict[str, Any], times: Times) -> None:
+    def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
         self.ended.append((result["status"], times))
 
     def cancelled(self) -> None:
         self.left += 1
+
+    def flush(self) -> None: ...
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from loadtests.bench.common import load, spread
 from reward_serve.admission import Admission
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.config import ServerConfig
-from reward_serve.metrics import Metrics
+from reward_serve.observing.metrics import Metrics
 from reward_serve.reward_models.base import Verdict
 from reward_serve.schema import ScoreRequest
 from reward_serve.scoring import Scorer
@@ -48,7 +48,9 @@ class InstantReplica:
 
     def __init__(self) -> None:
         admission = Admission(128, 100_000)
-        self._scorer = Scorer("instant", InstantModel(), admission, 1024, observer=Metrics())
+        self._scorer = Scorer(
+            "instant", InstantModel(), admission, 1024, observer=Metrics(lambda: 0, dict)
+        )
 
     async def score_batch(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A result for each request, in order."""
@@ -80,7 +82,9 @@ def run(repeats: int) -> dict[str, Any]:
         options = {"max_ongoing_requests": 10_000, "ray_actor_options": {"num_cpus": 0}}
         instant = serve.deployment(InstantReplica).options(name="instant", **options)
         ingress = serve.deployment(Ingress).options(name="ingress", **options)
-        service = ingress.bind(ServerConfig().model_dump(mode="json"), {"instant": instant.bind()})
+        service = ingress.bind(
+            ServerConfig().model_dump(mode="json"), {"instant": instant.bind()}, {}
+        )
         serve.run(service, name="fabric", route_prefix="/")
         serve.run(
             serve.deployment(Raw).options(name="raw", **options).bind(),

@@ -28,7 +28,7 @@ class EngineConfig(Section):
     tensor_parallel_size: Count = 1
     max_model_len: Annotated[int, Field(ge=64)] = 2048
     max_num_seqs: Count = 64
-    max_num_batched_tokens: Count | None = Field(None, description="CPU: 512; GPU: vLLM's own")
+    max_num_batched_tokens: Count | None = Field(None, description="CPU: 512; GPU: 16,384")
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None, description="default 0.9 of the share of the GPU that the replica asks for"
     )

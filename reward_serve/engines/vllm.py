@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 CPU_BLOCK_SIZE = 32
 _CPU_BATCHED_TOKENS = 512
+# A judge in label mode only prefills: nobody waits for a decode between large steps.
+_GPU_BATCHED_TOKENS = 16_384
 _PROBE_TIMEOUT_S = 10.0
 
 
@@ -220,7 +222,7 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
         arguments |= {
             "gpu_memory_utilization": config.gpu_memory_utilization or 0.9 * share,
             "block_size": config.block_size,
-            "max_num_batched_tokens": config.max_num_batched_tokens,
+            "max_num_batched_tokens": config.max_num_batched_tokens or _GPU_BATCHED_TOKENS,
         }
         if config.tensor_parallel_size > 1:
             arguments["distributed_executor_backend"] = "mp"

@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from reward_serve.config import JudgeConfig, JudgeModel
@@ -19,6 +20,7 @@ from reward_serve.judging.inline import inline_template, is_inline
 from reward_serve.judging.rendering import LabelError, Mode, Prompt, Renderer
 from reward_serve.judging.template import Template, load_template, template_names
 from reward_serve.judging.verdict import read_verdict
+from reward_serve.reward_models.audit import Audit
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, check_references
 from reward_serve.reward_models.rule import decided
 from reward_serve.schema import ScoreRequest, Source, Status, Usage
@@ -52,6 +54,7 @@ class Judge:
             if cache.enabled
             else None
         )
+        self._audit = Audit(config.judge.audit_rate)
         self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
         self._engine_key = ";".join(f"{k}={v}" for k, v in engine.describe().items())
         self._renderer.label_ids(load_template(self._config.template))
@@ -66,16 +69,18 @@ class Judge:
                 raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
         check_references(request.references)
         fingerprint = self._fingerprint(template, mode)
-        if self._config.rules_first and template.rules and request.references:
-            verification = _RULES[template.rules](request.response, request.references)
+        rules = _RULES.get(template.rules or "") if request.references else None
+        if rules and self._config.rules_first:
+            verification = rules(request.response, request.references)
             if verification.outcome != "abstain":
+                if self._audit.wants(request):
+                    ask = partial(self._ask_model, request, template, mode, fingerprint)
+                    self._audit.ask_model(request, verification, ask)
                 return decided(verification, fingerprint, template.name)
-        ask = self._label if mode == "label" else self._generate
-        references = request.references if "reference" in template.fields else [""]
-        verdicts = await asyncio.gather(
-            *(ask(request, template, reference, fingerprint) for reference in references)
-        )
-        return best(verdicts, highest=template.highest)
+        verdict = await self._ask_model(request, template, mode, fingerprint)
+        if rules and not self._config.rules_first and self._audit.wants(request):
+            self._audit.compare(request, rules(request.response, request.references), verdict)
+        return verdict
 
     def describe(self) -> dict[str, Any]:
         """Kind, settings and fingerprint of the default template and mode."""
@@ -90,6 +95,7 @@ class Judge:
             "response_tokens": self._budget(default),
             "max_tokens": self._config.max_tokens,
             "max_model_len": self._anew.max_model_len,
+            "audit": dict(self._audit.counts),
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
             "fingerprint": self._fingerprint(default, self._config.mode),
         }
@@ -101,6 +107,16 @@ class Judge:
     def close(self) -> None:
         """End the engine."""
         self._anew.close()
+
+    async def _ask_model(
+        self, request: ScoreRequest, template: Template, mode: Mode, fingerprint: str
+    ) -> Verdict:
+        ask = self._label if mode == "label" else self._generate
+        references = request.references if "reference" in template.fields else [""]
+        verdicts = await asyncio.gather(
+            *(ask(request, template, reference, fingerprint) for reference in references)
+        )
+        return best(verdicts, highest=template.highest)
 
     async def _label(
         self, request: ScoreRequest, template: Template, reference: str, fingerprint: str

@@ -61,6 +61,7 @@ class TestEngineArguments:
             "trust_remote_code": False,
             "disable_log_stats": True,
             "gpu_memory_utilization": 0.9,
+            "max_num_batched_tokens": 16_384,
         }
 
     def test_what_the_file_says_wins_over_the_devices_defaults(self) -> None:

@@ -102,7 +102,7 @@ def opened() -> list[str]:
 
 
 def judge(engine: FakeEngine, **settings: Any) -> Judge:
-    config = JudgeConfig.model_validate({"rules_first": False, **settings})
+    config = JudgeConfig.model_validate({"rules_first": False, "audit_rate": 0.0, **settings})
     return Judge(JudgeModel(name="judge", kind="judge", judge=config), engine)
 
 
@@ -678,6 +678,7 @@ class TestTheModelItself:
             "template": "solution",
             "templates": ["final_answer", "gsm8k_strict", "solution"],
             "inline_templates": False,
+            "audit": {"agreed": 0, "disagreed": 0, "failed": 0},
             "cache": {"hits": 0, "misses": 0},
             "mode": "label",
             "rules_first": False,
@@ -809,3 +810,35 @@ async def test_a_deployment_may_keep_nothing() -> None:
     model = Judge(config, engine)
     assert [(await model.score(request("It is 18"))).source for _ in range(2)] == ["judge"] * 2
     assert model.describe()["cache"] is None
+
+
+class TestAudit:
+    """Rules and model on the same request, off its path."""
+
+    async def test_what_a_rule_decided_is_put_to_the_model_too(self) -> None:
+        engine = FakeEngine(label=says(p0=0.9, p1=0.1))
+        model = judge(engine, rules_first=True, audit_rate=1.0)
+        verdict = await model.score(request("#### 18"))
+        assert (verdict.score, verdict.source) == (1.0, "rule")
+        async with asyncio.timeout(5):
+            while not any(model.describe()["audit"].values()):
+                await asyncio.sleep(0)
+        assert len(engine.prompts) == 1
+        assert model.describe()["audit"] == {"agreed": 0, "disagreed": 1, "failed": 0}
+
+    async def test_what_the_model_judged_is_put_to_the_rules(self) -> None:
+        model = judge(FakeEngine(label=says(p0=0.1, p1=0.9)), rules_first=False, audit_rate=1.0)
+        verdict = await model.score(request("#### 18"))
+        assert (verdict.score, verdict.source) == (1.0, "judge")
+        assert model.describe()["audit"] == {"agreed": 1, "disagreed": 0, "failed": 0}
+
+    async def test_where_no_rule_decides_there_is_nothing_to_compare(self) -> None:
+        model = judge(FakeEngine(), rules_first=True, audit_rate=1.0)
+        await model.score(request("Maybe it is 18, or not"))
+        assert not any(model.describe()["audit"].values())
+
+    async def test_a_rate_of_none_asks_the_model_nothing(self) -> None:
+        engine = FakeEngine()
+        await judge(engine, rules_first=True).score(request("#### 18"))
+        await asyncio.sleep(0)
+        assert engine.prompts == []

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from ray.serve import metrics as serve_metrics
 
-from reward_serve.metrics import Metrics, Times
+from reward_serve.observing.base import Times
+from reward_serve.observing.metrics import Metrics
 from reward_serve.schema import ScoreResult, Status, Usage, failure
 
 
@@ -41,18 +42,19 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> dict[str, Recorded]:
 
 
 def test_counts_are_passed_on_together_and_once(recorded: dict[str, Recorded]) -> None:
-    metrics = Metrics()
+    items = iter([7, 0])
+    metrics = Metrics(lambda: next(items), dict)
     usage = Usage(prompt_tokens=100, cached_tokens=64, completion_tokens=1)
     ok = ScoreResult(
         status=Status.OK, score=1.0, source="judge", template="final_answer", usage=usage
     ).model_dump(mode="json")
     for _ in range(3):
-        metrics.observe(ok, Times(0.5, 0.1, 0.4))
-    metrics.observe(failure(Status.OVERLOADED, "full").model_dump(mode="json"), Times(0.001))
+        metrics.observe({}, ok, Times(0.5, 0.1, 0.4))
+    metrics.observe({}, failure(Status.OVERLOADED, "full").model_dump(mode="json"), Times(0.001))
     metrics.cancelled()
     assert recorded["requests_total"].told == []
-    metrics.flush(items=7)
-    metrics.flush(items=0)
+    metrics.flush()
+    metrics.flush()
 
     ended = {tuple(tags.values()): count for count, tags in recorded["requests_total"].told}
     assert ended == {
@@ -66,12 +68,29 @@ def test_counts_are_passed_on_together_and_once(recorded: dict[str, Recorded]) -
 
 
 def test_times_and_scores_are_observed_where_there_are_any(recorded: dict[str, Recorded]) -> None:
-    metrics = Metrics()
+    metrics = Metrics(lambda: 0, dict)
     right = ScoreResult(status=Status.OK, score=0.0, source="rule").model_dump(mode="json")
-    metrics.observe(right, Times(0.5, 0.1, 0.4))
-    metrics.observe(failure(Status.INVALID, "no").model_dump(mode="json"), Times(0.25))
+    metrics.observe({}, right, Times(0.5, 0.1, 0.4))
+    metrics.observe({}, failure(Status.INVALID, "no").model_dump(mode="json"), Times(0.25))
 
     assert recorded["latency_seconds"].told == [0.5, 0.25]
     assert recorded["queue_seconds"].told == [0.1]
     assert recorded["model_seconds"].told == [0.4]
     assert recorded["score"].told == [0.0]
+
+
+def test_the_models_own_counts_are_passed_on_as_they_grow(recorded: dict[str, Recorded]) -> None:
+    described: dict[str, Any] = {"cache": {"hits": 3, "misses": 0}, "audit": {"agreed": 1}}
+    metrics = Metrics(lambda: 0, lambda: described)
+    metrics.flush()
+    described["cache"] = {"hits": 5, "misses": 2}
+    metrics.flush()
+    described["cache"] = None  # turned off
+    metrics.flush()
+
+    assert recorded["cache_total"].told == [
+        (3, {"outcome": "hits"}),
+        (2, {"outcome": "hits"}),
+        (2, {"outcome": "misses"}),
+    ]
+    assert recorded["audits_total"].told == [(1, {"outcome": "agreed"})]

@@ -6,36 +6,13 @@ Serve adds the application, the deployment and the replica to each as labels.
 from __future__ import annotations
 
 from collections import Counter as Counts
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reward_serve.observing.base import Times
 
 _SECONDS = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0]
 _SCORES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
-
-
-@dataclass(slots=True)
-class Times:
-    """How long a request took, in seconds.
-
-    Attributes:
-        total: from its arrival to its result.
-        queue: of that, before the reward model had it; None if it never had.
-        model: of that, in the reward model; None if it never was.
-    """
-
-    total: float
-    queue: float | None = None
-    model: float | None = None
-
-
-class Observer(Protocol):
-    """Is told of every request's end."""
-
-    def observe(self, result: dict[str, Any], times: Times) -> None:
-        """A request has its result, whatever its status."""
-
-    def cancelled(self) -> None:
-        """A request's caller has left."""
 
 
 class Metrics:
@@ -44,10 +21,16 @@ class Metrics:
     ``reward_serve_requests_total`` by template, status and source (status ``cancelled`` where the
     caller left); ``reward_serve_latency_seconds``, ``_queue_seconds`` and ``_model_seconds``;
     ``reward_serve_tokens_total`` by kind (prompt, cached, completion);
-    ``reward_serve_score``; ``reward_serve_items``, at work or waiting.
+    ``reward_serve_cache_total`` by outcome (hits, misses); ``reward_serve_audits_total`` by outcome
+    (agreed, disagreed, failed), of rules and model on the same request; ``reward_serve_score``;
+    ``reward_serve_items``, at work or waiting.
+
+    Args:
+        items: how many are at work or waiting.
+        describe: the reward model's description, whose ``cache`` and ``audit`` are counts.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, items: Callable[[], int], describe: Callable[[], Mapping[str, Any]]) -> None:
         from ray.serve import metrics
 
         self._requests = metrics.Counter(
@@ -60,6 +43,18 @@ class Metrics:
             description="Tokens of the engine: prompt, cached (of the prompt), completion.",
             tag_keys=("kind",),
         )
+        self._of_model = {
+            "cache": metrics.Counter(
+                "reward_serve_cache_total",
+                description="Questions for the model that the cache answered, or not.",
+                tag_keys=("outcome",),
+            ),
+            "audit": metrics.Counter(
+                "reward_serve_audits_total",
+                description="Requests put to the rules and to the model: whether they agreed.",
+                tag_keys=("outcome",),
+            ),
+        }
         histograms = {
             "latency_seconds": ("Arrival to result, queueing included.", _SECONDS),
             "queue_seconds": ("Arrival to the reward model.", _SECONDS),
@@ -73,8 +68,11 @@ class Metrics:
         self._items = metrics.Gauge("reward_serve_items", description="Items at work or waiting.")
         self._ended: Counts[tuple[str, str, str]] = Counts()
         self._used: Counts[str] = Counts()
+        self._told: Counts[tuple[str, str]] = Counts()
+        self._count_items = items
+        self._describe = describe
 
-    def observe(self, result: dict[str, Any], times: Times) -> None:
+    def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
         """A request has its result."""
         self._latency.observe(times.total)
         if times.queue is not None:
@@ -93,7 +91,7 @@ class Metrics:
         """A request's caller has left."""
         self._count("", "cancelled", "")
 
-    def flush(self, items: int) -> None:
+    def flush(self) -> None:
         """Pass on what was counted; an increment costs more than a request of a rule."""
         for (template, status, source), count in self._ended.items():
             tags = {"template": template, "status": status, "source": source}
@@ -103,7 +101,13 @@ class Metrics:
                 self._tokens.inc(count, {"kind": kind})
         self._ended.clear()
         self._used.clear()
-        self._items.set(items)
+        self._items.set(self._count_items())
+        described = self._describe()
+        for name, counter in self._of_model.items():
+            for outcome, count in (described.get(name) or {}).items():
+                if new := count - self._told[name, outcome]:
+                    counter.inc(new, {"outcome": outcome})
+                    self._told[name, outcome] = count
 
     def _count(self, template: str, status: str, source: str) -> None:
         self._ended[template, status, source] += 1
