@@ -34,9 +34,10 @@ SHAPE ?= steady
 URL ?=
 WEB ?=
 ARGS ?=
+MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo-trl test test-all test-clients rollout-overlap bench loadtest check format lock clean
+.PHONY: help setup demo serve train-judge grpo-trl test test-all test-clients rollout-overlap bench loadtest soak check format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -95,6 +96,9 @@ bench: $(STAMP)  ## What each part costs, and against what; loadtests/results/be
 loadtest: $(STAMP)  ## Load a service with locust and check every reply (SHAPE= URL= DATA= OUT= WEB=1 ARGS="--transport handle")
 	$(BIN)/python -m loadtests.load --shape "$(SHAPE)" $(if $(URL),--url "$(URL)") $(if $(DATA),--data "$(DATA)") \
 	    $(if $(OUT),--out "$(OUT)") $(if $(WEB),--web) $(ARGS)
+
+soak: $(STAMP)  ## Half an hour of GRPO's bursts, with the memory of every process; loadtests/results/soak.json and .png (MINUTES= OUT=)
+	$(BIN)/python -m loadtests.soak --minutes $(MINUTES) $(if $(OUT),--out "$(OUT)")
 
 check: $(STAMP)  ## Format, lint, types
 	$(BIN)/ruff format --check .

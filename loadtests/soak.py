@@ -1,0 +1,156 @@
+"""``make soak``: half an hour of GRPO's bursts, and the memory of every process of the service.
+
+It fails where a load test does, and where a process has grown: its median over the last tenth of
+the run against that over the second tenth, when everything has been used once.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import psutil
+import typer
+
+from examples.deployed import console, deployed
+from loadtests.bench.common import machine
+from loadtests.load.__main__ import run
+from reward_serve import HttpRewardClient
+
+RESULTS = Path(__file__).parent / "results"
+_PERIOD_S = 5.0
+_MIB = 2**20
+
+Sizes = Mapping[str, float]
+
+
+def main(
+    minutes: Annotated[float, typer.Option(min=0.5)] = 30.0,
+    max_growth_mib: Annotated[float, typer.Option(help="Of any process.")] = 64.0,
+    out: Annotated[Path, typer.Option(help="Folder of soak.json and soak.png.")] = RESULTS,
+) -> None:
+    """Deploy the bundled judge, load it, watch it."""
+    out.mkdir(parents=True, exist_ok=True)
+    summary = out / "soak-summary.json"
+    with deployed() as service, HttpRewardClient(service.url) as http:
+        replica = psutil.Process(int(http.models()[0]["pid"]))
+        with watched(lambda: resident_mib(replica)) as memory:
+            load = ["--shape", "grpo_burst", "--duration", str(60 * minutes)]
+            kept = ["--headless", "--only-summary", "--summary", str(summary)]
+            code = run(["--host", service.url, *load, *kept], {})
+    grown = growth_mib(memory.samples)
+    report = {
+        **json.loads(summary.read_text(encoding="utf-8")),
+        "memory_mib": {
+            name: {
+                "first": memory.samples[0][name],
+                "last": memory.samples[-1][name],
+                "grown": grown[name],
+            }
+            for name in grown
+        },
+        "command": f"make soak MINUTES={minutes:g}",
+        "machine": machine(),
+    }
+    summary.unlink()
+    (out / "soak.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    plot(memory, out / "soak.png")
+    console.print_json(json.dumps({k: v for k, v in report.items() if k != "machine"}))
+    swollen = [name for name, mib in grown.items() if mib > max_growth_mib]
+    for name in swollen:
+        console.print(f"{name} has grown by {grown[name]:.0f} MiB", style="red")
+    raise typer.Exit(code or bool(swollen))
+
+
+@dataclass
+class Memory:
+    """Resident memory over time, in MiB, by process."""
+
+    times_s: list[float] = field(default_factory=list)
+    samples: list[Sizes] = field(default_factory=list)
+
+
+@contextmanager
+def watched(sizes: Callable[[], Sizes]) -> Iterator[Memory]:
+    """Sample while the context lasts."""
+    memory, over, began = Memory(), threading.Event(), time.monotonic()
+
+    def watch() -> None:
+        while not over.wait(_PERIOD_S if memory.samples else 0):
+            memory.samples.append(sizes())
+            memory.times_s.append(time.monotonic() - began)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield memory
+    finally:
+        over.set()
+        thread.join()
+
+
+def resident_mib(replica: psutil.Process) -> dict[str, float]:
+    """Of the replica, its engine (the largest of its children), and the rest of the cluster."""
+    children = psutil.Process().children(recursive=True)
+    others = {child.pid: _rss(child) for child in children if not _is_load(child)}
+    engine = max(map(_rss, replica.children(recursive=True)), default=0.0)
+    own = others.get(replica.pid, 0.0)
+    return {
+        "replica": own,
+        "engine": engine,
+        "ingress and Ray": sum(others.values()) - own - engine,
+    }
+
+
+def growth_mib(samples: Sequence[Sizes]) -> dict[str, float]:
+    """What each has grown by, from the second tenth of the samples to the last."""
+    tenth = max(1, len(samples) // 10)
+    early, late = samples[tenth : 2 * tenth] or samples[:1], samples[-tenth:]
+    return {
+        name: statistics.median(one[name] for one in late)
+        - statistics.median(one[name] for one in early)
+        for name in samples[0]
+    }
+
+
+def plot(memory: Memory, path: Path) -> None:
+    """Each process's memory over the run."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(8, 3.5), layout="constrained")
+    minutes = [seconds / 60 for seconds in memory.times_s]
+    for name in memory.samples[0]:
+        axis.plot(minutes, [sample[name] for sample in memory.samples], label=name)
+    axis.set(xlabel="minutes of grpo_burst", ylabel="resident memory, MiB")
+    axis.set_ylim(bottom=0)
+    axis.legend()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _is_load(process: psutil.Process) -> bool:
+    try:
+        return "locust" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def _rss(process: Any) -> float:
+    try:
+        return float(process.memory_info().rss) / _MIB
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+if __name__ == "__main__":
+    typer.run(main)

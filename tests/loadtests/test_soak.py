@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from loadtests import soak
+from loadtests.soak import Memory, growth_mib, plot, resident_mib, watched
+
+
+def test_growth_is_told_from_when_everything_was_used_once() -> None:
+    start_up = [{"replica": 100.0 * n} for n in range(10)]
+    flat = [{"replica": 1000.0}] * 90
+    assert growth_mib(start_up + flat) == {"replica": 0.0}
+    leaking = [{"replica": 1000.0 + n} for n in range(100)]
+    assert growth_mib(leaking) == {"replica": pytest.approx(80.0)}
+
+
+def test_a_short_run_has_its_growth_too() -> None:
+    assert growth_mib([{"a": 1.0}]) == {"a": 0.0}
+    assert growth_mib([{"a": 1.0}, {"a": 3.0}]) == {"a": 0.0}
+
+
+def test_memory_is_sampled_while_it_is_watched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(soak, "_PERIOD_S", 0.01)
+    with watched(lambda: {"a": 1.0}) as memory:
+        time.sleep(0.1)
+    assert 2 <= len(memory.samples) == len(memory.times_s)
+    assert memory.times_s == sorted(memory.times_s)
+    plot(memory, tmp_path / "soak.png")
+    assert (tmp_path / "soak.png").stat().st_size > 5_000
+
+
+def test_a_process_has_its_memory_and_one_that_is_gone_has_none() -> None:
+    sizes = resident_mib(psutil.Process(os.getpid()))
+    assert set(sizes) == {"replica", "engine", "ingress and Ray"}
+    assert soak._rss(psutil.Process(os.getpid())) > 10
+
+    class Gone:
+        def memory_info(self) -> None:
+            raise psutil.NoSuchProcess(1)
+
+    assert soak._rss(Gone()) == 0.0
+    assert Memory().samples == []
