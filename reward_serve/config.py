@@ -28,6 +28,8 @@ __all__ = [
     "AppConfig",
     "AutoscalingConfig",
     "CacheConfig",
+    "ClassifierConfig",
+    "ClassifierModel",
     "ConfigError",
     "EngineConfig",
     "JudgeConfig",
@@ -88,6 +90,28 @@ class CacheConfig(Section):
     enabled: bool = True
     max_entries: Count = 65_536
     max_mib: Annotated[float, Field(gt=0)] = 64.0
+
+
+class ClassifierConfig(Section):
+    """What a sequence-classification model's logits come to."""
+
+    normalisation: Literal["raw", "sigmoid", "affine"] = Field(
+        "raw", description="affine: scale * logit + shift"
+    )
+    scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+    shift: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    label: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="which logit is the reward, where the model has several"
+    )
+
+    @model_validator(mode="after")
+    def _scale_and_shift_are_used(self) -> Self:
+        if self.normalisation != "affine" and (self.scale, self.shift) != (1.0, 0.0):
+            raise ValueError(
+                f"scale, shift: not used with normalisation: {self.normalisation}; "
+                "say normalisation: affine"
+            )
+        return self
 
 
 class RuleConfig(Section):
@@ -173,21 +197,11 @@ class _Model(Section):
         return self
 
 
-class JudgeModel(_Model):
-    """A reward model of kind ``judge``: a vLLM engine asked for a verdict."""
-
-    kind: Literal["judge"]
+class _EngineModel(_Model):
     engine: EngineConfig = Field(default_factory=EngineConfig)
-    judge: JudgeConfig = Field(default_factory=JudgeConfig)
-    cache: CacheConfig = Field(default_factory=CacheConfig)
 
     @model_validator(mode="after")
     def _resources_fit_the_engine(self) -> Self:
-        if self.judge.mode == "generate" and self.judge.max_tokens >= self.engine.max_model_len:
-            raise ValueError(
-                f"judge.max_tokens: {self.judge.max_tokens} leaves no room for a prompt in "
-                f"engine.max_model_len: {self.engine.max_model_len}; raise the latter"
-            )
         self.resources.num_gpus = gpus_of_replica(self.engine, self.resources.num_gpus)
         on_gpu = self.resources.num_gpus > 0
         self.engine.device = "cuda" if on_gpu else "cpu"
@@ -195,6 +209,38 @@ class JudgeModel(_Model):
             self.resources.num_cpus = 1.0 if on_gpu else 2.0
         if self.max_concurrent_items is None:
             self.max_concurrent_items = 2 * self.engine.max_num_seqs
+        return self
+
+
+class JudgeModel(_EngineModel):
+    """A reward model of kind ``judge``: a vLLM engine asked for a verdict."""
+
+    kind: Literal["judge"]
+    judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    cache: CacheConfig = Field(default_factory=CacheConfig)
+
+    @model_validator(mode="after")
+    def _a_prompt_has_room(self) -> Self:
+        if self.judge.mode == "generate" and self.judge.max_tokens >= self.engine.max_model_len:
+            raise ValueError(
+                f"judge.max_tokens: {self.judge.max_tokens} leaves no room for a prompt in "
+                f"engine.max_model_len: {self.engine.max_model_len}; raise the latter"
+            )
+        return self
+
+
+class ClassifierModel(_EngineModel):
+    """A reward model of kind ``classifier``: a sequence-classification model's logit."""
+
+    kind: Literal["classifier"]
+    classifier: ClassifierConfig = Field(default_factory=ClassifierConfig)
+
+    @model_validator(mode="after")
+    def _the_model_is_named(self) -> Self:
+        if self.engine.model == BUNDLED_MODEL:
+            raise ValueError(
+                "engine.model: the bundled model is a judge; name a sequence-classification model"
+            )
         return self
 
 
@@ -216,7 +262,7 @@ class RuleModel(_Model):
         return self
 
 
-ModelConfig = Annotated[JudgeModel | RuleModel, Field(discriminator="kind")]
+ModelConfig = Annotated[JudgeModel | ClassifierModel | RuleModel, Field(discriminator="kind")]
 
 
 class ServerConfig(Section):
@@ -279,7 +325,7 @@ def parse_config(args: dict[str, Any]) -> AppConfig:
 
 _FAULTS = ConfigFaults(
     top=AppConfig,
-    kinds={"judge": JudgeModel, "rule": RuleModel},
+    kinds={"judge": JudgeModel, "classifier": ClassifierModel, "rule": RuleModel},
     sections={
         "engine": EngineConfig,
         "judge": JudgeConfig,

@@ -53,7 +53,8 @@ class ConfigFaults:
         if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
             model = fault["input"]
             found = model.get("kind") if isinstance(model, dict) else model
-            return f"{path}.kind: must be 'judge' or 'rule' (found {found!r})"
+            known = ", ".join(map(repr, self.kinds))
+            return f"{path}.kind: must be one of {known} (found {found!r})"
         if fault["type"] in ("missing", "value_error"):
             return f"{path}: {message}"
         return f"{path}: {message} (found {fault['input']!r})"

@@ -8,7 +8,7 @@ import yaml
 from ray.serve.schema import ServeDeploySchema
 
 from reward_serve.app import deployment_options
-from reward_serve.config import AppConfig, JudgeModel, parse_config
+from reward_serve.config import AppConfig, ClassifierModel, JudgeModel, parse_config
 
 FOLDER = Path(__file__).resolve().parents[1] / "deployments"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -31,7 +31,7 @@ def only_judge(name: str) -> tuple[JudgeModel, dict[str, Any]]:
 
 
 def test_there_are_files_to_check() -> None:
-    assert {file.name for file in FILES} >= {"judge.yaml", "judge-gpu.yaml"}
+    assert {file.name for file in FILES} >= {"judge.yaml", "judge-gpu.yaml", "classifier.yaml"}
 
 
 @every_file
@@ -82,3 +82,10 @@ def test_the_large_judges_bounds() -> None:
     assert model.judge.max_tokens == 512
     scaling = options["autoscaling_config"]
     assert (scaling["min_replicas"], scaling["max_replicas"]) == (1, 8)
+
+
+def test_the_classifier_asks_for_one_gpu() -> None:
+    ((model,),) = [config.models for config in parsed(FOLDER / "classifier.yaml")]
+    assert isinstance(model, ClassifierModel)
+    assert model.engine.model == "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
+    assert deployment_options(model)["ray_actor_options"] == {"num_cpus": 1.0, "num_gpus": 1.0}

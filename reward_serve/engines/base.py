@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from reward_serve.judging.conversation import ConversationTokenizer
 from reward_serve.judging.rendering import Tokenizer
 from reward_serve.schema import Usage
 
@@ -36,14 +37,25 @@ class TextOutput:
     cached: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class LogitsOutput:
+    """One forward pass of a sequence-classification model: its logits, without an activation."""
+
+    logits: Sequence[float]
+    usage: Usage
+
+
 class Engine(Protocol):
     """A frozen model that answers prompts of token ids.
 
     Cancelling a call aborts its work in the engine.
     """
 
-    tokenizer: Tokenizer
     max_model_len: int
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's."""
 
     def describe(self) -> dict[str, str]:
         """Weights, revision, dtype, device and engine version: what a verdict depends on."""
@@ -61,6 +73,35 @@ class Engine(Protocol):
         self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
     ) -> TextOutput:
         """Up to ``max_tokens`` written tokens.
+
+        Raises:
+            EngineError: the engine failed.
+        """
+
+    async def failure(self) -> str | None:
+        """Why the engine can serve no more; None while it can."""
+
+    def close(self) -> None:
+        """End the engine and its processes."""
+
+
+class ClassifierEngine(Protocol):
+    """A frozen sequence-classification model that answers conversations of token ids.
+
+    Cancelling a call aborts its work in the engine.
+    """
+
+    max_model_len: int
+
+    @property
+    def tokenizer(self) -> ConversationTokenizer:
+        """The model's."""
+
+    def describe(self) -> dict[str, str]:
+        """Weights, revision, dtype, device and engine version: what a score depends on."""
+
+    async def logits(self, token_ids: Sequence[int]) -> LogitsOutput:
+        """One logit a label.
 
         Raises:
             EngineError: the engine failed.

