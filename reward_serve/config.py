@@ -17,6 +17,7 @@ from reward_serve.engines.config import (
     EngineConfig,
     gpus_of_replica,
 )
+from reward_serve.engines.remote_config import RemoteConfig
 from reward_serve.fields import DEFAULT_ITEM_CHARS
 from reward_serve.judging.template import template_names
 
@@ -35,6 +36,8 @@ __all__ = [
     "JudgeConfig",
     "JudgeModel",
     "ModelConfig",
+    "RemoteConfig",
+    "RemoteModel",
     "ResourcesConfig",
     "RuleConfig",
     "RuleModel",
@@ -244,6 +247,26 @@ class ClassifierModel(_EngineModel):
         return self
 
 
+class RemoteModel(_Model):
+    """A reward model of kind ``remote``: an OpenAI-compatible endpoint asked for a verdict."""
+
+    kind: Literal["remote"]
+    remote: RemoteConfig
+    judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    cache: CacheConfig = Field(default_factory=CacheConfig)
+
+    @model_validator(mode="after")
+    def _resources_fit_an_endpoint(self) -> Self:
+        if self.resources.num_gpus:
+            raise ValueError("resources.num_gpus: the endpoint has its own; leave it out")
+        self.resources.num_gpus = 0
+        if self.resources.num_cpus is None:
+            self.resources.num_cpus = 1.0
+        if self.max_concurrent_items is None:
+            self.max_concurrent_items = 32
+        return self
+
+
 class RuleModel(_Model):
     """A reward model of kind ``rule``: a verifier alone, on a CPU."""
 
@@ -262,7 +285,9 @@ class RuleModel(_Model):
         return self
 
 
-ModelConfig = Annotated[JudgeModel | ClassifierModel | RuleModel, Field(discriminator="kind")]
+ModelConfig = Annotated[
+    JudgeModel | ClassifierModel | RemoteModel | RuleModel, Field(discriminator="kind")
+]
 
 
 class ServerConfig(Section):
@@ -325,7 +350,12 @@ def parse_config(args: dict[str, Any]) -> AppConfig:
 
 _FAULTS = ConfigFaults(
     top=AppConfig,
-    kinds={"judge": JudgeModel, "classifier": ClassifierModel, "rule": RuleModel},
+    kinds={
+        "judge": JudgeModel,
+        "classifier": ClassifierModel,
+        "remote": RemoteModel,
+        "rule": RuleModel,
+    },
     sections={
         "engine": EngineConfig,
         "judge": JudgeConfig,

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from reward_serve.admission import Admission
-from reward_serve.config import ClassifierModel, JudgeModel, ModelConfig
+from reward_serve.config import ClassifierModel, JudgeModel, ModelConfig, RemoteModel
 from reward_serve.observing.base import Observer, Observers
 from reward_serve.observing.failures import FailureLog
 from reward_serve.observing.metrics import Metrics
@@ -158,6 +158,11 @@ async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
             config.engine, config.resources.num_cpus or 1, config.resources.num_gpus or 0
         )
         return Judge(config, engine), dict(engine.timings_s)
+    if isinstance(config, RemoteModel):
+        from reward_serve.engines.openai import OpenAIEngine
+        from reward_serve.reward_models.judge import Judge
+
+        return Judge(config, OpenAIEngine(config.remote), source="remote"), {}
     if isinstance(config, ClassifierModel):
         from reward_serve.engines.vllm_classifier import VllmClassifier
         from reward_serve.reward_models.classifier import Classifier

@@ -211,12 +211,12 @@ def test_a_misplaced_field_is_not_suggested_to_itself(config: dict[str, Any], us
         pytest.param({"models": [{"kind": "judge"}]}, ["models.0.name: "], id="no name"),
         pytest.param(
             {"models": [{"name": "a"}]},
-            ["models.0.kind: ", "'judge', 'classifier', 'rule'", "found None"],
+            ["models.0.kind: ", "'judge', 'classifier', 'remote', 'rule'", "found None"],
             id="no kind",
         ),
         pytest.param(
             {"models": [{"name": "a", "kind": "jugde"}]},
-            ["models.0.kind: ", "'judge', 'classifier', 'rule'", "found 'jugde'"],
+            ["models.0.kind: ", "'judge', 'classifier', 'remote', 'rule'", "found 'jugde'"],
             id="unknown kind",
         ),
         pytest.param({"models": ["judge"]}, ["models.0", "found 'judge'"], id="text for a model"),

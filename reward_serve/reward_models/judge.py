@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from reward_serve.config import JudgeConfig, JudgeModel
+from reward_serve.config import JudgeConfig, JudgeModel, RemoteModel
 from reward_serve.engines.base import Engine
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.judging.inline import inline_template, is_inline
@@ -41,12 +41,21 @@ _RULES: dict[str, Callable[[str, list[str]], Verification]] = {
 class Judge:
     """A judge on one engine.
 
+    Args:
+        config: of kind ``judge``, or of kind ``remote``.
+        engine: what is asked.
+        source: of verdicts that the engine gave.
+
     Raises:
         LabelError: a label of the deployment's template is not a single token for this model.
     """
 
-    def __init__(self, config: JudgeModel, engine: Engine) -> None:
+    def __init__(
+        self, config: JudgeModel | RemoteModel, engine: Engine, source: Source = "judge"
+    ) -> None:
         self._config: JudgeConfig = config.judge
+        self._kind = config.kind
+        self._source = source
         cache = config.cache
         self._anew = engine
         self._cache = (
@@ -86,7 +95,7 @@ class Judge:
         """Kind, settings and fingerprint of the default template and mode."""
         default = load_template(self._config.template)
         return {
-            "kind": "judge",
+            "kind": self._kind,
             "template": default.name,
             "templates": list(template_names()),
             "inline_templates": self._config.inline_templates,
@@ -148,7 +157,7 @@ class Judge:
         expected = sum(p * values[label] for label, p in probabilities.items())
         return Verdict(
             score=values[likeliest] if template.label.binary else expected,
-            source="cache" if output.cached else "judge",
+            source="cache" if output.cached else self._source,
             label=likeliest,
             probabilities=probabilities,
             template=template.name,
@@ -171,7 +180,7 @@ class Judge:
             top_p=options.top_p or 1.0,
             max_tokens=max_tokens,
         )
-        source: Source = "cache" if output.cached else "judge"
+        source: Source = "cache" if output.cached else self._source
         written = read_verdict(template, output.text, output.cut_off)
         return Verdict(
             status=written.status,

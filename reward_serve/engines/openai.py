@@ -1,0 +1,219 @@
+"""Any OpenAI-compatible endpoint behind the ``Engine`` protocol.
+
+The endpoint takes messages and not token ids. So that a remote judge is rendered, fenced, cached
+and audited as a local one, its "tokens" are up to three characters of text, a cautious average,
+and what marks a turn is no character that a field can hold.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reward_serve.admission import OverloadedError
+from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
+from reward_serve.engines.remote_config import RemoteConfig
+from reward_serve.schema import Usage
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+_CHARACTERS_A_TOKEN = 3
+_BASE = 0x110001  # a code point and one, so that three fit 63 bits and none is nothing
+_TURN, _TEXT = "\ufdd0", "\ufdd1"  # noncharacters: taken out of every field
+_WITHOUT_MARKS = str.maketrans("", "", _TURN + _TEXT)
+
+
+class MessageTokenizer:
+    """Messages as token ids that can be turned back; no model's own tokenizer is at hand."""
+
+    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
+        """The messages as text, with marks between them."""
+        return "".join(f"{_TURN}{each['role']}{_TEXT}{each['content']}" for each in messages)
+
+    def encode_control(self, text: str) -> list[int]:
+        """A character a token: labels are single ones, and marks stay marks."""
+        return [ord(character) + 1 for character in text]
+
+    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
+        """Three characters a token, without marks, and where each began."""
+        text = text.translate(_WITHOUT_MARKS)
+        starts = list(range(0, len(text), _CHARACTERS_A_TOKEN))
+        return [_packed(text[start : start + _CHARACTERS_A_TOKEN]) for start in starts], starts
+
+    def messages(self, token_ids: Sequence[int]) -> list[dict[str, str]]:
+        """What the token ids stand for."""
+        text = "".join(map(_unpacked, token_ids))
+        turns = [turn.partition(_TEXT) for turn in text.split(_TURN)[1:]]
+        return [{"role": role, "content": content} for role, _, content in turns]
+
+
+class OpenAIEngine:
+    """Asks a chat-completions endpoint.
+
+    Args:
+        config: ``remote`` of the deployments file.
+        client: of the endpoint; by default one made of the configuration.
+
+    Raises:
+        RemoteKeyError: the key is not to be found.
+    """
+
+    def __init__(self, config: RemoteConfig, client: AsyncOpenAI | None = None) -> None:
+        from aiolimiter import AsyncLimiter
+
+        self.tokenizer = MessageTokenizer()
+        self.max_model_len = config.max_model_len
+        self._config = config
+        self._client = client or _client(config)
+        limits = (config.requests_per_minute, config.tokens_per_minute)
+        self._requests, self._tokens = (AsyncLimiter(n, 60) if n else None for n in limits)
+
+    def describe(self) -> dict[str, str]:
+        """Model and endpoint: what a verdict depends on, as far as it is told."""
+        url = self._client.base_url
+        return {
+            "weights": self._config.model,
+            "endpoint": f"{url.scheme}://{url.netloc.decode()}{url.path}",
+            "engine": "openai-chat-completions",
+        }
+
+    async def label_logprobs(
+        self, token_ids: Sequence[int], label_ids: Sequence[int]
+    ) -> LabelOutput:
+        """The log-probability of each label among the endpoint's likeliest next tokens."""
+        reply = await self._ask(
+            token_ids, max_tokens=1, temperature=0.0,
+            logprobs=True, top_logprobs=self._config.top_logprobs,
+        )  # fmt: skip
+        told = reply.choices[0].logprobs
+        if told is None or not told.content:
+            raise EngineError(
+                f"remote.model: {self._config.model} tells no logprobs; set judge.mode: generate"
+            )
+        found = dict.fromkeys(label_ids, -math.inf)
+        for token in told.content[0].top_logprobs:
+            number = _packed(token.token.strip()[:2])
+            if number in found:  # "1" and " 1" are one label
+                found[number] = _log_sum(found[number], token.logprob)
+        return LabelOutput(found, _usage(reply))
+
+    async def generate(
+        self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
+    ) -> TextOutput:
+        """Up to ``max_tokens`` written tokens."""
+        reply = await self._ask(
+            token_ids, max_tokens=max_tokens, temperature=temperature, top_p=top_p
+        )
+        written = reply.choices[0]
+        text = written.message.content or ""
+        return TextOutput(text, written.finish_reason == "length", _usage(reply))
+
+    async def failure(self) -> str | None:
+        """An endpoint that is away comes back; each request tells for itself."""
+        return None
+
+    def close(self) -> None:
+        """Connections end with the process."""
+
+    async def _ask(self, token_ids: Sequence[int], *, max_tokens: int, **settings: Any) -> Any:
+        import openai
+
+        messages: Any = self.tokenizer.messages(token_ids)
+        if self._requests:
+            await self._requests.acquire()
+        if self._tokens:
+            asked = sum(len(message["content"]) for message in messages) // _CHARACTERS_A_TOKEN
+            await self._tokens.acquire(min(asked + max_tokens, self._tokens.max_rate))
+        try:
+            reply = await self._client.chat.completions.create(
+                model=self._config.model, messages=messages, max_tokens=max_tokens,
+                extra_body=self._config.extra_body or None, **settings,
+            )  # fmt: skip
+        except openai.RateLimitError as error:
+            pause = error.response.headers.get("retry-after", "")
+            raise OverloadedError(
+                f"the endpoint's own limit: {_told(error)}",
+                float(pause) if pause.replace(".", "", 1).isdecimal() else 1.0,
+            ) from None
+        except openai.OpenAIError as error:
+            raise EngineError(f"the endpoint: {_told(error)}") from error
+        if not reply.choices:
+            raise EngineError("the endpoint answered without a choice")
+        return reply
+
+
+class RemoteKeyError(RuntimeError):
+    """The endpoint's key is not where the deployments file says."""
+
+
+def _client(config: RemoteConfig) -> AsyncOpenAI:
+    from openai import AsyncOpenAI
+
+    return AsyncOpenAI(
+        api_key=_key(config),
+        base_url=config.base_url,
+        max_retries=config.max_retries,
+        timeout=config.timeout_s,
+    )
+
+
+def _key(config: RemoteConfig) -> str:
+    if config.api_key_file is not None:
+        try:
+            return Path(config.api_key_file).expanduser().read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise RemoteKeyError(
+                f"remote.api_key_file: {config.api_key_file}: {error.strerror}; it is read in the "
+                "replica, so it must be on every node that may run one"
+            ) from None
+    if config.api_key_env is None:
+        return "none"  # the endpoint asks for none, and the SDK for something
+    key = os.environ.get(config.api_key_env, "")
+    if not key:
+        raise RemoteKeyError(
+            f"remote.api_key_env: {config.api_key_env} is not set in the replica; set it where "
+            "`ray start` runs, name a file in remote.api_key_file, or say null for no key"
+        )
+    return key
+
+
+def _told(error: Exception) -> str:
+    """An error of the SDK, whose text may hold a body of any length."""
+    return f"{type(error).__name__}: {ascii(str(error))[1:-1][:300]}"
+
+
+def _usage(reply: Any) -> Usage:
+    used = reply.usage
+    if used is None:
+        return Usage()
+    details = getattr(used, "prompt_tokens_details", None)
+    return Usage(
+        prompt_tokens=used.prompt_tokens,
+        cached_tokens=getattr(details, "cached_tokens", None) or 0,
+        completion_tokens=used.completion_tokens or 0,
+    )
+
+
+def _packed(characters: str) -> int:
+    number = 0
+    for character in reversed(characters):
+        number = number * _BASE + ord(character) + 1
+    return number
+
+
+def _unpacked(number: int) -> str:
+    characters = []
+    while number:
+        number, point = divmod(number, _BASE)
+        characters.append(chr(point - 1))
+    return "".join(characters)
+
+
+def _log_sum(first: float, second: float) -> float:
+    if first == -math.inf:
+        return second
+    return max(first, second) + math.log1p(math.exp(-abs(first - second)))
