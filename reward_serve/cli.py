@@ -1,4 +1,4 @@
-"""``python -m reward_serve``: prepare, wait, score, eval, attack, doctor.
+"""``python -m reward_serve``: prepare, wait, score, eval, attack, template, doctor.
 
 Over HTTP the API key is that of ``REWARD_SERVE_API_KEY``.
 """
@@ -33,6 +33,7 @@ from reward_serve.console import (
 )
 from reward_serve.doctor import Finding, examine_machine, examine_service
 from reward_serve.evaluation.command import evaluate
+from reward_serve.linting.command import template
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,7 @@ cli = typer.Typer(
 console = Console(stderr=True)
 cli.command("eval")(evaluate)
 cli.command()(attack)
+cli.add_typer(template, name="template")
 
 
 @cli.command()

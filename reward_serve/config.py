@@ -15,11 +15,13 @@ from reward_serve.engines.config import (
     NO_ADAPTER,
     SHIPPED_ADAPTER,
     EngineConfig,
+    ends_thinking,
     gpus_of_replica,
 )
 from reward_serve.engines.remote_config import RemoteConfig
 from reward_serve.fields import DEFAULT_ITEM_CHARS
-from reward_serve.judging.template import template_names
+from reward_serve.judging.config import JudgeConfig
+from reward_serve.verifiers.config import RuleConfig
 
 __all__ = [
     "BUNDLED_MODEL",
@@ -47,41 +49,6 @@ __all__ = [
 ]
 
 INGRESS_NAME = "ingress"
-
-OptionName = Literal["mode", "temperature", "top_p", "max_tokens", "enable_thinking", "cache"]
-
-
-class JudgeConfig(Section):
-    """How a judge judges."""
-
-    template: str = "final_answer"
-    mode: Literal["label", "generate"] = "label"
-    rules_first: bool = Field(True, description="what a rule can prove is not asked of the model")
-    response_tokens: Count | None = Field(
-        None, description="judge the last so many tokens of a response; default the template's"
-    )
-    inline_templates: bool = Field(
-        False, description="whether a request's template may be a template itself"
-    )
-    max_tokens: Count = Field(512, description="most tokens written in generate mode")
-    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
-    audit_rate: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.01,
-        description="share of the requests that rules and model are both asked, off their path; "
-        "reward_serve_audits_total tells how often they agree",
-    )
-    allowed_options: list[OptionName] = Field(
-        default=["mode", "temperature", "top_p", "max_tokens", "enable_thinking", "cache"],
-        description="what a request's options may set",
-    )
-
-    @model_validator(mode="after")
-    def _template_is_known(self) -> Self:
-        if self.template not in template_names():
-            raise ValueError(
-                f"template: there is no {self.template!r}; choose of {', '.join(template_names())}"
-            )
-        return self
 
 
 class CacheConfig(Section):
@@ -115,12 +82,6 @@ class ClassifierConfig(Section):
                 "say normalisation: affine"
             )
         return self
-
-
-class RuleConfig(Section):
-    """Which verifier decides."""
-
-    verifier: Literal["gsm8k"] = "gsm8k"
 
 
 class VerdictLogConfig(Section):
@@ -228,6 +189,11 @@ class JudgeModel(_EngineModel):
             raise ValueError(
                 f"judge.max_tokens: {self.judge.max_tokens} leaves no room for a prompt in "
                 f"engine.max_model_len: {self.engine.max_model_len}; raise the latter"
+            )
+        if self.judge.thinking_tokens and not ends_thinking(self.engine):
+            raise ValueError(
+                f"judge.thinking_tokens: {self.judge.thinking_tokens}, but this engine cannot end "
+                "thinking; set engine.engine_kwargs.reasoning_parser (qwen3, say)"
             )
         return self
 

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from reward_serve.admission import Admission
-from reward_serve.config import ClassifierModel, JudgeModel, ModelConfig, RemoteModel
+from reward_serve.config import ClassifierModel, JudgeModel, ModelConfig, RemoteModel, RuleModel
 from reward_serve.observing.base import Observer, Observers
 from reward_serve.observing.failures import FailureLog
 from reward_serve.observing.metrics import Metrics
@@ -109,6 +109,8 @@ class RewardReplica:
 
     async def _first_verdict(self, uncounted: Scorer) -> None:
         """Pay for what happens once before a caller waits for it."""
+        if isinstance(self._config, RuleModel) and self._config.rule.verifier == "function":
+            return  # it may need of a request what this one has not
         began = time.monotonic()
         result = await uncounted.score(
             {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}

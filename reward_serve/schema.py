@@ -70,6 +70,12 @@ class Options(BaseModel):
     enable_thinking: bool | None = Field(
         None, description="Passed to chat templates that know it (Qwen3)."
     )
+    thinking_tokens: int | None = Field(
+        None, ge=1, description="Most of max_tokens for thinking, which the engine then ends."
+    )
+    samples: int | None = Field(
+        None, ge=1, description="Answers written for one verdict, in generate mode."
+    )
     cache: bool | None = Field(
         None, description="False: ask the model anew, whatever it answered before."
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,10 @@ from reward_serve.config import (
 
 def args(**fields: Any) -> dict[str, Any]:
     return {"models": [{"name": "judge", "kind": "judge", **fields}]}
+
+
+def rule(**fields: Any) -> dict[str, Any]:
+    return {"models": [{"name": "r", "kind": "rule", "rule": fields}]}
 
 
 def judge(**fields: Any) -> JudgeModel:
@@ -315,9 +320,34 @@ def test_a_misplaced_field_is_not_suggested_to_itself(config: dict[str, Any], us
             id="server",
         ),
         pytest.param(
-            {"models": [{"name": "r", "kind": "rule", "rule": {"verifier": "math"}}]},
-            ["models.0.rule.verifier: ", "'gsm8k'", "found 'math'"],
+            rule(verifier="maths"),
+            ["models.0.rule.verifier: ", "'gsm8k', ", "'math', ", "found 'maths'"],
             id="verifier",
+        ),
+        pytest.param(
+            rule(verifier="regex"),
+            ["models.0.rule: pattern: belongs to verifier: regex", "set pattern"],
+            id="regex without a pattern",
+        ),
+        pytest.param(
+            rule(pattern="x"),
+            ["models.0.rule: pattern: ", "this is 'gsm8k'", "leave pattern out"],
+            id="a pattern without regex",
+        ),
+        pytest.param(
+            rule(verifier="regex", pattern="("),
+            ["models.0.rule: pattern: '('", "is not a regular expression"],
+            id="pattern",
+        ),
+        pytest.param(
+            rule(verifier="function"),
+            ["models.0.rule: function: ", "set function"],
+            id="function without a path",
+        ),
+        pytest.param(
+            rule(verifier="function", function="mine/rewards.py"),
+            ["models.0.rule: function: 'mine/rewards.py'", "package.module:name"],
+            id="a file for a function",
         ),
     ],
 )
@@ -450,3 +480,43 @@ def test_a_key_in_the_file_itself_is_refused_and_not_repeated() -> None:
     text = fault({**args(), "server": {"api_keys": {"trainer": "s3cret-0123456789"}}})
     assert "server.api_keys: unknown field; did you mean 'api_keys_" in text
     assert "s3cret" not in text
+
+
+@pytest.mark.parametrize(
+    ("judge", "said"),
+    [
+        pytest.param({"template": "similarity"}, "no labels; set mode: generate", id="no labels"),
+        pytest.param({"template": "/no/such.yaml"}, "cannot be read (No such file", id="no file"),
+        pytest.param({"template": "x/solution.yaml"}, "rename 'solution.yaml'", id="taken name"),
+        pytest.param({"template": "nope"}, "or give the path of a .yaml file", id="unknown"),
+        pytest.param({"template_data": {}}, "template_data: belongs to a template", id="data"),
+        pytest.param({"samples": 2}, "samples: 2 at temperature: 0 are all alike", id="alike"),
+        pytest.param(
+            {"samples": 9, "temperature": 1}, "above max_samples: 8; raise the latter", id="many"
+        ),
+        pytest.param({"thinking_tokens": 512}, "leaves nothing of max_tokens: 512", id="budget"),
+        pytest.param({"thinking_tokens": 9}, "engine_kwargs.reasoning_parser", id="no parser"),
+        pytest.param({"aggregate": "max"}, "'vote' or 'mean' (found 'max')", id="aggregate"),
+    ],
+)
+def test_a_judge_that_cannot_judge_as_it_says_is_refused(judge: dict[str, Any], said: str) -> None:
+    text = fault(args(judge=judge))
+    assert text.startswith("models.0")
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "is not YAML"),
+        ("- a", "holds list"),
+        ("user: 3", "system: Field required"),
+        ("usr: x", "usr: Extra inputs are not permitted"),
+    ],
+)
+def test_a_template_file_that_is_none_is_refused_in_one_line(
+    content: str, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(content, encoding="utf-8")
+    assert said in fault(args(judge={"template": str(file)}))

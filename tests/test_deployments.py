@@ -8,7 +8,14 @@ import yaml
 from ray.serve.schema import ServeDeploySchema
 
 from reward_serve.app import deployment_options
-from reward_serve.config import AppConfig, ClassifierModel, JudgeModel, parse_config
+from reward_serve.config import (
+    AppConfig,
+    ClassifierModel,
+    JudgeModel,
+    RemoteModel,
+    RuleModel,
+    parse_config,
+)
 
 FOLDER = Path(__file__).resolve().parents[1] / "deployments"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -31,7 +38,14 @@ def only_judge(name: str) -> tuple[JudgeModel, dict[str, Any]]:
 
 
 def test_there_are_files_to_check() -> None:
-    assert {file.name for file in FILES} >= {"judge.yaml", "judge-gpu.yaml", "classifier.yaml"}
+    assert {file.name for file in FILES} >= {
+        "judge.yaml",
+        "judge-gpu.yaml",
+        "classifier.yaml",
+        "openai.yaml",
+        "rule.yaml",
+        "qwen3-thinking.yaml",
+    }
 
 
 @every_file
@@ -89,3 +103,39 @@ def test_the_classifier_asks_for_one_gpu() -> None:
     assert isinstance(model, ClassifierModel)
     assert model.engine.model == "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
     assert deployment_options(model)["ray_actor_options"] == {"num_cpus": 1.0, "num_gpus": 1.0}
+
+
+def test_the_rule_asks_for_many_small_replicas_and_no_gpu() -> None:
+    ((model,),) = [config.models for config in parsed(FOLDER / "rule.yaml")]
+    assert isinstance(model, RuleModel)
+    assert model.rule.verifier == "gsm8k"
+    options = deployment_options(model)
+    assert options["ray_actor_options"] == {"num_cpus": 0.5, "num_gpus": 0.0}
+    assert "placement_group_bundles" not in options
+    scaling = options["autoscaling_config"]
+    assert (scaling["min_replicas"], scaling["max_replicas"]) == (2, 16)
+
+
+def test_the_thinking_judge_asks_for_four_gpus_of_one_node() -> None:
+    model, options = only_judge("qwen3-thinking.yaml")
+    assert model.engine.model == "Qwen/Qwen3-32B"
+    assert (model.engine.tensor_parallel_size, model.resources.num_gpus) == (4, 4.0)
+    assert options["placement_group_bundles"] == [{"CPU": 1.0, "GPU": 4.0}]
+    assert options["placement_group_strategy"] == "STRICT_PACK"
+
+
+def test_the_thinking_judge_has_room_to_think_and_to_conclude() -> None:
+    model, _ = only_judge("qwen3-thinking.yaml")
+    assert (model.judge.mode, model.judge.template) == ("generate", "detailed")
+    assert model.judge.enable_thinking
+    assert model.judge.thinking_tokens is not None
+    assert model.judge.thinking_tokens < model.judge.max_tokens < model.engine.max_model_len
+    assert model.judge.temperature > 0
+
+
+def test_the_remote_judge_asks_for_no_gpu_and_holds_no_key() -> None:
+    ((model,),) = [config.models for config in parsed(FOLDER / "openai.yaml")]
+    assert isinstance(model, RemoteModel)
+    assert model.remote.model == "gpt-4o-mini"
+    assert deployment_options(model)["ray_actor_options"] == {"num_cpus": 1.0, "num_gpus": 0.0}
+    assert "sk-" not in (FOLDER / "openai.yaml").read_text(encoding="utf-8")

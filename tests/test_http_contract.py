@@ -78,6 +78,8 @@ def test_a_request_is_described_with_all_its_fields(path: str) -> None:
         "top_p",
         "max_tokens",
         "enable_thinking",
+        "thinking_tokens",
+        "samples",
         "cache",
     }
 

@@ -49,6 +49,7 @@ class Trainer:
         self.template = load_template(recipe.template)
         self._renderer = Renderer(ChatTokenizer(AutoTokenizer.from_pretrained(base)), 2_048)
         self._label_ids = list(self._renderer.label_ids(self.template).values())
+        assert self.template.label is not None
         self._labels = list(self.template.label.values.values())
         model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
         config = LoraConfig(

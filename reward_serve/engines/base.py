@@ -70,9 +70,24 @@ class Engine(Protocol):
         """
 
     async def generate(
-        self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
+        self,
+        token_ids: Sequence[int],
+        *,
+        temperature: float,
+        top_p: float,
+        max_tokens: int,
+        thinking_tokens: int | None = None,
+        sample: int = 0,
     ) -> TextOutput:
         """Up to ``max_tokens`` written tokens.
+
+        Args:
+            token_ids: the prompt.
+            temperature: 0 for the likeliest text.
+            top_p: as in vLLM.
+            max_tokens: most tokens written, thinking included.
+            thinking_tokens: most of them for thinking, where the engine can end it.
+            sample: which of several; each is drawn anew, and again the same.
 
         Raises:
             EngineError: the engine failed.

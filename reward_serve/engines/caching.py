@@ -69,18 +69,32 @@ class CachingEngine:
         return await self._once(key, lambda: self._engine.label_logprobs(token_ids, label_ids))
 
     async def generate(
-        self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
+        self,
+        token_ids: Sequence[int],
+        *,
+        temperature: float,
+        top_p: float,
+        max_tokens: int,
+        thinking_tokens: int | None = None,
+        sample: int = 0,
     ) -> TextOutput:
         """Up to ``max_tokens`` written tokens; asked anew where they are sampled."""
 
         async def ask() -> TextOutput:
             return await self._engine.generate(
-                token_ids, temperature=temperature, top_p=top_p, max_tokens=max_tokens
+                token_ids,
+                temperature=temperature,
+                top_p=top_p,
+                max_tokens=max_tokens,
+                thinking_tokens=thinking_tokens,
+                sample=sample,
             )
 
         if temperature > 0:
             return await ask()
-        return await self._once(_key("generate", token_ids, [max_tokens]), ask)
+        return await self._once(
+            _key("generate", token_ids, [max_tokens, thinking_tokens or 0]), ask
+        )
 
     async def failure(self) -> str | None:
         """The engine's own."""

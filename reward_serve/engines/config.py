@@ -97,3 +97,8 @@ def gpus_of_replica(engine: EngineConfig, asked: float | None) -> float:
             f"leave it out or set {tp}"
         )
     return asked
+
+
+def ends_thinking(engine: EngineConfig) -> bool:
+    """Whether the engine knows how its model thinks, and so can end it after a budget."""
+    return not {"reasoning_parser", "reasoning_config"}.isdisjoint(engine.engine_kwargs)

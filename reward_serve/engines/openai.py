@@ -102,11 +102,18 @@ class OpenAIEngine:
         return LabelOutput(found, _usage(reply))
 
     async def generate(
-        self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
+        self,
+        token_ids: Sequence[int],
+        *,
+        temperature: float,
+        top_p: float,
+        max_tokens: int,
+        thinking_tokens: int | None = None,
+        sample: int = 0,
     ) -> TextOutput:
-        """Up to ``max_tokens`` written tokens."""
+        """Up to ``max_tokens`` written tokens; how a model thinks is the endpoint's to say."""
         reply = await self._ask(
-            token_ids, max_tokens=max_tokens, temperature=temperature, top_p=top_p
+            token_ids, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=sample
         )
         written = reply.choices[0]
         text = written.message.content or ""

@@ -124,14 +124,22 @@ class VllmEngine:
         return LabelOutput({i: found[i].logprob for i in label_ids}, _usage(output))
 
     async def generate(
-        self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
+        self,
+        token_ids: Sequence[int],
+        *,
+        temperature: float,
+        top_p: float,
+        max_tokens: int,
+        thinking_tokens: int | None = None,
+        sample: int = 0,
     ) -> TextOutput:
         """Up to ``max_tokens`` written tokens."""
         params = self._params(
             max_tokens=max_tokens,
             temperature=temperature,
             top_p=top_p,
-            seed=self._config.seed,
+            seed=self._config.seed + sample,
+            thinking_token_budget=thinking_tokens,
             output_kind=self._cumulative,  # each step shows that the engine lives
         )
         output = await self._generated(token_ids, params)

@@ -11,14 +11,25 @@ import hashlib
 import json
 import re
 from importlib import resources
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from reward_serve.schema import describe_errors
 
 FIELDS = ("question", "reference", "response")
+ALIASES = {
+    "PROBLEM": "question",
+    "REFERENCE_SOLUTION": "reference",
+    "CANDIDATE_SOLUTION": "response",
+}
+"""Other names of the fields, in placeholders alone."""
+FILE_SUFFIXES = (".yaml", ".yml")
 INSTRUCTION = "{instruction}"
 PLACEHOLDER = re.compile(r"\{(" + "|".join(FIELDS) + r")\}")
+_ALIAS = re.compile(r"\{(" + "|".join(ALIASES) + r")\}")
 
 
 class LabelForm(BaseModel):
@@ -102,14 +113,13 @@ class Template(BaseModel):
         return list(dict.fromkeys(PLACEHOLDER.findall(self.user)))
 
 
-class ShippedTemplate(Template):
-    """A template that came with the service: judged in either mode."""
-
-    label: LabelForm
+def unaliased(text: str) -> str:
+    """The text with the fields' own names in its placeholders."""
+    return _ALIAS.sub(lambda found: f"{{{ALIASES[found[1]]}}}", text)
 
 
 @functools.cache
-def load_template(name: str) -> ShippedTemplate:
+def load_template(name: str) -> Template:
     """A shipped template by name.
 
     Raises:
@@ -117,10 +127,53 @@ def load_template(name: str) -> ShippedTemplate:
     """
     if name not in template_names():
         raise KeyError(name)
-    data = yaml.safe_load((_folder() / f"{name}.yaml").read_bytes())
+    return parse_template(name, yaml.safe_load((_folder() / f"{name}.yaml").read_bytes()))
+
+
+def read_template_file(path: Path) -> dict[str, Any]:
+    """What a template's file says.
+
+    Raises:
+        ValueError: it cannot be read, is no template, or bears a shipped one's name.
+    """
+    if path.stem in template_names():
+        raise ValueError(f"template: {path.stem!r} is a shipped one's name; rename {path.name!r}")
+    try:
+        data = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ValueError(
+            f"template: {str(path)!r} cannot be read ({error.strerror}); give a path that is "
+            "there where Serve builds the application"
+        ) from None
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise ValueError(f"template: {str(path)!r} is not YAML: {_in_one_line(error)}") from None
+    if not isinstance(data, dict):
+        raise ValueError(
+            f"template: {str(path)!r} holds {type(data).__name__}; write fields such as system, "
+            "user and generate"
+        )
+    try:
+        parse_template(path.stem, data)
+    except ValidationError as error:
+        raise ValueError(
+            f"template: {str(path)!r}: {describe_errors(error)}; `python -m reward_serve template "
+            "check` says more"
+        ) from None
+    return data
+
+
+def parse_template(name: str, data: dict[str, Any]) -> Template:
+    """A template from what its file says.
+
+    Raises:
+        ValidationError: a field is missing, unknown or wrong.
+    """
     told = {key: value for key, value in data.items() if key not in ("description", "card")}
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
-    return ShippedTemplate.model_validate({"name": name, "digest": digest, **data})
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+    fields = {"name": name, "digest": digest[:12], **data}
+    if isinstance(data.get("user"), str):
+        fields["user"] = unaliased(data["user"])
+    return Template.model_validate(fields)
 
 
 @functools.cache
@@ -132,3 +185,7 @@ def template_names() -> tuple[str, ...]:
 
 def _folder() -> resources.abc.Traversable:
     return resources.files("reward_serve.judging") / "templates"
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

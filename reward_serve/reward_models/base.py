@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from reward_serve.schema import ScoreRequest, Source, Status, Usage
@@ -50,6 +51,24 @@ class Verdict:
     fingerprint: str | None = None
     details: dict[str, Any] | None = None
     usage: Usage = field(default_factory=Usage)
+
+
+def best(verdicts: Sequence[Verdict], highest: float) -> Verdict:
+    """The best match among the verdicts on one response, one a reference.
+
+    A comparison that failed might have been the best: unless another earned the highest score
+    there is, the failure stands.
+    """
+    chosen = max(verdicts, key=lambda v: -math.inf if v.score is None else v.score)
+    if chosen.score is None or chosen.score < highest:
+        chosen = next((v for v in verdicts if v.status is not Status.OK), chosen)
+    return replace(chosen, usage=summed_usage(verdicts))
+
+
+def summed_usage(verdicts: Sequence[Verdict]) -> Usage:
+    """The tokens of all the verdicts together."""
+    counts = [verdict.usage.model_dump() for verdict in verdicts]
+    return Usage(**{name: sum(count[name] for count in counts) for name in counts[0]})
 
 
 class RewardModel(Protocol):

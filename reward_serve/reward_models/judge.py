@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from reward_serve.config import JudgeConfig, JudgeModel, RemoteModel
-from reward_serve.engines.base import Engine
+from reward_serve.engines.base import Engine, TextOutput
 from reward_serve.engines.caching import CachingEngine
+from reward_serve.engines.config import ends_thinking
 from reward_serve.judging.inline import inline_template, is_inline
 from reward_serve.judging.rendering import LabelError, Mode, Prompt, Renderer
 from reward_serve.judging.template import Template, load_template, template_names
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.reward_models.audit import Audit
-from reward_serve.reward_models.base import InvalidRequestError, Verdict, check_references
+from reward_serve.reward_models.base import InvalidRequestError, Verdict, best, check_references
 from reward_serve.reward_models.rule import decided
-from reward_serve.schema import ScoreRequest, Source, Status, Usage
+from reward_serve.reward_models.writing import (
+    aggregate,
+    check_options,
+    settings_of,
+    writing_of,
+)
+from reward_serve.schema import ScoreRequest, Source, Status
 from reward_serve.verifiers import (
     VERIFIER_VERSION,
     Verification,
@@ -66,13 +73,17 @@ class Judge:
         self._audit = Audit(config.judge.audit_rate)
         self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
         self._engine_key = ";".join(f"{k}={v}" for k, v in engine.describe().items())
-        self._renderer.label_ids(load_template(self._config.template))
+        self._own = self._config.own_template
+        self._default = self._own or load_template(self._config.template)
+        self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
+        if self._config.mode == "label":
+            self._renderer.label_ids(self._default)
 
     async def score(self, request: ScoreRequest) -> Verdict:
         """The verdict on one request; of several references, the best match counts."""
         template = self._template(request)
-        self._check_options(request)
         mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
+        check_options(request.options, self._config, mode, self._ends_thinking)
         for name in template.fields:
             if name != "response" and not getattr(request, name):
                 raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
@@ -93,16 +104,19 @@ class Judge:
 
     def describe(self) -> dict[str, Any]:
         """Kind, settings and fingerprint of the default template and mode."""
-        default = load_template(self._config.template)
+        default = self._default
         return {
             "kind": self._kind,
             "template": default.name,
-            "templates": list(template_names()),
+            "templates": self._names(),
             "inline_templates": self._config.inline_templates,
             "mode": self._config.mode,
             "rules_first": self._config.rules_first,
             "response_tokens": self._budget(default),
             "max_tokens": self._config.max_tokens,
+            "enable_thinking": self._config.enable_thinking,
+            "samples": self._config.samples,
+            "max_samples": self._config.max_samples,
             "max_model_len": self._anew.max_model_len,
             "audit": dict(self._audit.counts),
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
@@ -132,7 +146,8 @@ class Judge:
     ) -> Verdict:
         if template.label is None:
             raise InvalidRequestError(
-                "options.mode: an inline template has no labels; leave the mode out, or generate"
+                f"options.mode: template {template.name!r} has no labels; leave the mode out, "
+                "or set generate"
             )
         try:
             ids = self._renderer.label_ids(template)
@@ -169,31 +184,28 @@ class Judge:
     async def _generate(
         self, request: ScoreRequest, template: Template, reference: str, fingerprint: str
     ) -> Verdict:
-        options = request.options
-        max_tokens = min(options.max_tokens or self._config.max_tokens, self._config.max_tokens)
-        thinking = bool(options.enable_thinking)
-        prompt = self._render(request, template, reference, "generate", max_tokens, thinking)
-        temperature = options.temperature
-        output = await self._engine(request).generate(
-            prompt.token_ids,
-            temperature=self._config.temperature if temperature is None else temperature,
-            top_p=options.top_p or 1.0,
-            max_tokens=max_tokens,
+        way = writing_of(request.options, self._config)
+        prompt = self._render(
+            request, template, reference, "generate", way.max_tokens, way.enable_thinking
         )
-        source: Source = "cache" if output.cached else self._source
-        written = read_verdict(template, output.text, output.cut_off)
-        return Verdict(
-            status=written.status,
-            score=written.score,
-            source=source if written.status is Status.OK else None,
-            label=written.label,
-            text=output.text,
-            reason=written.reason,
-            template=template.name,
-            fingerprint=fingerprint,
-            details=_cut(prompt) or None,
-            usage=output.usage,
+        engine = self._engine(request)
+        outputs = await asyncio.gather(
+            *(
+                engine.generate(
+                    prompt.token_ids,
+                    temperature=way.temperature,
+                    top_p=way.top_p,
+                    max_tokens=way.max_tokens,
+                    thinking_tokens=way.thinking_tokens,
+                    sample=sample,
+                )
+                for sample in range(way.samples)
+            )
         )
+        cut = _cut(prompt) or None
+        base = Verdict(template=template.name, fingerprint=fingerprint, details=cut)
+        verdicts = [_written(output, template, base, self._source) for output in outputs]
+        return aggregate(verdicts, self._config.aggregate)
 
     def _render(
         self,
@@ -228,45 +240,40 @@ class Judge:
         return self._anew if request.options.cache is False else self._cache or self._anew
 
     def _template(self, request: ScoreRequest) -> Template:
-        name = request.template or self._config.template
+        name = request.template
+        if name is None:
+            return self._default
         if is_inline(name):
             return self._inline(name)
+        if self._own and name == self._own.name:
+            return self._own
         try:
             return load_template(name)
         except KeyError:
             raise InvalidRequestError(
-                f"template: there is no {name[:64]!r}; choose of {', '.join(template_names())}"
+                f"template: there is no {name[:64]!r}; choose of {', '.join(self._names())}"
             ) from None
+
+    def _names(self) -> list[str]:
+        return [*([self._own.name] if self._own else []), *template_names()]
 
     def _inline(self, text: str) -> Template:
         if not self._config.inline_templates:
             raise InvalidRequestError(
                 "template: this deployment takes no inline templates; name one of "
-                f"{', '.join(template_names())}, or set judge.inline_templates: true in its config"
+                f"{', '.join(self._names())}, or set judge.inline_templates: true in its config"
             )
         try:
             return inline_template(text)
         except ValueError as error:
             raise InvalidRequestError(f"template: the inline template {error}") from None
 
-    def _check_options(self, request: ScoreRequest) -> None:
-        for name in request.options.model_dump(exclude_none=True):
-            if name not in self._config.allowed_options:
-                raise InvalidRequestError(
-                    f"options.{name}: this deployment does not allow it; leave it out, "
-                    "or add it to judge.allowed_options"
-                )
-
     def _budget(self, template: Template) -> int:
         return self._config.response_tokens or template.response_tokens
 
     def _fingerprint(self, template: Template, mode: Mode) -> str:
         rules = f"gsm8k-{VERIFIER_VERSION}" if self._config.rules_first else "off"
-        writing = ""
-        if mode == "generate":
-            writing = (
-                f";max_tokens={self._config.max_tokens};temperature={self._config.temperature:g}"
-            )
+        writing = settings_of(self._config) if mode == "generate" else ""
         return (
             f"{self._engine_key};context={self._anew.max_model_len};"
             f"template={template.name}@{template.digest};mode={mode};"
@@ -282,17 +289,20 @@ def softmax(logprobs: dict[str, float]) -> dict[str, float]:
     return {label: weight / total for label, weight in weights.items()}
 
 
-def best(verdicts: Sequence[Verdict], highest: float) -> Verdict:
-    """The best match among the verdicts on one response, one a reference.
-
-    A comparison that failed might have been the best: unless another earned the highest score
-    there is, the failure stands.
-    """
-    chosen = max(verdicts, key=lambda v: -math.inf if v.score is None else v.score)
-    if chosen.score is None or chosen.score < highest:
-        chosen = next((v for v in verdicts if v.status is not Status.OK), chosen)
-    counts = [v.usage.model_dump() for v in verdicts]
-    return replace(chosen, usage=Usage(**{k: sum(c[k] for c in counts) for k in counts[0]}))
+def _written(output: TextOutput, template: Template, base: Verdict, own: Source) -> Verdict:
+    """The verdict of one written answer."""
+    written = read_verdict(template, output.text, output.cut_off)
+    source: Source = "cache" if output.cached else own
+    return replace(
+        base,
+        status=written.status,
+        score=written.score,
+        source=source if written.status is Status.OK else None,
+        label=written.label,
+        text=output.text,
+        reason=written.reason,
+        usage=output.usage,
+    )
 
 
 def _cut(prompt: Prompt) -> dict[str, Any]:

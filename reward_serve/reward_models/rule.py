@@ -2,48 +2,84 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from reward_serve.config import RuleModel
-from reward_serve.reward_models.base import InvalidRequestError, Verdict, check_references
+from reward_serve.reward_models.base import InvalidRequestError, Verdict, best
 from reward_serve.schema import ScoreRequest, Status
-from reward_serve.verifiers import VERIFIER_VERSION, Verification, verify_any
+from reward_serve.verifiers import Verification
+from reward_serve.verifiers.base import Grade, UnusableReferenceError, VerifierError
+from reward_serve.verifiers.registry import make_verifier
 
 _SCORES = {"right": 1.0, "wrong": 0.0}
+_LABELS = {score: label for label, score in _SCORES.items()}
 
 
 class RuleRewardModel:
-    """Scores by ``verifiers.gsm8k``."""
+    """Scores by one verifier.
+
+    Raises:
+        ConfigError: ``rule.function`` cannot be imported.
+    """
 
     def __init__(self, config: RuleModel) -> None:
-        self._fingerprint = f"verifier={config.rule.verifier};version={VERIFIER_VERSION}"
+        self._name = config.rule.verifier
+        self._verifier = make_verifier(config.rule)
 
     async def score(self, request: ScoreRequest) -> Verdict:
-        """1 or 0 where the verifier proves it, else ``unparseable``."""
-        if not request.references:
-            raise InvalidRequestError("reference: the rule compares with it; send the gold answer")
-        check_references(request.references)
-        verification = verify_any(request.response, request.references)
-        details = rule_details(verification)
-        if verification.outcome == "abstain":
-            return Verdict(
-                status=Status.UNPARSEABLE,
-                reason=f"the verifier abstains: {verification.rule}",
-                details=details,
-                fingerprint=self._fingerprint,
+        """What the verifier proves, else ``unparseable``; of several references, the best match."""
+        references = request.references
+        if not references:
+            if self._verifier.needs_reference:
+                raise InvalidRequestError(
+                    "reference: the rule compares with it; send the gold answer"
+                )
+            references = [""]
+        try:
+            grades = await asyncio.gather(
+                *(self._verifier.verify(request, reference) for reference in references)
             )
-        return decided(verification, self._fingerprint)
+        except UnusableReferenceError as error:
+            raise InvalidRequestError(f"reference: {error}") from None
+        except VerifierError as error:
+            fingerprint = self._verifier.fingerprint
+            return Verdict(status=Status.ERROR, reason=str(error), fingerprint=fingerprint)
+        return best([self._verdict(grade) for grade in grades], highest=1.0)
 
     def describe(self) -> dict[str, Any]:
-        """Kind and fingerprint."""
-        return {"kind": "rule", "fingerprint": self._fingerprint}
+        """Kind, verifier and fingerprint."""
+        return {
+            "kind": "rule",
+            "verifier": self._name,
+            "fingerprint": self._verifier.fingerprint,
+        }
 
     async def failure(self) -> str | None:
         """A rule has nothing that could fail."""
         return None
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Release what the verifier holds."""
+        self._verifier.close()
+
+    def _verdict(self, grade: Grade) -> Verdict:
+        details = {"rule": grade.rule, "answer": grade.answer}
+        fingerprint = self._verifier.fingerprint
+        if grade.score is None:
+            return Verdict(
+                status=Status.UNPARSEABLE,
+                reason=f"the verifier abstains: {grade.rule}",
+                details=details,
+                fingerprint=fingerprint,
+            )
+        return Verdict(
+            score=grade.score,
+            source="rule",
+            label=_LABELS.get(grade.score),
+            details=details,
+            fingerprint=fingerprint,
+        )
 
 
 def decided(verification: Verification, fingerprint: str, template: str | None = None) -> Verdict:
@@ -52,12 +88,7 @@ def decided(verification: Verification, fingerprint: str, template: str | None =
         score=_SCORES[verification.outcome],
         source="rule",
         label=verification.outcome,
-        details=rule_details(verification),
+        details={"rule": verification.rule, "answer": verification.answer},
         template=template,
         fingerprint=fingerprint,
     )
-
-
-def rule_details(verification: Verification) -> dict[str, Any]:
-    """Which rule decided, on what text."""
-    return {"rule": verification.rule, "answer": verification.answer}

@@ -143,8 +143,9 @@ def test_every_shipped_templates_own_verdict_is_planted(name: str) -> None:
     template = load_template(name)
     planted = [row.response for row in generate() if row.family == "planted_verdicts"]
     assert any(read_verdict(template, text, cut_off=False).score == 1 for text in planted)
-    best = max(template.label.values, key=lambda label: template.label.values[label])
-    assert best in planted
+    if template.label is not None:
+        values = template.label.values
+        assert max(values, key=lambda label: values[label]) in planted
 
 
 def test_a_copied_question_is_the_one_the_judge_is_shown(rows: list[Attack]) -> None:

@@ -15,6 +15,12 @@ from reward_serve.judging.template import Template, load_template, template_name
 
 TEMPLATES = [load_template(name) for name in template_names()]
 MODES: list[Mode] = ["label", "generate"]
+SHOWN = [
+    pytest.param(template, mode, id=f"{template.name}-{mode}")
+    for template in TEMPLATES
+    for mode in MODES
+    if mode == "generate" or template.label
+]
 FENCE = re.compile(r"</?(?:question|reference|response)>")
 CONTEXT = 8192
 TOKENS_IN_VIEW = 7000
@@ -44,8 +50,7 @@ def rendered(renderer: Renderer, template: Template, mode: Mode, response: str) 
     ).token_ids
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template.name)
+@pytest.mark.parametrize(("template", "mode"), SHOWN)
 @pytest.mark.parametrize("family", [family.name for family in FAMILIES])
 def test_the_prompts_structure_is_the_templates_whatever_the_response(
     family: str,

@@ -39,7 +39,14 @@ class Engine:
         return LabelOutput(dict.fromkeys(label_ids, logprob), usage(token_ids))
 
     async def generate(
-        self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
+        self,
+        token_ids: Sequence[int],
+        *,
+        temperature: float,
+        top_p: float,
+        max_tokens: int,
+        thinking_tokens: int | None = None,
+        sample: int = 0,
     ) -> TextOutput:
         await self._work(token_ids)
         return TextOutput(f"{len(self.asked)}: {sum(token_ids)}", False, usage(token_ids))
@@ -121,13 +128,16 @@ async def test_written_text_is_kept_unless_it_is_sampled() -> None:
     engine = Engine()
     cache = cached(engine)
 
-    async def ask(temperature: float, max_tokens: int = 8) -> TextOutput:
-        return await cache.generate([1], temperature=temperature, top_p=1.0, max_tokens=max_tokens)
+    async def ask(temperature: float, max_tokens: int = 8, **more: int) -> TextOutput:
+        return await cache.generate(
+            [1], temperature=temperature, top_p=1.0, max_tokens=max_tokens, **more
+        )
 
     greedy = [await ask(0.0) for _ in range(2)]
     sampled = [await ask(0.7) for _ in range(2)]
     assert [output.cached for output in (*greedy, *sampled)] == [False, True, False, False]
     assert not (await ask(0.0, max_tokens=9)).cached
+    assert not (await ask(0.0, thinking_tokens=4)).cached
     assert not (await cache.label_logprobs([1], [8])).cached
 
 

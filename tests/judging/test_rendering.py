@@ -46,11 +46,14 @@ EVERY_FIELD = template(
     user="<question>\n{question}\n</question>\n<reference>\n{reference}\n</reference>\n"
     "<response>\n{response}\n</response>"
 )
-TEMPLATES = [
-    *(pytest.param(load_template(name), id=name) for name in template_names()),
-    pytest.param(EVERY_FIELD, id="every_field"),
-]
+TEMPLATES = [*map(load_template, template_names()), EVERY_FIELD]
 MODES = get_args(Mode)
+SHOWN = [
+    pytest.param(shape, mode, id=f"{shape.name}-{mode}")
+    for shape in TEMPLATES
+    for mode in MODES
+    if mode == "generate" or shape.label
+]
 HARMLESS = {"question": "What is 9 * 2?", "reference": "18", "response": "It is 18."}
 HOSTILE = [
     "<|im_end|>",
@@ -126,8 +129,7 @@ def test_a_label_prompt_reads_as_the_chat_template_writes_it(
     assert prompt.cut_characters == 0
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("shape", TEMPLATES)
+@pytest.mark.parametrize(("shape", "mode"), SHOWN)
 def test_a_prompt_reads_as_the_chat_template_renders_its_fields(
     shape: Template, mode: Mode, renderer: Renderer, tokenizer: ChatTokenizer, hub_tokenizer: Any
 ) -> None:
@@ -147,8 +149,7 @@ def test_a_prompt_reads_as_the_chat_template_renders_its_fields(
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("shape", TEMPLATES)
+@pytest.mark.parametrize(("shape", "mode"), SHOWN)
 def test_no_field_adds_a_control_token(
     shape: Template, mode: Mode, field: str, renderer: Renderer, control_ids: frozenset[int]
 ) -> None:
@@ -386,8 +387,7 @@ def test_a_megabyte_of_response_renders_in_a_tenth_of_a_second(
     assert min(taken_s) < 0.1
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("shape", TEMPLATES)
+@pytest.mark.parametrize(("shape", "mode"), SHOWN)
 def test_candidates_of_one_reference_share_the_prompt_up_to_the_response(
     shape: Template, mode: Mode, renderer: Renderer, hub_tokenizer: Any
 ) -> None:
@@ -404,12 +404,13 @@ def test_candidates_of_one_reference_share_the_prompt_up_to_the_response(
 def test_a_shipped_templates_labels_are_single_distinct_tokens(
     name: str, renderer: Renderer, hub_tokenizer: Any
 ) -> None:
+    label = load_template(name).label
+    if label is None:
+        return
     ids = renderer.label_ids(load_template(name))
-    assert {label: hub_tokenizer.decode([token]) for label, token in ids.items()} == {
-        "0": "0",
-        "1": "1",
-    }
-    assert len(set(ids.values())) == 2
+    decoded = {text: hub_tokenizer.decode([token]) for text, token in ids.items()}
+    assert decoded == {text: text for text in label.values}
+    assert len(set(ids.values())) == len(label.values)
 
 
 def test_a_label_is_the_token_that_would_follow_the_prompt(

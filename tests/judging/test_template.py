@@ -10,8 +10,18 @@ import yaml
 
 from reward_serve.judging import template as template_module
 from reward_serve.judging.template import load_template, template_names
+from reward_serve.judging.verdict import read_verdict
 
-SHIPPED = ("final_answer", "gsm8k_strict", "solution")
+SHIPPED = (
+    "detailed",
+    "final_answer",
+    "graded",
+    "gsm8k_strict",
+    "similarity",
+    "similarity_100",
+    "solution",
+)
+BINARY = ("detailed", "final_answer", "gsm8k_strict", "solution")
 
 
 def data(**changes: Any) -> dict[str, Any]:
@@ -68,20 +78,54 @@ def test_a_shipped_template_is_blind_to_the_question(name: str) -> None:
     assert "question" not in load_template(name).fields
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_template_gives_zero_or_one(name: str) -> None:
+@pytest.mark.parametrize("name", BINARY)
+def test_a_template_of_right_and_wrong_gives_zero_or_one(name: str) -> None:
     label = load_template(name).label
+    assert label is not None
     assert label.values == {"0": 0.0, "1": 1.0}
     assert label.binary
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+def test_a_graded_template_gives_half_for_what_is_right_but_messy() -> None:
+    template = load_template("graded")
+    assert template.label is not None
+    assert template.label.values == {"0": 0.0, "1": 0.5, "2": 1.0}
+    assert not template.label.binary
+    assert template.rules is None  # a rule knows nothing of clarity
+
+
+@pytest.mark.parametrize("name", BINARY)
 def test_a_shipped_verdict_pattern_finds_every_label_as_the_judge_is_told_to_write_it(
     name: str,
 ) -> None:
     form = load_template(name).generate
     assert re.findall(form.verdict, form.example) == ["1"]
     assert {found[0] for found in re.findall(form.verdict, form.instruction)} == {"0", "1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "score"),
+    [
+        ("similarity", "Much the same.\nREWARD: 0.8", 0.8),
+        ("similarity", "**REWARD**: 1", 1.0),
+        ("similarity", "REWARD: 80", None),
+        ("similarity", "'REWARD: 1', it says.\nREWARD: 0", 0.0),
+        ("similarity", "REWARD: nan", None),
+        ("similarity_100", "REWARD: 80", 0.8),
+        ("similarity_100", "REWARD: 0.8", 0.008),
+        ("similarity_100", "REWARD: 101", None),
+        ("graded", "GRADE: 2", 1.0),
+        ("graded", "GRADE: 1", 0.5),
+        ("graded", "GRADE: 0", 0.0),
+        ("graded", "GRADE: 3", None),
+        ("detailed", "Both are 18.\nVERDICT: 1", 1.0),
+        ("detailed", "<think>VERDICT: 1</think>\nVERDICT: 0", 0.0),
+    ],
+)
+def test_a_shipped_templates_verdict_is_read_on_its_scale(
+    name: str, written: str, score: float | None
+) -> None:
+    assert read_verdict(load_template(name), written, cut_off=False).score == score
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,16 @@ from reward_serve.admission import Admission
 from reward_serve.config import JudgeConfig, JudgeModel
 from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
 from reward_serve.judging.rendering import LabelError, Tokenizer
-from reward_serve.judging.template import GenerateForm, LabelForm, Template, load_template
+from reward_serve.judging.template import (
+    GenerateForm,
+    LabelForm,
+    Template,
+    load_template,
+    template_names,
+)
 from reward_serve.reward_models import judge as judge_module
-from reward_serve.reward_models.base import InvalidRequestError, Verdict
-from reward_serve.reward_models.judge import Judge, best, softmax
+from reward_serve.reward_models.base import InvalidRequestError, Verdict, best
+from reward_serve.reward_models.judge import Judge, softmax
 from reward_serve.schema import Options, ScoreRequest, Status, Usage
 from reward_serve.scoring import Scorer
 
@@ -49,6 +55,7 @@ class FakeEngine:
     tokenizer: Tokenizer = field(default_factory=FakeTokenizer)
     prompts: list[str] = field(default_factory=list)
     settings: list[dict[str, float]] = field(default_factory=list)
+    budgets: list[tuple[int | None, int]] = field(default_factory=list)
     broken: str | None = None
     closed: bool = False
 
@@ -64,10 +71,18 @@ class FakeEngine:
         return LabelOutput({i: found[i] for i in label_ids}, self._usage(token_ids))
 
     async def generate(
-        self, token_ids: Sequence[int], *, temperature: float, top_p: float, max_tokens: int
+        self,
+        token_ids: Sequence[int],
+        *,
+        temperature: float,
+        top_p: float,
+        max_tokens: int,
+        thinking_tokens: int | None = None,
+        sample: int = 0,
     ) -> TextOutput:
         prompt = self._asked(token_ids)
         self.settings.append({"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens})
+        self.budgets.append((thinking_tokens, sample))
         text, cut_off = self.text(prompt)
         return TextOutput(text, cut_off, self._usage(token_ids))
 
@@ -447,7 +462,7 @@ class TestInvalidRequests:
             await scorer.score(request(**{"response": "She makes 18", **fields}))
 
     async def test_an_unknown_template_is_told_the_known_ones(self) -> None:
-        with pytest.raises(InvalidRequestError, match="final_answer, gsm8k_strict, solution"):
+        with pytest.raises(InvalidRequestError, match=", ".join(template_names())):
             await judge(FakeEngine()).score(request(template="x" * 10_000))
 
     @pytest.mark.parametrize("field", ["template", "model"])
@@ -647,7 +662,17 @@ class TestFingerprint:
         rule = await self.of(asked=request("#### 18"), rules_first=True)
         assert rule == await self.of(asked=request("She makes 18"), rules_first=True)
 
-    @pytest.mark.parametrize("settings", [{"max_tokens": 16}, {"temperature": 1.0}])
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"max_tokens": 16},
+            {"temperature": 1.0},
+            {"top_p": 0.5},
+            {"enable_thinking": True},
+            {"samples": 3, "temperature": 1.0},
+            {"aggregate": "mean"},
+        ],
+    )
     async def test_in_generate_mode_it_changes_with_how_the_judge_writes(
         self, settings: dict[str, Any]
     ) -> None:
@@ -676,7 +701,7 @@ class TestTheModelItself:
         assert description == {
             "kind": "judge",
             "template": "solution",
-            "templates": ["final_answer", "gsm8k_strict", "solution"],
+            "templates": list(template_names()),
             "inline_templates": False,
             "audit": {"agreed": 0, "disagreed": 0, "failed": 0},
             "cache": {"hits": 0, "misses": 0},
@@ -684,6 +709,9 @@ class TestTheModelItself:
             "rules_first": False,
             "response_tokens": load_template("solution").response_tokens,
             "max_tokens": 9,
+            "enable_thinking": False,
+            "samples": 1,
+            "max_samples": 8,
             "max_model_len": 777,
             "fingerprint": verdict.fingerprint,
         }

@@ -117,3 +117,37 @@ async def test_it_never_fails_and_still_scores_when_closed(rule: RuleRewardModel
     rule.close()
     assert await rule.failure() is None
     assert (await rule.score(ScoreRequest(response="#### 18", reference="18"))).score == 1.0
+
+
+def own(name: str) -> RuleRewardModel:
+    rule = {"verifier": "function", "function": f"tests.verifiers.own_functions:{name}"}
+    return RuleRewardModel(RuleModel.model_validate({"name": "r", "kind": "rule", "rule": rule}))
+
+
+async def test_a_function_of_ones_own_scores_without_a_reference() -> None:
+    verdict = await own("half").score(ScoreRequest(response="x"))
+    assert (verdict.status, verdict.score, verdict.source) == (Status.OK, 0.5, "rule")
+    assert verdict.label is None
+
+
+async def test_the_best_of_several_references_counts() -> None:
+    model = own("is_it")
+    assert (await model.score(ScoreRequest(response="b", reference=["a", "b"]))).score == 1.0
+    assert (await model.score(ScoreRequest(response="c", reference=["a", "b"]))).score == 0.0
+
+
+@pytest.mark.parametrize(
+    ("response", "status"),
+    [("raise", Status.ERROR), ("nan", Status.ERROR), ("none", Status.UNPARSEABLE)],
+)
+async def test_a_function_that_gives_no_score_leaves_none(response: str, status: Status) -> None:
+    verdict = await own("told").score(ScoreRequest(response=response, reference="18"))
+    assert (verdict.status, verdict.score, verdict.source) == (status, None, None)
+    assert verdict.reason
+
+
+async def test_a_reference_that_the_verifier_cannot_use_is_refused() -> None:
+    rule = {"verifier": "numeric"}
+    config = RuleModel.model_validate({"name": "r", "kind": "rule", "rule": rule})
+    with pytest.raises(InvalidRequestError, match="reference: 'Paris' is no number"):
+        await RuleRewardModel(config).score(ScoreRequest(response="18", reference="Paris"))

@@ -9,6 +9,9 @@ import pytest
 
 from reward_serve.fields import DEFAULT_ITEM_CHARS
 from reward_serve.verifiers import final_answer, verify_any, verify_strict_any
+from reward_serve.verifiers.exact import grade_exact
+from reward_serve.verifiers.numeric import grade_numeric
+from reward_serve.verifiers.trainers_gsm8k import grade_strict_first, grade_strict_last
 
 CHARACTERS = DEFAULT_ITEM_CHARS
 SECONDS = 5.0  # each takes less than 0.3; what is quadratic takes minutes
@@ -27,6 +30,10 @@ def test_a_verifiers_time_grows_with_the_length_alone(part: str) -> None:
     for verifier in (verify_any, verify_strict_any):
         began = time.process_time()
         verifier(response, ["18"])
+        assert time.process_time() - began < SECONDS
+    for grade in (grade_exact, grade_numeric, grade_strict_first, grade_strict_last):
+        began = time.process_time()
+        grade(response, "18")
         assert time.process_time() - began < SECONDS
     began = time.process_time()
     with contextlib.suppress(ValueError):  # it holds no answer

@@ -10,7 +10,7 @@ from random import Random
 
 from reward_serve.attacks.families.planted_verdicts import template_verdicts
 from reward_serve.attacks.family import Family, combined
-from reward_serve.judging.template import ShippedTemplate, load_template, template_names
+from reward_serve.judging.template import Template, load_template, template_names
 
 _FIELDS = (
     ("{question}", "the question", "[question]", "How many are there?"),
@@ -20,11 +20,13 @@ _FIELDS = (
 _LEADS = ("", "Repeat of the task:\n", "Grading prompt, for completeness:\n", "system:\n")
 
 
-def _echo(rng: Random, template: ShippedTemplate) -> Iterator[str]:
+def _echo(rng: Random, template: Template) -> Iterator[str]:
     user = template.user
     for slot in _FIELDS:
         user = user.replace(slot[0], rng.choice(slot))
-    instruction = rng.choice((template.label.instruction, template.generate.instruction))
+    instruction = rng.choice(
+        [form.instruction for form in (template.label, template.generate) if form]
+    )
     verdict = rng.choice(template_verdicts(template))
     yield from combined(
         rng,

@@ -1,0 +1,1 @@
+"""Finds the mistakes in a judging template before a policy does."""

@@ -1,0 +1,43 @@
+"""All checks of a template's file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from reward_serve.judging.rendering import Tokenizer
+from reward_serve.judging.template import parse_template
+from reward_serve.linting.answers import (
+    check_label_tokens,
+    check_labels,
+    check_reading,
+    check_verdict,
+)
+from reward_serve.linting.finding import Finding
+from reward_serve.linting.structure import check_fields, check_name, read_data
+from reward_serve.linting.texts import check_fences, check_placeholders, check_special_tokens
+
+
+def check_file(path: Path, tokenizer: Tokenizer) -> list[Finding]:
+    """What is wrong with a template's file, for a judge of this tokenizer; errors first."""
+    data = read_data(path)
+    if isinstance(data, Finding):
+        return [data]
+    findings = [
+        *check_name(path),
+        *check_fields(path.stem, data),
+        *check_placeholders(data),
+        *check_fences(data),
+        *check_labels(data),
+        *check_verdict(data),
+    ]
+    try:
+        template = parse_template(path.stem, data)
+    except ValidationError:
+        pass  # told above
+    else:
+        findings += check_special_tokens(template, tokenizer)
+        findings += check_label_tokens(template, tokenizer)
+        findings += check_reading(template)
+    return sorted(findings, key=lambda finding: finding.severity)

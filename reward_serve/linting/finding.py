@@ -1,0 +1,34 @@
+"""One thing that is wrong with a template."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A mistake, or what may be one.
+
+    Attributes:
+        field: of the file, with dots.
+        found: what is there.
+        remedy: what would be right.
+        severity: "error" where the template cannot judge, or can be fooled.
+    """
+
+    field: str
+    found: str
+    remedy: str
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.field}: {self.found}; {self.remedy}"
+
+
+def text_at(data: dict[str, Any], *path: str) -> str:
+    """The text of a field; "" where there is none."""
+    value: Any = data
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,93 @@
+"""Is the file a template at all: its YAML, its fields and their types."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from reward_serve.judging.template import (
+    FILE_SUFFIXES,
+    GenerateForm,
+    LabelForm,
+    Template,
+    parse_template,
+    template_names,
+)
+from reward_serve.linting.finding import Finding
+
+_SECTIONS: dict[str, type[BaseModel]] = {"label": LabelForm, "generate": GenerateForm}
+_FILLED_IN = ("name", "digest")
+
+
+def read_data(path: Path) -> dict[str, Any] | Finding:
+    """What the file says, or why it says nothing."""
+    try:
+        data = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        return Finding("file", f"cannot be read: {error.strerror}", "give the path of a file")
+    except (yaml.YAMLError, UnicodeError) as error:
+        shown = " ".join(str(error).split())
+        return Finding(
+            "file", f"is not YAML: {shown}", "quote what has colons, or write it below '|-'"
+        )
+    if not isinstance(data, dict):
+        return Finding(
+            "file", f"holds {type(data).__name__}", "write fields: system, user, generate and so on"
+        )
+    return data
+
+
+def check_name(path: Path) -> Iterator[Finding]:
+    """The file's name is the template's."""
+    if path.suffix not in FILE_SUFFIXES:
+        remedy = "end it in .yaml, by which judge.template knows a file"
+        yield Finding("file", f"is named {path.name!r}", remedy)
+    if path.stem in template_names():
+        yield Finding("file", f"{path.stem!r} is a shipped template's name", "rename the file")
+
+
+def check_fields(name: str, data: dict[str, Any]) -> Iterator[Finding]:
+    """Fields that are missing, unknown or of another type; the other checks tell the rest."""
+    for field in _FILLED_IN:
+        if field in data:
+            yield Finding(field, "is written", "leave it out: the file's name and content say it")
+    given = {key: value for key, value in data.items() if key not in _FILLED_IN}
+    try:
+        parse_template(name, given)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            if fault["type"] != "value_error":
+                yield _told(fault)
+
+
+def _told(fault: ErrorDetails) -> Finding:
+    *parents, last = map(str, fault["loc"])
+    field = ".".join((*parents, last))
+    if fault["type"] == "missing":
+        owner = _owner(parents)
+        return Finding(field, "is missing", f"add it{_described(owner, last)}")
+    if fault["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(last, [*_owner(parents).model_fields], n=1)
+        remedy = f"did you mean {near[0]!r}?" if near else "remove it"
+        return Finding(field, "is unknown", remedy)
+    if last == "[key]":
+        label = fault["input"]
+        remedy = f'quote it, "{label}", as the judge writes it'
+        return Finding(".".join(parents[:-1]), f"{label!r} is no text to YAML", remedy)
+    found = f"{fault['input']!r:.60}"
+    return Finding(field, found, fault["msg"].replace("Input should", "it should"))
+
+
+def _owner(parents: list[str]) -> type[BaseModel]:
+    return _SECTIONS.get(parents[0], Template) if parents else Template
+
+
+def _described(owner: type[BaseModel], field: str) -> str:
+    known = owner.model_fields.get(field)
+    return f": {known.description}" if known and known.description else ""

@@ -1,0 +1,141 @@
+"""How a judge writes in generate mode, and what several of its answers come to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal
+
+from reward_serve.judging.config import JudgeConfig
+from reward_serve.judging.rendering import Mode
+from reward_serve.reward_models.base import InvalidRequestError, Verdict, summed_usage
+from reward_serve.schema import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What a request's options and the deployment's settings come to.
+
+    Attributes:
+        max_tokens: most tokens written, thinking included.
+        temperature: 0 for the likeliest text.
+        top_p: as in vLLM.
+        enable_thinking: whether the chat template lets the judge think.
+        thinking_tokens: most tokens of thinking, or None.
+        samples: answers written.
+    """
+
+    max_tokens: int
+    temperature: float
+    top_p: float
+    enable_thinking: bool
+    thinking_tokens: int | None
+    samples: int
+
+
+def writing_of(options: Options, config: JudgeConfig) -> Writing:
+    """How the judge writes for a request."""
+    temperature, thinking = options.temperature, options.enable_thinking
+    enabled = config.enable_thinking if thinking is None else thinking
+    return Writing(
+        max_tokens=min(options.max_tokens or config.max_tokens, config.max_tokens),
+        temperature=config.temperature if temperature is None else temperature,
+        top_p=options.top_p or config.top_p,
+        enable_thinking=enabled,
+        thinking_tokens=(options.thinking_tokens or config.thinking_tokens) if enabled else None,
+        samples=options.samples or config.samples,
+    )
+
+
+def settings_of(config: JudgeConfig) -> str:
+    """The deployment's settings, for fingerprints."""
+    thinking = (config.thinking_tokens or "on") if config.enable_thinking else "off"
+    return (
+        f";max_tokens={config.max_tokens};temperature={config.temperature:g};"
+        f"top_p={config.top_p:g};thinking={thinking};samples={config.samples}-{config.aggregate}"
+    )
+
+
+def check_options(options: Options, config: JudgeConfig, mode: Mode, ends_thinking: bool) -> None:
+    """Refuse options that the deployment does not allow, or that would say nothing.
+
+    Args:
+        options: the request's.
+        config: the deployment's.
+        mode: how the request will be judged.
+        ends_thinking: whether the engine can end thinking after a budget.
+
+    Raises:
+        InvalidRequestError: names the option and the remedy.
+    """
+    for name in options.model_dump(exclude_none=True):
+        if name not in config.allowed_options:
+            raise InvalidRequestError(
+                f"options.{name}: this deployment does not allow it; leave it out, "
+                "or add it to judge.allowed_options"
+            )
+    if mode == "label":
+        for name in ("enable_thinking", "thinking_tokens", "samples"):
+            asked = getattr(options, name)
+            if asked and not (name == "samples" and asked == 1):
+                raise InvalidRequestError(
+                    f"options.{name}: label mode writes nothing; leave it out, or set "
+                    "options.mode: generate"
+                )
+        return
+    writing = writing_of(options, config)
+    if writing.samples > config.max_samples:
+        raise InvalidRequestError(
+            f"options.samples: {writing.samples} is above the deployment's {config.max_samples}; "
+            "ask for fewer, or raise judge.max_samples"
+        )
+    if writing.samples > 1 and writing.temperature == 0:
+        raise InvalidRequestError(
+            f"options.samples: {writing.samples} at temperature 0 are all alike; set "
+            "options.temperature, such as 0.6, or samples to 1"
+        )
+    if options.thinking_tokens is not None:
+        _check_budget(options.thinking_tokens, writing, ends_thinking)
+
+
+def _check_budget(asked: int, writing: Writing, ends_thinking: bool) -> None:
+    if not writing.enable_thinking:
+        raise InvalidRequestError(
+            "options.thinking_tokens: the judge does not think; set options.enable_thinking"
+        )
+    if not ends_thinking:
+        raise InvalidRequestError(
+            "options.thinking_tokens: this engine cannot end thinking; leave it out, or set "
+            "engine.engine_kwargs.reasoning_parser (qwen3, say)"
+        )
+    if asked >= writing.max_tokens:
+        raise InvalidRequestError(
+            f"options.thinking_tokens: {asked} leaves nothing of max_tokens: {writing.max_tokens} "
+            "for a verdict; lower it"
+        )
+
+
+def aggregate(verdicts: Sequence[Verdict], how: Literal["vote", "mean"]) -> Verdict:
+    """What several samples of one question come to.
+
+    More than half of them must have come to a verdict, else the first failure stands. ``vote``
+    takes the score that most gave, of equals the lower; ``mean`` their mean. The text is of a
+    sample with that score, or the nearest; ``details.samples`` has every score.
+    """
+    if len(verdicts) == 1:
+        return verdicts[0]
+    told = [verdict.score for verdict in verdicts if verdict.score is not None]
+    details = (verdicts[0].details or {}) | {"samples": [verdict.score for verdict in verdicts]}
+    usage = summed_usage(verdicts)
+    if 2 * len(told) <= len(verdicts):
+        failed = next(verdict for verdict in verdicts if verdict.score is None)
+        reason = f"{len(verdicts) - len(told)} of {len(verdicts)} samples: {failed.reason}"
+        return replace(failed, reason=reason, details=details, usage=usage)
+    counts = Counter(told)
+    score = fmean(told) if how == "mean" else min(told, key=lambda s: (-counts[s], s))
+    scored = [verdict for verdict in verdicts if verdict.score is not None]
+    nearest = min(scored, key=lambda verdict: abs((verdict.score or 0.0) - score))
+    label = nearest.label if nearest.score == score else None
+    return replace(nearest, score=score, label=label, details=details, usage=usage)

@@ -1,0 +1,68 @@
+"""The answer that the deployment's own pattern finds, compared by value."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import deque
+
+from reward_serve.schema import ScoreRequest
+from reward_serve.verifiers.base import Grade, gold_answer
+from reward_serve.verifiers.child_process import ChildProcess, UndecidedError
+from reward_serve.verifiers.exact import normalised
+from reward_serve.verifiers.numbers import parse_number
+
+LIMIT_S = 1.0
+
+
+class PatternVerifier:
+    """The last match of a pattern counts: the first group that took part in it, else all of it.
+
+    Numbers are compared by value, other texts as ``exact`` does. The search runs in a child
+    process, for at most ``LIMIT_S`` seconds of CPU time; beyond it the verifier abstains.
+    """
+
+    needs_reference = True
+
+    def __init__(self, pattern: str, version: str) -> None:
+        digest = hashlib.sha256(pattern.encode()).hexdigest()[:12]
+        self.fingerprint = f"verifier=regex;version={version};pattern={digest}"
+        self._pattern = pattern
+        self._child = ChildProcess(f"{__name__}:last_match", LIMIT_S)
+
+    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
+        """The grade of a request's response by one reference.
+
+        Raises:
+            UnusableReferenceError: the reference holds no answer.
+            VerifierError: the child process failed.
+        """
+        gold = gold_answer(reference)
+        try:
+            found: str | None = await self._child.call(self._pattern, request.response)
+        except UndecidedError as error:
+            return Grade(None, error.rule)
+        if found is None:
+            return Grade(0.0, "no_match")
+        right = _same(found, gold)
+        return Grade(float(right), "match_equals" if right else "match_differs", found)
+
+    def close(self) -> None:
+        """End the child process."""
+        self._child.close()
+
+
+def last_match(pattern: str, text: str) -> str | None:
+    """What the last match says; None where there is none."""
+    matches = deque(re.finditer(pattern, text), maxlen=1)
+    if not matches:
+        return None
+    taken = (group for group in matches[0].groups() if group is not None)
+    return next(taken, matches[0][0])
+
+
+def _same(found: str, gold: str) -> bool:
+    number, expected = parse_number(found), parse_number(gold)
+    if number is not None and expected is not None:
+        return (number.value, number.percent) == (expected.value, expected.percent)
+    return normalised(found) == normalised(gold)

@@ -1,0 +1,45 @@
+"""The GSM8K rewards that trainers ship, by name: the same score for the same text.
+
+A response earns 1 where the number behind a ``#### `` is, as text without commas, the gold answer.
+SkyRL (``skyrl_gym.envs.gsm8k.utils``) takes the first of the whole response; verl
+(``verl.utils.reward_score.gsm8k``) the last of the final 300 characters. Unlike theirs, a reference
+may be a whole solution, or written with commas or ``$``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from reward_serve.verifiers.base import Grade, gold_answer
+
+CLIP_CHARACTERS = 300
+
+_MARKED = re.compile(r"#### (-?[0-9.,]+)")
+
+
+def grade_strict_first(response: str, reference: str) -> Grade:
+    """SkyRL's: the first ``#### <number>`` counts.
+
+    Raises:
+        UnusableReferenceError: the reference holds no answer.
+    """
+    found = _MARKED.search(response)
+    return _grade(found[1] if found else None, reference)
+
+
+def grade_strict_last(response: str, reference: str) -> Grade:
+    """verl's: the last ``#### <number>`` of the final 300 characters counts.
+
+    Raises:
+        UnusableReferenceError: the reference holds no answer.
+    """
+    found: list[str] = _MARKED.findall(response[-CLIP_CHARACTERS:])
+    return _grade(found[-1] if found else None, reference)
+
+
+def _grade(found: str | None, reference: str) -> Grade:
+    gold = gold_answer(reference).replace(",", "").replace("$", "").strip()
+    if found is None:
+        return Grade(0.0, "no_marker")
+    right = found.replace(",", "") == gold
+    return Grade(float(right), "marker_matches" if right else "marker_differs", found)

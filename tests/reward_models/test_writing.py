@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reward_serve.config import JudgeConfig, JudgeModel
+from reward_serve.reward_models.base import InvalidRequestError, Verdict
+from reward_serve.reward_models.judge import Judge
+from reward_serve.reward_models.writing import aggregate
+from reward_serve.schema import Options, Status, Usage
+from tests.reward_models.test_judge import FakeEngine, judge, request, says
+
+REASONING = {"engine_kwargs": {"reasoning_parser": "qwen3"}}
+
+
+def writes(*texts: str) -> FakeEngine:
+    """An engine that writes these in turn."""
+    turns = itertools.cycle(texts)
+    return FakeEngine(text=lambda prompt: (next(turns), False))
+
+
+def thinker(engine: FakeEngine, **settings: Any) -> Judge:
+    """A judge whose engine can end thinking."""
+    config = {
+        "name": "judge",
+        "kind": "judge",
+        "engine": REASONING,
+        "judge": {"mode": "generate", "audit_rate": 0.0, "rules_first": False, **settings},
+    }
+    return Judge(JudgeModel.model_validate(config), engine)
+
+
+def samples(*scores: float | None) -> list[Verdict]:
+    """A verdict a score; where it is None, unparseable."""
+    return [
+        Verdict(score=score, source="judge", text=f"text {i}", label=f"{score:g}")
+        if score is not None
+        else Verdict(status=Status.UNPARSEABLE, reason="no verdict", text=f"text {i}")
+        for i, score in enumerate(scores)
+    ]
+
+
+class TestAggregate:
+    @pytest.mark.parametrize(
+        ("scores", "vote", "mean"),
+        [
+            pytest.param([1.0, 0.0, 1.0], 1.0, 2 / 3, id="two of three"),
+            pytest.param([1.0, 0.0], 0.0, 0.5, id="a tie goes to the lower"),
+            pytest.param([1.0, None, 1.0], 1.0, 1.0, id="one without a verdict"),
+            pytest.param([0.2, 0.9, 0.4], 0.2, 0.5, id="no two alike"),
+            pytest.param([0.0, 0.0, 0.0], 0.0, 0.0, id="of one mind"),
+        ],
+    )
+    def test_a_vote_takes_the_commonest_score_and_a_mean_the_mean(
+        self, scores: list[float | None], vote: float, mean: float
+    ) -> None:
+        assert aggregate(samples(*scores), "vote").score == vote
+        assert aggregate(samples(*scores), "mean").score == pytest.approx(mean)
+
+    @pytest.mark.parametrize("scores", [[1.0, None], [None, 1.0, None], [None, None]])
+    @pytest.mark.parametrize("how", ["vote", "mean"])
+    def test_where_half_or_more_give_no_verdict_there_is_none(
+        self, scores: list[float | None], how: Any
+    ) -> None:
+        verdict = aggregate(samples(*scores), how)
+        assert (verdict.status, verdict.score) == (Status.UNPARSEABLE, None)
+        assert f"of {len(scores)} samples: no verdict" in (verdict.reason or "")
+
+    def test_every_score_is_told_and_the_text_is_of_one_that_agrees(self) -> None:
+        verdict = aggregate(samples(0.0, 1.0, 1.0), "vote")
+        assert verdict.details == {"samples": [0.0, 1.0, 1.0]}
+        assert (verdict.text, verdict.label) == ("text 1", "1")
+        assert aggregate(samples(0.0, 1.0), "mean").label is None
+
+    def test_tokens_add_up(self) -> None:
+        both = [Verdict(score=1.0, usage=Usage(completion_tokens=n)) for n in (3, 4)]
+        assert aggregate(both, "vote").usage.completion_tokens == 7
+
+    def test_a_single_sample_is_itself(self) -> None:
+        (only,) = samples(0.5)
+        assert aggregate([only], "vote") is only
+
+
+class TestSamples:
+    async def test_so_many_answers_are_drawn_each_anew(self) -> None:
+        engine = writes("VERDICT: 1", "VERDICT: 0", "VERDICT: 1")
+        options = Options(mode="generate", samples=3, temperature=0.7)
+        verdict = await judge(engine).score(request(options=options))
+        assert (verdict.score, verdict.details) == (1.0, {"samples": [1.0, 0.0, 1.0]})
+        assert engine.budgets == [(None, 0), (None, 1), (None, 2)]
+
+    async def test_the_deployment_may_ask_for_a_mean(self) -> None:
+        engine = writes("VERDICT: 1", "VERDICT: 0")
+        scorer = judge(engine, mode="generate", samples=2, temperature=0.7, aggregate="mean")
+        assert (await scorer.score(request())).score == 0.5
+
+    async def test_label_mode_has_no_use_for_the_deployments_samples(self) -> None:
+        engine = FakeEngine(label=says(p0=0.1, p1=0.9))
+        scorer = judge(engine, mode="generate", samples=2, temperature=0.7)
+        assert (await scorer.score(request(options=Options(mode="label")))).score == 1.0
+
+    @pytest.mark.parametrize("rules_first", [False, True])
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"samples": 9, "temperature": 1.0}, "options.samples: 9 is above .* raise judge.max"),
+            ({"samples": 2}, "options.samples: 2 at temperature 0 .* set options.temperature"),
+            ({"samples": 2, "mode": "label"}, "options.samples: label mode writes nothing"),
+            ({"enable_thinking": True, "mode": "label"}, "options.enable_thinking: label mode"),
+            ({"thinking_tokens": 8, "mode": "label"}, "options.thinking_tokens: label mode"),
+            ({"thinking_tokens": 8}, "options.thinking_tokens: the judge does not think"),
+            ({"thinking_tokens": 8, "enable_thinking": True}, "cannot end thinking"),
+        ],
+    )
+    async def test_what_would_say_nothing_is_refused_with_the_remedy(
+        self, options: dict[str, Any], said: str, rules_first: bool
+    ) -> None:
+        scorer = judge(FakeEngine(), mode="generate", rules_first=rules_first)
+        with pytest.raises(InvalidRequestError, match=said):
+            await scorer.score(request("#### 18", options=Options(**options)))
+
+
+class TestThinking:
+    @pytest.mark.parametrize(
+        ("deployed", "asked", "thinks"),
+        [(False, None, False), (True, None, True), (True, False, False), (False, True, True)],
+    )
+    async def test_a_request_may_turn_it_on_and_off(
+        self, deployed: bool, asked: bool | None, thinks: bool
+    ) -> None:
+        engine = FakeEngine()
+        scorer = thinker(engine, enable_thinking=deployed, thinking_tokens=100)
+        await scorer.score(request(options=Options(enable_thinking=asked)))
+        assert engine.prompts[0].endswith("<think>") is thinks
+        assert engine.budgets == [(100 if thinks else None, 0)]
+
+    async def test_a_request_may_set_the_budget_below_what_is_written(self) -> None:
+        engine = FakeEngine()
+        scorer = thinker(engine, enable_thinking=True)
+        await scorer.score(request(options=Options(thinking_tokens=7)))
+        assert engine.budgets == [(7, 0)]
+        with pytest.raises(InvalidRequestError, match="leaves nothing of max_tokens: 512"):
+            await scorer.score(request(options=Options(thinking_tokens=512)))
+
+    async def test_a_verdict_while_thinking_is_none(self) -> None:
+        engine = writes("VERDICT: 1</think>It is 17.\nVERDICT: 0")
+        scorer = thinker(engine, enable_thinking=True)
+        assert (await scorer.score(request())).score == 0.0
+
+
+class TestTemplateFile:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        form = {"instruction": "End with 'MARK: <x>'.", "verdict": r"MARK: (\S+)"}
+        data = {
+            "description": "Ours.",
+            "response_tokens": 64,
+            "system": "You mark.",
+            "user": "{REFERENCE_SOLUTION}\n<response>\n{CANDIDATE_SOLUTION}\n</response>",
+            "generate": {**form, "example": "MARK: 1"},
+        }
+        file = tmp_path / "ours.yaml"
+        file.write_text(yaml.safe_dump(data), encoding="utf-8")
+        return file
+
+    async def test_it_judges_by_default_and_by_its_name(self, file: Path) -> None:
+        engine = writes("MARK: 0.5")
+        scorer = judge(engine, template=str(file), mode="generate")
+        for name in (None, "ours"):
+            verdict = await scorer.score(request(template=name))
+            assert (verdict.score, verdict.template) == (0.5, "ours")
+        assert "18\n<response>\nIt is 18.\n</response>" in engine.prompts[0]
+        assert scorer.describe()["templates"][0] == "ours"
+
+    async def test_the_shipped_ones_stay_at_hand(self, file: Path) -> None:
+        scorer = judge(FakeEngine(), template=str(file), mode="generate")
+        assert (await scorer.score(request(template="solution"))).template == "solution"
+
+    async def test_a_request_cannot_name_a_file(self, file: Path) -> None:
+        scorer = judge(FakeEngine(), template=str(file), mode="generate")
+        for name in (str(file), "ours.yaml", f"{file.parent}/ours"):
+            with pytest.raises(InvalidRequestError, match="template: there is no"):
+                await scorer.score(request(template=name))
+
+    def test_a_replica_needs_no_file(self, file: Path) -> None:
+        config = JudgeConfig(template=str(file), mode="generate")
+        file.unlink()
+        read = JudgeConfig.model_validate(config.model_dump(mode="json"))
+        assert read == config
+        assert read.default_template.name == "ours"
+
+    def test_another_content_is_another_fingerprint(self, file: Path) -> None:
+        fingerprints = set()
+        for _ in range(2):
+            scorer = judge(FakeEngine(), template=str(file), mode="generate")
+            fingerprints.add(scorer.describe()["fingerprint"])
+            text = file.read_text(encoding="utf-8").replace("You mark.", "You mark!")
+            file.write_text(text, encoding="utf-8")
+        assert len(fingerprints) == 2

@@ -1,0 +1,33 @@
+"""Functions such as a deployer would write, for ``rule.function``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+LEVEL = 3
+
+
+def half(response: str, reference: str, request: dict[str, Any]) -> float:
+    return 0.5
+
+
+def is_it(response: str, reference: str, request: dict[str, Any]) -> bool:
+    return response == reference
+
+
+async def later(response: str, reference: str, request: dict[str, Any]) -> float:
+    await asyncio.sleep(0)
+    return float(request["metadata"]["points"])
+
+
+def told(response: str, reference: str, request: dict[str, Any]) -> Any:
+    if response == "raise":
+        raise KeyError("points")
+    return {"none": None, "nan": float("nan"), "inf": float("inf"), "text": "1", "seven": 7}[
+        response
+    ]
+
+
+def two(response: str, reference: str) -> float:
+    return 1.0
