@@ -118,12 +118,14 @@ class Admission:
 
     def _give_back(self) -> None:
         while self._turns:
-            party, queue = self._turns.popitem(last=False)
+            party, queue = next(iter(self._turns.items()))
             turn, _ = queue.popitem(last=False)
             self._waiting -= 1
-            if queue:
-                self._turns[party] = queue
-            if not turn.cancelled():
+            if not queue:
+                del self._turns[party]
+            if not turn.cancelled():  # else it is still the party's turn
+                if queue:
+                    self._turns.move_to_end(party)
                 turn.set_result(None)
                 return
         self._free += 1

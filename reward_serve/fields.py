@@ -1,11 +1,11 @@
-"""The fields of the wire contract: text that is Unicode, names and metadata within bounds."""
+"""The fields of the wire contract: text that is Unicode, numbers, names and metadata in bounds."""
 
 from __future__ import annotations
 
 import json
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
 MAX_NAME_CHARACTERS = 1024
 MAX_METADATA_BYTES = 65_536
@@ -66,6 +66,12 @@ def _json(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return metadata
 
 
+def _whole(value: object) -> object:
+    # To JSON 5.0 is an integer.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 Text = Annotated[str, AfterValidator(unicode_text)]
 Name = Annotated[Text, Field(max_length=MAX_NAME_CHARACTERS)]
+Count = Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(_json)]

@@ -1,4 +1,4 @@
-"""The HTTP side of the wire contract: status codes, bodies, OpenAPI descriptions."""
+"""The HTTP side of the wire contract: status codes and bodies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import orjson
 from fastapi import HTTPException, Request
 
 from reward_serve.fields import deeper_than
-from reward_serve.schema import ScoreRequest, ScoreResult, Status
+from reward_serve.schema import Status
 
 NDJSON = "application/x-ndjson"
 MAX_BODY_DEPTH = 64
@@ -55,86 +55,3 @@ def _parsed(body: bytearray) -> Any:
             return json.loads(body)
         except (ValueError, RecursionError):
             raise HTTPException(422, f"body: is not JSON: {error}") from None
-
-
-def _body(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-def _inline(model: Any) -> dict[str, Any]:
-    """A model's JSON schema with its definitions in place, as a path item needs it."""
-    schema: dict[str, Any] = model.model_json_schema(ref_template="{model}")
-    definitions = schema.pop("$defs", {})
-
-    def resolve(node: Any) -> Any:
-        if isinstance(node, list):
-            return [resolve(part) for part in node]
-        if not isinstance(node, dict):
-            return node
-        name = node.get("$ref")
-        if name == "JsonValue":
-            return {}
-        return resolve(definitions[name]) if name else {k: resolve(v) for k, v in node.items()}
-
-    resolved: dict[str, Any] = resolve(schema)
-    return resolved
-
-
-_REQUEST = _inline(ScoreRequest)
-_RESULT = _inline(ScoreResult)
-_FAILED = {
-    **_RESULT,
-    "properties": {"detail": {"type": "string"}, **_RESULT["properties"]},
-}
-_DETAIL = {"type": "object", "properties": {"detail": {"type": "string"}}, "required": ["detail"]}
-
-
-def _response(description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
-
-
-_TOO_LARGE = _response("Body or batch too large", _DETAIL)
-
-KEY_DOCS: dict[int | str, Any] = {
-    401: _response("No key, or a wrong one: send Authorization: Bearer", _DETAIL),
-    429: _response("The key's own limit; see Retry-After", _DETAIL),
-}
-
-SINGLE_DOCS: dict[str, Any] = {
-    "openapi_extra": _body(_REQUEST),
-    "responses": {
-        200: _response("A score, or a judge that failed (status)", _RESULT),
-        404: _response("No such model", _DETAIL),
-        413: _TOO_LARGE,
-        422: _response("A field is at fault", _DETAIL),
-        503: _response("Overloaded; see Retry-After", _FAILED),
-        504: _response("The deadline passed", _FAILED),
-    },
-}
-
-BATCH_DOCS: dict[str, Any] = {
-    "openapi_extra": _body(
-        {
-            "type": "object",
-            "properties": {"requests": {"type": "array", "items": _REQUEST}},
-            "required": ["requests"],
-        }
-    ),
-    "responses": {
-        200: {
-            "description": "Results in request order; as NDJSON, as they finish, with an index",
-            "content": {
-                "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "properties": {"results": {"type": "array", "items": _RESULT}},
-                        "required": ["results"],
-                    }
-                },
-                NDJSON: {"schema": {"type": "string"}},
-            },
-        },
-        413: _TOO_LARGE,
-        422: _response("The body is not a batch", _DETAIL),
-    },
-}

@@ -9,6 +9,7 @@ import logging
 import uuid
 from contextlib import ExitStack
 
+from ray.exceptions import RayError
 from starlette.authentication import (
     AuthCredentials,
     AuthenticationBackend,
@@ -54,6 +55,12 @@ class Exchange:
             return
         started = False
 
+        async def receive_from_caller() -> Message:
+            try:
+                return await receive()
+            except RayError as error:  # Serve's proxy took the call back
+                raise ClientDisconnect from error
+
         async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
@@ -64,7 +71,7 @@ class Exchange:
         with ExitStack() as until_end:
             scope.setdefault("state", {})["until_end"] = until_end
             try:
-                await self._app(scope, receive, send_with_headers)
+                await self._app(scope, receive_from_caller, send_with_headers)
             except ClientDisconnect:
                 return
             except Exception:

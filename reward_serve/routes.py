@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from fastapi import FastAPI, Request, Response, Security
@@ -10,11 +10,18 @@ from fastapi.security import HTTPBearer
 from starlette.middleware.authentication import AuthenticationMiddleware
 
 from reward_serve.auth import ApiKeys
-from reward_serve.http_contract import BATCH_DOCS, KEY_DOCS, SINGLE_DOCS
+from reward_serve.http_docs import (
+    BATCH_DOCS,
+    HEALTH_DOCS,
+    KEY_DOCS,
+    LIMIT_DOCS,
+    MODELS_DOCS,
+    READY_DOCS,
+    SINGLE_DOCS,
+)
 from reward_serve.middleware import BearerKeys, Exchange, unauthorized
 from reward_serve.version import __version__
 
-_READY_DOCS: dict[str, Any] = {"responses": {503: {"description": "No replica can score yet"}}}
 _BEARER = HTTPBearer(
     scheme_name="API key", description="One of the deployment's API keys", auto_error=False
 )
@@ -48,12 +55,15 @@ def build_api(routes: Routes, key_digests: Mapping[str, str]) -> FastAPI:
             asks for one, ``/docs`` and the paths that do not exist among them.
     """
     api = FastAPI(title="reward_serve", version=__version__)
-    keyed = _keyed if key_digests else dict
-    api.post("/v1/score", **keyed(SINGLE_DOCS))(routes.score)
-    api.post("/v1/score/batch", **keyed(BATCH_DOCS))(routes.score_batch)
-    api.get("/v1/models", **keyed({}))(routes.list_models)
-    api.get("/health")(routes.health)
-    api.get("/ready", **_READY_DOCS)(routes.ready)
+    if key_digests:
+        limited, keyed = _keyed(KEY_DOCS | LIMIT_DOCS), _keyed(KEY_DOCS)
+    else:
+        limited = keyed = dict
+    api.post("/v1/score", **limited(SINGLE_DOCS))(routes.score)
+    api.post("/v1/score/batch", **limited(BATCH_DOCS))(routes.score_batch)
+    api.get("/v1/models", **keyed(MODELS_DOCS))(routes.list_models)
+    api.get("/health", **HEALTH_DOCS)(routes.health)
+    api.get("/ready", **READY_DOCS)(routes.ready)
     if key_digests:
         keys = BearerKeys(ApiKeys(key_digests))
         api.add_middleware(AuthenticationMiddleware, backend=keys, on_error=unauthorized)
@@ -61,7 +71,11 @@ def build_api(routes: Routes, key_digests: Mapping[str, str]) -> FastAPI:
     return api
 
 
-def _keyed(docs: dict[str, Any]) -> dict[str, Any]:
-    """A path's description with the key that the middleware asks for."""
-    responses = {**docs.get("responses", {}), **KEY_DOCS}
-    return {**docs, "responses": responses, "dependencies": [Security(_BEARER)]}
+def _keyed(refusals: dict[int | str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Adds to a path's description the key that the middleware asks for, and its refusals."""
+
+    def described(docs: dict[str, Any]) -> dict[str, Any]:
+        responses = {**docs["responses"], **refusals}
+        return {**docs, "responses": responses, "dependencies": [Security(_BEARER)]}
+
+    return described

@@ -22,12 +22,28 @@ from pydantic import (
     model_validator,
 )
 
-from reward_serve.fields import Metadata, Name, Text, unicode_text
+from reward_serve.fields import (
+    MAX_METADATA_BYTES,
+    MAX_METADATA_DEPTH,
+    Count,
+    Metadata,
+    Name,
+    Text,
+    unicode_text,
+)
 
 MAX_TIMEOUT_S = 3600.0
 DEFAULT_TIMEOUT_S = 60.0
 MAX_REFERENCES = 64
 MAX_MESSAGES = 1024
+
+_NOT_BLANK: dict[str, JsonValue] = {"type": "string", "pattern": r"\S"}
+_SEVERAL: dict[str, JsonValue] = {
+    "type": "array",
+    "items": _NOT_BLANK,
+    "minItems": 1,
+    "maxItems": MAX_REFERENCES,
+}
 
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 40
@@ -62,22 +78,22 @@ class Options(BaseModel):
     mode: Literal["label", "generate"] | None = Field(
         None, description="How the judge answers: one forward pass, or written text."
     )
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
-    top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False)
-    max_tokens: int | None = Field(
-        None, ge=1, description="Tokens the judge may write in generate mode."
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False, strict=True)
+    top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, strict=True)
+    max_tokens: Count | None = Field(
+        None, description="Tokens the judge may write in generate mode."
     )
     enable_thinking: bool | None = Field(
-        None, description="Passed to chat templates that know it (Qwen3)."
+        None, strict=True, description="Passed to chat templates that know it (Qwen3)."
     )
-    thinking_tokens: int | None = Field(
-        None, ge=1, description="Most of max_tokens for thinking, which the engine then ends."
+    thinking_tokens: Count | None = Field(
+        None, description="Most of max_tokens for thinking, which the engine then ends."
     )
-    samples: int | None = Field(
-        None, ge=1, description="Answers written for one verdict, in generate mode."
+    samples: Count | None = Field(
+        None, description="Answers written for one verdict, in generate mode."
     )
     cache: bool | None = Field(
-        None, description="False: ask the model anew, whatever it answered before."
+        None, strict=True, description="False: ask the model anew, whatever it answered before."
     )
 
 
@@ -97,7 +113,9 @@ class ScoreRequest(BaseModel):
 
     response: Text = Field(description="The candidate to be judged.")
     reference: str | list[str] | None = Field(
-        None, description="A gold answer or solution; of several, the best match counts."
+        None,
+        description="A gold answer or solution; of several, the best match counts.",
+        json_schema_extra={"anyOf": [_NOT_BLANK, _SEVERAL, {"type": "null"}]},
     )
     question: Text | None = Field(None, description="The prompt the candidate answers.")
     messages: list[Message] | None = Field(
@@ -110,12 +128,17 @@ class ScoreRequest(BaseModel):
     group: Name | None = Field(None, description="The prompt's key in GRPO.")
     options: Options = Field(default_factory=Options)
     id: Name | None = Field(None, description="Echoed in the result.")
-    metadata: Metadata | None = Field(None, description="Echoed in the result.")
+    metadata: Metadata | None = Field(
+        None,
+        description=f"Echoed in the result; at most {MAX_METADATA_BYTES} bytes as JSON, nested "
+        f"{MAX_METADATA_DEPTH} deep, integers of 64 bits.",
+    )
     timeout_s: float = Field(
         DEFAULT_TIMEOUT_S,
         gt=0,
         le=MAX_TIMEOUT_S,
         allow_inf_nan=False,
+        strict=True,
         description="Deadline, in seconds.",
     )
 
@@ -155,6 +178,8 @@ class ScoreRequest(BaseModel):
 class Usage(BaseModel):
     """Tokens the reward model's engine processed for one request."""
 
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
@@ -166,7 +191,9 @@ class ScoreResult(BaseModel):
     ``score`` is earned or absent: a failure is a ``status`` with ``score: null``, never a number.
     """
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", allow_inf_nan=False, json_schema_serialization_defaults_required=True
+    )
 
     id: str | None = None
     score: float | None = None

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.fake_service import FakeService
+
+# The same examples every time, so that a run says something of the change and not of its luck;
+# HYPOTHESIS_PROFILE=search looks for others, and for longer.
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+settings.register_profile("search", max_examples=2000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -164,6 +164,18 @@ async def test_one_who_gives_up_takes_no_turn() -> None:
     assert visitors.inside == [5]
 
 
+async def test_one_who_gives_up_as_its_turn_comes_leaves_the_turn_to_its_party() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99))
+    await visitors.enter(4, party="large")  # 0 is at work
+    await visitors.enter(2, party="small")  # 4 and 5
+    await visitors.leave(0)
+    assert visitors.inside == [1]
+    visitors.tasks[1].cancel()
+    visitors.tasks[4].cancel()  # in the same turn of the loop, as that slot comes free
+    await settle()
+    assert visitors.inside == [5]
+
+
 async def seen_at_work(admission: Admission, clock: Clock, items: int, seconds: float) -> None:
     """Items that take so long each, one after another."""
     for _ in range(items):

@@ -4,6 +4,7 @@ from typing import Any
 
 import httpx
 import pytest
+from ray.exceptions import TaskCancelledError
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, StreamingResponse
@@ -118,3 +119,22 @@ async def test_a_caller_who_has_gone_is_no_fault_of_ours() -> None:
 
     await app(scope, nothing, send)
     assert (until_end, sent) == (["left"], [])
+
+
+async def test_a_caller_who_goes_while_the_body_is_read_is_no_fault_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await Request(scope, receive, send).body()
+
+    async def taken_back() -> dict[str, Any]:
+        raise TaskCancelledError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/x", "headers": []}
+    await Exchange(app)(scope, taken_back, send)
+    assert (sent, caplog.records) == ([], [])

@@ -70,6 +70,11 @@ def test_nul_is_text(field: dict[str, str]) -> None:
     assert ScoreRequest.model_validate(field).model_dump(exclude_unset=True) == field
 
 
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    request = ScoreRequest.model_validate({"response": "", "options": {"max_tokens": 5.0}})
+    assert repr(request.options.max_tokens) == "5"
+
+
 @pytest.mark.parametrize("timeout_s", [1e-3, 1, 60.5, MAX_TIMEOUT_S])
 def test_a_deadline_is_any_positive_number_up_to_an_hour(timeout_s: float) -> None:
     assert ScoreRequest(response="", timeout_s=timeout_s).timeout_s == timeout_s
@@ -77,7 +82,7 @@ def test_a_deadline_is_any_positive_number_up_to_an_hour(timeout_s: float) -> No
 
 @pytest.mark.parametrize(
     "timeout_s",
-    [math.nan, math.inf, -math.inf, 0, -1, 3600.001, None, "soon", [60]],
+    [math.nan, math.inf, -math.inf, 0, -1, 3600.001, None, "soon", "60", True, [60]],
     ids=repr,
 )
 def test_a_deadline_that_is_no_time_is_refused(timeout_s: object) -> None:
@@ -119,6 +124,18 @@ def test_a_deadline_that_is_no_time_is_refused(timeout_s: object) -> None:
         ),
         pytest.param(
             {"response": "", "messages": [{"role": "user"}]}, "messages.0.content", id="content"
+        ),
+        *(
+            pytest.param({"response": "", "options": {name: value}}, f"options.{name}", id=name)
+            for name, value in [
+                ("temperature", "1"),
+                ("top_p", True),
+                ("max_tokens", "5"),
+                ("max_tokens", 5.5),
+                ("max_tokens", math.inf),
+                ("enable_thinking", "yes"),
+                ("cache", 0),
+            ]
         ),
         pytest.param({"response": "", "respones": ""}, "respones", id="unknown field"),
         pytest.param({"response": "", "options": {"seed": 1}}, "options.seed", id="unknown option"),

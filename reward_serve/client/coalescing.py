@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from reward_serve.calls import cancelled_by_caller
 from reward_serve.schema import ScoreResult
 
 Body = dict[str, Any]
@@ -122,6 +123,11 @@ class Coalescer:
     async def _answer(self, batch: Sequence[Ticket]) -> None:
         try:
             await self._ask(batch)
+        except asyncio.CancelledError:
+            if cancelled_by_caller():
+                raise
+            lost = RuntimeError("the call was cancelled by its other end")
+            hand_out((ticket, lost) for ticket in batch)
         except Exception as error:  # a fault of ours; the callers must not wait forever
             hand_out((ticket, error) for ticket in batch)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from reward_serve.engines.checkpoint import CheckpointError
 
+_STAND_INS = "\ufffd?_ "
+
 
 class ChatTokenizer:
     """The model's tokenizer, and a twin of it that knows no special tokens.
@@ -35,6 +37,7 @@ class ChatTokenizer:
         self._special = {t["id"] for t in definition["added_tokens"] if t["special"]}
         definition["added_tokens"] = []
         self._plain = Backend.from_str(json.dumps(definition))
+        self._stand_in = next(filter(self._is_known, _STAND_INS), None)
 
     def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
         """The conversation as text, up to where the assistant's turn begins."""
@@ -59,12 +62,26 @@ class ChatTokenizer:
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
         """Token ids of untrusted text, where special tokens stay text, and each token's start.
 
-        What a vocabulary can only write as a special token (a character unknown to it) is left
-        out.
+        A character that the vocabulary can only write as a special token, being unknown to it,
+        stands as one that it knows: left out, it would join what it parts.
         """
+        ids, starts, unknown = self._plain_ids(text)
+        if unknown and self._stand_in:
+            shown = (self._stand_in if at in unknown else c for at, c in enumerate(text))
+            ids, starts, _ = self._plain_ids("".join(shown))
+        return ids, starts
+
+    def _plain_ids(self, text: str) -> tuple[list[int], list[int], set[int]]:
+        """Token ids, their starts, and which characters had no other than a special token."""
         encoding = self._plain.encode(text, add_special_tokens=False)
-        ids, starts = encoding.ids, [start for start, _ in encoding.offsets]
+        ids, spans = encoding.ids, encoding.offsets
         if self._special.isdisjoint(ids):
-            return ids, starts
-        kept = [(i, s) for i, s in zip(ids, starts, strict=True) if i not in self._special]
-        return [i for i, _ in kept], [start for _, start in kept]
+            return ids, [start for start, _ in spans], set()
+        told = list(zip(ids, spans, strict=True))
+        kept = [(i, start) for i, (start, _) in told if i not in self._special]
+        unknown = {at for i, span in told if i in self._special for at in range(*span)}
+        return [i for i, _ in kept], [start for _, start in kept], unknown
+
+    def _is_known(self, character: str) -> bool:
+        ids, _, unknown = self._plain_ids(character)
+        return bool(ids) and not unknown

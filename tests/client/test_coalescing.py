@@ -210,6 +210,20 @@ def test_a_fault_of_ours_reaches_every_caller(loop: asyncio.AbstractEventLoop) -
             ticket.answer.result(timeout=5)
 
 
+def test_a_call_cancelled_by_its_other_end_reaches_every_caller(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    async def cancelled(tickets: Sequence[Ticket]) -> None:
+        raise asyncio.CancelledError
+
+    coalescer = Coalescer(cancelled, loop, 0.0, 64)
+    asked = tickets(0, 1)
+    coalescer.submit(asked)
+    for ticket in asked:
+        with pytest.raises(RuntimeError, match="other end"):
+            ticket.answer.result(timeout=5)
+
+
 def test_a_loop_that_was_closed_meanwhile_is_no_fault(loop: asyncio.AbstractEventLoop) -> None:
     closed = asyncio.new_event_loop()
     (ticket,) = tickets(0, loop=closed)

@@ -94,3 +94,14 @@ class TestChatTokenizer:
         backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="</s>"))
         tokenizer = ChatTokenizer(hub_tokenizer(backend))
         assert not set(tokenizer.encode_plain("1\u00e98")[0]) & {0, 1, 2}
+
+    @pytest.mark.parametrize("stand_in", ["\ufffd", "?"])
+    def test_a_character_that_the_vocabulary_lacks_keeps_its_neighbours_apart(
+        self, stand_in: str
+    ) -> None:
+        from tokenizers import Tokenizer, models
+
+        vocabulary = {text: i for i, text in enumerate([*SPECIAL, "1", "8", stand_in])}
+        backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
+        tokenizer = ChatTokenizer(hub_tokenizer(backend))
+        assert tokenizer.encode_plain("1\u00e9\u00e88") == ([3, 5, 5, 4], [0, 1, 2, 3])

@@ -12,6 +12,7 @@ import pytest
 # Serve's controller reads this as it starts: autoscaling tests should not wait ten seconds a look.
 os.environ["RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S"] = "1"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] = "reward_serve.proxy:middleware"
 
 import ray
 from ray import serve
@@ -46,6 +47,18 @@ def url(cluster: str) -> str:
     with HttpRewardClient(url) as client:
         wait_until_ready(client)
     return url
+
+
+@pytest.fixture(scope="session")
+def rule_url(url: str) -> Iterator[str]:
+    """The URL of a rule, behind the same port: what costs no model."""
+    app = build_app({"models": [{"name": "rule", "kind": "rule"}]})
+    target = serve.RunTarget(app, name="cheap", route_prefix="/cheap")
+    serve.run_many([target], wait_for_applications_running=False)
+    with HttpRewardClient(f"{url}/cheap") as client:
+        wait_for("the rule model", client.is_ready, 60)
+    yield f"{url}/cheap"
+    serve.delete("cheap")
 
 
 @pytest.fixture

@@ -1,0 +1,33 @@
+"""The service in this process against its own OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import schemathesis
+
+from tests.conformance import Case, ask, ask_for_lines, settings
+from tests.fake_ingress import BEARER, KEYS, served
+
+# Loaded as they are collected: schemathesis makes a test of each operation.
+open_app: Any = served().app
+keyed_app: Any = served(KEYS, max_concurrent_items_per_key=64).app
+described = schemathesis.openapi.from_asgi("/openapi.json", open_app, config=settings(60))
+keyed = schemathesis.openapi.from_asgi(
+    "/openapi.json", keyed_app, config=settings(15), headers=BEARER
+)
+
+
+@described.parametrize()
+def test_every_reply_is_as_the_document_says(case: Case) -> None:
+    ask(case)
+
+
+@described.include(path="/v1/score/batch").parametrize()
+def test_every_line_of_a_streamed_batch_is_as_the_document_says(case: Case) -> None:
+    ask_for_lines(case)
+
+
+@keyed.parametrize()
+def test_with_keys_too(case: Case) -> None:
+    ask(case, headers=BEARER)
