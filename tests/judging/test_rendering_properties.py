@@ -13,7 +13,7 @@ from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.numerals import canonical
 from reward_serve.judging.rendering import Mode, Renderer, defuse
 from reward_serve.judging.template import FIELDS, Template
-from tests.judging.test_rendering import EVERY_FIELD, HOSTILE, MODES, TEMPLATES, UNKNOWN
+from tests.judging.test_rendering import EVERY_FIELD, HOSTILE, SHOWN, UNKNOWN
 
 MAX_PROMPT = 400
 PIECES = [
@@ -39,8 +39,8 @@ def render(renderer: Renderer, shape: Template, mode: Mode, told: Any, budget: i
         return None
 
 
-@pytest.mark.parametrize("shape", TEMPLATES)
-@given(told=fields, mode=st.sampled_from(MODES), budget=st.integers(1, 300))
+@pytest.mark.parametrize(("shape", "mode"), SHOWN)
+@given(told=fields, budget=st.integers(1, 300))
 def test_a_prompt_is_the_templates_tokens_and_each_fields_own(
     renderer: Renderer,
     tokenizer: ChatTokenizer,
@@ -81,8 +81,8 @@ def _after(runs: Any, name: str) -> list[str]:
     return names[names.index(name) + 1 :]
 
 
-@pytest.mark.parametrize("shape", TEMPLATES)
-@given(told=fields, mode=st.sampled_from(MODES))
+@pytest.mark.parametrize(("shape", "mode"), SHOWN)
+@given(told=fields)
 def test_no_field_opens_or_closes_a_fence(
     renderer: Renderer, hub_tokenizer: Any, shape: Template, told: dict[str, str], mode: Mode
 ) -> None:

@@ -48,11 +48,12 @@ def test_any_text_has_a_verdict_within_the_scale_or_none(
 @each_template
 @given(texts, plain)
 def test_the_last_verdict_wins(template: Template, before: str, thought: str) -> None:
+    values = template.label.values if template.label else {}
+    asked = template.generate.example.splitlines()[-1].rpartition(": ")[0]
     for ending in ("0", "1"):
-        conclusion = template.generate.example.splitlines()[-1].removesuffix("1") + ending
-        text = f"{before}</think>{thought}\n{conclusion}"
+        text = f"{before}</think>{thought}\n{asked}: {ending}"
         verdict = read_verdict(template, text, cut_off=False)
-        assert verdict.score == float(ending) / template.generate.scale
+        assert verdict.score == values.get(ending, float(ending) / template.generate.scale)
 
 
 @each_template
