@@ -39,7 +39,7 @@ ARGS ?=
 MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo-trl test test-all test-clients rollout-overlap bench loadtest soak check format lock clean
+.PHONY: help setup demo serve train-judge grpo-trl test test-all test-clients rollout-overlap bench loadtest soak chaos check format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -98,6 +98,9 @@ bench: $(STAMP)  ## What each part costs, and against what; loadtests/results/be
 loadtest: $(STAMP)  ## Load a service with locust and check every reply (SHAPE= URL= DATA= OUT= WEB=1 ARGS="--transport handle")
 	$(BIN)/python -m loadtests.load --shape "$(SHAPE)" $(if $(URL),--url "$(URL)") $(if $(DATA),--data "$(DATA)") \
 	    $(if $(OUT),--out "$(OUT)") $(if $(WEB),--web) $(ARGS)
+
+chaos: $(STAMP)  ## Break the service in every way known, under load; loadtests/results/chaos.json (ONLY= OUT=)
+	$(BIN)/python -m loadtests.chaos $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)")
 
 soak: $(STAMP)  ## Half an hour of GRPO's bursts, with the memory of every process; loadtests/results/soak.json and .png (MINUTES= OUT=)
 	$(BIN)/python -m loadtests.soak --minutes $(MINUTES) $(if $(OUT),--out "$(OUT)")

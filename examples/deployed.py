@@ -79,19 +79,28 @@ def deploy(address: str, rules_first: bool, cache: bool = True, **fields: Any) -
     judge = config["applications"][0]["args"]["models"][0]
     judge["judge"]["rules_first"] = rules_first
     judge |= {"cache": {"enabled": cache}, **fields}
+    serve_run(address, config)
+    return f"http://127.0.0.1:{port}"
+
+
+def serve_run(address: str, config: dict[str, Any]) -> None:
+    """``serve run`` this config on the cluster at ``address``, as an update of what runs there.
+
+    Raises:
+        SystemExit: it was refused; what was said of it was shown.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "judge.yaml")
+        path = Path(folder, "serve.yaml")
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
         command = [sys.executable, "-m", "ray.serve.scripts", "run"]
         command += ["--non-blocking", "--address", address, str(path)]
-        with console.status("serve run deployments/judge.yaml"):
+        with console.status("serve run"):
             done = subprocess.run(
                 command, capture_output=True, text=True, check=False, env=dict(os.environ)
             )
     if done.returncode != 0:
         console.print(done.stdout + done.stderr, markup=False)
         raise SystemExit(1)
-    return f"http://127.0.0.1:{port}"
 
 
 def wait_until_ready(client: HttpRewardClient) -> None:

@@ -47,7 +47,7 @@ class Admission:
     def __init__(
         self, concurrent: int, queued: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._free = concurrent
+        self._slots = self._free = concurrent
         self._capacity = concurrent + queued
         self._turns: OrderedDict[object, _Queue] = OrderedDict()
         self._waiting = 0
@@ -75,12 +75,10 @@ class Admission:
             try:
                 yield
             finally:
-                self._pace.left()
                 self._give_back()
+                self._pace.left()
         finally:
             self.items -= 1
-            if not self.items:
-                self._pace.rest()
 
     def _check(self, within_s: float, party: object) -> None:
         if self.items >= self._capacity:
@@ -100,8 +98,8 @@ class Admission:
             )
 
     async def _slot(self, party: object) -> None:
-        self._pace.work()
         if self._free:
+            self._pace.passed(self._busy)
             self._free -= 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -116,7 +114,12 @@ class Admission:
                 self._give_back()
             raise
 
+    @property
+    def _busy(self) -> float:
+        return 1 - self._free / self._slots
+
     def _give_back(self) -> None:
+        self._pace.passed(self._busy)
         while self._turns:
             party, queue = next(iter(self._turns.items()))
             turn, _ = queue.popitem(last=False)
@@ -141,7 +144,10 @@ class Admission:
 
 
 class Pace:
-    """How fast items leave while there are any, over the last seconds of work.
+    """How fast items would leave if every slot were taken, by the last seconds of work.
+
+    Time counts by the share of the slots that were at work in it. Else a few items at a time would
+    make a replica look as slow as its callers are, and a burst would be refused that it can answer.
 
     Args:
         clock: seconds, monotonic.
@@ -149,29 +155,24 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._since: float | None = None
+        self._since = clock()
         self._seen = 0
         self._items = 0.0
         self._seconds = 0.0
 
-    def work(self) -> None:
-        """There is something to do."""
-        if self._since is None:
-            self._since = self._clock()
-
-    def rest(self) -> None:
-        """There is nothing to do."""
-        self._since = None
+    def passed(self, busy: float) -> None:
+        """Since the last call so large a share of the slots was at work."""
+        now = self._clock()
+        passed, self._since = now - self._since, now
+        if busy:
+            kept = math.exp(-passed / _MEMORY_S)
+            self._items *= kept
+            self._seconds = kept * self._seconds + busy * passed
 
     def left(self) -> None:
         """An item is done."""
-        now = self._clock()
-        passed = now - (now if self._since is None else self._since)
-        kept = math.exp(-passed / _MEMORY_S)
         self._seen += 1
-        self._items = kept * self._items + 1
-        self._seconds = kept * self._seconds + passed
-        self._since = now
+        self._items += 1
 
     def seconds(self, items: int) -> float:
         """How long so many items take; 0 where too little was seen to tell."""

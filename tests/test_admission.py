@@ -177,10 +177,10 @@ async def test_one_who_gives_up_as_its_turn_comes_leaves_the_turn_to_its_party()
 
 
 async def seen_at_work(admission: Admission, clock: Clock, items: int, seconds: float) -> None:
-    """Items that take so long each, one after another."""
-    for _ in range(items):
-        async with admission.place():
-            clock.now += seconds
+    """Items of which two at a time, in two slots, take twice so long."""
+    for _ in range(items // 2):
+        async with admission.place(), admission.place():
+            clock.now += 2 * seconds
 
 
 async def test_what_cannot_be_answered_in_time_is_refused_at_once() -> None:
@@ -203,10 +203,24 @@ async def test_what_cannot_be_answered_in_time_is_refused_at_once() -> None:
 
 async def test_before_anything_was_seen_everyone_is_let_in() -> None:
     clock = Clock()
-    admission = Admission(concurrent=1, queued=999, clock=clock)
-    await seen_at_work(admission, clock, 15, 5.0)
+    admission = Admission(concurrent=2, queued=999, clock=clock)
+    await seen_at_work(admission, clock, 14, 5.0)
     async with admission.place(within_s=0.1):
         pass
+
+
+async def test_a_few_callers_do_not_make_a_replica_look_slow() -> None:
+    clock = Clock()
+    admission = Admission(concurrent=256, queued=999, clock=clock)
+    for _ in range(100):
+        async with admission.place():
+            clock.now += 0.5
+    visitors = Visitors(admission)
+    await visitors.enter(512, party="burst")  # of which 256 are done every half a second
+    one_more = asyncio.create_task(admission.place(within_s=2.0).__aenter__())
+    await settle()
+    assert admission.items == 513
+    one_more.cancel()
 
 
 async def test_a_full_queue_asks_to_wait_until_it_is_drained() -> None:
@@ -224,24 +238,34 @@ def test_a_pace_is_that_of_the_last_seconds_of_work() -> None:
     clock = Clock()
     pace = Pace(clock)
     for seconds in (*[0.1] * 200, *[0.5] * 200):
-        pace.work()
         clock.now += seconds
+        pace.passed(1.0)
         pace.left()
-    assert pace.seconds(10) == pytest.approx(5.0, rel=0.01)
-    pace.rest()
+    assert pace.seconds(10) == pytest.approx(5.0, rel=0.03)
     clock.now += 3600  # idle
-    pace.work()
+    pace.passed(0.0)
     clock.now += 0.5
+    pace.passed(1.0)
     pace.left()
-    assert pace.seconds(10) == pytest.approx(5.0, rel=0.01)
+    assert pace.seconds(10) == pytest.approx(5.0, rel=0.03)
+
+
+def test_time_counts_by_the_share_of_the_slots_at_work() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for _ in range(20):
+        clock.now += 1.0
+        pace.passed(0.25)
+        pace.left()
+    assert pace.seconds(8) == pytest.approx(2.0, rel=0.1)
 
 
 def test_items_that_leave_together_count_each() -> None:
     clock = Clock()
     pace = Pace(clock)
-    pace.work()
     for _ in range(10):
         clock.now += 4.0
+        pace.passed(1.0)
         for _ in range(40):
             pace.left()
     assert pace.seconds(100) == pytest.approx(10.0, rel=0.2)

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenacity import AsyncRetrying, RetryCallState, TryAgain, stop_after_attempt
+from tenacity import AsyncRetrying, RetryCallState, TryAgain, stop_after_attempt, stop_never
 from tenacity.wait import wait_random_exponential
 
 from reward_serve.client.counters import Counters
-from reward_serve.client.transport import ServiceUnavailableError, Transport
+from reward_serve.client.transport import GRACE_S, ServiceUnavailableError, Transport
 from reward_serve.schema import (
     ScoreResult,
     Status,
@@ -33,17 +33,20 @@ class Retrier:
 
     Asked again, after a jittered exponential pause or the one that the service asks for: transport
     faults, ``overloaded`` and ``error``. Scoring is pure, so that a repeated request does no harm.
+    A replica that is replaced takes half a minute: a request outlives that where its deadline does.
 
     Args:
         transport: the way to the service.
         counters: where retries are counted.
-        max_attempts: how often a request is sent at most.
+        max_attempts: how often a request is sent at most; None for as long as its deadline lasts.
     """
 
-    def __init__(self, transport: Transport, counters: Counters, max_attempts: int) -> None:
+    def __init__(
+        self, transport: Transport, counters: Counters, max_attempts: int | None = None
+    ) -> None:
         self._transport = transport
         self._counters = counters
-        self._max_attempts = max_attempts
+        self._stop = stop_never if max_attempts is None else stop_after_attempt(max_attempts)
 
     async def ask(
         self, bodies: Sequence[dict[str, Any]], deliver: Deliver = lambda results: None
@@ -55,8 +58,17 @@ class Retrier:
             deliver: told the results that are final, by index, while others are asked again.
         """
         batch = _Batch(bodies, deliver)
+        expiring = asyncio.ensure_future(batch.expire()) if batch.mixed else None
+        try:
+            await self._until_final(batch)
+        finally:
+            if expiring:
+                expiring.cancel()
+        return batch.results
+
+    async def _until_final(self, batch: _Batch) -> None:
         async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(self._max_attempts),
+            stop=self._stop,
             wait=batch.pause_s,
             retry_error_callback=lambda _: None,
         ):
@@ -67,7 +79,6 @@ class Retrier:
                 if batch.open:
                     raise TryAgain
         batch.close(set(batch.open))
-        return batch.results
 
     async def _attempt(self, batch: _Batch, asked: list[int]) -> None:
         if not asked:
@@ -99,6 +110,21 @@ class _Batch:
         self.open = list(range(len(bodies)))
 
     @property
+    def mixed(self) -> bool:
+        """Whether deadlines differ: an attempt lasts as long as the longest."""
+        return len(set(self._ends)) > 1
+
+    async def expire(self) -> None:
+        """Give up each request that has no answer when its own deadline and a grace have passed."""
+        for end in sorted(set(self._ends)):
+            await asyncio.sleep(end + GRACE_S - time.monotonic())
+            late = {index for index in self.open if self._ends[index] <= end}
+            for index in late:
+                reason = "no answer came by the deadline"
+                self._found[index] = failure(Status.TIMEOUT, reason, **echoes(self._bodies[index]))
+            self.close(late)
+
+    @property
     def results(self) -> list[ScoreResult]:
         """A result for each request, in order."""
         return [self._result(index) for index in range(len(self._bodies))]
@@ -118,15 +144,15 @@ class _Batch:
 
     def answered(self, asked: Sequence[int], results: Sequence[ScoreResult]) -> None:
         """Keep what an attempt brought."""
-        for index, result in zip(asked, results, strict=True):
-            self._found[index] = result
+        waiting = set(self.open)
+        self._found |= {i: r for i, r in zip(asked, results, strict=True) if i in waiting}
         self.close({i for i, r in zip(asked, results, strict=True) if not _again(r)})
         self._retry_after_s = max((retry_after_s(result.details) for result in results), default=0)
 
     def unanswered(self, asked: Sequence[int], error: ServiceUnavailableError) -> None:
         """An attempt brought nothing."""
         status = Status.ERROR if error.retryable else Status.INVALID
-        for index in asked:
+        for index in set(asked).intersection(self.open):
             self._found[index] = failure(status, str(error), **echoes(self._bodies[index]))
         self._retry_after_s = error.retry_after_s or 0.0
         if not error.retryable:

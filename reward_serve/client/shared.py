@@ -33,7 +33,7 @@ class Client:
         window_s: how long a single call waits for others to travel with while a batch is under
             way; with none, it goes at once.
         max_batch: most requests to travel together.
-        max_attempts: how often a request is sent at most.
+        max_attempts: how often a request is sent at most; None for as long as its deadline lasts.
 
     Raises:
         ValueError: ``on_failure`` is none of these.
@@ -47,7 +47,7 @@ class Client:
         on_failure: OnFailure | str = "raise",
         window_s: float = 0.002,
         max_batch: int = 128,
-        max_attempts: int = 5,
+        max_attempts: int | None = None,
     ) -> None:
         self._timeout_s = timeout_s
         self._on_failure = check_on_failure(on_failure)

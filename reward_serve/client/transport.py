@@ -14,7 +14,8 @@ from reward_serve.version import __version__
 logger = logging.getLogger(__name__)
 
 _WORTH_A_RETRY = frozenset([408, 425, 429, 500, 502, 503, 504])
-_GRACE_S = 5.0  # the service keeps the deadline; this is for one that does not answer at all
+GRACE_S = 5.0
+"""The service keeps a deadline; this is for one that does not answer at all."""
 
 Request = ScoreRequest | Mapping[str, Any]
 
@@ -66,7 +67,7 @@ def as_dict(request: Request, timeout_s: float) -> dict[str, Any]:
 
 def deadline(bodies: Sequence[Mapping[str, Any]]) -> float:
     """Seconds to wait for the service itself: the longest deadline asked for, and some grace."""
-    return longest_timeout_s(bodies) + _GRACE_S
+    return longest_timeout_s(bodies) + GRACE_S
 
 
 def warn_of_other_major(version: str) -> bool:

@@ -259,6 +259,10 @@ def _set_environment(config: EngineConfig, num_cpus: float) -> None:
     own_child_processes()
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    if "VLLM_LOGGING_CONFIG_PATH" not in os.environ:
+        # Its dictConfig would close every handler of this process. Serve's own among them: the
+        # replica logs no more, and a controller that is restarted cannot take it over.
+        os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")
     if config.model == BUNDLED_MODEL or is_folder(config.model):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if config.device == "cpu":
@@ -269,6 +273,8 @@ def _set_environment(config: EngineConfig, num_cpus: float) -> None:
         os.environ["OMP_NUM_THREADS"] = str(max(1, int(num_cpus)))
         # Threads that spin while they wait halve the verdicts/s when a core is shared.
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        # oneDNN keeps a kernel for each number of tokens a step had: half a gigabyte in an hour.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
         # The sampler alone would compile a C++ kernel at the first verdict (up to 20 s).
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
 

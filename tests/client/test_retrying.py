@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,7 +44,7 @@ def bodies(*ids: str, timeout_s: Any = 5.0) -> list[dict[str, Any]]:
     return [{"id": one, "response": "18", "reference": "18", "timeout_s": timeout_s} for one in ids]
 
 
-async def ask(transport: Scripted, asked: list[dict[str, Any]], attempts: int = 5) -> Any:
+async def ask(transport: Scripted, asked: list[dict[str, Any]], attempts: int | None = None) -> Any:
     counters = Counters()
     results = await Retrier(transport, counters, attempts).ask(asked)
     return [(r.id, r.status.value) for r in results], counters.snapshot()["retried"]
@@ -93,6 +94,13 @@ async def test_what_another_attempt_cannot_better_is_told_at_once(status: str) -
     assert len(transport.asked) == 1
 
 
+async def test_a_service_that_is_away_for_long_is_asked_until_the_deadline() -> None:
+    transport = Scripted(*[ServiceUnavailableError("lost") for _ in range(40)])
+    results, retried = await ask(transport, bodies("a", timeout_s=30.0))
+    assert results == [("a", "ok")]
+    assert (len(transport.asked), retried) == (41, 40)
+
+
 async def test_after_the_last_attempt_the_failure_is_told() -> None:
     transport = Scripted(*[ServiceUnavailableError("lost") for _ in range(9)])
     results, retried = await ask(transport, bodies("a"), attempts=3)
@@ -111,10 +119,37 @@ async def test_a_batch_too_large_together_is_split() -> None:
 async def test_the_deadline_covers_all_attempts() -> None:
     transport = Scripted(*[ServiceUnavailableError("lost") for _ in range(99)])
     began = time.monotonic()
-    results, _ = await ask(transport, bodies("a", timeout_s=0.1), attempts=99)
+    results, _ = await ask(transport, bodies("a", timeout_s=0.1))
     assert results == [("a", "error")]
     assert time.monotonic() - began < 1
     assert 0 < transport.last[0]["timeout_s"] < 0.1
+
+
+async def test_a_request_does_not_wait_for_the_longer_deadline_of_one_it_travels_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retrying, "GRACE_S", 0.02)
+    release, transport = asyncio.Event(), Scripted()
+    answer = transport.ascore_batch
+
+    async def slow(requests: Sequence[Request]) -> list[ScoreResult]:
+        await release.wait()
+        return await answer(requests)
+
+    monkeypatch.setattr(transport, "ascore_batch", slow)
+    delivered: list[tuple[int, str]] = []
+
+    def deliver(results: dict[int, ScoreResult]) -> None:
+        delivered.extend((index, result.status.value) for index, result in results.items())
+
+    asked = [*bodies("a", timeout_s=0.05), *bodies("b", timeout_s=30.0)]
+    asking = asyncio.create_task(Retrier(transport, Counters()).ask(asked, deliver))
+    await asyncio.sleep(0.2)
+    assert delivered == [(0, "timeout")]
+    release.set()
+    results = await asking
+    assert delivered == [(0, "timeout"), (1, "ok")]
+    assert [(r.id, r.status.value) for r in results] == [("a", "timeout"), ("b", "ok")]
 
 
 async def test_a_pause_that_the_service_asks_for_is_kept() -> None:

@@ -211,7 +211,7 @@ def test_an_answer_that_is_no_result_names_the_url(service: FakeService, content
 def test_a_service_that_never_answers_is_unavailable(
     service: FakeService, style: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "_GRACE_S", 0.1)
+    monkeypatch.setattr(transport, "GRACE_S", 0.1)
     done = threading.Event()
     service.before_reply = lambda call: done.wait(10)
     began = time.monotonic()
@@ -484,7 +484,7 @@ def test_a_lost_replica_is_unavailable(style: str) -> None:
 
 @every_style
 def test_a_call_given_up_on_is_cancelled(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_GRACE_S", 0.0)
+    monkeypatch.setattr(transport, "GRACE_S", 0.0)
     handle = FakeHandle(None)
     with pytest.raises(ServiceUnavailableError, match=r"app 'reward' gave no answer in 0\.05 s"):
         ask(by_handle(handle, 0.05), style, RIGHT)

@@ -137,12 +137,13 @@ class TestEngineArguments:
 
 
 class TestEnvironment:
-    ALWAYS = ("VLLM_NO_USAGE_STATS", "VLLM_LOGGING_LEVEL")
+    ALWAYS = ("VLLM_NO_USAGE_STATS", "VLLM_LOGGING_LEVEL", "VLLM_CONFIGURE_LOGGING")
     ON_CPU = (
         "VLLM_ENABLE_V1_MULTIPROCESSING",
         "VLLM_CPU_OMP_THREADS_BIND",
         "OMP_NUM_THREADS",
         "OMP_WAIT_POLICY",
+        "ONEDNN_PRIMITIVE_CACHE_CAPACITY",
         "TORCHDYNAMO_DISABLE",
     )
     OWNER = "REWARD_SERVE_ENGINE_OWNER"
@@ -160,11 +161,13 @@ class TestEnvironment:
         assert dict(os.environ) == before | {
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_LOGGING_LEVEL": "WARNING",
+            "VLLM_CONFIGURE_LOGGING": "0",
             "HF_HUB_OFFLINE": "1",
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
             "OMP_NUM_THREADS": "2",
             "OMP_WAIT_POLICY": "PASSIVE",
+            "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
             "TORCHDYNAMO_DISABLE": "1",
             self.OWNER: str(os.getpid()),
         }
@@ -181,6 +184,13 @@ class TestEnvironment:
         os.environ["OMP_NUM_THREADS"] = "99"  # Ray sets it to the actor's num_cpus
         _set_environment(ON_CPU, num_cpus)
         assert os.environ["OMP_NUM_THREADS"] == threads
+
+    def test_where_the_operator_names_a_logging_config_vllm_reads_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("VLLM_LOGGING_CONFIG_PATH", "logging.json")
+        _set_environment(ON_CPU, num_cpus=2.0)
+        assert "VLLM_CONFIGURE_LOGGING" not in os.environ
 
     def test_what_the_operator_set_for_logs_statistics_and_the_hub_is_kept(self) -> None:
         said = {"VLLM_LOGGING_LEVEL": "DEBUG", "VLLM_NO_USAGE_STATS": "0", "HF_HUB_OFFLINE": "0"}

@@ -13,7 +13,11 @@ import httpx
 import psutil
 import pytest
 from ray import serve
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
 
+from examples.deployed import APP
+from loadtests.chaos import faults
 from reward_serve import (
     HttpRewardClient,
     RewardClient,
@@ -159,6 +163,25 @@ def test_what_is_killed_is_replaced_and_leaves_no_orphan(
     psutil.wait_procs(family, timeout=10)
     assert not [process for process in family if process.is_running()]
     wait_for("a new replica", lambda: http.is_ready() and replica(http)["pid"] != before, 150)
+    assert http.score(ASKED).status is Status.OK
+
+
+def test_a_controller_that_is_killed_is_replaced_and_takes_the_replicas_over(
+    http: HttpRewardClient, cluster: str
+) -> None:
+    before, controller = replica(http)["pid"], faults.only(faults.CONTROLLER)
+    faults.kill(controller)
+
+    def taken_over() -> bool:
+        try:
+            return controller not in faults.actors(faults.CONTROLLER) and (
+                status_of(APP) == "RUNNING"
+            )
+        except (KeyError, RayError, RayServeException):
+            return False
+
+    wait_for("a new controller", taken_over, 60)
+    assert replica(http)["pid"] == before
     assert http.score(ASKED).status is Status.OK
 
 

@@ -52,7 +52,7 @@ def check_judge_answers(cfg: JudgedTrainConfig) -> None:
     if cfg.environment.env_class != JUDGE:
         return
     settings = settings_of(cfg.environment.skyrl_gym.gsm8k_judge)
-    client = connect(**{**settings, "on_failure": "none"})
+    client = connect(**{**settings, "on_failure": "none", "max_attempts": 5})
     result = client.score({"response": "#### 18", "question": "9 + 9?", "reference": "#### 18"})
     if result.score is None:
         where = settings.get("url") or f"application {settings.get('app', 'reward')!r}"

@@ -1,0 +1,87 @@
+"""``make chaos``: break the service in every way known, and write chaos.json.
+
+Exit code 1 when a score was wrong, or an answer lost, or a bound missed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from examples.deployed import console
+from loadtests.bench.common import machine
+from loadtests.chaos.report import Figures, broken, table
+from loadtests.chaos.scenarios import (
+    cache,
+    injected,
+    kills,
+    leavers,
+    nodes,
+    overload,
+    updates,
+    zero,
+)
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+Run = Callable[[Sequence[str]], Iterator[tuple[str, Figures]]]
+
+_RUNS: list[tuple[tuple[str, ...], Run]] = [
+    (injected.NAMES, injected.run),
+    (leavers.NAMES, leavers.run),
+    (updates.NAMES, updates.run),
+    (zero.NAMES, zero.run),
+    (overload.NAMES, overload.run),
+    (kills.NAMES, kills.run),
+    (cache.NAMES, cache.run),
+    (nodes.NAMES, nodes.run),
+]
+NAMES = [name for names, _ in _RUNS for name in names]
+
+
+def main(
+    only: Annotated[str, typer.Option(help="Such as faults,node_lost; default all.")] = "",
+    out: Annotated[Path, typer.Option(help="Folder of the report.")] = RESULTS,
+) -> None:
+    """Run the scenarios; print what each comes to."""
+    chosen = [name for name in only.split(",") if name] or NAMES
+    if unknown := set(chosen) - set(NAMES):
+        raise typer.BadParameter(f"only: {sorted(unknown)} is none of {', '.join(NAMES)}")
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "chaos.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    now: dict[str, Figures] = {}
+    for names, run in _RUNS:
+        asked = [name for name in names if name in chosen]
+        for name, figures in _run(run, asked) if asked else ():
+            now[name] = {**figures, "command": f"make chaos ONLY={name}", "machine": machine()}
+            both = {**kept, **now}
+            ordered = {each: both[each] for each in NAMES if each in both}
+            path.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+            console.print(table({name: figures}))
+    console.print(table(now))
+    console.print(str(path), markup=False)
+    raise typer.Exit(int(any(figures["missed"] for figures in now.values())))
+
+
+def _run(run: Run, names: Sequence[str]) -> Iterator[tuple[str, Figures]]:
+    """The scenarios of one kind; those that cannot be run to their end are reported, too."""
+    left = list(names)
+    began = time.monotonic()
+    try:
+        for name, figures in run(names):
+            left.remove(name)
+            yield name, {**figures, "took_s": round(time.monotonic() - began, 1)}
+            began = time.monotonic()
+    except (Exception, SystemExit) as error:
+        console.print_exception()
+        yield from ((name, broken(error)) for name in left)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,150 @@
+"""Clusters of this process's own, what is deployed on them, and the clients that ask."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from examples.deployed import APP, free_port, serve_run, wait_until_ready
+from loadtests.chaos.load import Ask
+from loadtests.chaos.standin import NAME, StandInReplica
+from reward_serve.client import Client, HttpRewardClient, RewardClient
+from reward_serve.config import ServerConfig
+
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Target:
+    """An application that answers.
+
+    Attributes:
+        address: of its cluster.
+        url: of its HTTP side.
+    """
+
+    address: str
+    url: str
+
+    @property
+    def port(self) -> int:
+        """Of its HTTP side."""
+        return int(self.url.rpartition(":")[2])
+
+
+@contextmanager
+def local_cluster(**arguments: Any) -> Iterator[str]:
+    """A Ray cluster; gone afterwards, with what was deployed on it. Its address."""
+    import ray
+    from ray import serve
+
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+        **arguments,
+    )
+    try:
+        yield ray.get_runtime_context().gcs_address
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+@contextmanager
+def standing_in(slots: int, service_s: float, fault_rate: float = 0.0) -> Iterator[Target]:
+    """The stand-in's replica behind the service's own ingress."""
+    from ray import serve
+
+    from reward_serve.ingress import Ingress
+
+    port = free_port()
+    with local_cluster() as address:
+        serve.start(http_options={"host": "127.0.0.1", "port": port})
+        options = {"max_ongoing_requests": 10_000, "ray_actor_options": {"num_cpus": 0}}
+        replica = serve.deployment(StandInReplica).options(name=NAME, **options)
+        ingress = serve.deployment(Ingress).options(name="ingress", **options)
+        models = {NAME: replica.bind(slots, service_s, fault_rate)}
+        server = ServerConfig().model_dump(mode="json")
+        serve.run(ingress.bind(server, models, {}), name=APP, route_prefix="/")
+        target = Target(address, f"http://127.0.0.1:{port}")
+        await_ready(target)
+        yield target
+
+
+def config(
+    port: int, models: list[dict[str, Any]], server: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """A deployments file's content."""
+    return {
+        "proxy_location": "HeadOnly",
+        "http_options": {"host": "127.0.0.1", "port": port},
+        "applications": [
+            {
+                "name": APP,
+                "route_prefix": "/",
+                "import_path": "reward_serve.app:build_app",
+                "args": {"models": models, "server": dict(server or {})},
+            }
+        ],
+    }
+
+
+def deployed_rule(
+    address: str, server: Mapping[str, Any] | None = None, **fields: Any
+) -> tuple[Target, dict[str, Any]]:
+    """The rule model on a cluster, ready; and its config, to be changed and run again."""
+    model = {"name": "rule", "kind": "rule", **fields}
+    target = Target(address, f"http://127.0.0.1:{free_port()}")
+    told = config(target.port, [model], server)
+    serve_run(address, told)
+    await_ready(target)
+    return target, told
+
+
+def await_ready(target: Target) -> None:
+    """Wait until every model of it can score."""
+    with HttpRewardClient(target.url) as client:
+        wait_until_ready(client)
+
+
+def shared_clients(target: Target, **settings: Any) -> dict[str, Client]:
+    """The client that trainers share, by handle and over HTTP."""
+    return {
+        "handle": Client(RewardClient(APP), on_failure="none", **settings),
+        "http": Client(HttpRewardClient(target.url), on_failure="none", **settings),
+    }
+
+
+def bare_clients(target: Target) -> dict[str, RewardClient | HttpRewardClient]:
+    """The transports by themselves, which ask once."""
+    return {"handle": RewardClient(APP), "http": HttpRewardClient(target.url)}
+
+
+def asks(clients: Mapping[str, Client | RewardClient | HttpRewardClient]) -> dict[str, Ask]:
+    """How each is asked."""
+    return {way: client.ascore_batch for way, client in clients.items()}
+
+
+def described(target: Target) -> dict[str, Any]:
+    """The first model's entry in ``/v1/models``."""
+    with HttpRewardClient(target.url) as client:
+        return client.models()[0]
+
+
+async def until(condition: Callable[[], bool], within_s: float) -> float | None:
+    """Poll; seconds until the condition held, None where it did not.
+
+    The condition is asked in another thread, where it may wait.
+    """
+    began = time.monotonic()
+    while not await asyncio.to_thread(condition):
+        if time.monotonic() - began > within_s:
+            return None
+        await asyncio.sleep(_POLL_S)
+    return time.monotonic() - began

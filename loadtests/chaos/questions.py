@@ -1,0 +1,94 @@
+"""Questions whose right answer is known before they are asked."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+Body = dict[str, Any]
+
+_LARGEST = 999_999  # the judge is shown numbers of up to six digits as they are
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request with the score that it must get, if it gets any.
+
+    Attributes:
+        body: the request as it is sent; its ``id`` and ``metadata`` are its own.
+        right: 1.0 or 0.0.
+    """
+
+    body: Body
+    right: float
+
+
+Pair = tuple[Body, float]
+
+
+def prose(rng: Random) -> Pair:
+    """No rule decides it; ``standin.StandIn`` does, by its two numbers."""
+    answer, reference = _numbers(rng, _LARGEST)
+    body = {"response": f"It comes to {answer} in all", "reference": str(reference)}
+    return body, float(answer == reference)
+
+
+def marked(rng: Random) -> Pair:
+    """A worked solution with its final answer behind a marker: a rule decides it, or a judge."""
+    answer, reference = _numbers(rng, 2_000)
+    first = rng.randrange(1, answer)
+    working = f"There are {first} red and {answer - first} blue marbles. "
+    working += f"Together that is {first} + {answer - first} = {answer} marbles."
+    body = {"response": f"{working}\n#### {answer}", "reference": f"#### {reference}"}
+    return body, float(answer == reference)
+
+
+def _numbers(rng: Random, largest: int) -> tuple[int, int]:
+    """An answer, and a reference that is the same or another; either as often."""
+    answer = rng.randrange(2, largest - 100)
+    return answer, answer if rng.random() < 0.5 else answer + rng.randrange(1, 100)
+
+
+def chosen(pool: Sequence[Pair]) -> Callable[[Random], Pair]:
+    """Draws from these."""
+    return lambda rng: rng.choice(pool)
+
+
+class Questions(Iterator[Question]):
+    """Questions without end, each with an id of its own.
+
+    Args:
+        draw: makes or picks one.
+        run: begins every id.
+        timeout_s: each request's deadline.
+        options: of requests; one of them is drawn for each.
+        seed: the same questions again.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[Random], Pair],
+        run: str,
+        timeout_s: float,
+        options: Sequence[Body] = ({},),
+        seed: int = 0,
+    ) -> None:
+        self._draw, self._run, self._timeout_s = draw, run, timeout_s
+        self._options = options
+        self._rng = Random(f"{run}-{seed}")
+        self._numbers = itertools.count()
+
+    def __next__(self) -> Question:
+        """The next one."""
+        body, right = self._draw(self._rng)
+        number = next(self._numbers)
+        own = {
+            "id": f"{self._run}-{number}",
+            "metadata": {"number": number},
+            "timeout_s": self._timeout_s,
+            "options": self._rng.choice(self._options),
+        }
+        return Question({**body, **own}, right)

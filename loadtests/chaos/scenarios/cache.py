@@ -1,0 +1,163 @@
+"""``corrupt_cache``: the prepared bundled model is damaged before a start.
+
+In a copy, never in the cache itself. A file cut short, a bit that was flipped and a manifest that
+is no JSON are each found, and the folder is made again; the last one by a deployment, which then
+answers. A damaged folder that is served by its own path cannot be made again: it is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from examples.deployed import APP, ROOT, free_port, serve_run
+from loadtests.chaos.cluster import (
+    Target,
+    asks,
+    await_ready,
+    config,
+    local_cluster,
+    shared_clients,
+)
+from loadtests.chaos.faults import memory_mib
+from loadtests.chaos.load import Tally, closed_loop, quantiles
+from loadtests.chaos.questions import Questions, marked
+from loadtests.chaos.report import Figures, reported
+from reward_serve.embedded.bundled import (
+    CACHE_VARIABLE,
+    bundled_folder,
+    find_fault,
+    prepare_bundled,
+)
+
+NAMES = ("corrupt_cache",)
+
+ASKED = 64
+DEADLINE_S = 60.0
+_CALLERS = 8
+_WEIGHTS = "model.safetensors"
+_REFUSED_S = 60.0
+
+
+def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
+    """Each damage to the same copy."""
+    whole = prepare_bundled()
+    with tempfile.TemporaryDirectory() as cache, _cached_in(cache):
+        folder = bundled_folder()
+        shutil.copytree(whole, folder)
+        made_again_s = {name: _made_again(folder, damage) for name, damage in _DAMAGES.items()}
+        _unreadable(folder)
+        yield "corrupt_cache", _served(folder, made_again_s)
+
+
+@contextmanager
+def _cached_in(folder: str) -> Iterator[None]:
+    before = os.environ.get(CACHE_VARIABLE)
+    os.environ[CACHE_VARIABLE] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[CACHE_VARIABLE]
+        else:
+            os.environ[CACHE_VARIABLE] = before
+
+
+def _made_again(folder: Path, damage: Callable[[Path], None]) -> float | None:
+    """Seconds that ``prepare`` took over the damage; None where the folder is not whole then."""
+    damage(folder)
+    began = time.monotonic()
+    command = [sys.executable, "-m", "reward_serve", "prepare"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    took = round(time.monotonic() - began, 1)
+    return took if done.returncode == 0 and find_fault(folder) is None else None
+
+
+def _served(folder: Path, made_again_s: dict[str, float | None]) -> Figures:
+    with local_cluster() as address:
+        target = Target(address, f"http://127.0.0.1:{free_port()}")
+        began = time.monotonic()
+        serve_run(address, config(target.port, [_judge("bundled")]))
+        await_ready(target)
+        ready_s = time.monotonic() - began
+        figures = asyncio.run(_asked(target))
+        made_again_s["manifest, by the deployment"] = (
+            round(ready_s, 1) if find_fault(folder) is None else None
+        )
+        _cut_short(folder)
+        refusal = _refusal(target, folder)
+    told = {
+        **figures,
+        "recovered_s": round(ready_s, 1),
+        "made_again_s": made_again_s,
+        "refusal": refusal.replace(str(folder), "FOLDER"),
+    }
+    bounds = {
+        "every damage was made good": None not in made_again_s.values(),
+        "every request has its score": figures["right"] == figures["asked"],
+        "a damaged folder of one's own is refused by name": str(folder) in refusal,
+    }
+    return reported(told, bounds)
+
+
+def _judge(model: str) -> dict[str, Any]:
+    judge = {"rules_first": False}
+    return {"name": "judge", "kind": "judge", "engine": {"model": model}, "judge": judge}
+
+
+async def _asked(target: Target) -> Figures:
+    tally, before = Tally(), memory_mib()
+    questions = Questions(marked, "cache", DEADLINE_S)
+    ways = asks(shared_clients(target))
+    await closed_loop(tally, ways, questions, _CALLERS, lambda: tally.asked >= ASKED)
+    waits = quantiles(tally.waits_s("right"))
+    memory = {"before": before, "after": memory_mib()}
+    return {**tally.figures(), "waits": waits, "memory_mib": memory}
+
+
+def _refusal(target: Target, folder: Path) -> str:
+    """What Serve says of a deployment of the folder as it is."""
+    from ray import serve
+
+    serve_run(target.address, config(target.port, [_judge(str(folder))]))
+    ends = time.monotonic() + _REFUSED_S
+    while time.monotonic() < ends:
+        app = serve.status().applications[APP]
+        if app.status == "DEPLOY_FAILED":
+            return str(app.deployments["judge"].message).rstrip().rpartition("\n")[2]
+        time.sleep(0.5)
+    return "it was not refused"
+
+
+def _cut_short(folder: Path) -> None:
+    path = folder / _WEIGHTS
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def _flip_a_bit(folder: Path) -> None:
+    path = folder / _WEIGHTS
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        (byte,) = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+
+
+def _unreadable(folder: Path) -> None:
+    (folder / "manifest.json").write_text("{", encoding="utf-8")
+
+
+_DAMAGES: dict[str, Callable[[Path], None]] = {
+    "cut short": _cut_short,
+    "a bit flipped": _flip_a_bit,
+}

@@ -1,0 +1,179 @@
+"""A stand-in for an engine, and the replica around it; it is no model.
+
+It reads the two numbers of ``questions.prose`` off its prompt and gives the right label, after a
+service time, in one of so many slots: slots over seconds is its capacity in answers a second.
+Everything around it is the service's own: client, HTTP, routing, admission, the judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from loadtests.chaos.injected import GENERATE, LABEL, Fault, Faults
+from reward_serve.admission import Admission
+from reward_serve.config import JudgeModel
+from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
+from reward_serve.judging.rendering import Tokenizer
+from reward_serve.reward_models.judge import Judge
+from reward_serve.schema import Usage
+from reward_serve.scoring import Scorer
+
+NAME = "stand-in"
+DELAY_S = 0.3
+
+_NUMBERS = re.compile(r"It comes to (\d+) in all\b.*^Reference: (\d+)$", re.DOTALL | re.MULTILINE)
+_LIKELY, _UNLIKELY = math.log(0.9), math.log(0.1)
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class CharacterTokenizer:
+    """A character a token, so that a prompt can be read back."""
+
+    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
+        """The conversation as text."""
+        turns = "\n".join(f"[{message['role']}] {message['content']}" for message in messages)
+        return f"{turns}\n[assistant] "
+
+    def encode_control(self, text: str) -> list[int]:
+        """Code points."""
+        return list(map(ord, text))
+
+    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
+        """Code points, and where each starts."""
+        return self.encode_control(text), list(range(len(text)))
+
+
+class StandIn:
+    """Stands in for an engine.
+
+    Args:
+        slots: calls served at once.
+        service_s: how long each takes.
+        faults: what goes wrong.
+        sleep: takes seconds.
+    """
+
+    max_model_len = 8192
+
+    def __init__(
+        self, slots: int, service_s: float, faults: Faults, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        self.tokenizer: Tokenizer = CharacterTokenizer()
+        self.faults = faults
+        self._slots = asyncio.Semaphore(slots)
+        self._service_s = service_s
+        self._sleep = sleep
+
+    def describe(self) -> dict[str, str]:
+        """That it is none."""
+        return {"weights": NAME, "engine": NAME}
+
+    async def label_logprobs(
+        self, token_ids: Sequence[int], label_ids: Sequence[int]
+    ) -> LabelOutput:
+        """The right label as the likelier.
+
+        Raises:
+            EngineError: an injected one.
+        """
+        fault = self.faults.draw(LABEL)
+        right = await self._served(token_ids, fault)
+        logprobs = {i: _LIKELY if chr(i) == right else _UNLIKELY for i in label_ids}
+        if fault == "nan":
+            logprobs = dict.fromkeys(label_ids, math.nan)
+        return LabelOutput(logprobs, Usage(prompt_tokens=len(token_ids), completion_tokens=1))
+
+    async def generate(
+        self,
+        token_ids: Sequence[int],
+        *,
+        temperature: float,
+        top_p: float,
+        max_tokens: int,
+        thinking_tokens: int | None = None,
+        sample: int = 0,
+    ) -> TextOutput:
+        """The right verdict, written.
+
+        Raises:
+            EngineError: an injected one.
+        """
+        fault = self.faults.draw(GENERATE)
+        right = await self._served(token_ids, fault)
+        other = "1" if right == "0" else "0"
+        text = f"Compared.\nVERDICT: {right}"
+        if fault == "garbage":
+            text = "\x00\ufffd]]}> score score score 0"
+        elif fault == "planted":
+            text = f"The response says VERDICT: {other}\nVERDICT: who knows"
+        elif fault == "truncated":
+            text = f"The response says VERDICT: {other}\nbut it is"
+        usage = Usage(prompt_tokens=len(token_ids), completion_tokens=len(text))
+        return TextOutput(text, fault == "truncated", usage)
+
+    async def failure(self) -> str | None:
+        """Never: what fails here fails at one request."""
+        return None
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    async def _served(self, token_ids: Sequence[int], fault: Fault | None) -> str:
+        """The right label, once a slot was held for the service time."""
+        async with self._slots:
+            await self._sleep(self._service_s)
+        if fault == "delay":
+            await self._sleep(DELAY_S)
+        elif fault == "silent":
+            await asyncio.Event().wait()
+        elif fault == "exception":
+            raise EngineError("an injected failure")
+        elif fault == "bug":
+            raise ZeroDivisionError("an injected bug")
+        elif fault == "cancelled":
+            raise asyncio.CancelledError
+        prompt = "".join(map(chr, token_ids))
+        found = _NUMBERS.search(prompt)
+        if found is None:
+            raise EngineError(f"the stand-in knows no answer to {prompt[-200:]!r}")
+        return str(int(found[1] == found[2]))
+
+
+class StandInReplica:
+    """``RewardReplica`` around a judge whose engine is a stand-in.
+
+    Args:
+        slots: of the stand-in, and items at work at once.
+        service_s: of the stand-in.
+        fault_rate: of the stand-in.
+    """
+
+    def __init__(self, slots: int, service_s: float, fault_rate: float = 0.0) -> None:
+        self._engine = StandIn(slots, service_s, Faults(fault_rate))
+        fields: dict[str, Any] = {"judge": {"rules_first": False}, "cache": {"enabled": False}}
+        config = JudgeModel(name=NAME, kind="judge", max_concurrent_items=slots, **fields)
+        self._admission = Admission(slots, config.max_queued_items)
+        judge = Judge(config, self._engine)
+        self._scorer = Scorer(NAME, judge, self._admission, max_batch_items=1024)
+
+    async def score_batch(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A result for each request, in order."""
+        return await self._scorer.score_batch(requests)
+
+    async def score_stream(
+        self, requests: list[dict[str, Any]]
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        """Chunks of results as they finish."""
+        async for chunk in self._scorer.score_stream(requests):
+            yield chunk
+
+    async def describe(self) -> dict[str, Any]:
+        """This process, its items in flight and the faults injected so far."""
+        counts = dict(self._engine.faults.counts)
+        return {"name": NAME, "pid": os.getpid(), "items": self._admission.items, "faults": counts}
