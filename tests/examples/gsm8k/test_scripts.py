@@ -83,5 +83,5 @@ def test_a_judge_is_deployed_and_ended_and_a_fault_is_told(kind: str, tmp_path: 
             assert run("deploy_judge.sh", "stop", **variables).returncode == 0
         else:
             assert done.returncode == 1
-            assert "models.0.kind: must be 'judge' or 'rule'" in done.stderr
+            assert "models.0.kind: must be one of 'judge'" in done.stderr
         assert not client.is_ready()
