@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from reward_serve.config_base import ConfigError, ConfigFaults, Count, Seconds, Section
+from reward_serve.engines.classifier_config import ClassifierConfig
 from reward_serve.engines.config import (
     BUNDLED_MODEL,
     NO_ADAPTER,
@@ -21,6 +22,7 @@ from reward_serve.engines.config import (
 from reward_serve.engines.remote_config import RemoteConfig
 from reward_serve.fields import DEFAULT_ITEM_CHARS
 from reward_serve.judging.config import JudgeConfig
+from reward_serve.observing.config import VerdictLogConfig
 from reward_serve.verifiers.config import RuleConfig
 
 __all__ = [
@@ -60,38 +62,6 @@ class CacheConfig(Section):
     enabled: bool = True
     max_entries: Count = 65_536
     max_mib: Annotated[float, Field(gt=0)] = 64.0
-
-
-class ClassifierConfig(Section):
-    """What a sequence-classification model's logits come to."""
-
-    normalisation: Literal["raw", "sigmoid", "affine"] = Field(
-        "raw", description="affine: scale * logit + shift"
-    )
-    scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
-    shift: Annotated[float, Field(allow_inf_nan=False)] = 0.0
-    label: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="which logit is the reward, where the model has several"
-    )
-
-    @model_validator(mode="after")
-    def _scale_and_shift_are_used(self) -> Self:
-        if self.normalisation != "affine" and (self.scale, self.shift) != (1.0, 0.0):
-            raise ValueError(
-                f"scale, shift: not used with normalisation: {self.normalisation}; "
-                "say normalisation: affine"
-            )
-        return self
-
-
-class VerdictLogConfig(Section):
-    """A sample of the verdicts, written as JSON lines by each replica on its node."""
-
-    folder: str | None = Field(None, min_length=1, description="where to; none is written without")
-    rate: Annotated[float, Field(ge=0, le=1)] = Field(0.01, description="share of the requests")
-    redact: bool = Field(False, description="leave out the response and the reference")
-    tail_characters: Count = Field(400, description="of a response, its last")
-    max_mib: Annotated[float, Field(gt=0)] = Field(64.0, description="kept, of a replica")
 
 
 class ResourcesConfig(Section):

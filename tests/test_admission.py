@@ -206,7 +206,7 @@ async def test_before_anything_was_seen_everyone_is_let_in() -> None:
     admission = Admission(concurrent=2, queued=999, clock=clock)
     await seen_at_work(admission, clock, 14, 5.0)
     async with admission.place(within_s=0.1):
-        pass
+        assert admission.items == 1
 
 
 async def test_a_few_callers_do_not_make_a_replica_look_slow() -> None:

@@ -187,5 +187,6 @@ def test_a_batch_beyond_the_limit_is_told_to_be_split() -> None:
 
 
 def test_without_a_limit_any_number_may_be_in_flight() -> None:
-    with KeyLimit(None).held("one", 10**9):
-        pass
+    limit = KeyLimit(None)
+    with limit.held("one", 10**9), limit.held("one", 10**9) as held:
+        assert held is None

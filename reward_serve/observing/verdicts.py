@@ -12,8 +12,8 @@ from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
-from reward_serve.config import VerdictLogConfig
 from reward_serve.observing.base import Times, chosen, request_hash
+from reward_serve.observing.config import VerdictLogConfig
 
 _FILES = 2
 _QUEUED_LINES = 10_000
