@@ -1,9 +1,10 @@
 """Admission counted in items: a bounded queue before a bounded number at work.
 
 Serve counts calls, and one call may carry a thousand items. Slots are given to the batches that
-wait in turn, an item each, so that a single request never waits for a whole batch. What cannot be
-answered within its deadline is refused at once: a queue that is kept longer than deadlines are
-answers nobody in time.
+wait in turn, so that a single request never waits for a whole batch, and several a turn, so that
+the last items of a small one are not passed by all who come after it. What cannot be answered
+within its deadline is refused at once: a queue that is kept longer than deadlines are answers
+nobody in time.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _MARGIN = 0.75  # of a deadline; the rest is for what the estimate does not see
 _MEMORY_S = 10.0
 _ITEMS_TO_TRUST = 16
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_USUAL_GROUP = 8
 
 _Queue = OrderedDict[asyncio.Future[None], None]
 
@@ -42,15 +44,23 @@ class Admission:
         concurrent: items at work at once.
         queued: items that may wait; beyond them ``place`` refuses at once.
         clock: seconds, monotonic.
+        per_turn: most slots that a party gets before another's turn.
     """
 
     def __init__(
-        self, concurrent: int, queued: int, clock: Callable[[], float] = time.monotonic
+        self,
+        concurrent: int,
+        queued: int,
+        clock: Callable[[], float] = time.monotonic,
+        per_turn: int = _USUAL_GROUP,
     ) -> None:
         self._slots = self._free = concurrent
         self._capacity = concurrent + queued
+        self._per_turn = per_turn
         self._turns: OrderedDict[object, _Queue] = OrderedDict()
+        self._given = 0  # of the first party's turn
         self._waiting = 0
+        self._of_a_round = 0  # of those that wait, how many a turn of every party lets in
         self._pace = Pace(clock)
         self.items = 0
         """Items at work or waiting."""
@@ -86,9 +96,8 @@ class Admission:
                 f"{self.items} items are in this replica, which takes {self._capacity}",
                 self._pace.seconds(self._waiting),
             )
-        # Of each other party as many go first as of this item's own.
-        turns = len(self._turns.get(party, ())) + 1
-        ahead = min(self._waiting, turns * len(self._turns))
+        rounds = len(self._turns.get(party, ())) // self._per_turn + 1
+        ahead = min(self._waiting, rounds * self._of_a_round)
         wait_s = self._pace.seconds(self.items - self._waiting + ahead + 1)
         if wait_s > _MARGIN * within_s:
             raise OverloadedError(
@@ -103,8 +112,10 @@ class Admission:
             self._free -= 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._turns.setdefault(party, OrderedDict())[turn] = None
+        queue = self._turns.setdefault(party, OrderedDict())
+        queue[turn] = None
         self._waiting += 1
+        self._of_a_round += len(queue) <= self._per_turn
         try:
             await turn
         except asyncio.CancelledError:
@@ -122,24 +133,32 @@ class Admission:
         self._pace.passed(self._busy)
         while self._turns:
             party, queue = next(iter(self._turns.items()))
-            turn, _ = queue.popitem(last=False)
-            self._waiting -= 1
-            if not queue:
-                del self._turns[party]
-            if not turn.cancelled():  # else it is still the party's turn
-                if queue:
+            turn = next(iter(queue))
+            self._remove(party, turn)
+            if turn.cancelled():  # it is still the party's turn
+                continue
+            if queue:
+                self._given += 1
+                if self._given >= self._per_turn:
                     self._turns.move_to_end(party)
-                turn.set_result(None)
-                return
+                    self._given = 0
+            turn.set_result(None)
+            return
         self._free += 1
 
     def _leave(self, party: object, turn: asyncio.Future[None]) -> None:
-        queue = self._turns.get(party)
-        if queue is None or turn not in queue:  # passed over already
-            return
-        del queue[turn]
+        if turn in self._turns.get(party, ()):  # else it was passed over already
+            self._remove(party, turn)
+
+    def _remove(self, party: object, turn: asyncio.Future[None]) -> None:
+        """Take one who waits out of the queue, and its party with the last of it."""
+        queue = self._turns[party]
+        self._of_a_round -= len(queue) <= self._per_turn
         self._waiting -= 1
+        del queue[turn]
         if not queue:
+            if party is next(iter(self._turns)):
+                self._given = 0
             del self._turns[party]
 
 

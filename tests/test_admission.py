@@ -136,16 +136,76 @@ async def test_no_slot_is_lost_when_a_waiter_gives_up_as_its_turn_comes() -> Non
 
 
 async def test_batches_are_admitted_in_turn_and_a_single_request_is_a_batch_of_one() -> None:
-    visitors = Visitors(Admission(concurrent=1, queued=99))
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_turn=1))
     await visitors.enter(10, party="large")  # 0 is at work
     await visitors.enter(3, party="small")  # 10 to 12
     await visitors.enter()  # 13
+    assert await order_of(visitors, 14) == [0, 1, 10, 13, 2, 11, 3, 12, *range(4, 10)]
+
+
+async def test_a_turn_is_several_items_so_that_small_batches_go_whole() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_turn=4))
+    await visitors.enter(10, party="large")  # 0 is at work
+    await visitors.enter(4, party="small")  # 10 to 13
+    await visitors.enter(4, party="later")  # 14 to 17
+    told = [0, *range(1, 5), *range(10, 14), *range(14, 18), *range(5, 10)]
+    assert await order_of(visitors, 18) == told
+
+
+async def test_a_turn_begins_anew_with_each_party() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_turn=3))
+    await visitors.enter(1, party="at work")
+    await visitors.enter(2, party="small")  # 1 and 2
+    await visitors.enter(5, party="large")  # 3 to 7
+    await visitors.enter(1, party="single")  # 8
+    assert await order_of(visitors, 9) == [0, 1, 2, 3, 4, 5, 8, 6, 7]
+
+
+async def order_of(visitors: Visitors, items: int) -> list[int]:
+    """Who was at work after whom."""
     order = []
-    for _ in range(14):
+    for _ in range(items):
         (number,) = visitors.inside
         order.append(number)
         await visitors.leave(number)
-    assert order == [0, 1, 10, 13, 2, 11, 3, 12, *range(4, 10)]
+    return order
+
+
+async def test_in_a_lasting_overload_what_is_admitted_of_small_batches_is_in_time() -> None:
+    """Two slots, a second an item, twice the capacity in calls of four."""
+    clock = Clock()
+    admission = Admission(concurrent=2, queued=999, clock=clock)
+    await seen_at_work(admission, clock, 20, 1.0)
+    ended: list[float] = []
+    working: list[asyncio.Future[None]] = []
+    refused = 0
+
+    async def item(party: object) -> None:
+        nonlocal refused
+        began = clock.now
+        try:
+            async with admission.place(within_s=20.0, party=party):
+                working.append(asyncio.get_running_loop().create_future())
+                await working[-1]
+        except OverloadedError:
+            refused += 1
+        else:
+            ended.append(clock.now - began)
+
+    tasks = []
+    for _ in range(200):
+        party = object()
+        tasks += [asyncio.create_task(item(party)) for _ in range(4)]
+        await settle()
+        clock.now += 1.0
+        for done in [working.pop(0) for _ in range(2)]:
+            done.set_result(None)
+        await settle()
+    for task in tasks:
+        task.cancel()
+    assert len(ended) == 400
+    assert refused > 300
+    assert max(ended) <= 20.0
 
 
 async def test_one_who_gives_up_takes_no_turn() -> None:
@@ -165,7 +225,7 @@ async def test_one_who_gives_up_takes_no_turn() -> None:
 
 
 async def test_one_who_gives_up_as_its_turn_comes_leaves_the_turn_to_its_party() -> None:
-    visitors = Visitors(Admission(concurrent=1, queued=99))
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_turn=1))
     await visitors.enter(4, party="large")  # 0 is at work
     await visitors.enter(2, party="small")  # 4 and 5
     await visitors.leave(0)
