@@ -8,6 +8,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+INGRESS_NAME = "ingress"
+"""The HTTP deployment's name, which no reward model may have."""
+
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
 

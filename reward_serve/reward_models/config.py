@@ -1,0 +1,195 @@
+"""What a deployments file may say of one reward model: a class for each kind.
+
+All have a name, resources, scaling and the bounds on items; the rest is the kind's.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from reward_serve.config_base import INGRESS_NAME, Count, Seconds, Section
+from reward_serve.engines.classifier_config import ClassifierConfig
+from reward_serve.engines.config import (
+    BUNDLED_MODEL,
+    EngineConfig,
+    ends_thinking,
+    gpus_of_replica,
+)
+from reward_serve.engines.remote_config import RemoteConfig
+from reward_serve.fields import DEFAULT_ITEM_CHARS
+from reward_serve.judging.config import JudgeConfig
+from reward_serve.observing.config import VerdictLogConfig
+from reward_serve.verifiers.config import RuleConfig
+
+
+class CacheConfig(Section):
+    """Equal questions are asked once in a replica, while one is at work and as long as it is kept.
+
+    Equal is what gives the engine the same tokens.
+    """
+
+    enabled: bool = True
+    max_entries: Count = 65_536
+    max_mib: Annotated[float, Field(gt=0)] = 64.0
+
+
+class ResourcesConfig(Section):
+    """What one replica asks Ray for."""
+
+    num_cpus: Annotated[float, Field(gt=0)] | None = None
+    num_gpus: Annotated[float, Field(ge=0)] | None = None
+    accelerator_type: str | None = None
+    runtime_env: dict[str, Any] | None = None
+
+
+class AutoscalingConfig(Section):
+    """Replicas follow the items (not calls) in flight."""
+
+    min_replicas: Annotated[int, Field(ge=0)] = 1
+    max_replicas: Count = 1
+    initial_replicas: Annotated[int, Field(ge=0)] | None = None
+    target_items: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="items in flight a replica should have; default max_concurrent_items"
+    )
+    look_back_period_s: Seconds = 15.0
+    upscale_delay_s: Annotated[float, Field(ge=0)] = 10.0
+    downscale_delay_s: Annotated[float, Field(ge=0)] = 300.0
+
+    @model_validator(mode="after")
+    def _bounds_fit(self) -> Self:
+        if self.max_replicas < self.min_replicas:
+            raise ValueError(
+                f"max_replicas: {self.max_replicas} is below min_replicas "
+                f"{self.min_replicas}; raise it"
+            )
+        if self.initial_replicas is not None and not (
+            self.min_replicas <= self.initial_replicas <= self.max_replicas
+        ):
+            raise ValueError(
+                f"initial_replicas: {self.initial_replicas} is outside "
+                f"{self.min_replicas}..{self.max_replicas}; choose one within"
+            )
+        return self
+
+
+class _Model(Section):
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    resources: ResourcesConfig = Field(default_factory=ResourcesConfig)
+    autoscaling: AutoscalingConfig = Field(default_factory=AutoscalingConfig)
+    max_concurrent_items: Count | None = Field(
+        None, description="items scored at once by a replica; default twice the engine's sequences"
+    )
+    max_queued_items: Count = Field(
+        4096, description="items waiting in a replica; beyond it they are shed as overloaded"
+    )
+    affinity: bool = Field(
+        True,
+        description="of several replicas a group's samples go to one, and a batch to all; "
+        "else a call goes whole where Serve's power of two choices sends it",
+    )
+    max_item_chars: Count = Field(
+        DEFAULT_ITEM_CHARS,
+        description="characters of an item's texts together; a longer item is invalid",
+    )
+    verdict_log: VerdictLogConfig = Field(default_factory=VerdictLogConfig)
+
+    @model_validator(mode="after")
+    def _name_is_free(self) -> Self:
+        if self.name == INGRESS_NAME:
+            raise ValueError(f"name: {self.name!r} is the HTTP deployment's; choose another")
+        return self
+
+
+class _EngineModel(_Model):
+    engine: EngineConfig = Field(default_factory=EngineConfig)
+
+    @model_validator(mode="after")
+    def _resources_fit_the_engine(self) -> Self:
+        self.resources.num_gpus = gpus_of_replica(self.engine, self.resources.num_gpus)
+        on_gpu = self.resources.num_gpus > 0
+        self.engine.device = "cuda" if on_gpu else "cpu"
+        if self.resources.num_cpus is None:
+            self.resources.num_cpus = 1.0 if on_gpu else 2.0
+        if self.max_concurrent_items is None:
+            self.max_concurrent_items = 2 * self.engine.max_num_seqs
+        return self
+
+
+class JudgeModel(_EngineModel):
+    """A reward model of kind ``judge``: a vLLM engine asked for a verdict."""
+
+    kind: Literal["judge"]
+    judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    cache: CacheConfig = Field(default_factory=CacheConfig)
+
+    @model_validator(mode="after")
+    def _a_prompt_has_room(self) -> Self:
+        if self.judge.mode == "generate" and self.judge.max_tokens >= self.engine.max_model_len:
+            raise ValueError(
+                f"judge.max_tokens: {self.judge.max_tokens} leaves no room for a prompt in "
+                f"engine.max_model_len: {self.engine.max_model_len}; raise the latter"
+            )
+        if self.judge.thinking_tokens and not ends_thinking(self.engine):
+            raise ValueError(
+                f"judge.thinking_tokens: {self.judge.thinking_tokens}, but this engine cannot end "
+                "thinking; set engine.engine_kwargs.reasoning_parser (qwen3, say)"
+            )
+        return self
+
+
+class ClassifierModel(_EngineModel):
+    """A reward model of kind ``classifier``: a sequence-classification model's logit."""
+
+    kind: Literal["classifier"]
+    classifier: ClassifierConfig = Field(default_factory=ClassifierConfig)
+
+    @model_validator(mode="after")
+    def _the_model_is_named(self) -> Self:
+        if self.engine.model == BUNDLED_MODEL:
+            raise ValueError(
+                "engine.model: the bundled model is a judge; name a sequence-classification model"
+            )
+        return self
+
+
+class RemoteModel(_Model):
+    """A reward model of kind ``remote``: an OpenAI-compatible endpoint asked for a verdict."""
+
+    kind: Literal["remote"]
+    remote: RemoteConfig
+    judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    cache: CacheConfig = Field(default_factory=CacheConfig)
+
+    @model_validator(mode="after")
+    def _resources_fit_an_endpoint(self) -> Self:
+        if self.resources.num_gpus:
+            raise ValueError("resources.num_gpus: the endpoint has its own; leave it out")
+        self.resources.num_gpus = 0
+        if self.resources.num_cpus is None:
+            self.resources.num_cpus = 1.0
+        if self.max_concurrent_items is None:
+            self.max_concurrent_items = 32
+        return self
+
+
+class RuleModel(_Model):
+    """A reward model of kind ``rule``: a verifier alone, on a CPU."""
+
+    kind: Literal["rule"]
+    rule: RuleConfig = Field(default_factory=RuleConfig)
+
+    @model_validator(mode="after")
+    def _resources_fit_a_rule(self) -> Self:
+        if self.resources.num_gpus:
+            raise ValueError("resources.num_gpus: a rule runs on a CPU; leave it out")
+        self.resources.num_gpus = 0
+        if self.resources.num_cpus is None:
+            self.resources.num_cpus = 1.0
+        if self.max_concurrent_items is None:
+            self.max_concurrent_items = 64
+        return self
+
+
+ModelConfig = Annotated[
+    JudgeModel | ClassifierModel | RemoteModel | RuleModel, Field(discriminator="kind")
+]
