@@ -5,10 +5,11 @@ One deployment for each reward model, under the model's own name, and one for HT
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.auth import read_key_digests
-from reward_serve.config import INGRESS_NAME, AppConfig, ModelConfig, parse_config
+from reward_serve.config import INGRESS_NAME, ModelConfig, ServerConfig, parse_config
 
 if TYPE_CHECKING:
     from ray.serve import Application
@@ -28,11 +29,9 @@ def build_app(args: dict[str, Any]) -> Application:
     """
     from ray import serve
 
-    from reward_serve.ingress import Ingress
     from reward_serve.replica import RewardReplica
 
     config = parse_config(args)
-    keys = read_key_digests(config.server.api_keys_file, config.server.api_keys_env)
     replica = serve.deployment(RewardReplica)
     models = {
         model.name: replica.options(name=model.name, **deployment_options(model)).bind(
@@ -40,8 +39,23 @@ def build_app(args: dict[str, Any]) -> Application:
         )
         for model in config.models
     }
-    ingress = serve.deployment(Ingress).options(name=INGRESS_NAME, **ingress_options(config))
-    return ingress.bind(config.server.model_dump(mode="json"), models, keys)
+    return bind_ingress(config.server, models)
+
+
+def bind_ingress(server: ServerConfig, models: Mapping[str, Any]) -> Application:
+    """The HTTP deployment in front of reward models; the first is the default.
+
+    Args:
+        server: its settings.
+        models: by name, the model's deployment, or the application that it is in.
+    """
+    from ray import serve
+
+    from reward_serve.ingress import Ingress
+
+    keys = read_key_digests(server.api_keys_file, server.api_keys_env)
+    ingress = serve.deployment(Ingress).options(name=INGRESS_NAME, **ingress_options(server))
+    return ingress.bind(server.model_dump(mode="json"), models, keys)
 
 
 def deployment_options(model: ModelConfig) -> dict[str, Any]:
@@ -75,11 +89,11 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
     return options
 
 
-def ingress_options(config: AppConfig) -> dict[str, Any]:
+def ingress_options(server: ServerConfig) -> dict[str, Any]:
     """Serve's options for the HTTP deployment, which needs no core of its own."""
     return {
-        "num_replicas": config.server.num_replicas,
-        "max_ongoing_requests": config.server.max_ongoing_requests,
+        "num_replicas": server.num_replicas,
+        "max_ongoing_requests": server.max_ongoing_requests,
         "ray_actor_options": {"num_cpus": 0},
         "max_constructor_retry_count": 1,
     }

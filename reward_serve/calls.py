@@ -35,6 +35,12 @@ class GroupedHandle:
         self._handle = by_value(handle)
         self._placement = Placement()
 
+    @property
+    def application(self) -> str:
+        """The name of the application that the deployment is of."""
+        name: str = self._handle.app_name
+        return name
+
     @contextmanager
     def shares(self, items: Sequence[object]) -> Iterator[list[Share]]:
         """The batch in parts, one a call, for as long as they are under way."""

@@ -44,16 +44,20 @@ class Dispatcher:
 
     Args:
         models: their handles, by name; the first is the default.
+        aliases: other names by which callers know them.
     """
 
-    def __init__(self, models: Mapping[str, DeploymentHandle]) -> None:
+    def __init__(
+        self, models: Mapping[str, DeploymentHandle], aliases: Mapping[str, str] | None = None
+    ) -> None:
         self._models = {name: GroupedHandle(handle) for name, handle in models.items()}
         self._default = next(iter(models))
+        self._aliases = aliases or {}
 
     @property
-    def names(self) -> list[str]:
-        """Of the reward models, the default first."""
-        return list(self._models)
+    def applications(self) -> dict[str, str]:
+        """Each reward model's name and its application's, the default first."""
+        return {name: handle.application for name, handle in self._models.items()}
 
     def pick(self, name: object) -> str:
         """The model that is meant; the default where none is named.
@@ -63,6 +67,7 @@ class Dispatcher:
         """
         if name is None:
             return self._default
+        name = self._aliases.get(name, name) if isinstance(name, str) else name
         if not isinstance(name, str) or name not in self._models:
             raise UnknownModelError(
                 f"model: there is no {ascii(name)[:80]}; choose of {', '.join(self._models)}"
@@ -72,6 +77,7 @@ class Dispatcher:
     async def answers(self, model: str, items: list[Any]) -> list[Any]:
         """The model's answer to each item; where none comes, a typed failure."""
         handle = self._models[model]
+        items = [self._addressed(item) for item in items] if self._aliases else items
         results: list[Any] = [None] * len(items)
 
         async def one(share: Share) -> None:
@@ -100,6 +106,7 @@ class Dispatcher:
     async def stream(self, items: list[Any]) -> AsyncIterator[bytes]:
         """A line of JSON for each item as it finishes: its result, and its ``index``."""
         lines: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=16)
+        items = [self._addressed(item) for item in items] if self._aliases else items
         tasks = [
             asyncio.create_task(self._stream_part(lines, model, items, part))
             for model, part in self._parts(items).items()
@@ -132,6 +139,21 @@ class Dispatcher:
         # Not when cancelled: nobody reads any more, and the queue may be full.
         await lines.put(None)
 
+    async def complete(self, model: str, body: dict[str, Any], within_s: float) -> dict[str, Any]:
+        """The model's answer to a conversation; where none comes, a typed failure."""
+        call = self._models[model].anywhere().complete.remote(body)
+        try:
+            async with asyncio.timeout(within_s + _GRACE_S):
+                answer: dict[str, Any] = await call
+        except _NO_ANSWER as error:
+            call.cancel()
+            if isinstance(error, asyncio.CancelledError) and cancelled_by_caller():
+                raise
+            status, reason = _fault(error)
+            logger.warning("reward model %s: a conversation unanswered: %r", model, error)
+            return {"status": status.value, "reason": reason, "retry_after_s": 0.0}
+        return answer
+
     async def describe(self) -> list[dict[str, Any]]:
         """What each model says of itself, and whether it answers."""
         return await asyncio.gather(*map(self._describe, self._models))
@@ -145,12 +167,19 @@ class Dispatcher:
             call.cancel()
             return {"name": name, "ready": False}
 
+    def _addressed(self, item: Any) -> Any:
+        """The item with its model's own name, which is the one that its replica answers to."""
+        name = item.get("model") if isinstance(item, dict) else None
+        own = self._aliases.get(name) if isinstance(name, str) else None
+        return {**item, "model": own} if own else item
+
     def _parts(self, items: list[Any]) -> dict[str, list[int]]:
         """Model to the indices of its items; an unknown model's go to the default's refusal."""
         parts: dict[str, list[int]] = {}
         for i, item in enumerate(items):
             name = item.get("model") if isinstance(item, dict) else None
-            model = name if isinstance(name, str) and name in self._models else self._default
+            name = self._aliases.get(name, name) if isinstance(name, str) else None
+            model = name if name in self._models else self._default
             parts.setdefault(model, []).append(i)
         return parts
 

@@ -14,7 +14,7 @@ from reward_serve.version import VERSION_HEADER
 Schema = dict[str, Any]
 Docs = dict[str, Any]
 
-_TEXT: Schema = {"type": "string"}
+TEXT: Schema = {"type": "string"}
 
 
 def _inline(model: Any, mode: str) -> Schema:
@@ -36,7 +36,7 @@ def _inline(model: Any, mode: str) -> Schema:
     return resolved
 
 
-def _object(properties: Schema, **fields: Any) -> Schema:
+def exact_object(properties: Schema, **fields: Any) -> Schema:
     """An object of exactly these properties."""
     told = {"type": "object", "properties": properties, "required": list(properties)}
     return {**told, "additionalProperties": False, **fields}
@@ -54,64 +54,66 @@ def _extended(schema: Schema, name: str, **properties: Schema) -> Schema:
 
 _REQUEST = _inline(ScoreRequest, "validation")
 _RESULT = _inline(ScoreResult, "serialization")
-_FAILED = _extended(_RESULT, "FailedScore", detail=_TEXT)
-_DETAIL = _object({"detail": _TEXT}, title="Problem")
+_FAILED = _extended(_RESULT, "FailedScore", detail=TEXT)
+DETAIL = exact_object({"detail": TEXT}, title="Problem")
 _REFUSED = {**_FAILED, "title": "RefusedScore", "required": ["detail"]}
 _STREAMED = _extended(_RESULT, "StreamedScore", index={"type": "integer", "minimum": 0})
-_FAULT = _object({"detail": _TEXT, "request_id": _TEXT}, title="Fault")
+_FAULT = exact_object({"detail": TEXT, "request_id": TEXT}, title="Fault")
 
 _HEADERS: Docs = {
     VERSION_HEADER: {
         "description": "The service's version",
         "required": True,
-        "schema": _TEXT,
+        "schema": TEXT,
     }
 }
-_RETRY_AFTER: Docs = {
+RETRY_AFTER: Docs = {
     "Retry-After": {
         "description": "Seconds to wait before the next attempt",
         "required": True,
         "schema": {"type": "integer", "minimum": 1},
     }
 }
-_CHALLENGE: Docs = {
-    "WWW-Authenticate": {"description": "Bearer", "required": True, "schema": _TEXT}
-}
+_CHALLENGE: Docs = {"WWW-Authenticate": {"description": "Bearer", "required": True, "schema": TEXT}}
 
 
-def _response(description: str, schema: Schema, headers: Docs | None = None) -> Docs:
+def response(description: str, schema: Schema, headers: Docs | None = None) -> Docs:
+    """A reply in JSON, with the headers that every reply has."""
     content = {"application/json": {"schema": schema}}
     return {"description": description, "headers": _HEADERS | (headers or {}), "content": content}
 
 
-def _body(schema: Schema) -> Docs:
+def request_body(schema: Schema) -> Docs:
+    """What ``openapi_extra`` says of a body in JSON."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-_FAULT_OF_OURS = {500: _response("A fault of the service; its log has the request_id", _FAULT)}
-_TOO_LARGE = {413: _response("Body or batch too large; split it", _DETAIL)}
+FAULT_OF_OURS: dict[int | str, Any] = {
+    500: response("A fault of the service; its log has the request_id", _FAULT)
+}
+TOO_LARGE: dict[int | str, Any] = {413: response("Body or batch too large; split it", DETAIL)}
 
 KEY_DOCS: dict[int | str, Any] = {
-    401: _response("No key, or a wrong one: send Authorization: Bearer", _DETAIL, _CHALLENGE),
+    401: response("No key, or a wrong one: send Authorization: Bearer", DETAIL, _CHALLENGE),
 }
 """Where a key is asked for."""
 
 LIMIT_DOCS: dict[int | str, Any] = {
-    429: _response("The key's own limit of items in flight", _DETAIL, _RETRY_AFTER),
+    429: response("The key's own limit of items in flight", DETAIL, RETRY_AFTER),
 }
 """Where a key's items are counted."""
 
 SINGLE_DOCS: Docs = {
     "operation_id": "score",
-    "openapi_extra": _body(_REQUEST),
+    "openapi_extra": request_body(_REQUEST),
     "responses": {
-        200: _response("A score, or a judge that failed (status)", _RESULT),
-        404: _response("No such model", _DETAIL),
-        **_TOO_LARGE,
-        422: _response("A field is at fault: detail names it, and the remedy", _REFUSED),
-        **_FAULT_OF_OURS,
-        503: _response("Overloaded: nothing was done", _FAILED, _RETRY_AFTER),
-        504: _response("The deadline timeout_s passed", _FAILED),
+        200: response("A score, or a judge that failed (status)", _RESULT),
+        404: response("No such model", DETAIL),
+        **TOO_LARGE,
+        422: response("A field is at fault: detail names it, and the remedy", _REFUSED),
+        **FAULT_OF_OURS,
+        503: response("Overloaded: nothing was done", _FAILED, RETRY_AFTER),
+        504: response("The deadline timeout_s passed", _FAILED),
     },
 }
 
@@ -128,7 +130,7 @@ _BATCH = {
     },
     "required": ["requests"],
 }
-_RESULTS = _object(
+_RESULTS = exact_object(
     {
         "results": {
             "type": "array",
@@ -146,19 +148,19 @@ _LINES: Docs = {
     },
     "x-line-schema": _STREAMED,
 }
-_BATCH_OK = _response(
+_BATCH_OK = response(
     "Results in order; as NDJSON, where that is accepted, as they finish", _RESULTS
 )
 _BATCH_OK["content"][NDJSON] = _LINES
 
 BATCH_DOCS: Docs = {
     "operation_id": "score_batch",
-    "openapi_extra": _body(_BATCH),
+    "openapi_extra": request_body(_BATCH),
     "responses": {
         200: _BATCH_OK,
-        **_TOO_LARGE,
-        422: _response("The body is not a batch", _DETAIL),
-        **_FAULT_OF_OURS,
+        **TOO_LARGE,
+        422: response("The body is not a batch", DETAIL),
+        **FAULT_OF_OURS,
     },
 }
 
@@ -167,11 +169,11 @@ _MODEL: Schema = {
     "title": "Model",
     "description": "What a replica says of its reward model; a judge says more than a rule.",
     "properties": {
-        "name": _TEXT,
+        "name": TEXT,
         "ready": {"type": "boolean", "description": "Whether a replica answers."},
-        "kind": _TEXT,
-        "fingerprint": _TEXT,
-        "templates": {"type": "array", "items": _TEXT},
+        "kind": TEXT,
+        "fingerprint": TEXT,
+        "templates": {"type": "array", "items": TEXT},
         "items": {"type": "integer", "description": "Items at work or waiting in the replica."},
     },
     "required": ["name", "ready"],
@@ -180,28 +182,30 @@ _MODEL: Schema = {
 MODELS_DOCS: Docs = {
     "operation_id": "models",
     "responses": {
-        200: _response(
+        200: response(
             "The reward models",
-            _object(
-                {"models": {"type": "array", "items": _MODEL}, "version": _TEXT}, title="Models"
+            exact_object(
+                {"models": {"type": "array", "items": _MODEL}, "version": TEXT},
+                title="Models",
+                additionalProperties=True,  # OpenAI's form of the same, where it is asked for
             ),
         ),
-        **_FAULT_OF_OURS,
+        **FAULT_OF_OURS,
     },
 }
 
 HEALTH_DOCS: Docs = {
     "operation_id": "health",
-    "responses": {200: _response("The HTTP process is up", _object({"status": _TEXT}))},
+    "responses": {200: response("The HTTP process is up", exact_object({"status": TEXT}))},
 }
 
 READY_DOCS: Docs = {
     "operation_id": "ready",
     "responses": {
-        200: _response(
-            "Every reward model has a replica that can score", _object({"status": _TEXT})
+        200: response(
+            "Every reward model has a replica that can score", exact_object({"status": TEXT})
         ),
-        **_FAULT_OF_OURS,
-        503: _response("No replica can score yet", _object({"status": _TEXT, "detail": _TEXT})),
+        **FAULT_OF_OURS,
+        503: response("No replica can score yet", exact_object({"status": TEXT, "detail": TEXT})),
     },
 }

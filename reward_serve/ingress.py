@@ -16,6 +16,8 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from reward_serve.auth import KeyLimit, KeyLimitError
+from reward_serve.compat import openai
+from reward_serve.compat.routes import CompatRoutes
 from reward_serve.config import ServerConfig
 from reward_serve.dispatch import Dispatcher, UnknownModelError
 from reward_serve.http_contract import NDJSON, http_status, read_json
@@ -36,25 +38,42 @@ class Ingress:
 
     Args:
         server: a ``ServerConfig`` as plain data.
-        models: handles of the reward models; the first is the default.
+        models: handles of the reward models by name, or their applications; the first is the
+            default.
         keys: the digests of the API keys, by name; with none, whoever reaches the port may ask.
     """
 
     def __init__(
-        self, server: dict[str, Any], models: dict[str, DeploymentHandle], keys: dict[str, str]
+        self,
+        server: dict[str, Any],
+        models: dict[str, DeploymentHandle | str],
+        keys: dict[str, str],
     ) -> None:
         self._server = ServerConfig.model_validate(server)
-        self._dispatcher = Dispatcher(models)
+        handles = {
+            name: serve.get_deployment_handle(name, model, _check_exists=False)
+            if isinstance(model, str)
+            else model
+            for name, model in models.items()
+        }
+        self._dispatcher = Dispatcher(handles, self._server.aliases)
         self._keys = keys
         self._key_limit = KeyLimit(self._server.max_concurrent_items_per_key)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called by Serve, once, for the application behind the HTTP port."""
-        return build_api(self, self._keys)
+        server = self._server
+        compatible = CompatRoutes(self._dispatcher, server, self._hold)
+        return build_api(self, self._keys, compatible, server.compatible_with)
 
     async def models(self) -> dict[str, Any]:
-        """For clients by handle: the names of the reward models, and the version."""
-        return {"models": self._dispatcher.names, "version": __version__}
+        """For clients by handle: the reward models with their applications, and the version."""
+        applications = self._dispatcher.applications
+        return {
+            "models": list(applications),
+            "applications": applications,
+            "version": __version__,
+        }
 
     async def score(self, request: Request) -> Response:
         """What reward does this response earn?"""
@@ -93,8 +112,10 @@ class Ingress:
 
     async def list_models(self) -> Response:
         """The reward models: kind, fingerprint, templates and limits, and whether each answers."""
-        entries = await self._dispatcher.describe()
-        return _reply({"models": entries, "version": __version__}, 200)
+        told = {"models": await self._dispatcher.describe(), "version": __version__}
+        if "openai" in self._server.compatible_with:
+            told |= openai.listed([*self._dispatcher.applications, *self._server.aliases])
+        return _reply(told, 200)
 
     async def health(self) -> Response:
         """The HTTP process is up."""

@@ -15,12 +15,23 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from reward_serve.admission import Admission
-from reward_serve.config import ClassifierModel, JudgeModel, ModelConfig, RemoteModel, RuleModel
+from reward_serve.completions import Completer
+from reward_serve.config import (
+    ClassifierModel,
+    JudgeModel,
+    ModelConfig,
+    PanelModel,
+    RemoteModel,
+    RuleModel,
+)
 from reward_serve.observing.base import Observer, Observers
 from reward_serve.observing.failures import FailureLog
 from reward_serve.observing.metrics import Metrics
 from reward_serve.observing.verdicts import VerdictLog
 from reward_serve.reward_models.base import RewardModel
+from reward_serve.reward_models.judge import Judge
+from reward_serve.reward_models.panel import Ask, Panel
+from reward_serve.reward_models.panel_config import MemberConfig
 from reward_serve.scoring import Scorer
 from reward_serve.version import __version__
 
@@ -55,6 +66,8 @@ class RewardReplica:
             config.max_item_chars,
             self._observers,
         )
+        chat = self._model.chat if isinstance(self._model, Judge) else None
+        self._completer = Completer(config.name, chat, admission, config.max_item_chars)
         await self._first_verdict(Scorer(config.name, self._model, admission, max_batch_items))
         self._timings_s["total"] = time.monotonic() - began
         self._tasks = [
@@ -78,6 +91,10 @@ class RewardReplica:
         """Chunks of results as they finish, each result with its ``index``."""
         async for chunk in self._scorer.score_stream(requests):
             yield chunk
+
+    async def complete(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What a judge's own model writes in a conversation; see ``completions.Completer``."""
+        return await self._completer.complete(body)
 
     async def describe(self) -> dict[str, Any]:
         """The model's entry in ``/v1/models``, and this replica's process and start-up times."""
@@ -111,6 +128,8 @@ class RewardReplica:
         """Pay for what happens once before a caller waits for it."""
         if isinstance(self._config, RuleModel) and self._config.rule.verifier == "function":
             return  # it may need of a request what this one has not
+        if isinstance(self._config, PanelModel):
+            return  # its members may come up after it
         began = time.monotonic()
         result = await uncounted.score(
             {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
@@ -151,10 +170,20 @@ class RewardReplica:
             self._model.close()
 
 
+def _member(config: PanelModel, member: MemberConfig) -> Ask:
+    """What puts a request to another reward model, by handle."""
+    from ray import serve
+
+    from reward_serve.client import Client, RewardClient
+
+    application = member.application or serve.get_replica_context().app_name
+    client = Client(RewardClient(application, member.model), on_failure="none")
+    return client.ascore
+
+
 async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
     if isinstance(config, JudgeModel):
         from reward_serve.engines.vllm import VllmEngine
-        from reward_serve.reward_models.judge import Judge
 
         engine = await VllmEngine.start(
             config.engine, config.resources.num_cpus or 1, config.resources.num_gpus or 0
@@ -162,9 +191,10 @@ async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
         return Judge(config, engine), dict(engine.timings_s)
     if isinstance(config, RemoteModel):
         from reward_serve.engines.openai import OpenAIEngine
-        from reward_serve.reward_models.judge import Judge
 
         return Judge(config, OpenAIEngine(config.remote), source="remote"), {}
+    if isinstance(config, PanelModel):
+        return Panel(config, [_member(config, each) for each in config.panel.members]), {}
     if isinstance(config, ClassifierModel):
         from reward_serve.engines.vllm_classifier import VllmClassifier
         from reward_serve.reward_models.classifier import Classifier

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from fastapi import FastAPI, Request, Response, Security
@@ -10,6 +10,7 @@ from fastapi.security import HTTPBearer
 from starlette.middleware.authentication import AuthenticationMiddleware
 
 from reward_serve.auth import ApiKeys
+from reward_serve.compat.docs import CHAT_DOCS, GET_REWARD_DOCS, REMOTE_RM_DOCS
 from reward_serve.http_docs import (
     BATCH_DOCS,
     HEALTH_DOCS,
@@ -46,11 +47,31 @@ class Routes(Protocol):
         """``GET /ready``."""
 
 
-def build_api(routes: Routes, key_digests: Mapping[str, str]) -> FastAPI:
+class Compatible(Protocol):
+    """What the paths of other services call; ``compat.routes.CompatRoutes``."""
+
+    async def chat_completions(self, request: Request) -> Response:
+        """``POST /v1/chat/completions``."""
+
+    async def get_reward(self, request: Request) -> Response:
+        """``POST /get_reward``."""
+
+    async def remote_rm(self, request: Request) -> Response:
+        """``POST /remote_rm``."""
+
+
+def build_api(
+    routes: Routes,
+    key_digests: Mapping[str, str],
+    compatible: Compatible | None = None,
+    compatible_with: Collection[str] = (),
+) -> FastAPI:
     """The application over HTTP.
 
     Args:
         routes: what the paths call.
+        compatible: what those of other services call.
+        compatible_with: which of those services.
         key_digests: of the API keys, by name. With any, every path but ``/health`` and ``/ready``
             asks for one, ``/docs`` and the paths that do not exist among them.
     """
@@ -62,6 +83,12 @@ def build_api(routes: Routes, key_digests: Mapping[str, str]) -> FastAPI:
     api.post("/v1/score", **limited(SINGLE_DOCS))(routes.score)
     api.post("/v1/score/batch", **limited(BATCH_DOCS))(routes.score_batch)
     api.get("/v1/models", **keyed(MODELS_DOCS))(routes.list_models)
+    if compatible and "openai" in compatible_with:
+        api.post("/v1/chat/completions", **limited(CHAT_DOCS))(compatible.chat_completions)
+    if compatible and "openrlhf" in compatible_with:
+        api.post("/get_reward", **limited(GET_REWARD_DOCS))(compatible.get_reward)
+    if compatible and "slime" in compatible_with:
+        api.post("/remote_rm", **limited(REMOTE_RM_DOCS))(compatible.remote_rm)
     api.get("/health", **HEALTH_DOCS)(routes.health)
     api.get("/ready", **READY_DOCS)(routes.ready)
     if key_digests:

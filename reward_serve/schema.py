@@ -67,7 +67,7 @@ class Status(StrEnum):
     """The reward model failed; worth a retry."""
 
 
-Source = Literal["judge", "rule", "classifier", "remote", "cache", "fallback"]
+Source = Literal["judge", "rule", "classifier", "remote", "panel", "cache", "fallback"]
 
 
 class Options(BaseModel):

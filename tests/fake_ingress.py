@@ -10,9 +10,13 @@ from starlette.testclient import TestClient
 
 from reward_serve.admission import Admission
 from reward_serve.auth import digest_of
+from reward_serve.completions import Completer
 from reward_serve.config import RuleModel
+from reward_serve.engines.base import TextOutput
 from reward_serve.ingress import Ingress
+from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.rule import RuleRewardModel
+from reward_serve.schema import Usage
 from reward_serve.scoring import Scorer
 
 KEY = "trainer-key-0123456789"
@@ -55,6 +59,8 @@ class FakeHandle:
         self._before = before
         rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
         self._scorer = Scorer(name, rule, Admission(64, 4096), 1024)
+        writer: Any = EchoingChat()
+        self._completer = Completer(name, writer, Admission(64, 4096), 10_000)
 
     def options(self, **_: Any) -> FakeHandle:
         return self
@@ -68,11 +74,23 @@ class FakeHandle:
         return FakeMethod(self._scorer.score_stream, self._before)
 
     @property
+    def complete(self) -> FakeMethod:
+        return FakeMethod(self._completer.complete, self._before)
+
+    @property
     def describe(self) -> FakeMethod:
         return FakeMethod(self._describe, self._before)
 
     async def _describe(self) -> Any:
         return {"name": self.deployment_name}
+
+
+class EchoingChat:
+    """Writes what it was told last."""
+
+    async def complete(self, request: ChatRequest) -> list[TextOutput]:
+        text = request.messages[-1].content
+        return [TextOutput(text, False, Usage(prompt_tokens=5, completion_tokens=2))]
 
 
 class FakeMethod:

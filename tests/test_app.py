@@ -157,7 +157,7 @@ def test_the_items_a_replica_should_have(fields: dict[str, Any], target: float) 
 
 def test_the_ingress_takes_no_core_and_its_own_bound_of_calls() -> None:
     server = {"num_replicas": 2, "max_ongoing_requests": 77}
-    options = ingress_options(parse_config({**args(), "server": server}))
+    options = ingress_options(parse_config({**args(), "server": server}).server)
     assert options["ray_actor_options"] == {"num_cpus": 0}
     assert (options["num_replicas"], options["max_ongoing_requests"]) == (2, 77)
 

@@ -125,7 +125,8 @@ class RewardClient:
             raise ServiceUnavailableError(
                 f"app {self._app!r} has no model {model!r}; choose of {', '.join(about['models'])}"
             )
-        return GroupedHandle(serve.get_deployment_handle(model, self._app))
+        app = about["applications"][model]  # another than its own where it is a gateway
+        return GroupedHandle(serve.get_deployment_handle(model, app))
 
     def _told(self, call: Any, timeout_s: float) -> Answer:
         try:

@@ -9,15 +9,18 @@ end, and the response no less than half.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from reward_serve.judging.rendering import Tokenizer
 
 _MARKER = re.compile("\ue000([0-9]+)\ue001")
 _PROBE = "\ue000probe\ue001"
 _CHARACTERS_A_TOKEN = 32  # text has far fewer
 
 Turn = Mapping[str, str]
+_Run = tuple[list[int], int | None]
 
 
 class ConversationTokenizer(Protocol):
@@ -127,15 +130,47 @@ class ConversationRenderer:
             return ids, cut
         return ids[-budget:], cut + starts[-budget]
 
-    def _around(self, turns: Sequence[Turn]) -> tuple[list[tuple[list[int], int | None]], int]:
+    def _around(self, turns: Sequence[Turn]) -> tuple[list[_Run], int]:
         """The template's own tokens before each turn's text and after the last, and how many."""
-        marked = [{**turn, "content": f"\ue000{i}\ue001"} for i, turn in enumerate(turns)]
-        try:
-            parts = _MARKER.split(self._tokenizer.conversation(marked))
-        except Exception as error:  # a template says so in its own way
-            raise ValueError(f"messages: the chat template refuses them: {error}") from None
-        places = [int(place) for place in parts[1::2]]
-        if places != list(range(len(turns))):
-            raise ValueError("messages: the chat template does not show every turn once, in order")
-        runs = [self._tokenizer.encode_control(text) for text in parts[::2]]
-        return list(zip(runs, [*places, None], strict=True)), sum(map(len, runs))
+        tokenizer = self._tokenizer
+        runs = _runs(turns, tokenizer.conversation, tokenizer.encode_control)
+        return runs, sum(len(ids) for ids, _ in runs)
+
+
+def render_chat(tokenizer: Tokenizer, turns: Sequence[Turn], enable_thinking: bool) -> list[int]:
+    """A conversation up to where the assistant's next turn begins, as token ids; nothing is cut.
+
+    Raises:
+        ValueError: the template refuses such turns.
+    """
+
+    def show(marked: Sequence[Turn]) -> str:
+        return tokenizer.chat(marked, enable_thinking)
+
+    ids: list[int] = []
+    for run, place in _runs(turns, show, tokenizer.encode_control):
+        ids += run
+        if place is not None:
+            ids += tokenizer.encode_plain(turns[place]["content"])[0]
+    return ids
+
+
+def _runs(
+    turns: Sequence[Turn],
+    show: Callable[[Sequence[Turn]], str],
+    encode_control: Callable[[str], list[int]],
+) -> list[_Run]:
+    """The chat template's own tokens before each turn's text, with its place, and after the last.
+
+    Raises:
+        ValueError: the template refuses such turns.
+    """
+    marked = [{**turn, "content": f"\ue000{i}\ue001"} for i, turn in enumerate(turns)]
+    try:
+        parts = _MARKER.split(show(marked))
+    except Exception as error:  # a template says so in its own way
+        raise ValueError(f"messages: the chat template refuses them: {error}") from None
+    places = [int(place) for place in parts[1::2]]
+    if places != list(range(len(turns))):
+        raise ValueError("messages: the chat template does not show every turn once, in order")
+    return list(zip(map(encode_control, parts[::2]), [*places, None], strict=True))

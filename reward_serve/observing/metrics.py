@@ -22,12 +22,14 @@ class Metrics:
     caller left); ``reward_serve_latency_seconds``, ``_queue_seconds`` and ``_model_seconds``;
     ``reward_serve_tokens_total`` by kind (prompt, cached, completion);
     ``reward_serve_cache_total`` by outcome (hits, misses); ``reward_serve_audits_total`` by outcome
-    (agreed, disagreed, failed), of rules and model on the same request; ``reward_serve_score``;
+    (agreed, disagreed, failed), of rules and model on the same request, and
+    ``reward_serve_panels_total`` likewise of a panel's members; ``reward_serve_score``;
     ``reward_serve_items``, at work or waiting.
 
     Args:
         items: how many are at work or waiting.
-        describe: the reward model's description, whose ``cache`` and ``audit`` are counts.
+        describe: the reward model's description, whose ``cache``, ``audit`` and ``panel`` are
+            counts.
     """
 
     def __init__(self, items: Callable[[], int], describe: Callable[[], Mapping[str, Any]]) -> None:
@@ -52,6 +54,11 @@ class Metrics:
             "audit": metrics.Counter(
                 "reward_serve_audits_total",
                 description="Requests put to the rules and to the model: whether they agreed.",
+                tag_keys=("outcome",),
+            ),
+            "panel": metrics.Counter(
+                "reward_serve_panels_total",
+                description="Requests put to a panel: whether its members agreed.",
                 tag_keys=("outcome",),
             ),
         }

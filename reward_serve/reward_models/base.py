@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from reward_serve.schema import ScoreRequest, Source, Status, Usage
+from reward_serve.engines.base import TextOutput
+from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status, Usage
 from reward_serve.verifiers import final_answer
 
 
@@ -65,9 +66,9 @@ def best(verdicts: Sequence[Verdict], highest: float) -> Verdict:
     return replace(chosen, usage=summed_usage(verdicts))
 
 
-def summed_usage(verdicts: Sequence[Verdict]) -> Usage:
-    """The tokens of all the verdicts together."""
-    counts = [verdict.usage.model_dump() for verdict in verdicts]
+def summed_usage(answers: Sequence[Verdict | ScoreResult | TextOutput]) -> Usage:
+    """The tokens of all the answers together."""
+    counts = [answer.usage.model_dump() for answer in answers]
     return Usage(**{name: sum(count[name] for count in counts) for name in counts[0]})
 
 

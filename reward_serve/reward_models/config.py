@@ -19,6 +19,7 @@ from reward_serve.engines.remote_config import RemoteConfig
 from reward_serve.fields import DEFAULT_ITEM_CHARS
 from reward_serve.judging.config import JudgeConfig
 from reward_serve.observing.config import VerdictLogConfig
+from reward_serve.reward_models.panel_config import PanelConfig
 from reward_serve.verifiers.config import RuleConfig
 
 
@@ -190,6 +191,25 @@ class RuleModel(_Model):
         return self
 
 
+class PanelModel(_Model):
+    """A reward model of kind ``panel``: several others asked together."""
+
+    kind: Literal["panel"]
+    panel: PanelConfig
+
+    @model_validator(mode="after")
+    def _resources_fit_a_panel(self) -> Self:
+        if self.resources.num_gpus:
+            raise ValueError("resources.num_gpus: a panel asks others; leave it out")
+        self.resources.num_gpus = 0
+        if self.resources.num_cpus is None:
+            self.resources.num_cpus = 0.5
+        if self.max_concurrent_items is None:
+            self.max_concurrent_items = 256
+        return self
+
+
 ModelConfig = Annotated[
-    JudgeModel | ClassifierModel | RemoteModel | RuleModel, Field(discriminator="kind")
+    JudgeModel | ClassifierModel | RemoteModel | RuleModel | PanelModel,
+    Field(discriminator="kind"),
 ]

@@ -23,6 +23,7 @@ from reward_serve.judging.template import Template, load_template, template_name
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.reward_models.audit import Audit
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, best, check_references
+from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.rule import decided
 from reward_serve.reward_models.writing import (
     aggregate,
@@ -76,6 +77,8 @@ class Judge:
         self._own = self._config.own_template
         self._default = self._own or load_template(self._config.template)
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
+        self.chat = Chat(self._cache or engine, self._config, self._ends_thinking)
+        """The model itself, for clients that bring their own prompt."""
         if self._config.mode == "label":
             self._renderer.label_ids(self._default)
 

@@ -1,0 +1,86 @@
+"""The paths of ``server.compatible_with``, each a few lines over the same reward models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from fastapi import HTTPException, Request, Response
+
+from reward_serve.compat import openai, rewards
+from reward_serve.config import ServerConfig
+from reward_serve.dispatch import Dispatcher, UnknownModelError
+from reward_serve.http_contract import read_json
+from reward_serve.reward_models.chat import CHAT_TIMEOUT_S
+from reward_serve.schema import longest_timeout_s
+
+
+class CompatRoutes:
+    """What the paths call.
+
+    Args:
+        dispatcher: asks the reward models.
+        server: limits, and what is sent for an absent score.
+        hold: counts so many items for the caller's key until the reply is sent.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, server: ServerConfig, hold: Callable[[Request, int], None]
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._server = server
+        self._hold = hold
+
+    async def get_reward(self, request: Request) -> Response:
+        """OpenRLHF's ``--remote_rm_url``: ``query``, ``prompts`` and ``labels`` to ``rewards``."""
+        items = rewards.openrlhf_items(await read_json(request, self._server.max_body_bytes))
+        results = await self._scored(request, items)
+        numbers = rewards.rewards_of(results, self._server.absent_reward)
+        return _json(rewards.openrlhf_reply(numbers, results))
+
+    async def remote_rm(self, request: Request) -> Response:
+        """Slime's ``--rm-url``: ``prompt``, ``response`` and ``label`` of a sample to a number."""
+        items = rewards.slime_items(await read_json(request, self._server.max_body_bytes))
+        results = await self._scored(request, items)
+        return _json(rewards.rewards_of(results, self._server.absent_reward)[0])
+
+    async def chat_completions(self, request: Request) -> Response:
+        """OpenAI's: a judge's own model answers a conversation."""
+        body = await read_json(request, self._server.max_body_bytes)
+        if not isinstance(body, dict):
+            return _problem("body: must be an object", 400, "invalid_request_error")
+        try:
+            model = self._dispatcher.pick(body.get("model"))
+        except UnknownModelError as error:
+            return _problem(str(error), 404, "invalid_request_error")
+        self._hold(request, 1)
+        within_s = longest_timeout_s([body]) if "timeout_s" in body else CHAT_TIMEOUT_S
+        answer = await self._dispatcher.complete(model, body, within_s)
+        if answer["status"] != "ok":
+            code, kind = openai.code_of(answer["status"])
+            pause_s = max(1, math.ceil(answer["retry_after_s"]))
+            headers = {"Retry-After": str(pause_s)} if code == 503 else {}
+            return _problem(answer["reason"], code, kind, headers)
+        return _json(openai.completion(answer, body.get("model") or model))
+
+    async def _scored(self, request: Request, items: rewards.Items) -> list[dict[str, Any]]:
+        limit = self._server.max_batch_items
+        if len(items) > limit:
+            raise HTTPException(413, f"{len(items)} items; a batch takes {limit}, so split it")
+        items = rewards.in_url(request.query_params, items)
+        try:
+            model = self._dispatcher.pick(request.query_params.get("model"))
+        except UnknownModelError as error:
+            raise HTTPException(404, str(error)) from None
+        self._hold(request, len(items))
+        return await self._dispatcher.answers(model, items)
+
+
+def _json(content: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(content), code, headers, media_type="application/json")
+
+
+def _problem(message: str, code: int, kind: str, headers: dict[str, str] | None = None) -> Response:
+    return _json(openai.problem(message, code, kind), code, headers)

@@ -1,0 +1,149 @@
+"""A judge's model asked as any chat model is, by clients that bring their own prompt.
+
+Nothing is judged here: there are no fences, no labels and no score, only the model's text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from reward_serve.engines.base import Engine, TextOutput
+from reward_serve.fields import Count
+from reward_serve.judging.config import JudgeConfig
+from reward_serve.judging.conversation import render_chat
+from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.reward_models.writing import check_options, writing_of
+from reward_serve.schema import MAX_MESSAGES, MAX_TIMEOUT_S, Message, Options
+
+CHAT_TIMEOUT_S = 600.0
+"""The deadline of a conversation that names none, as it is in OpenAI's own clients."""
+
+
+_NOT_HERE = "is not understood here"
+_NO_TOP_K = "this engine reads labels, and the likeliest tokens beside them would overwrite those"
+_NOT_DONE: dict[str, tuple[tuple[Any, ...], str]] = {
+    "stream": ((False,), "an answer is sent whole"),
+    "stream_options": ((), "an answer is sent whole"),
+    "logprobs": ((False,), _NO_TOP_K),
+    "top_logprobs": ((0,), _NO_TOP_K),
+    "stop": (([],), _NOT_HERE),
+    "frequency_penalty": ((0,), _NOT_HERE),
+    "presence_penalty": ((0,), _NOT_HERE),
+    "repetition_penalty": ((1,), _NOT_HERE),
+    "top_k": ((0, -1), _NOT_HERE),
+    "min_p": ((0,), _NOT_HERE),
+    "logit_bias": (({},), _NOT_HERE),
+    "response_format": (({"type": "text"},), _NOT_HERE),
+    "tools": (([],), _NOT_HERE),
+}
+"""Field to its values that change nothing, and why no other is taken."""
+
+
+class TemplateSettings(BaseModel):
+    """What of ``chat_template_kwargs`` is passed on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enable_thinking: bool | None = Field(None, strict=True)
+
+
+class ChatRequest(BaseModel):
+    """OpenAI's chat completion request, as far as it is answered; any other field is refused.
+
+    Fields that clients send at the value that changes nothing are taken as left out.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    messages: list[Message] = Field(min_length=1, max_length=MAX_MESSAGES)
+    model: str | None = None
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False, strict=True)
+    top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, strict=True)
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    n: Count | None = None
+    chat_template_kwargs: TemplateSettings = Field(default_factory=TemplateSettings)
+    timeout_s: float = Field(
+        CHAT_TIMEOUT_S, gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False, strict=True
+    )
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None = None
+    user: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_is_not_done(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            raise ValueError("must be an object")
+        for field, (neutral, why) in _NOT_DONE.items():
+            if body.get(field) not in (None, *neutral):
+                raise ValueError(f"{field}: {why}; leave it out")
+        return {field: value for field, value in body.items() if field not in _NOT_DONE}
+
+    @property
+    def options(self) -> Options:
+        """What it asks of the writing, as a score request would say it."""
+        return Options(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_completion_tokens or self.max_tokens,
+            enable_thinking=self.chat_template_kwargs.enable_thinking,
+            samples=self.n if self.n != 1 else None,
+        )
+
+    @property
+    def characters(self) -> int:
+        """Of all messages together."""
+        return sum(len(message.content) for message in self.messages)
+
+
+class Chat:
+    """The model of one judge.
+
+    Args:
+        engine: the judge's.
+        config: the judge's, whose settings and limits hold.
+        ends_thinking: whether the engine can end thinking after a budget.
+    """
+
+    def __init__(self, engine: Engine, config: JudgeConfig, ends_thinking: bool) -> None:
+        self._engine = engine
+        self._config = config
+        self._ends_thinking = ends_thinking
+
+    async def complete(self, request: ChatRequest) -> Sequence[TextOutput]:
+        """What the model writes, ``n`` times.
+
+        Raises:
+            InvalidRequestError: the request is at fault.
+            EngineError: the engine failed.
+        """
+        check_options(request.options, self._config, "generate", self._ends_thinking)
+        way = writing_of(request.options, self._config)
+        turns = [message.model_dump() for message in request.messages]
+        try:
+            prompt = render_chat(self._engine.tokenizer, turns, way.enable_thinking)
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from None
+        room = self._engine.max_model_len - len(prompt)
+        if room < 1:
+            raise InvalidRequestError(
+                f"messages: {len(prompt)} tokens, where this model's context is "
+                f"{self._engine.max_model_len}; shorten them"
+            )
+        return await asyncio.gather(
+            *(
+                self._engine.generate(
+                    prompt,
+                    temperature=way.temperature,
+                    top_p=way.top_p,
+                    max_tokens=min(way.max_tokens, room),
+                    thinking_tokens=way.thinking_tokens,
+                    sample=(request.seed or 0) + sample,
+                )
+                for sample in range(request.n or 1)
+            )
+        )

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from reward_serve.reward_models.config import PanelModel
+from reward_serve.reward_models.panel import Ask, Panel
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
+
+REQUEST = ScoreRequest(response="#### 18", reference="18", id="a", model="panel", timeout_s=10)
+
+
+def member(score: float | None, status: Status = Status.OK, seen: list[Any] | None = None) -> Ask:
+    async def ask(body: dict[str, Any]) -> ScoreResult:
+        if seen is not None:
+            seen.append(body)
+        await asyncio.sleep(0)
+        if score is None:
+            return failure(status, "it could not", fingerprint="f")
+        return ScoreResult(
+            status=Status.OK,
+            score=score,
+            source="judge",
+            fingerprint="f",
+            usage=Usage(prompt_tokens=7),
+        )
+
+    return ask
+
+
+def panel(asks: list[Ask], members: list[Any] | None = None, **settings: Any) -> Panel:
+    names = settings.pop("members", None) or members or [f"m{i}" for i in range(len(asks))]
+    config = PanelModel.model_validate(
+        {"name": "panel", "kind": "panel", "panel": {"members": names, **settings}}
+    )
+    return Panel(config, asks)
+
+
+@pytest.mark.parametrize(
+    ("scores", "score", "disagreement"),
+    [
+        ([1.0, 1.0, 1.0], 1.0, 0.0),
+        ([1.0, 0.0, 1.0], 1.0, 1 / 3),
+        ([1.0, 0.0, 0.0], 0.0, 1 / 3),
+        ([0.6, 0.51, 0.1], 1.0, 1 / 3),
+        ([1.0, 0.0], 0.0, 0.5),
+    ],
+)
+async def test_a_vote_is_right_where_more_than_half_say_so(
+    scores: list[float], score: float, disagreement: float
+) -> None:
+    verdict = await panel([member(each) for each in scores]).score(REQUEST)
+    assert (verdict.score, verdict.label) == (score, "right" if score else "wrong")
+    assert (verdict.details or {})["disagreement"] == pytest.approx(disagreement)
+    assert verdict.source == "panel"
+    assert verdict.usage.prompt_tokens == 7 * len(scores)
+
+
+async def test_a_vote_counts_weights() -> None:
+    members = [{"model": "large", "weight": 3}, "small", "tiny"]
+    judged = panel([member(0.0), member(1.0), member(1.0)], members)
+    assert (await judged.score(REQUEST)).score == 0.0
+
+
+async def test_a_mean_is_weighted_and_tells_how_far_the_scores_lie_apart() -> None:
+    members = [{"model": "a", "weight": 3}, "b"]
+    verdict = await panel([member(1.0), member(0.2)], members, aggregate="mean").score(REQUEST)
+    assert verdict.score == pytest.approx(0.8)
+    assert (verdict.details or {})["disagreement"] == pytest.approx(0.8)
+    assert verdict.label is None
+
+
+async def test_members_have_a_part_of_the_deadline_and_their_own_template() -> None:
+    seen: list[Any] = []
+    members = ["a", {"model": "b", "template": "solution"}]
+    await panel([member(1.0, seen=seen), member(1.0, seen=seen)], members).score(REQUEST)
+    assert [body["timeout_s"] for body in seen] == [9.0, 9.0]
+    assert [body.get("template") for body in seen] == [None, "solution"]
+    assert all(body.keys().isdisjoint({"id", "model"}) for body in seen)
+    assert {body["reference"] for body in seen} == {"18"}
+
+
+async def test_a_member_that_fails_has_no_voice() -> None:
+    verdict = await panel([member(1.0), member(None, Status.TIMEOUT), member(1.0)]).score(REQUEST)
+    assert verdict.score == 1.0
+    told = (verdict.details or {})["members"]
+    assert (told["m1"]["status"], told["m1"]["score"]) == ("timeout", None)
+    assert (verdict.details or {})["disagreement"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("statuses", "quorum", "status"),
+    [
+        ([Status.TIMEOUT, Status.OK], 2, Status.TIMEOUT),
+        ([Status.UNPARSEABLE, Status.OK], 2, Status.UNPARSEABLE),
+        ([Status.INVALID, Status.INVALID], 1, Status.INVALID),
+        ([Status.INVALID, Status.ERROR], 1, Status.ERROR),
+        ([Status.INVALID, Status.ERROR], 2, Status.INVALID),
+        ([Status.OVERLOADED, Status.ERROR, Status.OK], 2, Status.OVERLOADED),
+        ([Status.UNPARSEABLE, Status.UNPARSEABLE, Status.ERROR], 2, Status.UNPARSEABLE),
+    ],
+)
+async def test_without_a_quorum_there_is_no_score(
+    statuses: list[Status], quorum: int, status: Status
+) -> None:
+    asks = [member(1.0 if each is Status.OK else None, each) for each in statuses]
+    judged = panel(asks, quorum=quorum)
+    verdict = await judged.score(REQUEST)
+    assert (verdict.status, verdict.score, verdict.source) == (status, None, None)
+    assert f"{quorum} must" in (verdict.reason or "")
+    assert "it could not" in (verdict.reason or "")
+    assert judged.counts == {"agreed": 0, "disagreed": 0, "failed": 1}
+
+
+async def test_it_counts_how_often_its_members_agree() -> None:
+    judged = panel([member(1.0), member(1.0), member(0.0)])
+    await judged.score(REQUEST)
+    unanimous = panel([member(1.0), member(1.0)])
+    await unanimous.score(REQUEST)
+    assert judged.describe()["panel"] == {"agreed": 0, "disagreed": 1, "failed": 0}
+    assert unanimous.describe()["panel"] == {"agreed": 1, "disagreed": 0, "failed": 0}
+
+
+async def test_a_fingerprint_tells_settings_and_members_apart() -> None:
+    told = [
+        (await panel([member(1.0), member(1.0)], **settings).score(REQUEST)).fingerprint
+        for settings in ({}, {"aggregate": "mean"}, {"threshold": 0.9}, {"members": ["x", "m1"]})
+    ]
+    assert len(set(told)) == 4
+    again = await panel([member(0.0), member(1.0)]).score(REQUEST)
+    assert again.fingerprint == told[0]
