@@ -32,7 +32,7 @@ from reward_serve.reward_models.config import (
     ResourcesConfig,
     RuleModel,
 )
-from reward_serve.reward_models.panel_config import PanelConfig
+from reward_serve.reward_models.panel_config import MemberConfig, PanelConfig
 from reward_serve.verifiers.config import RuleConfig
 
 __all__ = [
@@ -197,7 +197,9 @@ def parse_gateway(args: dict[str, Any]) -> GatewayConfig:
         raise ConfigError(f"args: {_GATEWAY_FAULTS.explain(error)}") from None
 
 
-_GATEWAY_FAULTS = ConfigFaults(top=GatewayConfig, kinds={}, sections={"server": ServerConfig})
+_GATEWAY_FAULTS = ConfigFaults(
+    top=GatewayConfig, kinds={}, sections={"models": GatewayModel, "server": ServerConfig}
+)
 
 _FAULTS = ConfigFaults(
     top=AppConfig,
@@ -214,6 +216,7 @@ _FAULTS = ConfigFaults(
         "cache": CacheConfig,
         "rule": RuleConfig,
         "panel": PanelConfig,
+        "members": MemberConfig,
         "resources": ResourcesConfig,
         "autoscaling": AutoscalingConfig,
         "server": ServerConfig,

@@ -45,7 +45,7 @@ class ConfigFaults:
 
     def _explain(self, fault: ErrorDetails) -> str:
         loc = [str(part) for part in fault["loc"]]
-        if loc[:1] == ["models"] and len(loc) > 2:
+        if self.kinds and loc[:1] == ["models"] and len(loc) > 2:
             del loc[2]  # pydantic's tag of the union, not a field
         path = ".".join(loc)
         message = fault["msg"].removeprefix("Value error, ")
@@ -66,10 +66,11 @@ class ConfigFaults:
         """What an unknown field may have been meant to be, or where it belongs."""
         *parents, name = fault["loc"]
         section = self.top
-        if len(parents) == 3:  # models, its index, its kind
+        if self.kinds and len(parents) == 3:  # models, its index, its kind
             section = self.kinds[str(parents[2])]
         elif parents:
-            section = self.sections.get(str(parents[-1]), self.top)
+            named = [str(parent) for parent in parents if isinstance(parent, str)]
+            section = self.sections.get(named[-1], self.top)
         for owner, known in self.sections.items():
             if name in known.model_fields:
                 return f"; it belongs to {owner}"

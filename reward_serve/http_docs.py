@@ -17,7 +17,7 @@ Docs = dict[str, Any]
 TEXT: Schema = {"type": "string"}
 
 
-def _inline(model: Any, mode: str) -> Schema:
+def inline(model: Any, mode: str) -> Schema:
     """A model's JSON schema with its definitions in place, as a path item needs it."""
     schema: Schema = model.model_json_schema(ref_template="{model}", mode=mode)
     definitions = schema.pop("$defs", {})
@@ -52,8 +52,8 @@ def _extended(schema: Schema, name: str, **properties: Schema) -> Schema:
     }
 
 
-_REQUEST = _inline(ScoreRequest, "validation")
-_RESULT = _inline(ScoreResult, "serialization")
+_REQUEST = inline(ScoreRequest, "validation")
+_RESULT = inline(ScoreResult, "serialization")
 _FAILED = _extended(_RESULT, "FailedScore", detail=TEXT)
 DETAIL = exact_object({"detail": TEXT}, title="Problem")
 _REFUSED = {**_FAILED, "title": "RefusedScore", "required": ["detail"]}

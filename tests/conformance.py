@@ -20,7 +20,7 @@ Case = schemathesis.Case[Any]
 
 # What a reward model may refuse that the contract allows: a reference without an answer in it,
 # metadata that is too large.
-_EXPLAINED = ("reference: ", "metadata: ", "model: ")
+_EXPLAINED = ("reference: ", "metadata: ", "model: ", "query, prompts, labels: ", "prompts.")
 _SOON_S = 5.0
 
 _ITEM = BATCH_DOCS["openapi_extra"]["requestBody"]["content"]["application/json"]["schema"]

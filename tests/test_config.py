@@ -12,8 +12,10 @@ from reward_serve.config import (
     EngineConfig,
     JudgeModel,
     ModelConfig,
+    PanelModel,
     RuleModel,
     parse_config,
+    parse_gateway,
 )
 
 
@@ -520,3 +522,79 @@ def test_a_template_file_that_is_none_is_refused_in_one_line(
     file = tmp_path / "mine.yaml"
     file.write_text(content, encoding="utf-8")
     assert said in fault(args(judge={"template": str(file)}))
+
+
+def panel(members: list[Any], **settings: Any) -> dict[str, Any]:
+    rules = [{"name": name, "kind": "rule"} for name in ("first", "second")]
+    section = {"members": members, **settings}
+    return {"models": [*rules, {"name": "panel", "kind": "panel", "panel": section}]}
+
+
+def test_a_panel_names_its_members_or_says_more_of_them() -> None:
+    members = ["first", {"model": "judge", "application": "other", "weight": 2}]
+    model = parse_config(panel(members)).models[2]
+    assert isinstance(model, PanelModel)
+    assert [member.model for member in model.panel.members] == ["first", "judge"]
+    assert (model.panel.quorum, model.resources.num_cpus, model.resources.num_gpus) == (2, 0.5, 0)
+    adapter: TypeAdapter[ModelConfig] = TypeAdapter(ModelConfig)
+    assert adapter.validate_python(model.model_dump(mode="json")) == model
+
+
+@pytest.mark.parametrize(
+    ("members", "settings", "said"),
+    [
+        (["first"], {}, "panel.members"),
+        (["first", "first"], {}, "'first' is there twice; give it a weight"),
+        (["first", "third"], {}, "asks 'third', which is none of first, second"),
+        (["first", "panel"], {}, "asks 'panel', which is none of first, second"),
+        (["first", "second"], {"quorum": 3}, "quorum: 3 of 2 members"),
+        (["first", "second"], {"aggregate": "max"}, "'vote' or 'mean'"),
+        (["first", {"model": "second", "wieght": 2}], {}, "wieght: unknown field"),
+    ],
+)
+def test_a_panel_that_cannot_meet_is_refused(
+    members: list[Any], settings: dict[str, Any], said: str
+) -> None:
+    assert said in fault(panel(members, **settings))
+
+
+@pytest.mark.parametrize(
+    ("aliases", "said"),
+    [
+        ({"gpt": "jugde"}, "server.aliases.gpt: there is no model 'jugde'; choose of judge"),
+        ({"judge": "judge"}, "server.aliases.judge: is a model's name"),
+    ],
+)
+def test_an_alias_stands_for_a_model_that_there_is(aliases: dict[str, str], said: str) -> None:
+    assert said in fault({**args(), "server": {"aliases": aliases}})
+
+
+def test_a_service_that_is_not_known_cannot_be_compatible_with() -> None:
+    assert "'slime'" in fault({**args(), "server": {"compatible_with": ["slimy"]}})
+
+
+GATEWAY: dict[str, Any] = {
+    "models": [{"name": "judge", "application": "a"}, {"name": "rule", "application": "b"}]
+}
+
+
+def test_a_gateway_names_models_and_their_applications() -> None:
+    config = parse_gateway(GATEWAY)
+    assert {model.name: model.application for model in config.models} == {"judge": "a", "rule": "b"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"models": []}, "models"),
+        ({"models": [*GATEWAY["models"], GATEWAY["models"][0]]}, "'judge' is given twice"),
+        ({"models": [{"name": "judge"}]}, "models.0.application: Field required"),
+        ({"models": [{"name": "judge", "app": "a"}]}, "models.0.app: unknown field"),
+        ({"server": {"aliases": {"x": "y"}}}, "there is no model 'y'"),
+        ({"modles": []}, "modles: unknown field; did you mean 'models'"),
+    ],
+)
+def test_a_gateway_that_leads_nowhere_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match="args: ") as refusal:
+        parse_gateway({**GATEWAY, **change})
+    assert said in str(refusal.value)

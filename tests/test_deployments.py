@@ -12,12 +12,15 @@ from reward_serve.config import (
     AppConfig,
     ClassifierModel,
     JudgeModel,
+    PanelModel,
     RemoteModel,
     RuleModel,
     parse_config,
+    parse_gateway,
 )
 
 FOLDER = Path(__file__).resolve().parents[1] / "deployments"
+GATEWAY = "reward_serve.gateway:build_gateway"
 FILES = sorted(FOLDER.glob("*.yaml"))
 
 every_file = pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
@@ -28,7 +31,11 @@ def served(file: Path) -> ServeDeploySchema:
 
 
 def parsed(file: Path) -> list[AppConfig]:
-    return [parse_config(application.args) for application in served(file).applications]
+    return [
+        parse_config(application.args)
+        for application in served(file).applications
+        if application.import_path != GATEWAY
+    ]
 
 
 def only_judge(name: str) -> tuple[JudgeModel, dict[str, Any]]:
@@ -44,6 +51,8 @@ def test_there_are_files_to_check() -> None:
         "classifier.yaml",
         "openai.yaml",
         "rule.yaml",
+        "multi.yaml",
+        "panel.yaml",
         "qwen3-thinking.yaml",
     }
 
@@ -61,9 +70,8 @@ def test_a_files_arguments_are_right(file: Path) -> None:
 @every_file
 def test_a_file_builds_our_application(file: Path) -> None:
     applications = served(file).applications
-    assert {application.import_path for application in applications} == {
-        "reward_serve.app:build_app"
-    }
+    paths = {application.import_path for application in applications}
+    assert paths - {GATEWAY} == {"reward_serve.app:build_app"}
 
 
 @every_file
@@ -139,3 +147,30 @@ def test_the_remote_judge_asks_for_no_gpu_and_holds_no_key() -> None:
     assert model.remote.model == "gpt-4o-mini"
     assert deployment_options(model)["ray_actor_options"] == {"num_cpus": 1.0, "num_gpus": 0.0}
     assert "sk-" not in (FOLDER / "openai.yaml").read_text(encoding="utf-8")
+
+
+def test_each_model_of_the_gateway_is_an_application_of_its_own_without_a_port() -> None:
+    *models, gateway = served(FOLDER / "multi.yaml").applications
+    assert (gateway.import_path, gateway.route_prefix) == (GATEWAY, "/")
+    assert {application.route_prefix for application in models} == {None}
+    config = parse_gateway(gateway.args)
+    assert {model.application: [model.name] for model in config.models} == {
+        application.name: [model.name for model in parse_config(application.args).models]
+        for application in models
+    }
+
+
+def test_the_gateways_classifier_alone_asks_for_a_gpu() -> None:
+    models = [model for config in parsed(FOLDER / "multi.yaml") for model in config.models]
+    gpus = {m.name: deployment_options(m)["ray_actor_options"]["num_gpus"] for m in models}
+    assert gpus == {"judge": 0.0, "rule": 0.0, "reward-model": 1.0}
+    assert [model.kind for model in models] == ["judge", "rule", "classifier"]
+
+
+def test_the_panel_asks_for_no_gpu_and_little_of_a_core() -> None:
+    ((panel, *members),) = [config.models for config in parsed(FOLDER / "panel.yaml")]
+    assert isinstance(panel, PanelModel)
+    assert {member.model for member in panel.panel.members} == {each.name for each in members}
+    options = [deployment_options(each)["ray_actor_options"] for each in (panel, *members)]
+    assert sum(each["num_gpus"] for each in options) == 0
+    assert options[0]["num_cpus"] == 0.5

@@ -12,10 +12,17 @@ from tests.fake_ingress import BEARER, KEYS, served
 # Loaded as they are collected: schemathesis makes a test of each operation.
 open_app: Any = served().app
 keyed_app: Any = served(KEYS, max_concurrent_items_per_key=64).app
+compatible_app: Any = served(compatible_with=["openai", "openrlhf", "slime"], absent_reward=0.0).app
 described = schemathesis.openapi.from_asgi("/openapi.json", open_app, config=settings(60))
 keyed = schemathesis.openapi.from_asgi(
     "/openapi.json", keyed_app, config=settings(15), headers=BEARER
 )
+compatible = schemathesis.openapi.from_asgi("/openapi.json", compatible_app, config=settings(40))
+
+
+@compatible.include(path_regex="get_reward|remote_rm|chat").parametrize()
+def test_what_other_services_clients_call_is_as_the_document_says(case: Case) -> None:
+    ask(case)
 
 
 @described.parametrize()

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from examples.demo import SAMPLES
 from examples.deployed import console
-from loadtests.bench import fabric, groups, paths, prompt, repeats, scaling, start, tax
+from loadtests.bench import fabric, groups, kinds, paths, prompt, repeats, scaling, start, tax
 from loadtests.bench.common import machine, read_requests
 from loadtests.bench.plots import plot
 
@@ -39,6 +39,7 @@ def main(
         "P6": lambda: start.run(rounds),
         "prompt": lambda: prompt.run(data),
         "scaling": scaling.run,
+        "kinds": lambda: kinds.run(requests),
         "cache": lambda: repeats.run(requests),
     }
     chosen = [name for name in only.split(",") if name] or list(known)

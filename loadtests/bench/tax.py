@@ -38,7 +38,7 @@ Way = Callable[[list[Request]], Awaitable[int]]
 def run(requests: list[Request], repeats: int) -> dict[str, Any]:
     """Verdicts a second each way, and ``ratio``: each as a share of bare AsyncLLM's."""
     model = str(prepare_bundled(adapter=ADAPTER))
-    with deployed(rules_first=False) as service, _vllm_server(model) as server:
+    with deployed(rules_first=False) as service, vllm_server(model) as server:
         return asyncio.run(_run(requests[:ITEMS], repeats, service.url, server))
 
 
@@ -141,7 +141,7 @@ def _vllm(client: httpx.AsyncClient, rendered: Rendered) -> Way:
 
 
 @contextmanager
-def _vllm_server(model: str) -> Iterator[str]:
+def vllm_server(model: str) -> Iterator[str]:
     """VLLM's OpenAI server with the service's own engine settings; its URL."""
     port = free_port()
     arguments = engine_arguments(EngineConfig(device="cpu"), model, 0)

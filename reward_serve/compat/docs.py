@@ -13,9 +13,11 @@ from reward_serve.http_docs import (
     Docs,
     Schema,
     exact_object,
+    inline,
     request_body,
     response,
 )
+from reward_serve.reward_models.chat import NOT_DONE, ChatRequest
 
 _NUMBER: Schema = {"type": "number"}
 _NUMBERS: Schema = {"type": "array", "items": _NUMBER}
@@ -87,15 +89,15 @@ _CHOICE: Schema = exact_object(
     }
 )
 
+_CHAT = inline(ChatRequest, "validation")
+_CHAT["properties"] |= {
+    name: {"enum": [None, *neutral], "description": f"Taken as left out; {why}."}
+    for name, (neutral, why) in NOT_DONE.items()
+}
+
 CHAT_DOCS: Docs = {
     "operation_id": "chat_completions",
-    "openapi_extra": request_body(
-        {
-            "type": "object",
-            "properties": {"model": TEXT, "messages": {"type": "array", "items": _MESSAGE}},
-            "required": ["messages"],
-        }
-    ),
+    "openapi_extra": request_body(_CHAT),
     "responses": {
         200: response(
             "What the model wrote",

@@ -25,7 +25,7 @@ CHAT_TIMEOUT_S = 600.0
 
 _NOT_HERE = "is not understood here"
 _NO_TOP_K = "this engine reads labels, and the likeliest tokens beside them would overwrite those"
-_NOT_DONE: dict[str, tuple[tuple[Any, ...], str]] = {
+NOT_DONE: dict[str, tuple[tuple[Any, ...], str]] = {
     "stream": ((False,), "an answer is sent whole"),
     "stream_options": ((), "an answer is sent whole"),
     "logprobs": ((False,), _NO_TOP_K),
@@ -78,10 +78,10 @@ class ChatRequest(BaseModel):
     def _what_is_not_done(cls, body: Any) -> Any:
         if not isinstance(body, dict):
             raise ValueError("must be an object")
-        for field, (neutral, why) in _NOT_DONE.items():
+        for field, (neutral, why) in NOT_DONE.items():
             if body.get(field) not in (None, *neutral):
                 raise ValueError(f"{field}: {why}; leave it out")
-        return {field: value for field, value in body.items() if field not in _NOT_DONE}
+        return {field: value for field, value in body.items() if field not in NOT_DONE}
 
     @property
     def options(self) -> Options:

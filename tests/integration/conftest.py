@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ import ray
 from ray import serve
 
 from examples.deployed import APP, deploy, wait_until_ready
+from loadtests.bench.kinds import small_classifier
 from reward_serve import HttpRewardClient, RewardClient
 from reward_serve.app import build_app
 from reward_serve.embedded.bundled import prepare_bundled
@@ -29,7 +31,7 @@ Deploy = Callable[[str, dict[str, Any]], RewardClient]
 def cluster() -> Iterator[str]:
     ray.init(
         address="local",
-        num_cpus=6,  # logical: rule models stand beside the judge
+        num_cpus=8,  # logical: other models stand beside the judge
         include_dashboard=False,
         log_to_driver=False,
         logging_level="error",
@@ -59,6 +61,29 @@ def rule_url(url: str) -> Iterator[str]:
         wait_for("the rule model", client.is_ready, 60)
     yield f"{url}/cheap"
     serve.delete("cheap")
+
+
+@pytest.fixture(scope="session")
+def classifier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled base with a head of one logit, of seeded weights."""
+    return small_classifier(tmp_path_factory.mktemp("classifier"))
+
+
+@pytest.fixture(scope="session")
+def classifier_url(url: str, classifier_folder: Path) -> Iterator[str]:
+    """The URL of a sequence-classification model, behind the same port."""
+    model = {
+        "name": "reward-model",
+        "kind": "classifier",
+        "engine": {"model": str(classifier_folder), "cpu_kv_cache_gib": 0.25},
+        "resources": {"num_cpus": 2},
+    }
+    target = serve.RunTarget(build_app({"models": [model]}), "classifier", "/classifier")
+    serve.run_many([target], wait_for_applications_running=False)
+    with HttpRewardClient(f"{url}/classifier") as client:
+        wait_for("the classifier", client.is_ready, 200)
+    yield f"{url}/classifier"
+    serve.delete("classifier")
 
 
 @pytest.fixture

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from reward_serve import HttpRewardClient
-from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve import HttpRewardClient, RewardClient
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.conversation import ConversationRenderer
-from tests.integration.conftest import Deploy, wait_for
 
 TEXT = "she sells eggs for two dollars each and keeps three so nine are left at noon"
 
@@ -36,23 +34,6 @@ def conversations(count: int) -> list[dict[str, Any]]:
     return asked
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled base with a head of one logit, of seeded weights."""
-    import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    base = prepare_bundled()
-    torch.manual_seed(0)
-    model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1)
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    model.config.pad_token_id = tokenizer.pad_token_id
-    made = tmp_path_factory.mktemp("classifier")
-    model.save_pretrained(made)
-    tokenizer.save_pretrained(made)
-    return made
-
-
 def by_transformers(folder: Path, asked: list[dict[str, Any]]) -> list[float]:
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -73,22 +54,15 @@ def by_transformers(folder: Path, asked: list[dict[str, Any]]) -> list[float]:
 
 @pytest.mark.timeout(240)
 def test_scores_are_those_of_transformers_in_whatever_batch(
-    deploy_app: Deploy, url: str, folder: Path
+    classifier_url: str, classifier_folder: Path
 ) -> None:
-    model = {
-        "name": "reward-model",
-        "kind": "classifier",
-        "engine": {"model": str(folder), "cpu_kv_cache_gib": 0.25},
-        "resources": {"num_cpus": 2},
-    }
-    by_handle = deploy_app("classifier", {"models": [model]})
     asked = conversations(64)
-    expected = by_transformers(folder, asked)
-    with HttpRewardClient(f"{url}/classifier", timeout_s=120) as http:
-        wait_for("the classifier", http.is_ready, 200)
+    expected = by_transformers(classifier_folder, asked)
+    with HttpRewardClient(classifier_url, timeout_s=120) as http:
         in_order = http.score_batch(asked)
         single = http.score(asked[0])
     shuffled = random.Random(1).sample(asked, len(asked))
+    by_handle = RewardClient("classifier", timeout_s=60)
     other_order = {result.id: result for result in by_handle.score_batch(shuffled)}
 
     assert {result.source for result in in_order} == {"classifier"}

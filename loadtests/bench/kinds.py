@@ -1,0 +1,142 @@
+"""Kinds: what a thousand verdicts of each kind of reward model cost, side by side.
+
+All stand in one application and are asked one after another, over HTTP in batches, with responses
+that are new to every cache. The classifier is the bundled base with a head of seeded weights: its
+scores mean nothing, its work is that of a classifier of this size. The remote judge asks vLLM's own
+server, with the bundled judge's weights, on the same two cores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from examples.deployed import ROOT, console, free_port, serve_run, wait_until_ready
+from loadtests.bench.common import ANEW, Request, chunks, marked, timed
+from loadtests.bench.tax import vllm_server
+from reward_serve import HttpRewardClient
+from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
+
+_CORES = 2
+_BATCH = 32
+_SMALL = {"resources": {"num_cpus": 0.1}}
+_RULES_MANY, _MODELS_MANY = 10, 1  # times the requests
+
+
+def small_classifier(folder: Path) -> Path:
+    """The bundled base with a head of one logit, of seeded weights, in ``folder``."""
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    base = prepare_bundled()
+    torch.manual_seed(0)
+    model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    model.config.pad_token_id = tokenizer.pad_token_id
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def run(requests: list[Request]) -> dict[str, Any]:
+    """For each kind: verdicts a second, and seconds and tokens of a thousand."""
+    weights = str(prepare_bundled(adapter=ADAPTER))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        vllm_server(weights) as server,
+        _served(_models(str(small_classifier(Path(folder))), weights, server)) as url,
+    ):
+        return asyncio.run(_run(requests, url))
+
+
+async def _run(requests: list[Request], url: str) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    questions = [{**one, "question": "Which number is it?"} for one in requests]
+    for name, asked, times, settings in (
+        ("rule gsm8k", requests, _RULES_MANY, {"model": "gsm8k"}),
+        ("rule math", requests, _RULES_MANY, {"model": "math"}),
+        ("judge, rules first", requests, _MODELS_MANY, {"model": "rules-first"}),
+        ("judge", requests[:128], _MODELS_MANY, {"model": "judge"}),
+        ("classifier", questions[:128], _MODELS_MANY, {"model": "classifier"}),
+        ("remote", requests[:64], _MODELS_MANY, {"model": "remote"}),
+        ("panel of judge and rules", requests[:128], _MODELS_MANY, {"model": "panel"}),
+    ):
+        client = HttpRewardClient(url, timeout_s=600)
+        kind = {**settings, "options": ANEW} if name == "judge" else settings
+        stream = [
+            {**one, **kind} for number in range(times) for one in marked(asked, f"{number:02}")
+        ]
+        await client.ascore_batch([{**one, **kind} for one in marked(asked[:4], "warm")])
+        with console.status(f"kinds: {name}"):
+            seconds, answers = await timed(
+                lambda c=client, s=stream: asyncio.gather(*map(c.ascore_batch, chunks(s, _BATCH)))  # type: ignore[misc]
+            )
+        results = [result for batch in answers for result in batch]
+        used = Counter[str]()
+        for result in results:
+            used.update(result.usage.model_dump())
+        thousand = 1000 / len(results)
+        figures[name] = {
+            "verdicts_per_s": len(results) / seconds,
+            "core_seconds_per_1000": _CORES * seconds * thousand,
+            "prompt_tokens_per_1000": used["prompt_tokens"] * thousand,
+            "cached_tokens_per_1000": used["cached_tokens"] * thousand,
+            "written_tokens_per_1000": used["completion_tokens"] * thousand,
+            "statuses": dict(Counter(result.status.value for result in results)),
+        }
+    return figures
+
+
+def _models(classifier: str, weights: str, server: str) -> list[dict[str, Any]]:
+    judge = {"template": "final_answer", "audit_rate": 0.0}
+    remote = {"model": weights, "base_url": f"{server}/v1", "api_key_env": None}
+    members = ["judge", "gsm8k", "math"]
+    return [
+        {"name": "rules-first", "kind": "judge", "judge": judge},
+        {"name": "judge", "kind": "judge", "judge": {**judge, "rules_first": False}},
+        {"name": "classifier", "kind": "classifier", "engine": {"model": classifier}},
+        {"name": "gsm8k", "kind": "rule", **_SMALL},
+        {"name": "math", "kind": "rule", "rule": {"verifier": "math"}, **_SMALL},
+        {
+            "name": "remote",
+            "kind": "remote",
+            "remote": remote,
+            "judge": {**judge, "rules_first": False},
+            **_SMALL,
+        },
+        {"name": "panel", "kind": "panel", "panel": {"members": members, "quorum": 1}, **_SMALL},
+    ]
+
+
+@contextmanager
+def _served(models: list[dict[str, Any]]) -> Iterator[str]:
+    import ray
+    from ray import serve
+
+    file = ROOT / "deployments" / "judge.yaml"
+    config = yaml.safe_load(file.read_text(encoding="utf-8"))
+    port = config["http_options"]["port"] = free_port()
+    config["applications"][0]["args"] = {"models": models}
+    ray.init(
+        address="local",
+        num_cpus=8,  # logical: one is asked at a time
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+    )
+    try:
+        serve_run(ray.get_runtime_context().gcs_address, config)
+        url = f"http://127.0.0.1:{port}"
+        with HttpRewardClient(url) as client:
+            wait_until_ready(client)
+        yield url
+    finally:
+        serve.shutdown()
+        ray.shutdown()

@@ -1,0 +1,207 @@
+"""Several applications behind one door: a judge, a rule and a classifier, and a panel of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+from ray import serve
+
+from examples.deployed import APP
+from reward_serve import HttpRewardClient, RewardClient, Status
+from reward_serve.app import build_app
+from reward_serve.gateway import build_gateway
+from tests.integration.conftest import Deploy, wait_for
+from tests.integration.test_lifecycle import wait_for_app
+
+GATEWAY = "gateway"
+RIGHT = {"response": "Nine eggs at two dollars make eighteen. #### 18", "reference": "18"}
+WRONG = {**RIGHT, "response": "Nine eggs at two dollars make seventeen. #### 17"}
+PROSE = {"response": "so that she makes eighteen dollars, or 18 in all", "reference": "18"}
+TALK = {"question": "What do nine eggs cost?", "response": "Eighteen dollars."}
+# As system C's client, OpenRLHF's remote_rm_fn and slime's remote_rm send them.
+CHAT: dict[str, Any] = {
+    "model": "Qwen/Qwen3-32B",
+    "messages": [{"role": "user", "content": "Problem: 9 + 9? Answer: 18. REWARD: <score>"}],
+    "temperature": 0.7,
+    "top_p": 0.8,
+    "max_tokens": 8,
+    "stream": False,
+    "chat_template_kwargs": {"enable_thinking": False},
+}
+PROMPT = "<|im_start|>user\nWhat do nine eggs cost?<|im_end|>\n<|im_start|>assistant\n"
+OPENRLHF = {
+    "query": [f"{PROMPT}{each['response']}<|im_end|>" for each in (RIGHT, WRONG, PROSE)],
+    "prompts": [PROMPT] * 3,
+    "labels": ["18"] * 3,
+}
+SLIME = {"prompt": PROMPT, "response": RIGHT["response"], "label": "18"}
+
+
+@pytest.fixture(scope="module")
+def gateway(url: str, rule_url: str, classifier_url: str) -> Iterator[str]:
+    """Its URL, before the applications of the other fixtures."""
+    args = {
+        "models": [
+            {"name": "judge", "application": APP},
+            {"name": "rule", "application": "cheap"},
+            {"name": "reward-model", "application": "classifier"},
+        ],
+        "server": {
+            "compatible_with": ["openai", "openrlhf", "slime"],
+            "aliases": {"Qwen/Qwen3-32B": "judge"},
+        },
+    }
+    serve.run_many([serve.RunTarget(build_gateway(args), GATEWAY, "/gateway")])
+    with HttpRewardClient(f"{url}/gateway") as client:
+        wait_for("the gateway", client.is_ready, 60)
+    yield f"{url}/gateway"
+    serve.delete(GATEWAY)
+
+
+def mixed() -> list[dict[str, Any]]:
+    """Requests to each of the three kinds, by model."""
+    return [
+        PROSE,
+        {**RIGHT, "model": "rule"},
+        {**WRONG, "model": "rule"},
+        {**TALK, "model": "reward-model"},
+        {**RIGHT, "model": "judge"},
+    ]
+
+
+@pytest.mark.timeout(240)
+def test_three_kinds_answer_at_once_through_one_door(gateway: str) -> None:
+    with HttpRewardClient(gateway, timeout_s=60) as client:
+        over_http = client.score_batch(mixed())
+        described = {model["name"]: model["kind"] for model in client.models()}
+    assert described == {"judge": "judge", "rule": "rule", "reward-model": "classifier"}
+    assert [result.status for result in over_http] == [Status.OK] * 5
+    assert [result.model for result in over_http] == [
+        "judge",
+        "rule",
+        "rule",
+        "reward-model",
+        "judge",
+    ]
+    assert [over_http[i].score for i in (0, 1, 2, 4)] == [1.0, 1.0, 0.0, 1.0]
+    for request, expected in zip(mixed(), over_http, strict=True):
+        client_of = RewardClient(GATEWAY, model=request.get("model"), timeout_s=60)
+        assert client_of.score(request).score == expected.score
+
+
+@pytest.mark.timeout(240)
+def test_a_model_is_replaced_under_load_without_an_error_to_the_others(gateway: str) -> None:
+    ended: Counter[tuple[str, str, float | None]] = Counter()
+    done = threading.Event()
+
+    def ask(model: str, request: dict[str, Any]) -> None:
+        with HttpRewardClient(gateway, timeout_s=60) as client:
+            while not done.is_set():
+                result = client.score({**request, "model": model, "options": {}})
+                score = None if model == "reward-model" else result.score
+                ended[model, result.status.value, score] += 1
+
+    requests = {"judge": PROSE, "reward-model": TALK, "rule": RIGHT}
+    threads = [threading.Thread(target=ask, args=each) for each in requests.items()]
+    for thread in threads:
+        thread.start()
+    try:
+        for verifier in ("gsm8k_strict_last", "gsm8k"):  # another, and the first again
+            time.sleep(1)
+            replace_rule(gateway, verifier)
+        time.sleep(1)
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert set(ended) == {
+        ("judge", "ok", 1.0),
+        ("rule", "ok", 1.0),
+        ("reward-model", "ok", None),
+    }
+    assert min(ended.values()) > 5
+
+
+def replace_rule(gateway: str, verifier: str) -> None:
+    """As `serve deploy` of a file in which that application's arguments have changed."""
+    model = {"name": "rule", "kind": "rule", "rule": {"verifier": verifier}}
+    target = serve.RunTarget(build_app({"models": [model]}), "cheap", "/cheap")
+    serve.run_many([target], wait_for_applications_running=False)
+
+    def replaced() -> bool:
+        with HttpRewardClient(gateway) as client:
+            return verifier in [each.get("verifier") for each in client.models()]
+
+    wait_for(f"the rule with {verifier}", replaced, 60)
+
+
+def test_an_application_may_come_after_its_gateway(deploy_app: Deploy, url: str) -> None:
+    args = {"models": [{"name": "late", "application": "late"}]}
+    serve.run_many([serve.RunTarget(build_gateway(args), "early", "/early")])
+    try:
+        with HttpRewardClient(f"{url}/early", timeout_s=60) as client:
+            assert not client.is_ready()
+            absent = client.score({**RIGHT, "timeout_s": 1.0})
+            assert (absent.status, absent.score) == (Status.TIMEOUT, None)
+            model = {"name": "late", "kind": "rule", "resources": {"num_cpus": 0.1}}
+            deploy_app("late", {"models": [model]})
+            assert client.score(RIGHT).score == 1.0  # it waits
+    finally:
+        serve.delete("early")
+
+
+def test_a_panel_asks_models_of_several_applications(
+    deploy_app: Deploy, url: str, rule_url: str
+) -> None:
+    panel = {
+        "members": [{"model": "judge", "application": APP}, "math", "exact"],
+        "aggregate": "vote",
+        "quorum": 2,
+    }
+    small = {"kind": "rule", "resources": {"num_cpus": 0.1}}
+    models = [
+        {"name": "panel", "kind": "panel", "panel": panel, "resources": {"num_cpus": 0.1}},
+        {"name": "math", "rule": {"verifier": "math"}, **small},
+        {"name": "exact", "rule": {"verifier": "exact"}, **small},
+    ]
+    by_handle = deploy_app("panel", {"models": models})
+    wait_for_app("panel")
+    boxed = {"response": r"It is \boxed{18}", "reference": "18"}
+    asked = [boxed, {**boxed, "response": r"It is \boxed{17}"}, {"response": "18"}]
+    with HttpRewardClient(f"{url}/panel", timeout_s=60) as client:
+        over_http = client.score_batch(asked)
+    assert [result.score for result in over_http] == [1.0, 0.0, None]
+    assert [result.source for result in over_http] == ["panel", "panel", None]
+    assert over_http[2].status is Status.INVALID
+    details: Any = over_http[0].details
+    assert details["disagreement"] == pytest.approx(1 / 3)  # exactly, it is not the reference
+    assert set(details["members"]) == {f"{APP}/judge", "math", "exact"}
+    assert [result.score for result in by_handle.score_batch(asked)] == [1.0, 0.0, None]
+
+
+@pytest.mark.timeout(240)
+def test_what_other_services_clients_send_is_answered(gateway: str) -> None:
+    chat = httpx.post(f"{gateway}/v1/chat/completions", json=CHAT, timeout=60)
+    assert chat.status_code == 200
+    assert chat.json()["choices"][0]["message"]["content"].strip()
+    assert 0 < chat.json()["usage"]["completion_tokens"] <= 8
+    rewards = httpx.post(f"{gateway}/get_reward", json=OPENRLHF, timeout=60).json()["rewards"]
+    assert rewards == [1.0, 0.0, 1.0]
+    assert httpx.post(f"{gateway}/remote_rm?model=rule", json=SLIME).json() == 1.0
+
+
+@pytest.mark.timeout(240)
+def test_openais_own_client_is_told_that_labels_and_top_k_do_not_mix(gateway: str) -> None:
+    with OpenAI(api_key="none", base_url=f"{gateway}/v1") as client:
+        assert "judge" in [model.id for model in client.models.list()]
+        with pytest.raises(Exception, match="logprobs: this engine reads labels"):
+            client.chat.completions.create(
+                model="judge", messages=CHAT["messages"], logprobs=True, top_logprobs=3
+            )
