@@ -74,4 +74,5 @@ def _whole(value: object) -> object:
 Text = Annotated[str, AfterValidator(unicode_text)]
 Name = Annotated[Text, Field(max_length=MAX_NAME_CHARACTERS)]
 Count = Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**31), BeforeValidator(_whole)]
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(_json)]

@@ -173,6 +173,7 @@ _MODEL: Schema = {
         "ready": {"type": "boolean", "description": "Whether a replica answers."},
         "kind": TEXT,
         "fingerprint": TEXT,
+        "engine": {"type": "object", "description": "Weights, revision, dtype, device, engine."},
         "templates": {"type": "array", "items": TEXT},
         "items": {"type": "integer", "description": "Items at work or waiting in the replica."},
     },

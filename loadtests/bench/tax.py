@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from random import Random
 from typing import Any
 
 import httpx
@@ -57,8 +58,9 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
         }
         rates: dict[str, list[float]] = {name: [] for name in ways}
         marks = map("{:03}".format, itertools.count())  # as many tokens each
+        drawn = Random(0)
         for repeat in range(-1, repeats):
-            for name, way in ways.items():
+            for name, way in drawn.sample(list(ways.items()), len(ways)):  # none is always first
                 asked = marked(requests, next(marks))
                 with console.status(f"P2: {name}, {repeat + 1} of {repeats}"):
                     seconds, answered = await timed(lambda a=asked, w=way: w(a))  # type: ignore[misc]

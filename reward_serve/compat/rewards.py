@@ -13,7 +13,7 @@ from typing import Any
 
 from fastapi import HTTPException
 
-from reward_serve.schema import Status, retry_after_s
+from reward_serve.schema import MAX_TIMEOUT_S, Status, retry_after_s
 
 Items = list[dict[str, Any]]
 
@@ -58,14 +58,11 @@ def in_url(query: Any, items: Items) -> Items:
     """The items with what the URL says of them all.
 
     Raises:
-        HTTPException: 422, ``timeout_s`` is no number.
+        HTTPException: 422, ``timeout_s`` is no number of seconds.
     """
     told: dict[str, Any] = {name: query[name] for name in _IN_URL if name in query}
     if "timeout_s" in told:
-        try:
-            told["timeout_s"] = float(told["timeout_s"])
-        except ValueError:
-            raise HTTPException(422, "timeout_s: must be a number of seconds") from None
+        told["timeout_s"] = _seconds(told["timeout_s"])
     return [item | told for item in items]
 
 
@@ -74,12 +71,10 @@ def rewards_of(results: list[dict[str, Any]], absent: float | None) -> list[floa
 
     Raises:
         HTTPException: one is absent, and nothing stands for it: 503, or 422 where the requests
-            are at fault.
+            are at fault; 422 also where what the URL says is.
     """
     failed = [result for result in results if result["status"] != Status.OK]
-    if absent is None:
-        if not failed:
-            return [result["score"] for result in results]
+    if failed and (absent is None or all(map(_at_the_urls_fault, results))):
         first = failed[0]
         detail = (
             f"{len(failed)} of {len(results)} have no score, the first: {first['status']}: "
@@ -89,14 +84,31 @@ def rewards_of(results: list[dict[str, Any]], absent: float | None) -> list[floa
             raise HTTPException(422, detail)
         pause_s = max(retry_after_s(result["details"]) for result in failed)
         raise HTTPException(503, detail, {"Retry-After": str(max(1, math.ceil(pause_s)))})
-    scores = (result["score"] for result in results)
-    return [absent if score is None else score for score in scores]
+    stand_in = absent if absent is not None else math.nan
+    return [stand_in if result["score"] is None else result["score"] for result in results]
 
 
 def openrlhf_reply(rewards: list[float], results: list[dict[str, Any]]) -> dict[str, Any]:
     """``rewards`` for the advantages, ``scores`` for dynamic filtering, and what to log."""
     absent = [float(result["score"] is None) for result in results]
     return {"rewards": rewards, "scores": rewards, "extra_logs": {"absent": absent}}
+
+
+def _at_the_urls_fault(result: dict[str, Any]) -> bool:
+    reason: str = result["reason"] or ""
+    return result["status"] == Status.INVALID and reason.startswith("template: ")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= MAX_TIMEOUT_S:
+        raise HTTPException(
+            422, f"timeout_s: must be a number of seconds, at most {MAX_TIMEOUT_S:g}"
+        )
+    return seconds
 
 
 def _texts(body: dict[str, Any], name: str) -> list[str]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reward_serve.engines.base import Engine, TextOutput
-from reward_serve.fields import Count
+from reward_serve.fields import Count, Seed
 from reward_serve.judging.config import JudgeConfig
 from reward_serve.judging.conversation import render_chat
 from reward_serve.reward_models.base import InvalidRequestError
@@ -43,6 +43,11 @@ NOT_DONE: dict[str, tuple[tuple[Any, ...], str]] = {
 """Field to its values that change nothing, and why no other is taken."""
 
 
+def _same(said: Any, neutral: Any) -> bool:
+    """Equal, where False is not 0."""
+    return isinstance(said, bool) is isinstance(neutral, bool) and bool(said == neutral)
+
+
 class TemplateSettings(BaseModel):
     """What of ``chat_template_kwargs`` is passed on."""
 
@@ -70,7 +75,7 @@ class ChatRequest(BaseModel):
     timeout_s: float = Field(
         CHAT_TIMEOUT_S, gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False, strict=True
     )
-    seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None = None
+    seed: Seed | None = None
     user: str | None = None
 
     @model_validator(mode="before")
@@ -79,7 +84,8 @@ class ChatRequest(BaseModel):
         if not isinstance(body, dict):
             raise ValueError("must be an object")
         for field, (neutral, why) in NOT_DONE.items():
-            if body.get(field) not in (None, *neutral):
+            said = body.get(field)
+            if said is not None and not any(_same(said, each) for each in neutral):
                 raise ValueError(f"{field}: {why}; leave it out")
         return {field: value for field, value in body.items() if field not in NOT_DONE}
 

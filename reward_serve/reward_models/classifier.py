@@ -22,7 +22,8 @@ class Classifier:
         self._config = config.classifier
         self._engine = engine
         self._renderer = ConversationRenderer(engine.tokenizer, engine.max_model_len)
-        key = ";".join(f"{name}={value}" for name, value in engine.describe().items())
+        self._about = engine.describe()
+        key = ";".join(f"{name}={value}" for name, value in self._about.items())
         settings = self._config.model_dump(exclude_none=True)
         told = ";".join(f"{name}={value}" for name, value in settings.items())
         self._fingerprint = f"{key};context={engine.max_model_len};{told}"
@@ -58,6 +59,7 @@ class Classifier:
         """Kind, settings and fingerprint."""
         return {
             "kind": "classifier",
+            "engine": self._about,
             **self._config.model_dump(),
             "max_model_len": self._engine.max_model_len,
             "fingerprint": self._fingerprint,

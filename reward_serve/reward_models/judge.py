@@ -73,7 +73,8 @@ class Judge:
         )
         self._audit = Audit(config.judge.audit_rate)
         self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
-        self._engine_key = ";".join(f"{k}={v}" for k, v in engine.describe().items())
+        self._about = engine.describe()
+        self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._own = self._config.own_template
         self._default = self._own or load_template(self._config.template)
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
@@ -110,6 +111,7 @@ class Judge:
         default = self._default
         return {
             "kind": self._kind,
+            "engine": self._about,
             "template": default.name,
             "templates": self._names(),
             "inline_templates": self._config.inline_templates,

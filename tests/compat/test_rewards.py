@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from fastapi import HTTPException
 
-from reward_serve.compat.rewards import openrlhf_items, slime_items
+from reward_serve.compat.rewards import openrlhf_items, rewards_of, slime_items
 from tests.fake_ingress import BEARER, KEYS, served
 
 PROMPT = "<|im_start|>user\nWhat is 9 + 9?<|im_end|>\n<|im_start|>assistant\n"
@@ -149,3 +150,20 @@ def test_a_prompt_of_several_turns_is_a_conversation() -> None:
     assert slime_items(slime("18", ["18", 18.0], turns)) == [
         {"response": "18", "messages": turns, "reference": ["18", "18.0"]}
     ]
+
+
+@pytest.mark.parametrize("seconds", ["0", "3601", "nan", "-1"])
+def test_a_deadline_in_the_url_is_in_bounds(seconds: str) -> None:
+    with served(compatible_with=BOTH, absent_reward=0.0) as client:
+        reply = client.post(f"/remote_rm?timeout_s={seconds}", json=slime("#### 18", "18"))
+    assert reply.status_code == 422
+    assert "at most 3600" in reply.json()["detail"]
+
+
+def test_no_number_stands_for_a_template_that_is_not_there() -> None:
+    told = {"status": "invalid", "score": None, "reason": "template: there is no 'x'"}
+    results: list[dict[str, Any]] = [told, told]
+    with pytest.raises(HTTPException, match="422"):
+        rewards_of(results, absent=0.0)
+    one_of_two = [results[0], {"status": "ok", "score": 1.0, "reason": None}]
+    assert rewards_of(one_of_two, absent=0.0) == [0.0, 1.0]

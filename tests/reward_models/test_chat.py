@@ -98,6 +98,7 @@ async def test_what_is_written_is_bounded_by_deployment_and_context() -> None:
         ({"top_logprobs": 20}, "top_logprobs: this engine reads labels"),
         ({"stop": ["\n"]}, "stop: is not understood here"),
         ({"top_k": 20}, "top_k: is not understood here"),
+        ({"min_p": False}, "min_p: is not understood here"),
         ({"best_of": 2}, "best_of: Extra inputs are not permitted"),
         ({"messages": []}, "messages: "),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role: "),

@@ -700,6 +700,7 @@ class TestTheModelItself:
         verdict = await scorer.score(request())
         assert description == {
             "kind": "judge",
+            "engine": FakeEngine().describe(),
             "template": "solution",
             "templates": list(template_names()),
             "inline_templates": False,
