@@ -16,7 +16,18 @@ from rich.table import Table
 
 from examples.demo import SAMPLES
 from examples.deployed import console
-from loadtests.bench import fabric, groups, kinds, paths, prompt, repeats, scaling, start, tax
+from loadtests.bench import (
+    fabric,
+    groups,
+    kinds,
+    paths,
+    prompt,
+    repeats,
+    scaling,
+    settings,
+    start,
+    tax,
+)
 from loadtests.bench.common import machine, read_requests
 from loadtests.bench.plots import plot
 
@@ -39,6 +50,7 @@ def main(
         "P6": lambda: start.run(rounds),
         "prompt": lambda: prompt.run(data),
         "scaling": scaling.run,
+        "engine": lambda: settings.run(requests, 2 * rounds + 1),
         "kinds": lambda: kinds.run(requests),
         "cache": lambda: repeats.run(requests),
     }

@@ -1,0 +1,68 @@
+"""Engine: its settings on a CPU, compared in one run.
+
+An engine for each variant, all of them up; the same prompts through each in turn, in an order
+drawn anew each round. Each variant differs from the service's own settings in one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import statistics
+from random import Random
+from typing import Any
+
+from examples.deployed import console
+from loadtests.bench.common import Rendered, Request, marked, spread, timed
+from reward_serve.config import EngineConfig
+from reward_serve.engines.vllm import VllmEngine
+
+ITEMS = 64
+OWN = "own"
+VARIANTS: dict[str, dict[str, Any]] = {
+    OWN: {},
+    "max_num_batched_tokens 256": {"max_num_batched_tokens": 256},
+    "max_num_batched_tokens 1024": {"max_num_batched_tokens": 1024},
+    "max_num_batched_tokens 2048": {"max_num_batched_tokens": 2048},
+    "block_size 64": {"block_size": 64},
+    "block_size 128": {"block_size": 128},
+    "enable_prefix_caching off": {"enable_prefix_caching": False},
+}
+
+
+def run(requests: list[Request], repeats: int) -> dict[str, Any]:
+    """Verdicts a second by variant, and each as a share of the service's own."""
+    return asyncio.run(_run(requests[:ITEMS], repeats))
+
+
+async def _run(requests: list[Request], repeats: int) -> dict[str, Any]:
+    engines: dict[str, VllmEngine] = {}
+    for name, settings in VARIANTS.items():
+        with console.status(f"engine: starting {name}"):
+            config = EngineConfig(device="cpu", cpu_kv_cache_gib=0.25, **settings)
+            engines[name] = await VllmEngine.start(config, num_cpus=2, num_gpus=0)
+    rendered = Rendered(engines[OWN].tokenizer)
+    rates: dict[str, list[float]] = {name: [] for name in engines}
+    marks, drawn = map("{:03}".format, itertools.count()), Random(0)
+    for repeat in range(-1, repeats):
+        for name in drawn.sample(list(engines), len(engines)):
+            prompts = list(map(rendered.ids, marked(requests, next(marks))))
+            engine = engines[name]
+            with console.status(f"engine: {name}, {repeat + 1} of {repeats}"):
+                seconds, _ = await timed(
+                    lambda e=engine, p=prompts: asyncio.gather(  # type: ignore[misc]
+                        *(e.label_logprobs(ids, rendered.label_ids) for ids in p)
+                    )
+                )
+            if repeat >= 0:
+                rates[name].append(len(prompts) / seconds)
+    for engine in engines.values():
+        engine.close()
+    return {
+        "ratio": {
+            name: statistics.median(a / b for a, b in zip(each, rates[OWN], strict=True))
+            for name, each in rates.items()
+            if name != OWN
+        },
+        "verdicts_per_s": {name: spread(each) for name, each in rates.items()},
+    }
