@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from reward_serve.admission import Admission, OverloadedError
+from reward_serve.calls import cancelled_by_caller
 from reward_serve.engines.base import EngineError
 from reward_serve.reward_models.base import InvalidRequestError, summed_usage
 from reward_serve.reward_models.chat import Chat, ChatRequest
@@ -46,6 +47,10 @@ class Completer:
             return _failed(Status.INVALID, str(error))
         except OverloadedError as error:
             return _failed(Status.OVERLOADED, str(error), error.retry_after_s)
+        except asyncio.CancelledError:
+            if cancelled_by_caller():
+                raise
+            return _failed(Status.ERROR, "the engine cancelled the request")
         except TimeoutError:
             return _failed(Status.TIMEOUT, "timeout_s: it passed before an answer")
         except EngineError as error:

@@ -163,8 +163,10 @@ class Dispatcher:
         try:
             async with asyncio.timeout(_READY_TIMEOUT_S):
                 return {**await call, "ready": True}
-        except _CALL_ERRORS:
+        except _NO_ANSWER as error:
             call.cancel()
+            if isinstance(error, asyncio.CancelledError) and cancelled_by_caller():
+                raise
             return {"name": name, "ready": False}
 
     def _addressed(self, item: Any) -> Any:

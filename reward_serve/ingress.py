@@ -72,6 +72,7 @@ class Ingress:
         return {
             "models": list(applications),
             "applications": applications,
+            "aliases": self._server.aliases,
             "version": __version__,
         }
 

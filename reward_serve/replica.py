@@ -177,7 +177,8 @@ def _member(config: PanelModel, member: MemberConfig) -> Ask:
     from reward_serve.client import Client, RewardClient
 
     application = member.application or serve.get_replica_context().app_name
-    client = Client(RewardClient(application, member.model), on_failure="none")
+    # Once more, should its replica be lost; what fails lastingly must not hold up the others.
+    client = Client(RewardClient(application, member.model), on_failure="none", max_attempts=2)
     return client.ascore
 
 

@@ -178,7 +178,8 @@ class Scorer:
                 visit.placed = self._clock()
                 # Rules never wait: without this a batch of them would hold the event loop.
                 await asyncio.sleep(0)
-                return await self._model.score(request)
+                left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
+                return await self._model.score(request.model_copy(update={"timeout_s": left_s}))
         except TimeoutError:
             if deadline.expired():
                 raise _DeadlinePassedError from None

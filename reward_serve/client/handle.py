@@ -121,11 +121,14 @@ class RewardClient:
             ) from error
         warn_of_other_major(about["version"])
         model = self._model or about["models"][0]
+        model = about.get("aliases", {}).get(model, model)
         if model not in about["models"]:
             raise ServiceUnavailableError(
-                f"app {self._app!r} has no model {model!r}; choose of {', '.join(about['models'])}"
+                f"app {self._app!r} has no model {model!r}; choose of {', '.join(about['models'])}",
+                status_code=404,
             )
-        app = about["applications"][model]  # another than its own where it is a gateway
+        # Another than its own, where it is a gateway.
+        app = about.get("applications", {}).get(model, self._app)
         return GroupedHandle(serve.get_deployment_handle(model, app))
 
     def _told(self, call: Any, timeout_s: float) -> Answer:

@@ -22,6 +22,14 @@ from reward_serve.reward_models.chat import NOT_DONE, ChatRequest
 _NUMBER: Schema = {"type": "number"}
 _NUMBERS: Schema = {"type": "array", "items": _NUMBER}
 _TEXTS: Schema = {"type": "array", "items": TEXT}
+_LABEL: Schema = {
+    "anyOf": [
+        TEXT,
+        _NUMBER,
+        {"type": "null"},
+        {"type": "array", "items": {"anyOf": [TEXT, _NUMBER]}},
+    ]
+}
 _IN_URL: list[Schema] = [
     {"name": name, "in": "query", "required": False, "schema": schema, "description": told}
     for name, schema, told in (
@@ -47,7 +55,8 @@ def _asked(schema: Schema, required: list[str]) -> Docs:
 GET_REWARD_DOCS: Docs = {
     "operation_id": "get_reward",
     "openapi_extra": _asked(
-        {"query": _TEXTS, "prompts": _TEXTS, "labels": {"type": "array"}}, ["query", "prompts"]
+        {"query": _TEXTS, "prompts": _TEXTS, "labels": {"type": "array", "items": _LABEL}},
+        ["query", "prompts"],
     ),
     "responses": {
         200: response(
@@ -66,7 +75,7 @@ GET_REWARD_DOCS: Docs = {
 
 REMOTE_RM_DOCS: Docs = {
     "operation_id": "remote_rm",
-    "openapi_extra": _asked({"prompt": {}, "response": TEXT, "label": {}}, ["response"]),
+    "openapi_extra": _asked({"prompt": {}, "response": TEXT, "label": _LABEL}, ["response"]),
     "responses": {200: response("The score", _NUMBER), **_REFUSALS},
 }
 

@@ -35,16 +35,17 @@ class CompatRoutes:
 
     async def get_reward(self, request: Request) -> Response:
         """OpenRLHF's ``--remote_rm_url``: ``query``, ``prompts`` and ``labels`` to ``rewards``."""
-        items = rewards.openrlhf_items(await read_json(request, self._server.max_body_bytes))
-        results = await self._scored(request, items)
-        numbers = rewards.rewards_of(results, self._server.absent_reward)
+        body = await read_json(request, self._server.max_body_bytes)
+        self._admit(request, len(rewards.openrlhf_queries(body)))
+        numbers, results = await self._scored(request, rewards.openrlhf_items(body))
         return _json(rewards.openrlhf_reply(numbers, results))
 
     async def remote_rm(self, request: Request) -> Response:
         """Slime's ``--rm-url``: ``prompt``, ``response`` and ``label`` of a sample to a number."""
-        items = rewards.slime_items(await read_json(request, self._server.max_body_bytes))
-        results = await self._scored(request, items)
-        return _json(rewards.rewards_of(results, self._server.absent_reward)[0])
+        body = await read_json(request, self._server.max_body_bytes)
+        self._admit(request, 1)
+        (number,), _ = await self._scored(request, rewards.slime_items(body))
+        return _json(number)
 
     async def chat_completions(self, request: Request) -> Response:
         """OpenAI's: a judge's own model answers a conversation."""
@@ -55,7 +56,8 @@ class CompatRoutes:
             model = self._dispatcher.pick(body.get("model"))
         except UnknownModelError as error:
             return _problem(str(error), 404, "invalid_request_error")
-        self._hold(request, 1)
+        answers = body.get("n")
+        self._hold(request, answers if type(answers) is int and answers > 0 else 1)
         within_s = longest_timeout_s([body]) if "timeout_s" in body else CHAT_TIMEOUT_S
         answer = await self._dispatcher.complete(model, body, within_s)
         if answer["status"] != "ok":
@@ -65,17 +67,25 @@ class CompatRoutes:
             return _problem(answer["reason"], code, kind, headers)
         return _json(openai.completion(answer, body.get("model") or model))
 
-    async def _scored(self, request: Request, items: rewards.Items) -> list[dict[str, Any]]:
+    def _admit(self, request: Request, items: int) -> None:
         limit = self._server.max_batch_items
-        if len(items) > limit:
-            raise HTTPException(413, f"{len(items)} items; a batch takes {limit}, so split it")
-        items = rewards.in_url(request.query_params, items)
+        if items > limit:
+            raise HTTPException(413, f"{items} items; a batch takes {limit}, so split it")
+        self._hold(request, items)
+
+    async def _scored(
+        self, request: Request, items: rewards.Items
+    ) -> tuple[list[float], list[dict[str, Any]]]:
+        """The rewards, and the results that they are of."""
+        asked = request.query_params
+        items = rewards.in_url(asked, items)
         try:
-            model = self._dispatcher.pick(request.query_params.get("model"))
+            model = self._dispatcher.pick(asked.get("model"))
         except UnknownModelError as error:
             raise HTTPException(404, str(error)) from None
-        self._hold(request, len(items))
-        return await self._dispatcher.answers(model, items)
+        results = await self._dispatcher.answers(model, items)
+        absent = self._server.absent_reward
+        return rewards.rewards_of(results, absent, asked.get("template")), results
 
 
 def _json(content: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:

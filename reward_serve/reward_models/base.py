@@ -76,7 +76,7 @@ class RewardModel(Protocol):
     """Scores requests. Knows neither Ray nor HTTP; cancelling a call aborts its work."""
 
     async def score(self, request: ScoreRequest) -> Verdict:
-        """The verdict on one request.
+        """The verdict on one request, whose ``timeout_s`` is what is left of its deadline.
 
         Raises:
             InvalidRequestError: the request is at fault.

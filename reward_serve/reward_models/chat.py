@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from random import randrange
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -23,6 +24,7 @@ CHAT_TIMEOUT_S = 600.0
 """The deadline of a conversation that names none, as it is in OpenAI's own clients."""
 
 
+_CHARACTERS_A_TOKEN = 32
 _NOT_HERE = "is not understood here"
 _NO_TOP_K = "this engine reads labels, and the likeliest tokens beside them would overwrite those"
 NOT_DONE: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -117,7 +119,7 @@ class Chat:
 
     def __init__(self, engine: Engine, config: JudgeConfig, ends_thinking: bool) -> None:
         self._engine = engine
-        self._config = config
+        self._config = config.model_copy(update={"samples": 1})  # how many is the client's to say
         self._ends_thinking = ends_thinking
 
     async def complete(self, request: ChatRequest) -> Sequence[TextOutput]:
@@ -129,6 +131,12 @@ class Chat:
         """
         check_options(request.options, self._config, "generate", self._ends_thinking)
         way = writing_of(request.options, self._config)
+        most = _CHARACTERS_A_TOKEN * self._engine.max_model_len
+        if request.characters > most:  # text has far fewer a token
+            raise InvalidRequestError(
+                f"messages: {request.characters} characters cannot fit this model's context of "
+                f"{self._engine.max_model_len} tokens; shorten them"
+            )
         turns = [message.model_dump() for message in request.messages]
         try:
             prompt = render_chat(self._engine.tokenizer, turns, way.enable_thinking)
@@ -140,16 +148,22 @@ class Chat:
                 f"messages: {len(prompt)} tokens, where this model's context is "
                 f"{self._engine.max_model_len}; shorten them"
             )
-        return await asyncio.gather(
-            *(
+        first = randrange(2**31) if request.seed is None else request.seed
+        tasks = [
+            asyncio.ensure_future(
                 self._engine.generate(
                     prompt,
                     temperature=way.temperature,
                     top_p=way.top_p,
                     max_tokens=min(way.max_tokens, room),
                     thinking_tokens=way.thinking_tokens,
-                    sample=(request.seed or 0) + sample,
+                    sample=first + number,
                 )
-                for sample in range(request.n or 1)
             )
-        )
+            for number in range(request.n or 1)
+        ]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:  # one that failed ends the others
+                task.cancel()

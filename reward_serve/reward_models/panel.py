@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from reward_serve.reward_models.base import Verdict, summed_usage
 from reward_serve.reward_models.config import PanelModel
 from reward_serve.reward_models.panel_config import MemberConfig
-from reward_serve.schema import ScoreRequest, ScoreResult, Status
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure, retry_after_s
 
 Ask = Callable[[dict[str, Any]], Awaitable[ScoreResult]]
 
@@ -52,7 +53,7 @@ class Panel:
         told["timeout_s"] = self._config.member_deadline * request.timeout_s
         results = await asyncio.gather(
             *(
-                ask({**told, "template": member.template} if member.template else told)
+                _answer(ask, {**told, "template": member.template} if member.template else told)
                 for ask, (_, member) in zip(self._asks, self._members, strict=True)
             )
         )
@@ -72,6 +73,8 @@ class Panel:
         if len(scores) < self._quorum:
             self.counts["failed"] += 1
             status, reason = self._without_quorum(results)
+            pause_s = max(retry_after_s(result.details) for result in results)
+            details |= {"retry_after_s": pause_s} if status is Status.OVERLOADED else {}
             return Verdict(
                 status=status, reason=reason, details=details, usage=usage, fingerprint=fingerprint
             )
@@ -106,14 +109,14 @@ class Panel:
 
     def _aggregate(self, scores: Sequence[tuple[float, float]]) -> tuple[float, str | None, float]:
         """Score, label and disagreement: the outvoted weight's share, or the scores' range."""
-        whole = sum(weight for _, weight in scores)
+        whole = math.fsum(weight for _, weight in scores)
         if self._config.aggregate == "mean":
             told = [score for score, _ in scores]
-            mean = sum(score * weight for score, weight in scores) / whole
+            mean = math.fsum(score * weight for score, weight in scores) / whole
             return min(max(mean, min(told)), max(told)), None, max(told) - min(told)
         threshold = self._config.threshold
-        share = sum(weight for score, weight in scores if score >= threshold) / whole
-        right = share > 0.5
+        share = math.fsum(weight for score, weight in scores if score >= threshold) / whole
+        right = share > 0.5 and not math.isclose(share, 0.5)  # weights of 0.1 do not add up
         return float(right), "right" if right else "wrong", min(share, 1 - share)
 
     def _without_quorum(self, results: Sequence[ScoreResult]) -> tuple[Status, str]:
@@ -140,6 +143,15 @@ class Panel:
         digest = hashlib.sha256(told.encode()).hexdigest()[:16]
         names = ",".join(name for name, _ in self._members)
         return f"panel={self._config.aggregate};members={names};digest={digest}"
+
+
+async def _answer(ask: Ask, body: dict[str, Any]) -> ScoreResult:
+    """The member's result; a failure where it is silent for its part of the deadline."""
+    try:
+        async with asyncio.timeout(body["timeout_s"]):
+            return await ask(body)
+    except TimeoutError:
+        return failure(Status.TIMEOUT, f"no answer within its {body['timeout_s']:.1f} s")
 
 
 def _names(members: Sequence[MemberConfig]) -> list[str]:

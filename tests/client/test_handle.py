@@ -9,12 +9,14 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 import pytest
+from ray import serve
 from ray.exceptions import RayActorError
 
 from reward_serve.affinity import tell_replicas
 from reward_serve.calls import GroupedHandle
 from reward_serve.client import Client, RewardClient, ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Status
+from reward_serve.version import __version__
 
 ASKED = {"response": "#### 18", "reference": "18"}
 
@@ -141,3 +143,52 @@ async def test_no_caller_of_the_shared_client_hangs(end: BaseException) -> None:
         result = await client.ascore(ASKED)
 
     assert (result.status, result.score) == (Status.ERROR, None)
+
+
+@pytest.mark.parametrize(
+    ("about", "asked", "found"),
+    [
+        ({"models": ["judge", "rule"]}, None, ("judge", "door")),  # a service without gateways
+        ({"models": ["judge"], "applications": {"judge": "other"}}, "judge", ("judge", "other")),
+        ({"models": ["judge"], "aliases": {"gpt": "judge"}}, "gpt", ("judge", "door")),
+    ],
+)
+def test_a_model_is_found_where_its_application_says(
+    about: dict[str, Any],
+    asked: str | None,
+    found: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serve, "get_app_handle", lambda _: Door({**about, "version": __version__}))
+    monkeypatch.setattr(serve, "get_deployment_handle", Found)
+    handle = RewardClient("door", model=asked)._connected()
+    assert (handle._handle.name, handle.application) == found
+
+
+def test_a_model_that_is_not_there_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"models": ["judge"], "version": __version__}
+    monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
+    with pytest.raises(ServiceUnavailableError, match="choose of judge") as refusal:
+        RewardClient("door", model="jugde").score(ASKED)
+    assert not refusal.value.retryable
+
+
+class Door:
+    """An ingress that says of itself what it is told to."""
+
+    def __init__(self, about: dict[str, Any]) -> None:
+        self.models = self
+        self._about = about
+
+    def remote(self) -> Call:
+        return Call(self._about)
+
+
+class Found:
+    """A deployment's handle, by where it was looked for."""
+
+    def __init__(self, name: str, app_name: str) -> None:
+        self.name, self.app_name = name, app_name
+
+    def options(self, **_: Any) -> Found:
+        return self

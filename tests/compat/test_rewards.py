@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from typing import Any
 
 import pytest
@@ -103,21 +105,56 @@ def test_more_samples_than_a_batch_takes_are_refused() -> None:
     assert reply.status_code == 413
 
 
-@pytest.mark.parametrize(
-    ("end", "response"),
-    [
-        ("<|im_end|>", "#### 18"),
-        ("</s></s>\n", "#### 18"),
-        ("<|eot_id|>", "#### 18"),
-        ("", "#### 18"),
-    ],
-)
-def test_the_response_is_what_follows_the_prompt_without_the_turns_end(
-    end: str, response: str
-) -> None:
+ENDS = ["<|im_end|>", "</s></s>\n", "<|eot_id|>", "<|end\u2581of\u2581sentence|>", ""]
+ENDS += ["<\uff5cend\u2581of\u2581sentence\uff5c>", "<|reserved_special_token_0|> <|END|>"]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_response_is_what_follows_the_prompt_without_the_turns_end(end: str) -> None:
     body = {"query": [f"<|pad|><s>{PROMPT}#### 18{end}"], "prompts": [PROMPT], "labels": ["18"]}
     (item,) = openrlhf_items(body)
-    assert item == {"response": response, "question": PROMPT, "reference": "18"}
+    assert item == {"response": "#### 18", "question": PROMPT, "reference": "18"}
+    (sample,) = slime_items(slime(f"#### 18{end}", 18))
+    assert (sample["response"], sample["reference"]) == ("#### 18", "18")
+
+
+@pytest.mark.parametrize("text", ["18 \n", "a <|b|> c\n", "x < y", "</div>", ""])
+def test_a_response_that_ends_in_no_token_stays_as_it_is(text: str) -> None:
+    (item,) = slime_items(slime(text, "18"))
+    assert item["response"] == text
+
+
+def test_a_prompt_that_the_response_repeats_is_no_second_beginning() -> None:
+    prompt = "[INST] 9 + 9? [/INST]"
+    query = f"<s>[INST] 9 + 9?  [/INST] It is 17. {prompt} #### 18</s>"
+    (item,) = openrlhf_items({"query": [query], "prompts": [prompt]})
+    assert item["response"] == f" It is 17. {prompt} #### 18"
+
+
+HOSTILE = {
+    "white space": " \n" * 500_000 + "x",
+    "tokens": "</s>" * 250_000 + "x",
+    "tokens at the end": "x" + "\n</s>" * 200_000,
+    "half tokens": "<|" * 500_000,
+    "words": "a " * 500_000,
+    "one word": "a" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_texts_take_time_that_grows_with_their_length_alone(text: str) -> None:
+    began = time.monotonic()
+    slime_items(slime(text, "18"))
+    for query, prompt in ((f"{text}18", text), (text, f"{text[:-2]}b"), (text, "a " * 5_000 + "b")):
+        with contextlib.suppress(HTTPException):
+            openrlhf_items({"query": [query], "prompts": [prompt]})
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("label", [{"answer": "18"}, True, ["18", None], [["18"]]])
+def test_a_label_that_is_no_answer_is_refused(label: Any) -> None:
+    with pytest.raises(HTTPException, match="must be text or a number"):
+        slime_items(slime("18", label))
 
 
 def test_a_prompt_that_was_decoded_with_other_white_space_is_found() -> None:
@@ -135,7 +172,9 @@ def test_a_prompt_that_was_decoded_with_other_white_space_is_found() -> None:
         ({"query": ["x"]}, "prompts: must be a list of texts"),
         ({"query": ["x", "y"], "prompts": ["x"]}, "equal length"),
         ({"query": ["x"], "prompts": ["x"], "labels": "18"}, "equal length"),
-        ({"query": ["x"], "prompts": ["another"]}, "prompts.0: is not in query.0"),
+        ({"query": ["x"], "prompts": ["another"]}, "prompts.0: query.0 does not begin with it"),
+        ({"query": ["x"], "prompts": [""]}, "prompts.0: query.0 does not begin with it"),
+        ({"query": ["x"], "prompts": ["x"], "labels": [{}]}, "labels.0: must be text"),
     ],
 )
 def test_what_is_at_fault_is_named(body: Any, told: str) -> None:
@@ -161,9 +200,10 @@ def test_a_deadline_in_the_url_is_in_bounds(seconds: str) -> None:
 
 
 def test_no_number_stands_for_a_template_that_is_not_there() -> None:
-    told = {"status": "invalid", "score": None, "reason": "template: there is no 'x'"}
-    results: list[dict[str, Any]] = [told, told]
-    with pytest.raises(HTTPException, match="422"):
-        rewards_of(results, absent=0.0)
-    one_of_two = [results[0], {"status": "ok", "score": 1.0, "reason": None}]
-    assert rewards_of(one_of_two, absent=0.0) == [0.0, 1.0]
+    missing = {"status": "invalid", "score": None, "reason": "template: there is no 'x'"}
+    late = {"status": "timeout", "score": None, "reason": "timeout_s: 1 s passed"}
+    of_panel = {**missing, "reason": "0 of 2 members have a score: judge: invalid: template: no"}
+    for results in ([missing, missing], [late, missing], [of_panel]):
+        with pytest.raises(HTTPException, match="422"):
+            rewards_of(results, absent=0.0, template="x")
+    assert rewards_of([late], absent=0.0, template="x") == [0.0]

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from reward_serve.engines.base import TextOutput
+from reward_serve.engines.base import EngineError, TextOutput
 from reward_serve.judging.config import JudgeConfig
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.chat import Chat, ChatRequest
@@ -60,8 +61,8 @@ def chat(**settings: Any) -> tuple[Chat, Engine]:
 
 async def test_a_recorded_request_is_answered_as_it_asks() -> None:
     judge, engine = chat()
-    (output,) = await judge.complete(ChatRequest.model_validate(RECORDED))
-    assert output.text == "text 0"
+    (output,) = await judge.complete(ChatRequest.model_validate({**RECORDED, "seed": 5}))
+    assert output.text == "text 5"
     (asked,) = engine.asked
     assert (asked["temperature"], asked["top_p"], asked["thinking_tokens"]) == (0.7, 0.8, None)
     control = [i - 1000 for i in asked["token_ids"] if i >= 1000]
@@ -120,9 +121,44 @@ def test_values_that_change_nothing_are_taken_as_left_out() -> None:
     assert ChatRequest.model_validate({**RECORDED, **neutral}).options.samples is None
 
 
+async def test_without_a_seed_each_request_draws_anew() -> None:
+    judge, engine = chat()
+    for _ in range(8):
+        await judge.complete(ChatRequest.model_validate(RECORDED))
+    assert len({asked["sample"] for asked in engine.asked}) == 8
+
+
+async def test_how_many_samples_a_verdict_takes_is_no_matter_of_the_chat() -> None:
+    judge, _ = chat(samples=4, temperature=0.6)
+    asked = {**RECORDED, "temperature": 0.0, "n": 1}
+    assert len(await judge.complete(ChatRequest.model_validate(asked))) == 1
+
+
+async def test_an_answer_that_fails_ends_the_others() -> None:
+    judge, engine = chat()
+    ended = 0
+
+    async def generate(_: Any, sample: int, **__: Any) -> TextOutput:
+        nonlocal ended
+        if sample == 1:
+            raise EngineError("gone")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended += 1
+        raise AssertionError
+
+    engine.generate = generate  # type: ignore[assignment,method-assign]
+    with pytest.raises(EngineError):
+        await judge.complete(ChatRequest.model_validate({**RECORDED, "n": 3, "seed": 0}))
+    await asyncio.sleep(0)
+    assert ended == 2
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
+        ({"messages": [{"role": "user", "content": "x" * 9000}]}, "9000 characters cannot fit"),
         ({"n": 9}, "samples"),
         ({"n": 2, "temperature": 0.0}, "temperature 0"),
         ({"messages": [{"role": "user", "content": "x" * 300}]}, "shorten them"),

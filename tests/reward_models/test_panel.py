@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -80,6 +81,35 @@ async def test_members_have_a_part_of_the_deadline_and_their_own_template() -> N
     assert [body.get("template") for body in seen] == [None, "solution"]
     assert all(body.keys().isdisjoint({"id", "model"}) for body in seen)
     assert {body["reference"] for body in seen} == {"18"}
+
+
+async def test_weights_that_do_not_add_up_in_floating_point_are_a_tie_all_the_same() -> None:
+    members = [{"model": "a", "weight": 0.2}, {"model": "b", "weight": 0.3}]
+    members.append({"model": "c", "weight": 0.1})
+    judged = panel([member(1.0), member(0.0), member(1.0)], members)
+    assert (await judged.score(REQUEST)).score == 0.0
+
+
+async def test_a_member_that_is_silent_is_waited_for_no_longer_than_its_part() -> None:
+    async def silent(_: dict[str, Any]) -> ScoreResult:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    judged = panel([member(1.0), silent, member(1.0)])
+    began = time.monotonic()
+    verdict = await judged.score(REQUEST.model_copy(update={"timeout_s": 0.2}))
+    assert verdict.score == 1.0
+    assert time.monotonic() - began < 0.2
+    assert (verdict.details or {})["members"]["m1"]["status"] == "timeout"
+
+
+async def test_an_overloaded_panel_asks_to_wait_as_long_as_its_members_do() -> None:
+    async def full(_: dict[str, Any]) -> ScoreResult:
+        return failure(Status.OVERLOADED, "full", details={"retry_after_s": 7.0})
+
+    verdict = await panel([full, member(1.0)]).score(REQUEST)
+    assert verdict.status is Status.OVERLOADED
+    assert (verdict.details or {})["retry_after_s"] == 7.0
 
 
 async def test_a_member_that_fails_has_no_voice() -> None:
