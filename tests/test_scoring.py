@@ -29,11 +29,13 @@ class FakeRewardModel:
 
     asked: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    left_s: list[float] = field(default_factory=list)
     most_at_work: int = 0
     _at_work: int = 0
 
     async def score(self, request: ScoreRequest) -> Verdict:
         self.asked.append(request.response)
+        self.left_s.append(request.timeout_s)
         self._at_work += 1
         self.most_at_work = max(self.most_at_work, self._at_work)
         try:
@@ -462,3 +464,11 @@ async def test_every_end_is_observed_once() -> None:
     assert sorted(statuses) == ["error", "error", "invalid", "ok", "timeout", "unparseable"]
     assert {s: times.model is None for s, times in seen.ended}["invalid"] is True
     assert seen.left == 1
+
+
+async def test_a_model_is_told_what_is_left_of_the_deadline() -> None:
+    bench = Bench(concurrent=1)
+    await asyncio.gather(bench.score("sleep 0.2", timeout_s=5), bench.score("x", timeout_s=5))
+    first, second = bench.model.left_s
+    assert 4.9 < first <= 5
+    assert 4.5 < second < 4.81
