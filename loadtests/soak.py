@@ -1,7 +1,8 @@
 """``make soak``: half an hour of GRPO's bursts, and the memory of every process of the service.
 
 It fails where a load test does, and where a process has grown: its median over the last tenth of
-the run against that over the second tenth, when everything has been used once.
+the bursts against that over the second tenth, when everything has been used once. The check that
+follows them, every input once more in full batches, is shown beside and not counted.
 """
 
 from __future__ import annotations
@@ -45,14 +46,16 @@ def main(
             load = ["--shape", "grpo_burst", "--duration", str(60 * minutes)]
             kept = ["--headless", "--only-summary", "--summary", str(summary)]
             code = run(["--host", service.url, *load, *kept], {})
-    grown = growth_mib(memory.samples)
+    bursts = memory.until(60 * minutes)
+    grown = growth_mib(bursts)
     report = {
         **json.loads(summary.read_text(encoding="utf-8")),
         "memory_mib": {
             name: {
-                "first": memory.samples[0][name],
-                "last": memory.samples[-1][name],
+                "first": bursts[0][name],
+                "last": bursts[-1][name],
                 "grown": grown[name],
+                "after_the_check": memory.samples[-1][name],
             }
             for name in grown
         },
@@ -61,7 +64,7 @@ def main(
     }
     summary.unlink()
     (out / "soak.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    plot(memory, out / "soak.png")
+    plot(memory, minutes, out / "soak.png")
     console.print_json(json.dumps({k: v for k, v in report.items() if k != "machine"}))
     swollen = [name for name, mib in grown.items() if mib > max_growth_mib]
     for name in swollen:
@@ -75,6 +78,11 @@ class Memory:
 
     times_s: list[float] = field(default_factory=list)
     samples: list[Sizes] = field(default_factory=list)
+
+    def until(self, end_s: float) -> list[Sizes]:
+        """The samples of the first so many seconds; at least one."""
+        kept = [one for at, one in zip(self.times_s, self.samples, strict=True) if at <= end_s]
+        return kept or self.samples[:1]
 
 
 @contextmanager
@@ -120,18 +128,19 @@ def growth_mib(samples: Sequence[Sizes]) -> dict[str, float]:
     }
 
 
-def plot(memory: Memory, path: Path) -> None:
-    """Each process's memory over the run."""
+def plot(memory: Memory, minutes: float, path: Path) -> None:
+    """Each process's memory over the bursts, and over the check that follows them."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axis = plt.subplots(figsize=(8, 3.5), layout="constrained")
-    minutes = [seconds / 60 for seconds in memory.times_s]
+    at = [seconds / 60 for seconds in memory.times_s]
+    axis.axvspan(minutes, max(minutes, at[-1]), color="0.9", label="every input once more")
     for name in memory.samples[0]:
-        axis.plot(minutes, [sample[name] for sample in memory.samples], label=name)
-    axis.set(xlabel="minutes of grpo_burst", ylabel="resident memory, MiB")
+        axis.plot(at, [sample[name] for sample in memory.samples], label=name)
+    axis.set(xlabel=f"minutes; {minutes:g} of grpo_burst", ylabel="resident memory, MiB")
     axis.set_ylim(bottom=0)
     axis.legend()
     figure.savefig(path, dpi=130)

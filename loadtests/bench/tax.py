@@ -24,6 +24,7 @@ import httpx
 
 from examples.deployed import APP, ROOT, console, deployed, free_port
 from loadtests.bench.common import ANEW, Rendered, Request, chunks, marked, spread, timed
+from loadtests.bench.cpu import Seconds, cpu_seconds, spent
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.config import EngineConfig
 from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
@@ -57,17 +58,20 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
             "vllm_server": _vllm(vllm, rendered),
         }
         rates: dict[str, list[float]] = {name: [] for name in ways}
+        used: dict[str, list[Seconds]] = {name: [] for name in ways}
         marks = map("{:03}".format, itertools.count())  # as many tokens each
         drawn = Random(0)
         for repeat in range(-1, repeats):
             for name, way in drawn.sample(list(ways.items()), len(ways)):  # none is always first
                 asked = marked(requests, next(marks))
+                before = cpu_seconds()
                 with console.status(f"P2: {name}, {repeat + 1} of {repeats}"):
                     seconds, answered = await timed(lambda a=asked, w=way: w(a))  # type: ignore[misc]
                 if answered != len(asked):
                     raise RuntimeError(f"{name}: {answered} verdicts of {len(asked)}")
                 if repeat >= 0:
                     rates[name].append(len(asked) / seconds)
+                    used[name].append(spent(before, cpu_seconds()))
     engine.close()
     return {
         "ratio": {
@@ -76,6 +80,13 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
             if name != "bare"
         },
         "verdicts_per_s": {name: spread(each) for name, each in rates.items()},
+        "cpu_ms_an_item": {
+            name: {
+                part: 1000 * statistics.fmean(one.get(part, 0.0) for one in each) / len(requests)
+                for part in each[-1]
+            }
+            for name, each in used.items()
+        },
         "items": len(requests),
         "prompt_tokens": spread([float(len(ids)) for ids in map(rendered.ids, requests)]),
     }

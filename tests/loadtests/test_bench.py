@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from loadtests.bench.common import chunks, load, machine, marked, read_requests, spread
+from loadtests.bench.cpu import cpu_seconds, spent
 from loadtests.bench.fabric import InstantReplica
 from loadtests.bench.groups import SAMPLES, shareable_tokens, stream
 from loadtests.bench.plots import bars, plot
@@ -157,3 +158,11 @@ def test_the_machine_is_told() -> None:
 
     assert told["cores"] >= 1
     assert told["ray"].startswith("2.")
+
+
+def test_processor_time_is_told_by_part() -> None:
+    before = cpu_seconds()
+    sum(range(3_000_000))
+    used = spent(before, cpu_seconds())
+    assert 0.01 < used["client"] < 10
+    assert set(used) <= {"client", "Ray's own"}

@@ -32,7 +32,9 @@ def test_memory_is_sampled_while_it_is_watched(
         time.sleep(0.1)
     assert 2 <= len(memory.samples) == len(memory.times_s)
     assert memory.times_s == sorted(memory.times_s)
-    plot(memory, tmp_path / "soak.png")
+    assert memory.until(0.05) == memory.samples[: len(memory.until(0.05))] != memory.samples
+    assert memory.until(-1.0) == memory.samples[:1]
+    plot(memory, 0.001, tmp_path / "soak.png")
     assert (tmp_path / "soak.png").stat().st_size > 5_000
 
 

@@ -1,0 +1,50 @@
+"""Where processor time goes: seconds of each part of the service, and of the benchmark itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import psutil
+
+_PARTS = {
+    "VLLM::EngineCore": "engine",
+    "ray::ServeReplica:reward:judge": "replica",
+    "ray::ServeReplica:reward:ingress": "ingress",
+    "ray::ProxyActor": "proxy",
+    "ray::ServeController": "controller",
+}
+
+
+Seconds = dict[str, float]
+
+
+def cpu_seconds() -> Seconds:
+    """Of this process and its descendants so far, by part; what is no part of ours is Ray's."""
+    own = psutil.Process()
+    seconds = defaultdict(float, {"client": _seconds(own)})
+    for child in own.children(recursive=True):
+        seconds[_part(child)] += _seconds(child)
+    return dict(seconds)
+
+
+def spent(before: Seconds, after: Seconds) -> Seconds:
+    """By part, what was used between the two."""
+    return {part: after[part] - before.get(part, 0.0) for part in after}
+
+
+def _part(process: psutil.Process) -> str:
+    try:
+        title = " ".join(process.cmdline())
+    except psutil.Error:
+        return "Ray's own"
+    if "vllm.entrypoints" in title:
+        return "vLLM's server"
+    return next((part for start, part in _PARTS.items() if title.startswith(start)), "Ray's own")
+
+
+def _seconds(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
