@@ -13,8 +13,6 @@ CONTROLLER = "ServeController"
 PROXY = "ProxyActor"
 REPLICA = "ServeReplica:"
 
-_OVER = 64 * 2**20
-
 
 def actors(kind: str) -> dict[int, str]:
     """Process id to class name of this cluster's live actors of a kind; see the names above."""
@@ -57,9 +55,9 @@ def suspend(pid: int) -> None:
 
 
 def starve(pid: int) -> None:
-    """Let the process have hardly more address space than it has: allocations of its fail."""
-    limit = psutil.Process(pid).memory_info().vms + _OVER
-    resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
+    """Let the process have no more memory than it has: allocations that need new space fail."""
+    used = psutil.Process(pid).memory_info().vms
+    resource.prlimit(pid, resource.RLIMIT_AS, (used, used))
 
 
 def memory_mib() -> dict[str, float]:
