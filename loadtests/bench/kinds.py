@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from examples.deployed import ROOT, console, free_port, serve_run, wait_until_ready
-from loadtests.bench.common import ANEW, Request, chunks, marked, timed
+from loadtests.bench.common import Request, chunks, marked, timed
 from loadtests.bench.tax import vllm_server
 from reward_serve import HttpRewardClient
 from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
@@ -69,11 +69,9 @@ async def _run(requests: list[Request], url: str) -> dict[str, Any]:
         ("panel of judge and rules", requests[:128], _MODELS_MANY, {"model": "panel"}),
     ):
         client = HttpRewardClient(url, timeout_s=600)
-        kind = {**settings, "options": ANEW} if name == "judge" else settings
-        stream = [
-            {**one, **kind} for number in range(times) for one in marked(asked, f"{number:02}")
-        ]
-        await client.ascore_batch([{**one, **kind} for one in marked(asked[:4], "warm")])
+        marks = [f"{name[0]}{len(figures)}{number}" for number in range(times)]  # new to all
+        stream = [{**one, **settings} for mark in marks for one in marked(asked, mark)]
+        await client.ascore_batch([{**one, **settings} for one in marked(asked[:4], "warm")])
         with console.status(f"kinds: {name}"):
             seconds, answers = await timed(
                 lambda c=client, s=stream: asyncio.gather(*map(c.ascore_batch, chunks(s, _BATCH)))  # type: ignore[misc]
@@ -90,6 +88,7 @@ async def _run(requests: list[Request], url: str) -> dict[str, Any]:
             "cached_tokens_per_1000": used["cached_tokens"] * thousand,
             "written_tokens_per_1000": used["completion_tokens"] * thousand,
             "statuses": dict(Counter(result.status.value for result in results)),
+            "reasons": sorted({result.reason for result in results if result.reason})[:3],
         }
     return figures
 

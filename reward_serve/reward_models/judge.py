@@ -46,6 +46,20 @@ _RULES: dict[str, Callable[[str, list[str]], Verification]] = {
 }
 
 
+# An endpoint tells only its likeliest tokens; an engine of ours, the labels themselves.
+_NO_LABEL = {
+    "remote": (
+        Status.UNPARSEABLE,
+        "none of the labels is among the endpoint's likeliest tokens; set judge.mode: generate, or "
+        "ask a model that follows the template",
+    ),
+    "judge": (
+        Status.ERROR,
+        "the engine gave the labels no probability; its weights or dtype are broken",
+    ),
+}
+
+
 class Judge:
     """A judge on one engine.
 
@@ -164,9 +178,10 @@ class Judge:
         output = await self._engine(request).label_logprobs(prompt.token_ids, list(ids.values()))
         logprobs = {label: output.logprobs[i] for label, i in ids.items()}
         if not math.isfinite(max(logprobs.values())) or any(map(math.isnan, logprobs.values())):
+            status, reason = _NO_LABEL[self._kind]
             return Verdict(
-                status=Status.ERROR,
-                reason="the engine gave the labels no probability; its weights or dtype are broken",
+                status=status,
+                reason=reason,
                 template=template.name,
                 fingerprint=fingerprint,
                 usage=output.usage,

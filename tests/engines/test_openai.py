@@ -135,7 +135,8 @@ async def test_a_label_among_none_of_the_tokens_has_no_probability() -> None:
     assert (await endpoint.scorer().score(ASKED))["probabilities"] == {"0": 0.0, "1": 1.0}
     neither = Endpoint(completion(logprobs={"Sure": -0.1}))
     result = await neither.scorer().score(ASKED)
-    assert (result["status"], result["score"]) == ("error", None)
+    assert (result["status"], result["score"]) == ("unparseable", None)  # no fault of ours
+    assert "none of the labels is among" in result["reason"]
 
 
 async def test_an_endpoint_without_logprobs_is_told_of_with_the_remedy() -> None:
