@@ -34,12 +34,23 @@ def spent(before: Seconds, after: Seconds) -> Seconds:
 
 def _part(process: psutil.Process) -> str:
     try:
-        title = " ".join(process.cmdline())
+        parent = process.parent()
     except psutil.Error:
-        return "Ray's own"
+        parent = None
+    part = _titled(process)
+    if part is None and _titled(parent) == "replica":
+        return "engine"  # whose own title is not to be read everywhere
+    return part or "Ray's own"
+
+
+def _titled(process: psutil.Process | None) -> str | None:
+    try:
+        title = " ".join(process.cmdline()) if process else ""
+    except psutil.Error:
+        return None
     if "vllm.entrypoints" in title:
         return "vLLM's server"
-    return next((part for start, part in _PARTS.items() if title.startswith(start)), "Ray's own")
+    return next((part for start, part in _PARTS.items() if title.startswith(start)), None)
 
 
 def _seconds(process: psutil.Process) -> float:
