@@ -23,8 +23,8 @@ from reward_serve.schema import Status
 from tests.integration.conftest import wait_for
 
 APP = "remote"
-RIGHT = {"response": "Nine eggs at two dollars make eighteen, or 18 in all", "reference": "18"}
-WRONG = {"response": "Nine eggs at two dollars make sixteen, or 16 in all", "reference": "18"}
+RIGHT = {"response": "The answer is 18.", "reference": "18"}
+WRONG = {"response": "The answer is 16.", "reference": "18"}
 
 
 class Endpoint:
