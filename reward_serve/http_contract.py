@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import orjson
-from fastapi import HTTPException, Request
+from fastapi import HTTPException, Request, Response
 
 from reward_serve.fields import deeper_than
 from reward_serve.schema import Status
@@ -20,6 +21,16 @@ _CODES = {Status.INVALID: 422, Status.TIMEOUT: 504, Status.OVERLOADED: 503}
 def http_status(status: Status) -> int:
     """The HTTP status code of a single score's status: a judge that failed is still a 200."""
     return _CODES.get(status, 200)
+
+
+def reply(content: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Plain data as a reply in JSON."""
+    return Response(orjson.dumps(content), code, headers, media_type="application/json")
+
+
+def retry_after(seconds: float) -> dict[str, str]:
+    """The header that asks to wait so long, and a second at least."""
+    return {"Retry-After": str(max(1, math.ceil(seconds)))}
 
 
 async def read_json(request: Request, limit: int) -> Any:

@@ -6,10 +6,8 @@ Requests pass to a reward model's replica as they came: what they say is checked
 from __future__ import annotations
 
 import logging
-import math
 from typing import Any
 
-import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
 from ray import serve
@@ -20,16 +18,12 @@ from reward_serve.compat import openai
 from reward_serve.compat.routes import CompatRoutes
 from reward_serve.config import ServerConfig
 from reward_serve.dispatch import Dispatcher, UnknownModelError
-from reward_serve.http_contract import NDJSON, http_status, read_json
+from reward_serve.http_contract import NDJSON, http_status, read_json, reply, retry_after
 from reward_serve.routes import build_api
 from reward_serve.schema import Status, retry_after_s
 from reward_serve.version import __version__
 
 logger = logging.getLogger("ray.serve")
-
-
-def _reply(content: Any, code: int, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(content), code, headers, media_type="application/json")
 
 
 @serve.ingress()
@@ -89,11 +83,10 @@ class Ingress:
         (result,) = await self._dispatcher.answers(model, [body])
         status = Status(result["status"])
         code = http_status(status)
-        pause_s = max(1, math.ceil(retry_after_s(result["details"])))
-        headers = {"Retry-After": str(pause_s)} if code == 503 else None
+        headers = retry_after(retry_after_s(result["details"])) if code == 503 else None
         if code != 200:
             result = {"detail": result["reason"], **result}
-        return _reply(result, code, headers)
+        return reply(result, code, headers)
 
     async def score_batch(self, request: Request) -> Response:
         """A result for each request; with ``Accept: application/x-ndjson``, as they finish."""
@@ -109,18 +102,18 @@ class Ingress:
         self._hold(request, len(items))
         if NDJSON in request.headers.get("accept", ""):
             return StreamingResponse(self._dispatcher.stream(items), media_type=NDJSON)
-        return _reply({"results": await self._dispatcher.batch(items)}, 200)
+        return reply({"results": await self._dispatcher.batch(items)})
 
     async def list_models(self) -> Response:
         """The reward models: kind, fingerprint, templates and limits, and whether each answers."""
         told = {"models": await self._dispatcher.describe(), "version": __version__}
         if "openai" in self._server.compatible_with:
             told |= openai.listed([*self._dispatcher.applications, *self._server.aliases])
-        return _reply(told, 200)
+        return reply(told)
 
     async def health(self) -> Response:
         """The HTTP process is up."""
-        return _reply({"status": "ok"}, 200)
+        return reply({"status": "ok"})
 
     async def ready(self) -> Response:
         """Every reward model has a replica that can score."""
@@ -128,8 +121,8 @@ class Ingress:
         waiting = [entry["name"] for entry in entries if not entry["ready"]]
         if waiting:
             detail = f"no replica answers yet for: {', '.join(waiting)}"
-            return _reply({"status": "waiting", "detail": detail}, 503)
-        return _reply({"status": "ok"}, 200)
+            return reply({"status": "waiting", "detail": detail}, 503)
+        return reply({"status": "ok"})
 
     def _hold(self, request: Request, items: int) -> None:
         """Count items for the caller's key until the reply is sent, or given up."""

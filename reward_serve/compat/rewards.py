@@ -13,6 +13,7 @@ from typing import Any
 
 from fastapi import HTTPException
 
+from reward_serve.http_contract import retry_after
 from reward_serve.schema import MAX_TIMEOUT_S, Status, retry_after_s
 
 Items = list[dict[str, Any]]
@@ -109,7 +110,7 @@ def rewards_of(
         if misnamed or all(result["status"] == Status.INVALID for result in failed):
             raise HTTPException(422, detail)
         pause_s = max(retry_after_s(result["details"]) for result in failed)
-        raise HTTPException(503, detail, {"Retry-After": str(max(1, math.ceil(pause_s)))})
+        raise HTTPException(503, detail, retry_after(pause_s))
     stand_in = absent if absent is not None else math.nan
     return [stand_in if result["score"] is None else result["score"] for result in results]
 

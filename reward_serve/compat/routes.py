@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-import orjson
 from fastapi import HTTPException, Request, Response
 
 from reward_serve.compat import openai, rewards
 from reward_serve.config import ServerConfig
 from reward_serve.dispatch import Dispatcher, UnknownModelError
-from reward_serve.http_contract import read_json
+from reward_serve.http_contract import read_json, reply, retry_after
 from reward_serve.reward_models.chat import CHAT_TIMEOUT_S
 from reward_serve.schema import longest_timeout_s
 
@@ -38,14 +36,14 @@ class CompatRoutes:
         body = await read_json(request, self._server.max_body_bytes)
         self._admit(request, len(rewards.openrlhf_queries(body)))
         numbers, results = await self._scored(request, rewards.openrlhf_items(body))
-        return _json(rewards.openrlhf_reply(numbers, results))
+        return reply(rewards.openrlhf_reply(numbers, results))
 
     async def remote_rm(self, request: Request) -> Response:
         """Slime's ``--rm-url``: ``prompt``, ``response`` and ``label`` of a sample to a number."""
         body = await read_json(request, self._server.max_body_bytes)
         self._admit(request, 1)
         (number,), _ = await self._scored(request, rewards.slime_items(body))
-        return _json(number)
+        return reply(number)
 
     async def chat_completions(self, request: Request) -> Response:
         """OpenAI's: a judge's own model answers a conversation."""
@@ -62,10 +60,9 @@ class CompatRoutes:
         answer = await self._dispatcher.complete(model, body, within_s)
         if answer["status"] != "ok":
             code, kind = openai.code_of(answer["status"])
-            pause_s = max(1, math.ceil(answer["retry_after_s"]))
-            headers = {"Retry-After": str(pause_s)} if code == 503 else {}
+            headers = retry_after(answer["retry_after_s"]) if code == 503 else {}
             return _problem(answer["reason"], code, kind, headers)
-        return _json(openai.completion(answer, body.get("model") or model))
+        return reply(openai.completion(answer, body.get("model") or model))
 
     def _admit(self, request: Request, items: int) -> None:
         limit = self._server.max_batch_items
@@ -88,9 +85,5 @@ class CompatRoutes:
         return rewards.rewards_of(results, absent, asked.get("template")), results
 
 
-def _json(content: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(content), code, headers, media_type="application/json")
-
-
 def _problem(message: str, code: int, kind: str, headers: dict[str, str] | None = None) -> Response:
-    return _json(openai.problem(message, code, kind), code, headers)
+    return reply(openai.problem(message, code, kind), code, headers)

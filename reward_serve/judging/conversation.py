@@ -17,7 +17,8 @@ from reward_serve.judging.rendering import Tokenizer
 
 _MARKER = re.compile("\ue000([0-9]+)\ue001")
 _PROBE = "\ue000probe\ue001"
-_CHARACTERS_A_TOKEN = 32  # text has far fewer
+CHARACTERS_A_TOKEN = 32
+"""A bound: text has far fewer."""
 
 Turn = Mapping[str, str]
 _Run = tuple[list[int], int | None]
@@ -124,7 +125,7 @@ class ConversationRenderer:
         """The text's last tokens, and the characters before them; bounded work for any length."""
         if budget <= 0:
             return [], len(text)
-        cut = max(0, len(text) - _CHARACTERS_A_TOKEN * budget)
+        cut = max(0, len(text) - CHARACTERS_A_TOKEN * budget)
         ids, starts = self._tokenizer.encode_plain(text[cut:])
         if len(ids) <= budget:
             return ids, cut

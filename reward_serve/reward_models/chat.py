@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from reward_serve.engines.base import Engine, TextOutput
 from reward_serve.fields import Count, Seed
 from reward_serve.judging.config import JudgeConfig
-from reward_serve.judging.conversation import render_chat
+from reward_serve.judging.conversation import CHARACTERS_A_TOKEN, render_chat
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.writing import check_options, writing_of
 from reward_serve.schema import MAX_MESSAGES, MAX_TIMEOUT_S, Message, Options
@@ -24,7 +24,6 @@ CHAT_TIMEOUT_S = 600.0
 """The deadline of a conversation that names none, as it is in OpenAI's own clients."""
 
 
-_CHARACTERS_A_TOKEN = 32
 _NOT_HERE = "is not understood here"
 _NO_TOP_K = "this engine reads labels, and the likeliest tokens beside them would overwrite those"
 NOT_DONE: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -131,8 +130,8 @@ class Chat:
         """
         check_options(request.options, self._config, "generate", self._ends_thinking)
         way = writing_of(request.options, self._config)
-        most = _CHARACTERS_A_TOKEN * self._engine.max_model_len
-        if request.characters > most:  # text has far fewer a token
+        most = CHARACTERS_A_TOKEN * self._engine.max_model_len
+        if request.characters > most:
             raise InvalidRequestError(
                 f"messages: {request.characters} characters cannot fit this model's context of "
                 f"{self._engine.max_model_len} tokens; shorten them"
