@@ -142,15 +142,10 @@ class Dispatcher:
     async def complete(self, model: str, body: dict[str, Any], within_s: float) -> dict[str, Any]:
         """The model's answer to a conversation; where none comes, a typed failure."""
         call = self._models[model].anywhere().complete.remote(body)
-        try:
-            async with asyncio.timeout(within_s + _GRACE_S):
-                answer: dict[str, Any] = await call
-        except _NO_ANSWER as error:
-            call.cancel()
-            if isinstance(error, asyncio.CancelledError) and cancelled_by_caller():
-                raise
-            status, reason = _fault(error)
-            logger.warning("reward model %s: a conversation unanswered: %r", model, error)
+        answer: dict[str, Any] | BaseException = await _outcome(call, within_s + _GRACE_S)
+        if isinstance(answer, BaseException):
+            status, reason = _fault(answer)
+            logger.warning("reward model %s: a conversation unanswered: %r", model, answer)
             return {"status": status.value, "reason": reason, "retry_after_s": 0.0}
         return answer
 
@@ -160,14 +155,10 @@ class Dispatcher:
 
     async def _describe(self, name: str) -> dict[str, Any]:
         call = self._models[name].anywhere().describe.remote()
-        try:
-            async with asyncio.timeout(_READY_TIMEOUT_S):
-                return {**await call, "ready": True}
-        except _NO_ANSWER as error:
-            call.cancel()
-            if isinstance(error, asyncio.CancelledError) and cancelled_by_caller():
-                raise
+        told: dict[str, Any] | BaseException = await _outcome(call, _READY_TIMEOUT_S)
+        if isinstance(told, BaseException):
             return {"name": name, "ready": False}
+        return {**told, "ready": True}
 
     def _addressed(self, item: Any) -> Any:
         """The item with its model's own name, which is the one that its replica answers to."""
@@ -188,17 +179,26 @@ class Dispatcher:
 
 async def _answer(model: str, items: list[Any], call: Any) -> list[dict[str, Any]]:
     """A replica's answer; where none comes, a typed failure for each item."""
+    answer: list[dict[str, Any]] | BaseException = await _outcome(
+        call, longest_timeout_s(items) + _GRACE_S
+    )
+    if isinstance(answer, BaseException):
+        status, reason = _fault(answer)
+        logger.warning("reward model %s: %d items unanswered: %r", model, len(items), answer)
+        return [_failure(model, item, status, reason) for item in items]
+    return answer
+
+
+async def _outcome(call: Any, within_s: float) -> Any:
+    """What a call gives, or why it gives nothing; cancelled with whoever waits for it."""
     try:
-        async with asyncio.timeout(longest_timeout_s(items) + _GRACE_S):
-            answer: list[dict[str, Any]] = await call
+        async with asyncio.timeout(within_s):
+            return await call
     except _NO_ANSWER as error:
         call.cancel()
         if isinstance(error, asyncio.CancelledError) and cancelled_by_caller():
             raise
-        status, reason = _fault(error)
-        logger.warning("reward model %s: %d items unanswered: %r", model, len(items), error)
-        return [_failure(model, item, status, reason) for item in items]
-    return answer
+        return error
 
 
 async def _stream_share(

@@ -3,7 +3,7 @@
 All have a name, resources, scaling and the bounds on items; the rest is the kind's.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -153,60 +153,56 @@ class ClassifierModel(_EngineModel):
         return self
 
 
-class RemoteModel(_Model):
+class _CoresModel(_Model):
+    """A reward model without an engine of its own."""
+
+    _why_no_gpu: ClassVar[str]
+    _num_cpus: ClassVar[float] = 1.0
+    _concurrent_items: ClassVar[int]
+
+    @model_validator(mode="after")
+    def _resources_fit_cores(self) -> Self:
+        if self.resources.num_gpus:
+            raise ValueError(f"resources.num_gpus: {self._why_no_gpu}; leave it out")
+        self.resources.num_gpus = 0
+        if self.resources.num_cpus is None:
+            self.resources.num_cpus = self._num_cpus
+        if self.max_concurrent_items is None:
+            self.max_concurrent_items = self._concurrent_items
+        return self
+
+
+class RemoteModel(_CoresModel):
     """A reward model of kind ``remote``: an OpenAI-compatible endpoint asked for a verdict."""
+
+    _why_no_gpu = "the endpoint has its own"
+    _concurrent_items = 32
 
     kind: Literal["remote"]
     remote: RemoteConfig
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
     cache: CacheConfig = Field(default_factory=CacheConfig)
 
-    @model_validator(mode="after")
-    def _resources_fit_an_endpoint(self) -> Self:
-        if self.resources.num_gpus:
-            raise ValueError("resources.num_gpus: the endpoint has its own; leave it out")
-        self.resources.num_gpus = 0
-        if self.resources.num_cpus is None:
-            self.resources.num_cpus = 1.0
-        if self.max_concurrent_items is None:
-            self.max_concurrent_items = 32
-        return self
 
-
-class RuleModel(_Model):
+class RuleModel(_CoresModel):
     """A reward model of kind ``rule``: a verifier alone, on a CPU."""
+
+    _why_no_gpu = "a rule runs on a CPU"
+    _concurrent_items = 64
 
     kind: Literal["rule"]
     rule: RuleConfig = Field(default_factory=RuleConfig)
 
-    @model_validator(mode="after")
-    def _resources_fit_a_rule(self) -> Self:
-        if self.resources.num_gpus:
-            raise ValueError("resources.num_gpus: a rule runs on a CPU; leave it out")
-        self.resources.num_gpus = 0
-        if self.resources.num_cpus is None:
-            self.resources.num_cpus = 1.0
-        if self.max_concurrent_items is None:
-            self.max_concurrent_items = 64
-        return self
 
-
-class PanelModel(_Model):
+class PanelModel(_CoresModel):
     """A reward model of kind ``panel``: several others asked together."""
+
+    _why_no_gpu = "a panel asks others"
+    _num_cpus = 0.5
+    _concurrent_items = 256
 
     kind: Literal["panel"]
     panel: PanelConfig
-
-    @model_validator(mode="after")
-    def _resources_fit_a_panel(self) -> Self:
-        if self.resources.num_gpus:
-            raise ValueError("resources.num_gpus: a panel asks others; leave it out")
-        self.resources.num_gpus = 0
-        if self.resources.num_cpus is None:
-            self.resources.num_cpus = 0.5
-        if self.max_concurrent_items is None:
-            self.max_concurrent_items = 256
-        return self
 
 
 ModelConfig = Annotated[
