@@ -21,7 +21,9 @@ def evaluate(trainer: Trainer, problems: Sequence[Problem], count: int) -> dict[
     rng = Random(f"{trainer.recipe.seed}/held-out")
     examples = [rng.choice(make(rng.choice(problems), rng)) for _ in range(count)]
     # By length, so that little of a batch is padding.
-    pairs = sorted(((trainer.prompt(e), e) for e in examples), key=lambda pair: len(pair[0]))
+    pairs = sorted(
+        ((trainer.prompts.of(e), e) for e in examples), key=lambda pair: len(pair[0].ids)
+    )
     agreed: dict[str, list[bool]] = defaultdict(list)
     accepted: dict[bool, list[bool]] = {True: [], False: []}
     right = trainer.probabilities([prompt for prompt, _ in pairs])

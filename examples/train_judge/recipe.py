@@ -14,12 +14,13 @@ class Recipe:
     """What the adapter depends on, beside the base model and the training file."""
 
     template: str = "final_answer"
-    examples: int = 20_000
-    batch_size: int = 24
+    examples: int = 25_600
+    batch_size: int = 32
     learning_rate: float = 1e-3
     warmup: float = 0.01
     first: float = 0.05
     bare: float = 0.07
+    extraction: float = 1.0
     rank: int = 16
     alpha: int = 16
     seed: int = 0

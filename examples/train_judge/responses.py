@@ -19,12 +19,21 @@ _UNCOMMITTED = frozenset(["cut_off", "question", "no_answer", "unfinished"])
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A response, the final answer it is held against, and whether the two agree."""
+    """A response and the final answer it is held against.
+
+    Attributes:
+        response: what a policy might write.
+        reference: the final answer.
+        correct: whether the two agree.
+        family: the shape that the response comes in.
+        answered: whether the response commits to an answer at all.
+    """
 
     response: str
     reference: str
     correct: bool
     family: str
+    answered: bool = True
 
 
 def make(problem: Problem, rng: Random) -> list[Example]:
@@ -43,7 +52,7 @@ def make(problem: Problem, rng: Random) -> list[Example]:
     golds = [draft.gold]
     if family in _UNCOMMITTED:  # a number's presence proves nothing
         golds += rng.sample(numbers_in(response) or golds, 1)
-    return [Example(response, gold_text(gold, rng), False, family) for gold in golds]
+    return [Example(response, gold_text(gold, rng), False, family, False) for gold in golds]
 
 
 def make_bare(problem: Problem, rng: Random) -> list[Example]:

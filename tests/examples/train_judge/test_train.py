@@ -52,7 +52,7 @@ def test_prompts_that_share_their_static_text_have_the_logits_of_whole_ones(
 ) -> None:
     long = "She packs 7 boxes of 24 pears, which makes 168 pears in all.\n#### 168"
     prompts = [
-        trained.prompt(Example(response, reference, True, ""))
+        trained.prompts.of(Example(response, reference, True, ""))
         for response, reference in ((long, "168"), ("18", "17"), ("", "1,800"))
     ]
     together = list(trained.probabilities(prompts))
@@ -60,11 +60,18 @@ def test_prompts_that_share_their_static_text_have_the_logits_of_whole_ones(
     whole = []
     for prompt in prompts:
         with torch.no_grad():
-            output = trained.model(input_ids=torch.tensor([prompt]), logits_to_keep=1)
-        labels = output.logits[0, -1, trained._label_ids]
+            output = trained.model(input_ids=torch.tensor([prompt.ids]), logits_to_keep=1)
+        labels = output.logits[0, -1, trained.prompts.label_ids]
         whole.append(torch.softmax(labels, -1)[1].item())
     assert together == pytest.approx(whole, abs=1e-4)
     assert alone == pytest.approx(whole, abs=1e-4)
+
+
+def test_a_step_lowers_the_loss_of_its_own_batch(base: Path) -> None:
+    trainer = Trainer(replace(RECIPE, examples=400), base, "cpu")
+    batch = next(batches(trainer, PROBLEMS))
+    losses = [trainer.train(batch)[0] for _ in range(6)]
+    assert losses[-1] < losses[0] / 2
 
 
 def test_an_interrupted_run_ends_as_one_that_was_not(

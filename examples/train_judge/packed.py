@@ -1,0 +1,169 @@
+"""One pass of a Llama over prompts that share beginnings: every token once, without padding.
+
+A batch's tokens lie in one row, so that a layer is one product whatever the prompts' lengths; only
+attention sees prompts. LoRA layers that read the same input are multiplied as one merged weight,
+``W + scale * B @ A``: the same gradients, and on a CPU a third of the time that PEFT's own products
+and transformers' padded batches take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Token ids that follow another piece's, or begin a prompt.
+
+    Attributes:
+        ids: at least one.
+        parent: index of the piece before, if any; pieces come after their parents.
+    """
+
+    ids: list[int]
+    parent: int | None = None
+
+
+class _Generation:
+    """Pieces with as many ancestors, of which attention is computed at once.
+
+    Attributes:
+        queries: index of a token among all, shape (pieces, longest).
+        keys: the same of what its piece and the ones before it hold, shape (pieces, longest).
+        mask: what a query sees, shape (pieces, 1, queries, keys).
+        own: which of the padded queries are tokens, flat.
+    """
+
+    def __init__(self, paths: Sequence[Sequence[range]], device: str) -> None:
+        own = [path[-1] for path in paths]
+        known = [[token for tokens in path for token in tokens] for path in paths]
+        width = max(map(len, own))
+        self.queries = _padded(own, device)
+        self.keys = _padded(known, device)
+        before = torch.tensor([len(k) - len(o) for k, o in zip(known, own, strict=True)])
+        last = before[:, None] + torch.arange(width)[None, :]
+        seen = torch.arange(self.keys.shape[1])[None, None, :] <= last[:, :, None]
+        self.mask = seen[:, None].to(device)
+        places = [row * width + at for row, tokens in enumerate(own) for at in range(len(tokens))]
+        self.own = torch.tensor(places, device=device)
+
+
+def _padded(rows: Sequence[Sequence[int]], device: str) -> torch.Tensor:
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
+
+
+def hidden_states(model: Any, pieces: Sequence[Piece], device: str) -> list[torch.Tensor]:
+    """The last hidden states of each piece, shape (tokens, width).
+
+    Args:
+        model: a PEFT model of a Llama: LoRA without dropout on every linear layer.
+        pieces: what to feed; a generation's pieces together.
+        device: where the model is.
+    """
+    paths: list[list[range]] = []
+    end = 0
+    for piece in pieces:
+        start, end = end, end + len(piece.ids)
+        paths.append(
+            [*(paths[piece.parent] if piece.parent is not None else []), range(start, end)]
+        )
+    depths = sorted({len(path) for path in paths})
+    generations = [_Generation([p for p in paths if len(p) == d], device) for d in depths]
+    backbone = model.get_base_model().model
+    ids = torch.tensor([token for piece in pieces for token in piece.ids], device=device)
+    places = [sum(map(len, path[:-1])) + at for path in paths for at in range(len(path[-1]))]
+    hidden = backbone.embed_tokens(ids)
+    position = torch.tensor([places], device=device)
+    turn = [table[0, :, None] for table in backbone.rotary_emb(hidden, position)]
+    for layer in backbone.layers:
+        hidden = _layer(layer, hidden, turn, generations)
+    hidden = _norm(backbone.norm, hidden)
+    return list(torch.split(hidden, [len(piece.ids) for piece in pieces]))
+
+
+def _layer(
+    layer: Any, hidden: torch.Tensor, turn: Sequence[torch.Tensor], generations: list[_Generation]
+) -> torch.Tensor:
+    attention, mlp = layer.self_attn, layer.mlp
+    x = _norm(layer.input_layernorm, hidden)
+    heads = _product(x, attention.q_proj, attention.k_proj, attention.v_proj)
+    heads = heads.view(len(x), -1, attention.head_dim)
+    groups = attention.num_key_value_groups
+    key_heads = heads.shape[1] // (groups + 2)
+    turned, value = torch.split(heads, [(groups + 1) * key_heads, key_heads], dim=1)
+    left, right = turned.chunk(2, dim=-1)
+    cos, sin = turn
+    turned = turned * cos + torch.cat((-right, left), dim=-1) * sin
+    query, key = torch.split(turned, [groups * key_heads, key_heads], dim=1)
+    attended = torch.cat([_attend(query, key, value, each) for each in generations])
+    hidden = hidden + _product(attended, attention.o_proj)
+    x = _norm(layer.post_attention_layernorm, hidden)
+    gate, up = _product(x, mlp.gate_proj, mlp.up_proj).chunk(2, dim=-1)
+    return hidden + _product(silu(gate) * up, mlp.down_proj)
+
+
+def _norm(norm: Any, x: torch.Tensor) -> torch.Tensor:
+    return rms_norm(x, (x.shape[-1],), norm.weight, norm.variance_epsilon)
+
+
+def _attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, generation: _Generation
+) -> torch.Tensor:
+    def taken(tokens: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        rows = tokens.flatten(1).index_select(0, index.flatten())
+        return rows.view(*index.shape, *tokens.shape[1:]).transpose(1, 2)
+
+    attended = scaled_dot_product_attention(
+        taken(query, generation.queries),
+        taken(key, generation.keys),
+        taken(value, generation.keys),
+        attn_mask=generation.mask,
+        enable_gqa=True,
+    )
+    return attended.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, generation.own)
+
+
+def _product(x: torch.Tensor, *layers: Any) -> torch.Tensor:
+    weights = [
+        weight
+        for layer in layers
+        for weight in (
+            layer.base_layer.weight,
+            layer.lora_A["default"].weight,
+            layer.lora_B["default"].weight,
+        )
+    ]
+    product: torch.Tensor = _Merged.apply(x, layers[0].scaling["default"], *weights)  # type: ignore[no-untyped-call]
+    return product
+
+
+class _Merged(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, scale: float, *weights: Any) -> torch.Tensor:
+        bases, downs, ups = weights[::3], weights[1::3], weights[2::3]
+        merged = torch.cat(bases) if len(bases) > 1 else bases[0].clone()
+        for part, a, b in zip(merged.split([len(w) for w in bases]), downs, ups, strict=True):
+            part.addmm_(b, a, alpha=scale)
+        ctx.save_for_backward(x, merged, torch.cat(downs), *ups)
+        ctx.scale = scale
+        product: torch.Tensor = x @ merged.T
+        return product
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[torch.Tensor | None, ...]:
+        x, merged, down, *ups = ctx.saved_tensors
+        (grad,) = grads
+        parts = grad.split([len(b) for b in ups], dim=1)
+        ranks = [b.shape[1] for b in ups]
+        lowered = (x @ down.T).mul_(ctx.scale).split(ranks, dim=1)
+        raised = torch.cat([part @ b for part, b in zip(parts, ups, strict=True)], dim=1)
+        grads_a = (raised.T @ x).mul_(ctx.scale).split(ranks)
+        grads_b = [part.T @ low for part, low in zip(parts, lowered, strict=True)]
+        own = [g for a, b in zip(grads_a, grads_b, strict=True) for g in (None, a, b)]
+        return (grad @ merged if ctx.needs_input_grad[0] else None), None, *own

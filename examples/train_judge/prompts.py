@@ -1,0 +1,88 @@
+"""Examples as the service would render them, and what is to be learnt of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from examples.train_judge.responses import Example
+from reward_serve.judging.rendering import Renderer, Tokenizer
+from reward_serve.judging.template import Template
+
+_MOST = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the engine would be sent, and what is to be learnt of it.
+
+    Attributes:
+        ids: token ids.
+        label: index of the right label.
+        reference: where in ``ids`` the reference begins.
+        answer: token ids that a reader of the response would put from ``reference`` on: the
+            reference where it is met, the end of the turn where there is no answer, nothing where
+            the answer is another.
+    """
+
+    ids: list[int]
+    label: int
+    reference: int
+    answer: list[int]
+
+
+class Prompts:
+    """Makes prompts.
+
+    Args:
+        template: a template with labels, whose reference comes last.
+        tokenizer: the judge model's.
+
+    Attributes:
+        static: token ids before every response.
+        label_ids: the labels' token ids.
+        scores: what each label is worth.
+    """
+
+    def __init__(self, template: Template, tokenizer: Tokenizer) -> None:
+        assert template.label is not None
+        self._template = template
+        self._renderer = Renderer(tokenizer, _MOST)
+        self.label_ids = list(self._renderer.label_ids(template).values())
+        self.scores = list(template.label.values.values())
+        one, other = self._rendered("7", "3"), self._rendered("x y", "8")
+        self.static = one[: common([one, other])]
+        after = common([one[::-1], other[::-1]])
+        self._after = one[-after:]
+        ends = [ids[: -after - 1] for ids in (one, other)]  # the references are one token
+        before = common([ids[::-1] for ids in ends])
+        self._before = ends[0][-before:]
+
+    def of(self, example: Example) -> Prompt:
+        """The example's prompt."""
+        ids = self._rendered(example.response, example.reference)
+        end = len(ids) - len(self._after)
+        marker = len(self._before)
+        start = next(at for at in range(end, 0, -1) if ids[at - marker : at] == self._before)
+        answer = ids[start : end + 1] if example.correct else []
+        if not example.answered:
+            answer = ids[end : end + 1]
+        label = self.scores.index(float(example.correct))
+        return Prompt(ids, label, start, answer)
+
+    def _rendered(self, response: str, reference: str) -> list[int]:
+        return self._renderer.render(
+            self._template,
+            {"response": response, "reference": reference},
+            mode="label",
+            response_tokens=self._template.response_tokens,
+            reserve_tokens=1,
+        ).token_ids
+
+
+def common(rows: Sequence[Sequence[int]]) -> int:
+    """How many tokens all of the rows begin with."""
+    at = 0
+    while all(at < len(row) and row[at] == rows[0][at] for row in rows):
+        at += 1
+    return at
