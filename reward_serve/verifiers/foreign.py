@@ -59,6 +59,10 @@ _ENDINGS = (
     *("toista", "kymment", "sprezece", "nact", "cet", "decim", "teen", "enty", "irty", "fty"),
     *("xty", "ghty", "inty"),
 )
+_PARTS = (
+    *("hundert", "tausend", "honderd", "duizend", "unddrei", "undvier", "undf", "undsech"),
+    *("undsieb", "undacht", "undneun", "cinquant", "quarant", "ecento", "icento", "ocento"),
+)  # of compounds, such as dreihundertsieben
 
 
 def may_be_numbers(words: Iterable[str]) -> bool:
@@ -72,6 +76,9 @@ def may_be_numbers(words: Iterable[str]) -> bool:
     """
     unread = [word for word in words if word not in NUMBER_WORDS]
     return any(
-        word in _NUMBERS or word.startswith(_BEGINNINGS) or word.endswith(_ENDINGS)
+        word in _NUMBERS
+        or word.startswith(_BEGINNINGS)
+        or word.endswith(_ENDINGS)
+        or any(part in word for part in _PARTS)
         for word in unread
     )

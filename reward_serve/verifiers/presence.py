@@ -64,6 +64,7 @@ _ROMAN_DIGITS = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000
 _REORDERING = frozenset(["LRE", "RLE", "LRO", "RLO", "LRI", "RLI", "FSI"])
 _UNKNOWN = "\ufffd"
 _WORD = re.compile(r"[a-z]+")
+_PUNCTUATION = re.compile(r"[.!?;:,\n]")
 _SENTENCE_END = re.compile(r"\n|(?<=[.!?;])\s")
 _OPERATOR = re.compile(
     r"[+×÷·⋅∗∙]|\s\*\s|\d\s?\*\*\s?\d|[\d)]\s?\*(?!\*)\s?[\d($]|[\w)%]\s?-\s?[\d($]|\s-\s|\bx\b"
@@ -181,6 +182,8 @@ def _values(text: str) -> Iterator[Fraction | None]:
     for roman in _ROMAN.finditer(text):
         yield Fraction(_roman_value(roman[0]))
     yield from _word_values(_WORD.findall(text))
+    for part in _PUNCTUATION.split(text):  # "Not fifty. Eighteen."
+        yield from _word_values(_WORD.findall(part))
 
 
 def _roman_value(numeral: str) -> int:

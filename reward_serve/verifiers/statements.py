@@ -47,6 +47,14 @@ _LABEL = re.compile(
     r"^(?:the )?(?:final )?(?:result|total|sum|solution|conclusion)(?: is)?: *", re.IGNORECASE
 )
 _REASONS = re.compile(r"\b(?:because|reason|explanation|here'?s why|proof)\b", re.IGNORECASE)
+# With a number, an answer that came first: "300, by the following steps".
+_ANNOUNCED = re.compile(
+    r"\btl;?dr\b|\b(?:answer|following|follows|below|underneath|here's|how|why|reasoning|argument"
+    r"|derivation|justification|walk ?through|break ?down|details|spoiler|up front|in short"
+    r"|conclusion|version|show|computed)\b",
+    re.IGNORECASE,
+)
+_CUT_OFF = re.compile(r"(?:\\[a-z]+\s?\{?|#+|[:={<(])\s*$")
 _COURTESY = re.compile(
     r"(?:i )?(?:hope|trust) (?:this|that|it) helps|q\.?e\.?d|done|that'?s (?:it|all)"
     r"|thank(?:s| you)(?: for reading)?|good luck|have a (?:great|nice|good) day|you'?re welcome"
@@ -111,7 +119,7 @@ def read_statement(response: str) -> Statement | None:
     if not sentences or len(sentences[-1][0]) > MAX_SENTENCE:
         return None
     sentence, end, closed = sentences.pop()
-    if _OPENED.search(text[end:]):
+    if _OPENED.search(text[end:]) or _CUT_OFF.search(text):
         return None  # cut off before the answer
     for clause, earlier in _readings(sentence):
         number, equated = _stated(clause)
@@ -226,7 +234,8 @@ def _stands_alone(sentence: str, equated: bool, earlier: list[str]) -> bool:
     numbered = [one for one in earlier if _NUMERAL.search(one)]
     if any(_undoubted(one) is not None and "=" not in one for one in numbered):
         return False  # candidates, one a line
-    if any(_REASONS.search(one) for one in earlier):
+    announced = any(_ANNOUNCED.search(one) for one in numbered if "=" not in one)
+    if announced or any(_REASONS.search(one) for one in earlier):
         return False  # the answer came first
     for one in earlier:
         words = _WORD.findall(one.lower())

@@ -95,7 +95,8 @@ TAIL_DOUBTS = DOUBTS | frozenset(
         decoy draft placeholder cannot nein falsch faux falso errore sbagliato perdon pardon
         backwards reversed swapped inverted round rounds rounded rounding ceiling nearest
         fail fails failed checking deny withdraw scrap erase delete disagree inaccurate absurd
-        fabrication random halve deduct apply discount far hardly making"""
+        fabrication random halve deduct apply discount far hardly making limit limits upper lower
+        void withdrawn retracted deleted discarded"""
     )
 )
 UNIT_DOUBTS = DOUBTS | frozenset(
@@ -107,7 +108,7 @@ UNIT_DOUBTS = DOUBTS | frozenset(
         once until till since because as like unlike that this which who what where why how
         in too very so now then first next other another average case problem question part
         example draft placeholder dummy sample odd something somewhere backwards reversed inverted
-        swapped upside digit digits round rounds rounded rounding nearest"""
+        swapped upside digit digits round rounds rounded rounding nearest going limit"""
     )
 )
 # What makes the line before a marker, or the clause around it, quote or suppose what follows.

@@ -253,6 +253,8 @@ def test_an_answer_stands_with_a_harmless_tail(tail: str) -> None:
         "\nLet me know if you want one more",
         "\nRead it backwards",
         ", rounded",
+        " (upper limit)",
+        "\nThis answer is withdrawn.",
         "\nTherefore \u0661\u0669",
         "\nnineteen",
         "\n" * 5000 + "No, 19",

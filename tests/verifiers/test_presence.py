@@ -65,6 +65,8 @@ EIGHTEEN = Fraction(18)
         "La respuesta es dieciocho",
         "she says the total is dieciocho",
         "the total is dix-huit",
+        "forget the two thousand and fifty. Eighteen!",
+        "not the fifty, eighteen",
         "the three sixes",
         "the eigh-teen",
         "the eightteen",
