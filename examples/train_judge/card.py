@@ -50,9 +50,10 @@ write. Measured in training: learning rate {learning_rate}, batch {batch_size}, 
 ## Limits
 
 It compares final answers as grade-school problems have them: numbers, which the template shows it
-in plain digits. It does not solve the problem, check the working or read formulas. It sees the last
-{budget} tokens of a response. English first: other languages only as far as their endings resemble
-it. It can be fooled; keep `rules_first` on, and see `python -m reward_serve attack`.
+in plain digits. It does not solve the problem, check the working or read formulas. It sees
+{budget} tokens of a response: all of it, or its first {head} and its end. English first: other
+languages only as far as their endings resemble it. It can be fooled; keep `rules_first` on, and see
+`python -m reward_serve attack`.
 """
 
 
@@ -86,5 +87,6 @@ def write_card(
         false_reject_rate=report["false_reject_rate"],
         families=families,
         budget=template.response_tokens,
+        head=template.head_tokens,
     )
     (folder / "README.md").write_text(text, encoding="utf-8")

@@ -9,10 +9,11 @@ and what would close its fence is defused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from reward_serve.judging.cutting import shortened
 from reward_serve.judging.numerals import canonical
 from reward_serve.judging.template import FIELDS, INSTRUCTION, PLACEHOLDER, Template
 
@@ -47,7 +48,7 @@ class Prompt:
 
     Attributes:
         token_ids: the whole prompt.
-        cut_characters: how many characters were cut from the response's front, as it was shown.
+        cut_characters: how many characters were cut from the response, as it was shown.
     """
 
     token_ids: list[int]
@@ -99,9 +100,10 @@ class Renderer:
     ) -> Prompt:
         """The prompt for one candidate.
 
-        The response is cut from the front to its last ``response_tokens`` tokens (taken from at
-        most its last ``32 * response_tokens`` characters), or fewer where the context, which is
-        ``max_prompt_tokens`` less ``reserve_tokens`` to be written, holds fewer.
+        The response is cut to ``response_tokens`` tokens, or fewer where the context, which is
+        ``max_prompt_tokens`` less ``reserve_tokens`` to be written, holds fewer: to its last ones
+        (of at most its last ``32 * response_tokens`` characters), and in a template with
+        ``head_tokens`` to its first so many words and its last ones.
 
         Raises:
             ValueError: the other fields alone are longer than the context.
@@ -126,8 +128,12 @@ class Renderer:
                 f"question and reference: {fixed} prompt tokens leave no room for the response; "
                 f"the limit is {self._max_prompt_tokens}, with {reserve_tokens} to be written"
             )
-        encoded["response"], cut_characters = self._tail(
-            fields["response"], min(response_tokens, room), shown
+        encoded["response"], cut_characters = shortened(
+            fields["response"],
+            min(response_tokens, room),
+            template.head_tokens,
+            lambda text: defuse(shown(text)),
+            self._tokenizer.encode_plain,
         )
         ids: list[int] = []
         for run, name in skeleton.runs:
@@ -135,16 +141,6 @@ class Renderer:
             if name is not None:
                 ids.extend(encoded[name])
         return Prompt(ids, cut_characters)
-
-    def _tail(
-        self, response: str, budget: int, shown: Callable[[str], str]
-    ) -> tuple[list[int], int]:
-        # Bounded work for a response of any length; text has far fewer characters a token.
-        cut = max(0, len(response) - 32 * budget)
-        ids, starts = self._tokenizer.encode_plain(defuse(shown(response[cut:])))
-        if len(ids) <= budget:
-            return ids, cut
-        return ids[-budget:], cut + starts[-budget]
 
     def _skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
         key = (template.name, template.digest, mode, enable_thinking)

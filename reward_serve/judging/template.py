@@ -85,6 +85,9 @@ class Template(BaseModel):
         "as_written", description="canonical: every field's numbers are shown in plain digits"
     )
     response_tokens: Annotated[int, Field(ge=1)]
+    head_tokens: int = Field(
+        0, ge=0, description="how many of them show a cut response's beginning, the rest its end"
+    )
     system: str = Field(
         description="the mode's instruction goes where it says {instruction}, among what the "
         "engine caches, else to the end of the user's message"

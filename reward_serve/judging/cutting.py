@@ -1,0 +1,52 @@
+"""What a judge is shown of a response that is longer than its budget.
+
+Its end, where answers stand, and where a template says so its beginning too, for answers that come
+before their reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Encode = Callable[[str], tuple[list[int], list[int]]]
+"""Token ids of a text, and where each starts in it."""
+JOINT = "\n...\n"
+"""Stands for what was cut between beginning and end."""
+_CHARACTERS = 32  # of a token at most, so that a response of any length is bounded work
+_IN_WORD = frozenset("0123456789.,/%-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+def shortened(
+    response: str, budget: int, head: int, shown: Callable[[str], str], encode: Encode
+) -> tuple[list[int], int]:
+    """The response's token ids, at most ``budget``, and how many characters were cut.
+
+    Args:
+        response: any text.
+        budget: most tokens; at least 1.
+        head: most tokens of its beginning among them; 0 for its end alone. A budget of less than
+            twice as many shows the end alone.
+        shown: the text as the judge is to see it.
+        encode: tokenises what is shown.
+    """
+    skipped = max(0, len(response) - _CHARACTERS * budget)
+    ids, starts = encode(shown(response[skipped:]))
+    if len(ids) <= budget and not (skipped and head):
+        return ids, skipped
+    first, after = [], 0
+    if 0 < 2 * head <= budget:
+        first, after = _beginning(shown(response[: _CHARACTERS * head]), head, encode)
+    room = budget - len(first)
+    start = skipped + (starts[-room] if len(ids) > room else 0)
+    return first + ids[-room:], max(start - after, 0)
+
+
+def _beginning(text: str, most: int, encode: Encode) -> tuple[list[int], int]:
+    """Tokens of the first words and of the joint, and how many characters the words are."""
+    joint, _ = encode(JOINT)
+    ids, starts = encode(text)
+    for end in range(min(most - len(joint), len(ids) - 1), 0, -1):
+        at = starts[end]
+        if not _IN_WORD.issuperset(text[at - 1 : at + 1]):
+            return ids[:end] + joint, at
+    return [], 0
