@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from examples.train_judge.sentences import bare, carriers
 from examples.train_judge.texts import CLOSINGS, LANGUAGES, TEX, TEXTS
 from examples.train_judge.values import (
     Value,
@@ -18,14 +19,11 @@ from examples.train_judge.values import (
     invented,
     near_miss,
     numbers_in,
+    numeral,
     parse,
     written,
 )
 
-_ANNOTATION = re.compile(r"<<[^>]*>>")
-_EXPRESSION = re.compile(r"<<([^=>]*)=([^>]*)>>")
-_WORKED = re.compile(r"[$(]*\d[\d\s+\-*/().,$%x×÷]*=\s*(?=[$\d])")
-_SENTENCE = re.compile(r"[^.!?]+[.!](?=\s|$)")
 _SHAPES = {
     "hash": 1.0,
     "label": 1.0,
@@ -37,8 +35,10 @@ _SHAPES = {
     "code": 1.0,
     "equation": 0.8,
     "language": 1.2,
+    "contrast": 0.9,
+    "sentence": 2.4,
 }
-SHORT_SHAPES = ("label", "bare", "markdown", "hash", "box", "prose")
+SHORT_SHAPES = ("label", "bare", "markdown", "hash", "box", "prose", "sentence")
 _DECIMAL_COMMA = frozenset(["es", "de", "fr", "pt", "it", "nl", "pl", "ru", "sv", "tr"])
 
 
@@ -72,6 +72,7 @@ class Draft:
         gold: the reference's value.
         nearby: numbers of the problem, to be confused with it.
         rng: where chance comes from.
+        elsewhere: a problem to borrow sentences of.
     """
 
     problem: Problem
@@ -79,16 +80,17 @@ class Draft:
     gold: Value
     nearby: Sequence[Value]
     rng: Random
+    elsewhere: Problem
 
     @classmethod
-    def of(cls, problem: Problem, rng: Random) -> Draft:
+    def of(cls, problem: Problem, elsewhere: Problem, rng: Random) -> Draft:
         """A draft for the problem."""
         base = problem.answer if rng.random() < 0.55 else invented(rng)
         nearby = [v for v in numbers_in(" ".join(problem.lines)) if v != base]
         miss = near_miss(base, rng, nearby)
         # Which of the two is the problem's own must not tell.
         stated, gold = (base, miss) if rng.random() < 0.5 else (miss, base)
-        return cls(problem, stated, gold, nearby, rng)
+        return cls(problem, stated, gold, nearby, rng, elsewhere)
 
     def other(self) -> Value:
         """A value that is neither stated nor the reference's."""
@@ -114,11 +116,14 @@ class Draft:
 
     def restated(self, text: str) -> str:
         """The text with the stated value for the problem's answer."""
-        numeral = self.problem.answer.decimal
-        if numeral is None or not text:
+        own = self.problem.answer.decimal
+        if own is None or not text:
             return text
-        pattern = rf"(?<![\d.,]){re.escape(numeral)}(?:\.0+)?(?![\d]|[.,]\d)"
-        return re.sub(pattern, lambda _: digits(self.stated, self.rng, commas=0.1), text)
+        whole, point, rest = own.partition(".")
+        grouped = f"{int(whole):,}{point}{rest}"
+        either = f"{re.escape(own)}|{re.escape(grouped)}"
+        pattern = rf"(?<![\d.,])(?:{either})(?:\.0+)?(?![\d]|[.,]\d)"
+        return re.sub(pattern, lambda _: numeral(self.stated, self.rng), text)
 
     def closing(self, shape: str | None = None, value: Value | None = None) -> str:
         """An ending that commits to the stated value, or another.
@@ -131,6 +136,9 @@ class Draft:
         shape = shape or rng.choices(list(_SHAPES), list(_SHAPES.values()))[0]
         if shape == "language":
             return self._foreign(value)
+        if shape == "sentence":
+            text = numeral(value, rng) if rng.random() < 0.6 else written(value, rng)
+            return self.said(text) or self.closing("prose", value)
         text = written(value, rng, tex=shape in TEX)
         return self.filled(rng.choice(CLOSINGS[shape]), s=text)
 
@@ -143,10 +151,27 @@ class Draft:
             return self.filled(form, s=decimal.replace(".", ","))
         return self.filled(form, s=written(value, rng, lang=lang))
 
+    def said(self, text: str) -> str | None:
+        """A sentence of a solution with the text in place of its result, if one can be had."""
+        rng = self.rng
+        source = self.problem if rng.random() < 0.5 else self.elsewhere
+        found = carriers(source.lines)
+        if not found:
+            return None
+        before, after = rng.choice(found[-2:])
+        if not re.match(r"[a-z ]*[\d.,/]+$", text):  # "$" and units are its own
+            before = before.removesuffix("$")
+        if rng.random() < 0.2:
+            before = re.sub(r"^(?:So|Thus|Therefore|Then|Hence|In total),? *", "", before)
+        lead = rng.choice(TEXTS["leads"]) if rng.random() < 0.3 else ""
+        return lead + before + text + (after.rstrip(".") if rng.random() < 0.15 else after)
+
     def filled(self, form: str, **texts: str) -> str:
         """The form with its numbers that are not the answer, and its unit, filled in."""
         slots = {slot: self._distraction() for slot in "mnk"}
-        return form.format(**slots, u=self.rng.choice(TEXTS["units"]), **texts)
+        slots = {k: f"{v}1" if v == self.stated.decimal else v for k, v in slots.items()}
+        slots["u"] = self.rng.choice(TEXTS["units"])
+        return form.format(**(slots | texts))
 
     def _distraction(self) -> str:
         rng, chance = self.rng, self.rng.random()
@@ -160,23 +185,3 @@ class Draft:
         """The parts on lines of their own, or in one."""
         link = self.rng.choice(("\n", "\n", "\n\n", " "))
         return link.join(part for part in parts if part)
-
-
-def prose(text: str) -> str:
-    """The text with results in place of the equations that give them: "She makes $18 a day"."""
-    return _WORKED.sub("", bare(text))
-
-
-def equations(text: str) -> list[str]:
-    """The text's calculations, such as "9*2 = 18"."""
-    return [f"{left} = {right}" for left, right in _EXPRESSION.findall(text)]
-
-
-def statements(question: str) -> list[str]:
-    """The sentences of a question that state something."""
-    return [sentence.strip() for sentence in _SENTENCE.findall(question)]
-
-
-def bare(text: str) -> str:
-    """The text without GSM8K's calculator annotations."""
-    return _ANNOTATION.sub("", text)

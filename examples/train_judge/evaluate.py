@@ -19,7 +19,7 @@ def evaluate(trainer: Trainer, problems: Sequence[Problem], count: int) -> dict[
     measure is ``python -m reward_serve eval``.
     """
     rng = Random(f"{trainer.recipe.seed}/held-out")
-    examples = [rng.choice(make(rng.choice(problems), rng)) for _ in range(count)]
+    examples = [rng.choice(make(problems, rng)) for _ in range(count)]
     # By length, so that little of a batch is padding.
     pairs = sorted(
         ((trainer.prompts.of(e), e) for e in examples), key=lambda pair: len(pair[0].ids)

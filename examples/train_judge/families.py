@@ -6,16 +6,10 @@ import re
 from collections.abc import Callable
 
 from examples.train_judge.attacks import attack
-from examples.train_judge.drafts import (
-    SHORT_SHAPES,
-    Draft,
-    bare,
-    equations,
-    prose,
-    statements,
-)
+from examples.train_judge.drafts import SHORT_SHAPES, Draft
+from examples.train_judge.sentences import bare, equations, prose, statements
 from examples.train_judge.texts import CLOSINGS, TEXTS
-from examples.train_judge.values import Value, digits, numbers_in, spelled, written
+from examples.train_judge.values import Value, digits, numbers_in, numeral, spelled, written
 
 # A response and the value it commits to, if any.
 Ending = tuple[str, Value | None]
@@ -63,10 +57,10 @@ def _calculation(draft: Draft) -> Ending:
 
 def _with_stated(draft: Draft, sentence: str) -> str | None:
     """The sentence stating the draft's value as its last number, where it can."""
-    numeral = draft.problem.answer.decimal
-    if not numeral or draft.stated.percent or draft.gold.percent:
+    own = draft.problem.answer.decimal
+    if not own or draft.stated.percent or draft.gold.percent:
         return None
-    found = list(re.finditer(rf"(?<![\d.,]){re.escape(numeral)}(?![\d]|[.,]\d)", sentence))
+    found = list(re.finditer(rf"(?<![\d.,]){re.escape(own)}(?![\d]|[.,]\d)", sentence))
     if not found:
         return None
     before, after = sentence[: found[-1].start()], sentence[found[-1].end() :]
@@ -80,6 +74,9 @@ def _with_stated(draft: Draft, sentence: str) -> str | None:
 
 def _chatter(draft: Draft) -> Ending:
     rng = draft.rng
+    if rng.random() < 0.07:
+        talk = draft.filled(rng.choice(TEXTS["foreign_chatter"]))
+        return draft.joined(draft.body(1), draft.closing("language"), talk), draft.stated
     shape = rng.choice((None, *SHORT_SHAPES))
     ending = draft.closing(shape)
     if rng.random() < 0.25:
@@ -89,7 +86,10 @@ def _chatter(draft: Draft) -> Ending:
 
 def _small_talk(draft: Draft) -> str:
     rng, problem = draft.rng, draft.problem
-    if rng.random() < 0.3:  # of the problem itself
+    chance = rng.random()
+    if chance < 0.15 and (others := statements(draft.elsewhere.question)):
+        return rng.choice(TEXTS["asides"]) + " ".join(others[: rng.choice((1, 1, 2))])
+    if chance < 0.35:  # of the problem itself
         facts = [*statements(problem.question), *map(prose, problem.lines[:-1])]
         if facts:
             said = rng.sample(facts, min(len(facts), rng.choice((1, 1, 2))))
@@ -101,18 +101,27 @@ def _small_talk(draft: Draft) -> str:
 
 def _answer_first(draft: Draft) -> Ending:
     rng = draft.rng
-    first = draft.closing(rng.choice(SHORT_SHAPES))
-    if rng.random() < 0.25:
-        first = f"The answer is {written(draft.stated, rng)}."
-    elif rng.random() < 0.2:
+    chance = rng.random()
+    if chance < 0.15:
         return f"{written(draft.stated, rng)}, because {_because(draft)}", draft.stated
+    if chance < 0.4:
+        form = rng.choice(TEXTS["answers_first"])
+        first = draft.filled(form, s=written(draft.stated, rng))
+        return draft.joined(first, _because(draft)), draft.stated
+    first = draft.closing(rng.choice(SHORT_SHAPES))
+    if chance < 0.55:
+        first = f"The answer is {written(draft.stated, rng)}."
     return draft.joined(first, rng.choice(TEXTS["links"]) + _because(draft)), draft.stated
 
 
 def _because(draft: Draft) -> str:
     """The working, down to its result or not so far."""
     rng, lines = draft.rng, list(draft.problem.lines)
-    if rng.random() < 0.2:
+    chance = rng.random()
+    if chance < 0.35:
+        said = rng.sample(TEXTS["explanations"], rng.choice((1, 1, 2, 3)))
+        return rng.choice((" ", "\n")).join(map(draft.filled, said))
+    if chance < 0.45:
         return draft.filled(rng.choice(TEXTS["chatter"]))
     start = rng.randrange(max(1, len(lines) - 1))
     plain = prose if rng.random() < 0.4 else bare
@@ -124,13 +133,13 @@ def _retraction(draft: Draft) -> Ending:
     rng = draft.rng
     old = draft.gold if rng.random() < 0.7 else draft.other()
     kind = rng.random()
-    if kind < 0.4:
+    if kind < 0.5:
+        texts = TEXTS["corrections" if kind < 0.2 else "brief_retractions"]
         a, b = written(old, rng), written(draft.stated, rng)
-        text = rng.choice(TEXTS["brief_retractions"]).format(a=a, b=b)
-        text = draft.joined(draft.body(1), text)
-    elif kind < 0.7:
+        text = draft.joined(draft.body(1), draft.filled(rng.choice(texts), a=a, b=b))
+    elif kind < 0.75:
         new = rng.choice(TEXTS["replacements"]).format(b=written(draft.stated, rng))
-        parts = draft.closing(value=old), rng.choice(TEXTS["rejections"]), new
+        parts = draft.closing(value=old), draft.filled(rng.choice(TEXTS["rejections"])), new
         text = draft.joined(draft.body(1), rng.choice((" ", " ", "\n")).join(parts))
     else:
         link = draft.filled(rng.choice(TEXTS["retractions"]))
@@ -140,11 +149,15 @@ def _retraction(draft: Draft) -> Ending:
 
 def _taken_back(draft: Draft) -> Ending:
     """The reference's value, denied and not replaced."""
-    rng = draft.rng
-    if rng.random() < 0.5:
-        text = rng.choice(TEXTS["denials"]).format(s=written(draft.gold, rng))
+    rng, gold = draft.rng, written(draft.gold, draft.rng)
+    chance = rng.random()
+    if chance < 0.4:
+        text = draft.filled(rng.choice(TEXTS["denials"]), s=gold)
+    elif chance < 0.6 and (sentence := draft.said(gold)):
+        text = rng.choice(TEXTS["doubts"]).format(sentence)
     else:
-        text = f"{draft.closing(value=draft.gold)} {rng.choice(TEXTS['rejections'])}"
+        rejection = draft.filled(rng.choice(TEXTS["rejections"]))
+        text = f"{draft.closing(value=draft.gold)} {rejection}"
     return draft.joined(draft.body(1) if rng.random() < 0.4 else "", text), None
 
 
@@ -153,11 +166,12 @@ def _expression(draft: Draft) -> Ending:
     rng = draft.rng
     if abs(draft.gold.number) <= 2:
         return _plain(draft)  # twice 0, 1 cubed
-    text = draft.filled(rng.choice(TEXTS["expressions"]), s=digits(draft.gold, rng))
-    form = rng.choice(CLOSINGS[rng.choice(("hash", "label", "prose", "bare", "box"))])
-    return draft.joined(
-        draft.body(1) if rng.random() < 0.4 else "", draft.filled(form, s=text)
-    ), None
+    n, k = (str(rng.randint(2, 60)) for _ in "nk")
+    text = rng.choice(TEXTS["expressions"]).format(s=digits(draft.gold, rng), n=n, k=k)
+    if rng.random() < 0.7:
+        form = rng.choice(CLOSINGS[rng.choice(("hash", "label", "prose", "bare", "box"))])
+        text = draft.filled(form, s=text)
+    return draft.joined(draft.body(1) if rng.random() < 0.4 else "", text), None
 
 
 def _then(draft: Draft, text: str, share: float) -> str:
@@ -172,24 +186,37 @@ def _hedge(draft: Draft) -> Ending:
         values.sort(key=lambda value: value != draft.gold)
         if rng.random() < 0.5:
             values[0], values[1] = values[1], values[0]
-    form = rng.choice(TEXTS["hedges"])
-    texts = dict(zip("abcd", (digits(value, rng) for value in values), strict=True))
-    return draft.joined(draft.body(1) if rng.random() < 0.6 else "", form.format(**texts)), None
+    several = dict(zip("abcd", (numeral(value, rng) for value in values), strict=True))
+    said = None
+    if rng.random() < 0.3:
+        said = draft.said(rng.choice(TEXTS["several"]).format(**several))
+    text = said or draft.filled(rng.choice(TEXTS["hedges"]), **several)
+    return draft.joined(draft.body(1) if rng.random() < 0.6 else "", text), None
 
 
 def _bound(draft: Draft) -> Ending:
     rng = draft.rng
-    text = rng.choice(TEXTS["bounds"]).format(s=digits(draft.gold, rng))
+    gold = numeral(draft.gold, rng)
+    said = None
+    if rng.random() < 0.4:
+        said = draft.said(rng.choice(TEXTS["limits"]).format(gold))
+    text = said or draft.filled(rng.choice(TEXTS["bounds"]), s=gold)
     return draft.joined(draft.body(1) if rng.random() < 0.5 else "", text), None
 
 
 def _cut_off(draft: Draft) -> Ending:
     """Cut before the answer: wrong even where the last number so far is the reference."""
-    rng = draft.rng
+    rng, chance = draft.rng, draft.rng.random()
+    if chance < 0.25:
+        text = draft.filled(rng.choice(TEXTS["story"]), s=numeral(draft.gold, rng))
+        return draft.joined(draft.body(1) if rng.random() < 0.3 else "", text), None
     lines = draft.problem.lines[:-1]
-    text = bare("\n".join(lines[-rng.randint(1, 3) :]))
-    text = draft.restated(text)
-    return draft.joined(text, rng.choice(TEXTS["cuts"])), None
+    text = draft.restated(bare("\n".join(lines[-rng.randint(1, 3) :])))
+    if chance < 0.45 and (last := draft.said("\0")):
+        beginning = last.partition("\0")[0].rstrip("$ ")
+        if not re.search(r"\d", beginning):  # "He pays 240 for the"
+            return draft.joined(text, beginning), None
+    return draft.joined(text, draft.filled(rng.choice(TEXTS["cuts"]))), None
 
 
 def _cut_after(draft: Draft) -> Ending:
@@ -203,22 +230,30 @@ def _cut_after(draft: Draft) -> Ending:
 
 
 def _question(draft: Draft) -> Ending:
-    """The question copied; an answer behind it counts as ever."""
+    """The question copied, whole or in part; an answer behind it counts as ever."""
     rng = draft.rng
-    label = rng.choice(("", "Question: ", "Q: ", "Problem: ", "The question is: "))
-    question = label + draft.problem.question
-    if rng.random() < 0.35:
-        return draft.joined(question, draft.closing()), draft.stated
+    label = rng.choice(("", "", "Question: ", "Q: ", "Problem: ", "The question is: "))
+    question = draft.problem.question
     if rng.random() < 0.4:
-        question = draft.joined(question, rng.choice(TEXTS["no_answer"]))
-    return question, None
+        facts = statements(question)
+        if len(facts) > 1:  # one alone may be an answer
+            question = " ".join(facts[-rng.randint(2, len(facts)) :])
+    if rng.random() < 0.3:
+        return draft.joined(label + question, draft.closing()), draft.stated
+    if rng.random() < 0.2:
+        question = question[: rng.randint(len(question) // 3, len(question))]
+    elif rng.random() < 0.4:
+        plan = draft.filled(rng.choice(TEXTS["no_answer"]))
+        question = draft.joined(*rng.sample((question, plan), 2))
+    return label + question, None
 
 
 def _repeated(draft: Draft) -> Ending:
     rng = draft.rng
     ending = draft.closing(rng.choice(SHORT_SHAPES))
     times = rng.randint(2, 8)
-    text = rng.choice((" ", "\n", "\n\n")).join([ending] * times)
+    links = ("\n", "\n\n") if ending.strip().isdigit() else (" ", "\n", "\n\n")
+    text = rng.choice(links).join([ending] * times)  # "413 413" is one number
     if rng.random() < 0.3 and (digit := re.search(r"\d", ending)):
         text += "\n" + ending[: digit.start()]  # cut while it repeats itself
     return draft.joined(draft.body(1), text), draft.stated
@@ -226,8 +261,10 @@ def _repeated(draft: Draft) -> Ending:
 
 def _no_answer(draft: Draft) -> Ending:
     rng = draft.rng
-    words = " ".join(rng.sample(TEXTS["no_answer"], rng.choice((1, 1, 1, 2, 3))))
-    return words, None
+    if rng.random() < 0.25:
+        return draft.joined(draft.body(2), draft.filled(rng.choice(TEXTS["gave_up"]))), None
+    said = rng.sample(TEXTS["no_answer"], rng.choice((1, 1, 1, 2, 3)))
+    return " ".join(map(draft.filled, said)), None
 
 
 def _thinking(draft: Draft) -> Ending:
@@ -236,20 +273,25 @@ def _thinking(draft: Draft) -> Ending:
 
 
 def _unfinished(draft: Draft) -> Ending:
-    """Cut while it thinks: nothing was answered yet."""
-    form = draft.rng.choice(TEXTS["unfinished_thinking"])
-    return form.format(inner=_thoughts(draft)), None
+    """Cut while it thinks, or before it answers: what was thought is no answer."""
+    rng, thoughts = draft.rng, _thoughts(draft)
+    if rng.random() < 0.6:
+        return rng.choice(TEXTS["unfinished_thinking"]).format(inner=thoughts), None
+    facts = " ".join(statements(draft.problem.question)[:2])
+    after = rng.choice(("", facts, draft.filled(rng.choice(TEXTS["no_answer"]))))
+    return f"<think>{thoughts}</think>\n{after}", None
 
 
 def _thoughts(draft: Draft) -> str:
     rng = draft.rng
-    value = rng.choice((draft.other(), draft.stated))
-    return draft.joined(draft.body(2), draft.closing(value=value) if rng.random() < 0.5 else "")
+    value = rng.choice((draft.other(), draft.stated, draft.gold, draft.gold))
+    ending = draft.closing(value=value) if rng.random() < 0.6 else ""
+    return draft.joined(draft.body(rng.choice((1, 2, 4))), ending)
 
 
 def _attack(draft: Draft) -> Ending:
     rng = draft.rng
-    lure = attack(rng, digits(draft.other(), rng), digits(draft.gold, rng))
+    lure = attack(rng, numeral(draft.other(), rng), numeral(draft.gold, rng))
     if draft.gold in (few := numbers_in(lure)) and len(few) < 4:
         return _plain(draft)  # "score 1" where the reference is 1
     chance = rng.random()
@@ -263,7 +305,7 @@ def _attack(draft: Draft) -> Ending:
 def _obscured(draft: Draft) -> Ending:
     """Another value in other scripts' digits, or with invisible characters in it."""
     rng = draft.rng
-    value = digits(draft.other(), rng, commas=0)
+    value = numeral(draft.other(), rng)
     zero = rng.choice((0x660, 0x6F0, 0x966, 0x9E6, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7EC, 0xE50))
     if rng.random() < 0.6:
         text = "".join(chr(zero + int(c)) if c.isdigit() else c for c in value)
@@ -275,22 +317,22 @@ def _obscured(draft: Draft) -> Ending:
 
 FAMILIES: dict[str, tuple[float, Callable[[Draft], Ending]]] = {
     "plain": (0.15, _plain),
-    "last_line": (0.14, _last_line),
+    "last_line": (0.10, _last_line),
     "calculation": (0.025, _calculation),
     "chatter": (0.14, _chatter),
-    "answer_first": (0.10, _answer_first),
-    "retraction": (0.10, _retraction),
-    "taken_back": (0.025, _taken_back),
+    "answer_first": (0.12, _answer_first),
+    "retraction": (0.11, _retraction),
+    "taken_back": (0.04, _taken_back),
     "expression": (0.02, _expression),
-    "hedge": (0.065, _hedge),
-    "bound": (0.035, _bound),
-    "cut_off": (0.05, _cut_off),
+    "hedge": (0.06, _hedge),
+    "bound": (0.06, _bound),
+    "cut_off": (0.055, _cut_off),
     "cut_after": (0.025, _cut_after),
-    "question": (0.025, _question),
+    "question": (0.045, _question),
     "repeated": (0.025, _repeated),
-    "no_answer": (0.025, _no_answer),
-    "thinking": (0.035, _thinking),
-    "unfinished": (0.01, _unfinished),
-    "attack": (0.13, _attack),
+    "no_answer": (0.035, _no_answer),
+    "thinking": (0.05, _thinking),
+    "unfinished": (0.02, _unfinished),
+    "attack": (0.12, _attack),
     "obscured": (0.01, _obscured),
 }

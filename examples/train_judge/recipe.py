@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -30,7 +31,7 @@ class Recipe:
         """Optimiser steps."""
         return self.examples // self.batch_size
 
-    def lesson(self, step: int, problem: Problem, rng: Random) -> list[Example]:
+    def lesson(self, step: int, problems: Sequence[Problem], rng: Random) -> list[Example]:
         """What to learn at this step: to compare, then every way to write an answer, then all.
 
         Mixed from the start, 1,600 examples taught nothing.
@@ -39,5 +40,5 @@ class Recipe:
         if done < self.first:
             return make_first(rng)
         if done < self.first + self.bare:
-            return make_bare(problem, rng)
-        return make(problem, rng)
+            return make_bare(problems, rng)
+        return make(problems, rng)

@@ -6,6 +6,7 @@ misses, so that nothing but the comparison tells the label.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -36,16 +37,16 @@ class Example:
     answered: bool = True
 
 
-def make(problem: Problem, rng: Random) -> list[Example]:
+def make(problems: Sequence[Problem], rng: Random) -> list[Example]:
     """One response, held against references that it misses and, if it commits, ones that it meets.
 
     Args:
-        problem: whose working it shows.
+        problems: whose working and sentences it may show.
         rng: where chance comes from.
     """
     weights = [weight for weight, _ in FAMILIES.values()]
     family = rng.choices(list(FAMILIES), weights)[0]
-    draft = Draft.of(problem, rng)
+    draft = Draft.of(rng.choice(problems), rng.choice(problems), rng)
     response, committed = FAMILIES[family][1](draft)
     if committed is not None:
         return _held_against(response, draft, family)
@@ -55,9 +56,9 @@ def make(problem: Problem, rng: Random) -> list[Example]:
     return [Example(response, gold_text(gold, rng), False, family, False) for gold in golds]
 
 
-def make_bare(problem: Problem, rng: Random) -> list[Example]:
+def make_bare(problems: Sequence[Problem], rng: Random) -> list[Example]:
     """An answer without working."""
-    draft = Draft.of(problem, rng)
+    draft = Draft.of(rng.choice(problems), rng.choice(problems), rng)
     return _held_against(draft.closing(), draft, "bare")
 
 

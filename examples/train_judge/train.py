@@ -207,7 +207,7 @@ def batches(trainer: Trainer, problems: Sequence[Problem]) -> Iterator[list[Prom
         steps = range(window * _WINDOW, min(recipe.steps, (window + 1) * _WINDOW))
         groups: list[list[Prompt]] = []
         while sum(map(len, groups)) < len(steps) * recipe.batch_size:
-            made = recipe.lesson(steps[0], rng.choice(problems), rng)
+            made = recipe.lesson(steps[0], problems, rng)
             groups.append([trainer.prompts.of(example) for example in made])
         groups.sort(key=lambda group: len(group[0].ids))
         prompts = [prompt for group in groups for prompt in group]

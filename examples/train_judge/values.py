@@ -134,6 +134,11 @@ def digits(value: Value, rng: Random, commas: float = 0.35) -> str:
     return text
 
 
+def numeral(value: Value, rng: Random) -> str:
+    """In digits, as a percentage where it is one."""
+    return digits(value, rng) + ("%" if value.percent else "")
+
+
 def spelled(value: Value, lang: str = "en") -> str | None:
     """In words; None where nobody would."""
     number = value.number
@@ -203,6 +208,7 @@ def _percent(text: str, value: Value, rng: Random, tex: bool) -> str:
 def _negative(value: Value, rng: Random, tex: bool) -> str:
     bare = digits(Value(-value.number), rng)
     forms = [f"−{bare}", f"negative {bare}", f"minus {bare}", f"-${bare}", f"$-{bare}"]
+    forms += [rf"-{bare}^\circ" if tex else f"-{bare}°", f"-{bare} degrees"]
     if not tex and (words := spelled(Value(-value.number))):
         forms += [f"negative {words}", f"minus {words}", f"Minus {words}"]
     return rng.choice(forms)
@@ -311,9 +317,11 @@ def _miss(value: Value, rng: Random, others: Sequence[Value]) -> Value | None:
     number, kind = value.number, rng.random()
     if kind < 0.20 and others:
         return rng.choice(list(others))
-    if kind < 0.24:
+    if kind < 0.22:
         return _misheard(value)
-    if kind < 0.30:
+    if kind < 0.26:
+        return _rounded(value, rng)
+    if kind < 0.31:
         return Value(number + rng.choice((-2, -1, -1, 1, 1, 2)), value.percent)
     if kind < 0.36:
         return Value(-number, value.percent)
@@ -329,10 +337,20 @@ def _miss(value: Value, rng: Random, others: Sequence[Value]) -> Value | None:
             + rng.choice((1, -1)) * Fraction(rng.choice((1, 5, 25, 9)), rng.choice((10, 100)))
         )
     if kind < 0.70:
-        return Value(Fraction(round(number))) if not value.whole else invented(rng)
+        if value.whole or number == 0:
+            return invented(rng)
+        return Value(rng.choice((Fraction(round(number)), 1 / number)))
     if kind < 0.76:
         return invented(rng)
     return _edited(value, rng)
+
+
+def _rounded(value: Value, rng: Random) -> Value | None:
+    """3,600 for 3,645."""
+    if not value.whole or abs(value.number) < 100:
+        return None
+    places = len(str(abs(int(value.number))))
+    return Value(Fraction(round(int(value.number), -rng.randint(1, places - 1))), value.percent)
 
 
 def _misheard(value: Value) -> Value | None:

@@ -105,7 +105,7 @@ def test_lessons_go_from_bare_numbers_to_everything() -> None:
         {
             example.family
             for seed in range(40)
-            for example in recipe.lesson(step, PROBLEMS[0], Random(seed))
+            for example in recipe.lesson(step, PROBLEMS, Random(seed))
         }
         for step in (0, recipe.steps // 10, recipe.steps // 2)
     ]

@@ -1,0 +1,58 @@
+"""Sentences of GSM8K's solutions and questions, to say what a draft wants said in their words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+
+_ANNOTATION = re.compile(r"<<[^>]*>>")
+_EXPRESSION = re.compile(r"<<([^=>]*)=([^>]*)>>")
+_WORKED = re.compile(r"[$(]*\d[\d\s+\-*/().,$%x×÷]*=\s*(?=[$\d])")
+_SENTENCE = re.compile(r"[^.!?]+[.!](?=\s|$)")
+_RESULT = re.compile(r"\$?(?<![\d.,/*+x\-])\d[\d,]*(?:\.\d+)?(?=[\s.,!;:)]|$)(?![.,]\d)")
+_COUNTED = re.compile(
+    r"[)\s]*(?:%|percent|dozen|hundred|thousand|million|cents?\b|and (?:a|one)\b|times\b|more\b"
+    r"|less\b|fewer\b|[-+*/x=]|of the\b)"
+)
+_FEWEST_WORDS = 4
+
+
+def bare(text: str) -> str:
+    """The text without GSM8K's calculator annotations."""
+    return _ANNOTATION.sub("", text)
+
+
+def prose(text: str) -> str:
+    """The text with results in place of the equations that give them: "She makes $18 a day"."""
+    return _WORKED.sub("", bare(text))
+
+
+def equations(text: str) -> list[str]:
+    """The text's calculations, such as "9*2 = 18"."""
+    return [f"{left} = {right}" for left, right in _EXPRESSION.findall(text)]
+
+
+def statements(question: str) -> list[str]:
+    """The sentences of a question that state something."""
+    found = (sentence.strip() for sentence in _SENTENCE.findall(question))
+    return [sentence for sentence in found if sentence[0].isupper()]  # not what follows "$1."
+
+
+@cache
+def carriers(lines: Sequence[str]) -> list[tuple[str, str]]:
+    """A solution's sentences that state a number last, as what stands before and after it."""
+    return [found for line in lines if (found := _carrier(line))]
+
+
+def _carrier(line: str) -> tuple[str, str] | None:
+    text = prose(line)
+    if "=" in text or len(text.split()) < _FEWEST_WORDS:
+        return None
+    results = list(_RESULT.finditer(text))
+    if not results:
+        return None
+    before, after = text[: results[-1].start()], text[results[-1].end() :]
+    if re.search(r"\d", after) or _COUNTED.match(after) or before.endswith(("-", "/")):
+        return None
+    return before, after
