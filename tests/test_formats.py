@@ -15,6 +15,9 @@ FORMATS = Path(__file__).parents[1] / "examples" / "gsm8k" / "formats.jsonl"
 KEYS = {"id", "question", "reference", "response", "correct", "format"}
 
 
+DEV = Path(__file__).parents[1] / "examples" / "train_judge" / "dev_formats.jsonl"
+
+
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
     return [json.loads(line) for line in FORMATS.read_text(encoding="utf-8").splitlines()]
@@ -59,3 +62,18 @@ def test_the_rules_contradict_no_label(rows: list[dict[str, Any]]) -> None:
         != row["correct"]
     ]
     assert contradicted == []
+
+
+def test_what_is_tuned_on_is_sound_and_apart_from_what_measures(rows: list[dict[str, Any]]) -> None:
+    tuned = [json.loads(line) for line in DEV.read_text(encoding="utf-8").splitlines()]
+    assert len({row["id"] for row in tuned}) == len(tuned) == 420
+    assert sum(row["correct"] for row in tuned) == 210
+    assert not {row["response"] for row in tuned} & {
+        row["response"] for row in rows if len(row["response"]) > 20
+    }
+    opposite = {True: "wrong", False: "right"}
+    assert not [
+        row["id"]
+        for row in tuned
+        if verify(row["response"], row["reference"]).outcome == opposite[row["correct"]]
+    ]
