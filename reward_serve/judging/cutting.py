@@ -33,7 +33,8 @@ def shortened(
     ids, starts = encode(shown(response[skipped:]))
     if len(ids) <= budget and not (skipped and head):
         return ids, skipped
-    first, after = [], 0
+    first: list[int] = []
+    after = 0
     if 0 < 2 * head <= budget:
         first, after = _beginning(shown(response[: _CHARACTERS * head]), head, encode)
     room = budget - len(first)
