@@ -29,14 +29,14 @@ _SHAPES = {
     "label": 1.0,
     "box": 1.0,
     "tex": 0.9,
-    "prose": 1.8,
+    "prose": 2.4,
     "bare": 0.9,
     "markdown": 1.1,
     "code": 1.0,
     "equation": 0.8,
     "language": 1.2,
     "contrast": 0.9,
-    "sentence": 2.4,
+    "sentence": 3.6,
 }
 SHORT_SHAPES = ("label", "bare", "markdown", "hash", "box", "prose", "sentence")
 _DECIMAL_COMMA = frozenset(["es", "de", "fr", "pt", "it", "nl", "pl", "ru", "sv", "tr"])
@@ -104,10 +104,11 @@ class Draft:
         """Some of the working's last lines, mostly made to fit the stated value."""
         rng = self.rng
         lines = list(self.problem.lines)
-        keep = len(lines) if rng.random() < 0.15 else rng.randint(0, min(2, len(lines)))
+        chance = rng.random()
+        keep = 0 if chance < 0.45 else len(lines) if chance > 0.9 else rng.randint(1, 2)
         if most_lines is not None:
             keep = min(keep, most_lines)
-        text = "\n".join(lines[len(lines) - keep :])
+        text = "\n".join(lines[max(0, len(lines) - keep) :])
         if rng.random() < 0.7:
             text = bare(text)
         if rng.random() < 0.3:

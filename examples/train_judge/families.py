@@ -35,7 +35,7 @@ def _last_line(draft: Draft) -> Ending:
         last = re.sub(r"^.*=\s*", lead, last)
     if rng.random() < 0.2:
         last = last.rstrip(".")
-    before = lines[max(0, len(lines) - 1 - rng.choice((0, 1, 1, 2))) : -1]
+    before = lines[max(0, len(lines) - 1 - rng.choice((0, 0, 1, 2))) : -1]
     working = rng.choice((" ", "\n")).join(prose(x) if in_prose else bare(x) for x in before)
     if rng.random() < 0.15:
         working = " ".join(statements(draft.problem.question)[-2:])
@@ -95,7 +95,7 @@ def _small_talk(draft: Draft) -> str:
             said = rng.sample(facts, min(len(facts), rng.choice((1, 1, 2))))
             lead = rng.choice(("", "", "Note that ", "Remember: ", "As given, ", "We used that "))
             return lead + " ".join(said)
-    texts = rng.sample(TEXTS["chatter"], rng.choice((1, 1, 2, 2, 3, 4)))
+    texts = rng.sample(TEXTS["chatter"], rng.choice((1, 1, 1, 2, 2, 3)))
     return rng.choice((" ", " ", "\n")).join(draft.filled(text) for text in texts)
 
 
@@ -119,13 +119,13 @@ def _because(draft: Draft) -> str:
     rng, lines = draft.rng, list(draft.problem.lines)
     chance = rng.random()
     if chance < 0.35:
-        said = rng.sample(TEXTS["explanations"], rng.choice((1, 1, 2, 3)))
+        said = rng.sample(TEXTS["explanations"], rng.choice((1, 1, 1, 2)))
         return rng.choice((" ", "\n")).join(map(draft.filled, said))
     if chance < 0.45:
         return draft.filled(rng.choice(TEXTS["chatter"]))
     start = rng.randrange(max(1, len(lines) - 1))
     plain = prose if rng.random() < 0.4 else bare
-    why = draft.restated(plain("\n".join(lines[start : start + rng.choice((1, 1, 2, 3))])))
+    why = draft.restated(plain("\n".join(lines[start : start + rng.choice((1, 1, 2))])))
     return rng.choice((why, why.replace("\n", " "), "\n".join(f"- {w}" for w in why.split("\n"))))
 
 
@@ -137,6 +137,8 @@ def _retraction(draft: Draft) -> Ending:
         texts = TEXTS["corrections" if kind < 0.2 else "brief_retractions"]
         a, b = written(old, rng), written(draft.stated, rng)
         text = draft.joined(draft.body(1), draft.filled(rng.choice(texts), a=a, b=b))
+        if rng.random() < 0.15:
+            text += rng.choice((" This is because ", " The reason: ", " ")) + _because(draft)
     elif kind < 0.75:
         new = rng.choice(TEXTS["replacements"]).format(b=written(draft.stated, rng))
         parts = draft.closing(value=old), draft.filled(rng.choice(TEXTS["rejections"])), new

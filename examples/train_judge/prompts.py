@@ -10,6 +10,7 @@ from reward_serve.judging.rendering import Renderer, Tokenizer
 from reward_serve.judging.template import Template
 
 _MOST = 2_048
+_READING = "0123456789.-/%?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +21,9 @@ class Prompt:
         ids: token ids.
         label: index of the right label.
         reference: where in ``ids`` the reference begins.
-        answer: token ids that a reader of the response would put from ``reference`` on: the
-            reference where it is met, the end of the turn where there is no answer, nothing where
-            the answer is another.
+        answer: what a reader of the response would put from ``reference`` on, as indices of
+            ``Prompts.reading``: the reference and the stop where it is met, the stop alone where
+            there is no answer, nothing where the answer is another.
     """
 
     ids: list[int]
@@ -42,6 +43,7 @@ class Prompts:
         static: token ids before every response.
         label_ids: the labels' token ids.
         scores: what each label is worth.
+        reading: text to token id of what an answer is read in: digits, signs, and last the stop.
     """
 
     def __init__(self, template: Template, tokenizer: Tokenizer) -> None:
@@ -57,6 +59,8 @@ class Prompts:
         ends = [ids[: -after - 1] for ids in (one, other)]  # the references are one token
         before = common([ids[::-1] for ids in ends])
         self._before = ends[0][-before:]
+        self.reading = {text: tokenizer.encode_plain(text)[0][0] for text in _READING}
+        self._read = {token: index for index, token in enumerate(self.reading.values())}
 
     def of(self, example: Example) -> Prompt:
         """The example's prompt."""
@@ -64,9 +68,10 @@ class Prompts:
         end = len(ids) - len(self._after)
         marker = len(self._before)
         start = next(at for at in range(end, 0, -1) if ids[at - marker : at] == self._before)
-        answer = ids[start : end + 1] if example.correct else []
-        if not example.answered:
-            answer = ids[end : end + 1]
+        stop = len(_READING) - 1
+        answer = [] if example.answered else [stop]
+        if example.correct and self._read.keys() >= set(ids[start:end]):
+            answer = [*(self._read[token] for token in ids[start:end]), stop]
         label = self.scores.index(float(example.correct))
         return Prompt(ids, label, start, answer)
 

@@ -75,6 +75,6 @@ def _held_against(response: str, draft: Draft, family: str) -> list[Example]:
     rng, stated = draft.rng, draft.stated
     alike = [value for value in lookalikes(response[-300:]) if value != stated]
     golds = [stated, rng.choice(alike) if alike and rng.random() < 0.5 else draft.gold]
-    if rng.random() < 0.4:
-        golds.append(stated if rng.random() < 0.6 else draft.other())
+    if rng.random() < 0.7:
+        golds.append(stated if rng.random() < 0.85 else draft.other())
     return [Example(response, gold_text(gold, rng), gold == stated, family) for gold in golds]

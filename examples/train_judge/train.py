@@ -64,13 +64,14 @@ class Trainer:
     def train(self, batch: Sequence[Prompt]) -> tuple[float, float]:
         """One step; the mean loss of the labels and their accuracy before it.
 
-        The loss is the label's among the labels, and a language model's on the reference where the
+        The loss is the label's among the labels, and the reference's among digits where the
         response decides it: which value a response commits to is more to learn from than one bit.
+        Over the whole vocabulary either makes the model forget how to write.
         """
         began = time.monotonic()
         self.model.train()
         hidden = self._hidden([prompt.ids for prompt in batch], [p.reference for p in batch])
-        head = self.model.get_base_model().lm_head.weight
+        head = self.model.get_base_model().lm_head.weight[list(self.prompts.reading.values())]
         logits = self._label_logits(hidden)
         target = torch.tensor([prompt.label for prompt in batch]).to(logits.device)
         loss = torch.nn.functional.cross_entropy(logits, target)

@@ -25,20 +25,31 @@ def prompts(tokenizer: Any) -> Prompts:
 @pytest.mark.parametrize(
     ("correct", "answered", "expected"),
     [
-        pytest.param(True, True, "1800<|im_end|>", id="met"),
+        pytest.param(True, True, "1800?", id="met"),
         pytest.param(False, True, "", id="missed"),
-        pytest.param(False, False, "<|im_end|>", id="no answer"),
+        pytest.param(False, False, "?", id="no answer"),
     ],
 )
 def test_what_a_reader_would_put_for_the_reference_is_to_be_learnt(
     correct: bool, answered: bool, expected: str, prompts: Prompts, tokenizer: Any
 ) -> None:
     prompt = prompts.of(Example("So 1,800.", "1,800", correct, "", answered))
-    assert tokenizer.decode(prompt.answer) == expected
+    assert "".join(list(prompts.reading)[index] for index in prompt.answer) == expected
     assert tokenizer.decode(prompt.ids[: prompt.reference]).endswith("Reference: ")
     assert tokenizer.decode(prompt.ids[prompt.reference :]).startswith("1800<|im_end|>")
     assert prompts.scores[prompt.label] == float(correct)
     assert tokenizer.decode(prompts.label_ids[prompt.label]) == str(int(correct))
+
+
+def test_an_answer_is_read_in_tokens_of_their_own(prompts: Prompts, tokenizer: Any) -> None:
+    assert [tokenizer.decode([token]) for token in prompts.reading.values()] == list(
+        prompts.reading
+    )
+    assert len(set(prompts.reading.values())) == len(prompts.reading)
+
+
+def test_a_reference_in_words_is_not_read(prompts: Prompts) -> None:
+    assert prompts.of(Example("It is x.", "x", True, "")).answer == []
 
 
 def test_a_forged_reference_is_not_taken_for_the_references_place(
