@@ -51,8 +51,8 @@ write. Measured in training: learning rate {learning_rate}, batch {batch_size}, 
 
 It compares final answers as grade-school problems have them: numbers, which the template shows it
 in plain digits. It does not solve the problem, check the working or read formulas. It sees
-{budget} tokens of a response: all of it, or its first {head} and its end. English first: other
-languages only as far as their endings resemble it. It can be fooled; keep `rules_first` on, and see
+{budget} tokens of a response: {shown}. English first: other languages
+only as far as their endings resemble it. It can be fooled; keep `rules_first` on, and see
 `python -m reward_serve attack`.
 """
 
@@ -70,6 +70,7 @@ def write_card(
         report: of ``evaluate``, with ``minutes``.
     """
     families = "\n".join(f"| {name} | {share:.1%} |" for name, share in report["by_family"].items())
+    head = template.head_tokens and f"its first {template.head_tokens}"
     text = _CARD.format(
         rank=recipe.rank,
         template=template.name,
@@ -87,6 +88,6 @@ def write_card(
         false_reject_rate=report["false_reject_rate"],
         families=families,
         budget=template.response_tokens,
-        head=template.head_tokens,
+        shown=f"{head} and its last" if head else "its last",
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
