@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from examples.train_judge.sentences import bare, carriers
+from examples.train_judge.sentences import bare, carriers, givens
 from examples.train_judge.texts import CLOSINGS, LANGUAGES, TEX, TEXTS
 from examples.train_judge.values import (
     Value,
@@ -29,7 +29,7 @@ _SHAPES = {
     "label": 1.0,
     "box": 1.0,
     "tex": 0.9,
-    "prose": 2.4,
+    "prose": 3.2,
     "bare": 0.9,
     "markdown": 1.1,
     "code": 1.0,
@@ -153,10 +153,12 @@ class Draft:
         return self.filled(form, s=written(value, rng, lang=lang))
 
     def said(self, text: str) -> str | None:
-        """A sentence of a solution with the text in place of its result, if one can be had."""
+        """A sentence of a problem with the text in place of its number, if one can be had."""
         rng = self.rng
         source = self.problem if rng.random() < 0.5 else self.elsewhere
         found = carriers(source.lines)
+        if rng.random() < 0.2:
+            found = givens(source.question) or found
         if not found:
             return None
         before, after = rng.choice(found[-2:])

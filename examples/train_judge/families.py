@@ -52,7 +52,10 @@ def _calculation(draft: Draft) -> Ending:
     if rng.random() < 0.5:
         found = [re.sub(r"(?<=[\d)])([-+*/])(?=[\d(.])", r" \1 ", one) for one in found]
     link = rng.choice((", ", "\n", "; ", " and ", ", so ", ". ", " then "))
-    return link.join([*found[:-1], last]) + rng.choice(("", "", ".")), draft.stated
+    text = link.join([*found[:-1], last])
+    if rng.random() < 0.3 and (said := draft.said(digits(draft.stated, rng))):
+        return text + rng.choice((", so ", ": ", ". ", ", ", "; ", "\n")) + said, draft.stated
+    return text + rng.choice(("", "", ".")), draft.stated
 
 
 def _with_stated(draft: Draft, sentence: str) -> str | None:
@@ -108,8 +111,12 @@ def _answer_first(draft: Draft) -> Ending:
         form = rng.choice(TEXTS["answers_first"])
         first = draft.filled(form, s=written(draft.stated, rng))
         return draft.joined(first, _because(draft)), draft.stated
+    if chance < 0.52:
+        first = draft.closing(rng.choice(("prose", "sentence", "bare"))).rstrip(".")
+        why = re.sub(r"^(?:So|Thus|Therefore|Then|Hence)\b,? *", "", _because(draft))
+        return first + rng.choice(TEXTS["since"]) + why, draft.stated
     first = draft.closing(rng.choice(SHORT_SHAPES))
-    if chance < 0.55:
+    if chance < 0.64:
         first = f"The answer is {written(draft.stated, rng)}."
     return draft.joined(first, rng.choice(TEXTS["links"]) + _because(draft)), draft.stated
 

@@ -10,7 +10,7 @@ from reward_serve.judging.rendering import Renderer, Tokenizer
 from reward_serve.judging.template import Template
 
 _MOST = 2_048
-_READING = "0123456789.-/%?"
+_READING = "0123456789.-/%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,7 @@ class Prompt:
         label: index of the right label.
         reference: where in ``ids`` the reference begins.
         answer: what a reader of the response would put from ``reference`` on, as indices of
-            ``Prompts.reading``: the reference and the stop where it is met, the stop alone where
-            there is no answer, nothing where the answer is another.
+            ``Prompts.reading``: the reference where it is met, else nothing.
     """
 
     ids: list[int]
@@ -43,7 +42,7 @@ class Prompts:
         static: token ids before every response.
         label_ids: the labels' token ids.
         scores: what each label is worth.
-        reading: text to token id of what an answer is read in: digits, signs, and last the stop.
+        reading: text to token id of what an answer is read in: digits and signs.
     """
 
     def __init__(self, template: Template, tokenizer: Tokenizer) -> None:
@@ -68,10 +67,9 @@ class Prompts:
         end = len(ids) - len(self._after)
         marker = len(self._before)
         start = next(at for at in range(end, 0, -1) if ids[at - marker : at] == self._before)
-        stop = len(_READING) - 1
-        answer = [] if example.answered else [stop]
+        answer = []
         if example.correct and self._read.keys() >= set(ids[start:end]):
-            answer = [*(self._read[token] for token in ids[start:end]), stop]
+            answer = [self._read[token] for token in ids[start:end]]
         label = self.scores.index(float(example.correct))
         return Prompt(ids, label, start, answer)
 

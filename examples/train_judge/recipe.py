@@ -15,7 +15,7 @@ class Recipe:
     """What the adapter depends on, beside the base model and the training file."""
 
     template: str = "final_answer"
-    examples: int = 25_600
+    examples: int = 30_000
     batch_size: int = 32
     learning_rate: float = 1e-3
     warmup: float = 0.01

@@ -15,6 +15,10 @@ _COUNTED = re.compile(
     r"[)\s]*(?:%|percent|dozen|hundred|thousand|million|cents?\b|and (?:a|one)\b|times\b|more\b"
     r"|less\b|fewer\b|[-+*/x=]|of the\b)"
 )
+_UNSURE = re.compile(
+    r"\b(?:at least|at most|than|about|approximately|around|up to|over|under|nearly|almost|between"
+    r"|or|if|half|twice|wants?|plans?|hopes?|wonders?|likes?|not|never|maximum|minimum|limit)\b"
+)
 _FEWEST_WORDS = 4
 
 
@@ -41,13 +45,20 @@ def statements(question: str) -> list[str]:
 
 @cache
 def carriers(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """A solution's sentences that state a number last, as what stands before and after it."""
+    """The sentences that state a number last, as what stands before and after it."""
     return [found for line in lines if (found := _carrier(line))]
+
+
+@cache
+def givens(question: str) -> list[tuple[str, str]]:
+    """The same of a question's sentences that hold one number."""
+    found = carriers(tuple(statements(question)))
+    return [(before, after) for before, after in found if not re.search(r"\d", before)]
 
 
 def _carrier(line: str) -> tuple[str, str] | None:
     text = prose(line)
-    if "=" in text or len(text.split()) < _FEWEST_WORDS:
+    if "=" in text or len(text.split()) < _FEWEST_WORDS or _UNSURE.search(text):
         return None
     results = list(_RESULT.finditer(text))
     if not results:

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from examples.train_judge.sentences import carriers, equations, prose, statements
+from examples.train_judge.sentences import (
+    carriers,
+    equations,
+    givens,
+    prose,
+    statements,
+)
 
 
 def test_prose_has_results_in_place_of_their_calculations() -> None:
@@ -40,3 +46,8 @@ def test_a_carrier_is_what_stands_around_a_sentences_last_number() -> None:
 )
 def test_a_number_that_is_part_of_another_carries_nothing(line: str) -> None:
     assert carriers((line,)) == []
+
+
+def test_a_question_gives_the_sentences_with_one_number() -> None:
+    question = "Bo has 9 hens. He buys 4 eggs and 2 loaves. He needs at least 3 pens. How many?"
+    assert givens(question) == [("Bo has ", " hens.")]
