@@ -36,6 +36,7 @@ from reward_serve.verifiers.vocabulary import (
 
 MAX_RESPONSE = 200_000
 MAX_OPENER = 300
+MAX_ANSWERS = 7  # different ones; whoever gives more is guessing
 
 # A model that runs on writes the next exercise itself; its last answer is not to this one.
 _QUESTION = re.compile(
@@ -58,7 +59,8 @@ class Verification:
         outcome: "right" and "wrong" are proven; "abstain" leaves it to a judge.
         rule: The rule that decided ("marker_matches", "marker_differs", "statement_matches",
             "statement_differs", "replacement_matches", "replacement_differs", "reference_absent",
-            "reference_denied", "reference_altered", "empty_response", "only_opener") or, for an
+            "reference_denied", "reference_altered", "answer_stuffing", "empty_response",
+            "only_opener") or, for an
             abstention, why.
         answer: The text found behind the deciding marker, or the statement, or None.
     """
@@ -210,10 +212,13 @@ def _judge_numbers(response: str, gold: Number) -> Verification:
     last, number = claims[-1]
     answer = _printable(last.text)
     numbers = [other for _, other in claims if other is not None]
+    values = {(other.value, other.percent) for other in numbers}
+    if len(values) > MAX_ANSWERS:
+        return Verification("wrong", "answer_stuffing", answer)
     unclear = any(UNIT_DOUBTS.intersection(other.unit) for other in numbers)
     if number is None or unclear or len(numbers) < len(claims):
         return Verification("abstain", "marker_not_understood", answer)
-    if any((other.value, other.percent) != (number.value, number.percent) for other in numbers):
+    if len(values) > 1:
         return Verification("abstain", "markers_disagree", answer)
     if last.doubted:
         return Verification("abstain", "marker_in_doubt", answer)

@@ -186,7 +186,7 @@ def test_a_response_without_a_sound_marker_may_still_be_decided(
         ("The answer is 17. The answer is 18.", "markers_disagree"),
         ("#### 18\n#### 18%", "markers_disagree"),
         ("The answer is 17 or 18.\n#### 18", "marker_not_understood"),
-        ("".join(f"#### {n}\n" for n in range(1, 19)), "markers_disagree"),
+        ("".join(f"#### {n}\n" for n in range(12, 19)), "markers_disagree"),
         ("".join(f"#### {n}\n" for n in range(1, 200)), "too_many_markers"),
         ("If she sold all, the answer is 18.", "marker_in_doubt"),
         ("Bob's answer is 18.", "marker_in_doubt"),
@@ -201,6 +201,14 @@ def test_a_response_without_a_sound_marker_may_still_be_decided(
 def test_what_is_not_proven_is_left_to_the_judge(response: str, rule: str) -> None:
     verification = verify(response, SOLUTION)
     assert (verification.outcome, verification.rule) == ("abstain", rule)
+
+
+def test_eight_answers_are_none() -> None:
+    stuffed = "".join(f"The answer is {n}.\n" for n in range(11, 19))
+    verification = verify(stuffed, "18")
+    assert (verification.outcome, verification.rule) == ("wrong", "answer_stuffing")
+    repeated = "The answer is 18.\n" * 8
+    assert verify(repeated, "18").outcome == "right"
 
 
 @pytest.mark.parametrize(
