@@ -70,7 +70,7 @@ def write_card(
         report: of ``evaluate``, with ``minutes``.
     """
     families = "\n".join(f"| {name} | {share:.1%} |" for name, share in report["by_family"].items())
-    head = template.head_tokens and f"its first {template.head_tokens}"
+    head = template.head_tokens
     text = _CARD.format(
         rank=recipe.rank,
         template=template.name,
@@ -88,6 +88,6 @@ def write_card(
         false_reject_rate=report["false_reject_rate"],
         families=families,
         budget=template.response_tokens,
-        shown=f"{head} and its last" if head else "its last",
+        shown=f"its first {head} and its last" if head else "its last",
     )
     (folder / "README.md").write_text(text, encoding="utf-8")

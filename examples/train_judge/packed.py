@@ -1,8 +1,9 @@
 """One pass of a Llama over prompts that share beginnings: every token once, without padding.
 
 A batch's tokens lie in one row, so that a layer is one product whatever the prompts' lengths; only
-attention sees prompts. LoRA layers that read the same input are multiplied as one. Products are
-computed in the precision of the base layers' weights, all else in single precision.
+attention sees prompts. LoRA layers that read the same input are multiplied as one. Products,
+attention and the gated units are in the precision of the base layers' weights; what layers add up,
+norms, rotations and the weights that are trained are in single precision.
 """
 
 from __future__ import annotations

@@ -55,9 +55,10 @@ class Trainer:
             task_type="CAUSAL_LM",
         )
         self.model: Any = get_peft_model(model, config).to(device)
+        precision = _precision(device)
         for layer in self.model.modules():
             if hasattr(layer, "base_layer"):
-                layer.base_layer.to(_precision(device))
+                layer.base_layer.to(precision)
         trained = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(trained, lr=recipe.learning_rate, weight_decay=0.0)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._rate)
@@ -195,7 +196,7 @@ class Trainer:
 
 
 def _precision(device: str) -> torch.dtype:
-    """Of the products: half where the device has instructions for it, six times slower without."""
+    """Of the products: bfloat16, unless the device has no instructions for it."""
     if device == "cuda":
         native = torch.cuda.is_bf16_supported()
     else:

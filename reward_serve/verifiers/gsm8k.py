@@ -60,8 +60,7 @@ class Verification:
         rule: The rule that decided ("marker_matches", "marker_differs", "statement_matches",
             "statement_differs", "replacement_matches", "replacement_differs", "reference_absent",
             "reference_denied", "reference_altered", "answer_stuffing", "empty_response",
-            "only_opener") or, for an
-            abstention, why.
+            "only_opener") or, for an abstention, why.
         answer: The text found behind the deciding marker, or the statement, or None.
     """
 
