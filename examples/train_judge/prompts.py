@@ -22,7 +22,8 @@ class Prompt:
         label: index of the right label.
         reference: where in ``ids`` the reference begins.
         answer: what a reader of the response would put from ``reference`` on, as indices of
-            ``Prompts.reading``: the reference where it is met, else nothing.
+            ``Prompts.reading``, its length the stop: the reference and the stop where it is met,
+            the stop where the response commits to nothing, else nothing.
     """
 
     ids: list[int]
@@ -67,9 +68,10 @@ class Prompts:
         end = len(ids) - len(self._after)
         marker = len(self._before)
         start = next(at for at in range(end, 0, -1) if ids[at - marker : at] == self._before)
-        answer = []
+        stop = len(self.reading)
+        answer = [] if example.answered else [stop]
         if example.correct and self._read.keys() >= set(ids[start:end]):
-            answer = [self._read[token] for token in ids[start:end]]
+            answer = [*(self._read[token] for token in ids[start:end]), stop]
         label = self.scores.index(float(example.correct))
         return Prompt(ids, label, start, answer)
 

@@ -12,12 +12,17 @@ from examples.train_judge.responses import Example, make, make_bare, make_first
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the adapter depends on, beside the base model and the training file."""
+    """What the adapter depends on, beside the base model and the training file.
+
+    Attributes:
+        learning_rate: of LoRA's A; B's is ``ratio`` as high (LoRA+, Hayou et al. 2024).
+    """
 
     template: str = "final_answer"
-    examples: int = 30_000
+    examples: int = 36_000
     batch_size: int = 32
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-4
+    ratio: float = 10.0
     warmup: float = 0.01
     first: float = 0.05
     bare: float = 0.07

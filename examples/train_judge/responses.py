@@ -27,12 +27,14 @@ class Example:
         reference: the final answer.
         correct: whether the two agree.
         family: the shape that the response comes in.
+        answered: whether the response commits to a value.
     """
 
     response: str
     reference: str
     correct: bool
     family: str
+    answered: bool = True
 
 
 def make(problems: Sequence[Problem], rng: Random) -> list[Example]:
@@ -51,7 +53,9 @@ def make(problems: Sequence[Problem], rng: Random) -> list[Example]:
     golds = [draft.gold]
     if family in _UNCOMMITTED:  # a number's presence proves nothing
         golds += rng.sample(numbers_in(response) or golds, 1)
-    return [Example(response, gold_text(gold, rng), False, family) for gold in golds]
+    return [
+        Example(response, gold_text(gold, rng), False, family, answered=False) for gold in golds
+    ]
 
 
 def make_bare(problems: Sequence[Problem], rng: Random) -> list[Example]:

@@ -23,14 +23,19 @@ def prompts(tokenizer: Any) -> Prompts:
 
 
 @pytest.mark.parametrize(
-    ("correct", "expected"),
-    [pytest.param(True, "1800", id="met"), pytest.param(False, "", id="missed")],
+    ("correct", "answered", "expected"),
+    [
+        pytest.param(True, True, [*"1800", "stop"], id="met"),
+        pytest.param(False, True, [], id="missed"),
+        pytest.param(False, False, ["stop"], id="unanswered"),
+    ],
 )
 def test_what_a_reader_would_put_for_the_reference_is_to_be_learnt(
-    correct: bool, expected: str, prompts: Prompts, tokenizer: Any
+    correct: bool, answered: bool, expected: list[str], prompts: Prompts, tokenizer: Any
 ) -> None:
-    prompt = prompts.of(Example("So 1,800.", "1,800", correct, ""))
-    assert "".join(list(prompts.reading)[index] for index in prompt.answer) == expected
+    prompt = prompts.of(Example("So 1,800.", "1,800", correct, "", answered))
+    read = [*prompts.reading, "stop"]
+    assert [read[index] for index in prompt.answer] == expected
     assert tokenizer.decode(prompt.ids[: prompt.reference]).endswith("Reference: ")
     assert tokenizer.decode(prompt.ids[prompt.reference :]).startswith("1800<|im_end|>")
     assert prompts.scores[prompt.label] == float(correct)

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from examples.train_judge.card import write_card
 from examples.train_judge.drafts import Problem
@@ -77,6 +78,18 @@ def test_a_step_lowers_the_loss_of_its_own_batch(base: Path) -> None:
     assert losses[-1] < losses[0] / 2
 
 
+def test_a_batch_divided_among_workers_teaches_as_a_whole_one(base: Path) -> None:
+    recipe = replace(RECIPE, examples=400, batch_size=9)
+    losses = []
+    for workers in (1, 2):
+        trainer = Trainer(recipe, base, "cpu", workers)
+        batch = next(batches(trainer, PROBLEMS))
+        losses.append([trainer.train(batch) for _ in range(4)])
+    for one, two in zip(*losses, strict=True):
+        assert two[0] == pytest.approx(one[0], rel=0.03)
+    assert losses[0][0][1] == losses[1][0][1]
+
+
 def test_an_interrupted_run_ends_as_one_that_was_not(
     trained: Trainer, base: Path, tmp_path: Path
 ) -> None:
@@ -120,7 +133,9 @@ def test_the_adapter_is_small_names_no_path_and_merges(trained: Trainer, tmp_pat
     trained.save_adapter(tmp_path)
     config = json.loads((tmp_path / "adapter_config.json").read_text(encoding="utf-8"))
     assert config["base_model_name_or_path"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
-    assert (tmp_path / "adapter_model.safetensors").stat().st_size < 12 * 2**20
+    weights = tmp_path / "adapter_model.safetensors"
+    assert weights.stat().st_size < 12 * 2**20
+    assert all("lora_" in name for name in load_file(weights))
 
 
 def test_the_card_says_what_was_measured_and_what_is_right(
