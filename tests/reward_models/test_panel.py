@@ -9,6 +9,7 @@ import pytest
 from reward_serve.reward_models.config import PanelModel
 from reward_serve.reward_models.panel import Ask, Panel
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
+from tests import virtual_time
 
 REQUEST = ScoreRequest(response="#### 18", reference="18", id="a", model="panel", timeout_s=10)
 
@@ -90,16 +91,20 @@ async def test_weights_that_do_not_add_up_in_floating_point_are_a_tie_all_the_sa
     assert (await judged.score(REQUEST)).score == 0.0
 
 
-async def test_a_member_that_is_silent_is_waited_for_no_longer_than_its_part() -> None:
+def test_a_member_that_is_silent_is_waited_for_no_longer_than_its_part() -> None:
     async def silent(_: dict[str, Any]) -> ScoreResult:
         await asyncio.sleep(3600)
         raise AssertionError
 
-    judged = panel([member(1.0), silent, member(1.0)])
-    began = time.monotonic()
-    verdict = await judged.score(REQUEST.model_copy(update={"timeout_s": 0.2}))
+    async def judged() -> tuple[ScoreResult, float]:
+        began = time.monotonic()
+        asked = panel([member(1.0), silent, member(1.0)])
+        verdict = await asked.score(REQUEST.model_copy(update={"timeout_s": 0.2}))
+        return verdict, time.monotonic() - began
+
+    verdict, took = virtual_time.run(judged)
     assert verdict.score == 1.0
-    assert time.monotonic() - began < 0.2
+    assert 0 < took < 0.2
     assert (verdict.details or {})["members"]["m1"]["status"] == "timeout"
 
 
