@@ -96,7 +96,7 @@ def test_a_member_that_is_silent_is_waited_for_no_longer_than_its_part() -> None
         await asyncio.sleep(3600)
         raise AssertionError
 
-    async def judged() -> tuple[ScoreResult, float]:
+    async def judged() -> tuple[Any, float]:
         began = time.monotonic()
         asked = panel([member(1.0), silent, member(1.0)])
         verdict = await asked.score(REQUEST.model_copy(update={"timeout_s": 0.2}))
