@@ -94,7 +94,10 @@ def take_steps(trainer: Trainer, problems: list[Problem], out: Path) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Have glibc reuse what is freed; a fifth of a step on CPU went into faulting it in again."""
+    """Have glibc reuse what is freed; a fifth of a step on CPU went into faulting it in again.
+
+    One arena for all threads, as others give empty heaps back to the system.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_MAX, 0)

@@ -37,7 +37,8 @@ response of any model, no test problem.
 ## Held-out examples
 
 Written by the same generator from problems it was not trained on, so easier than what policies
-write. Measured in training: learning rate {learning_rate}, batch {batch_size}, {minutes} minutes.
+write. Measured in training: learning rates {learning_rate:g} (LoRA's A) and {up_rate:g} (B),
+batch {batch_size}, {minutes} minutes.
 
 | | n | agreement | false accepts | false rejects |
 |---|---|---|---|---|
@@ -80,6 +81,7 @@ def write_card(
         seed=recipe.seed,
         data=Path(data).name if Path(data).exists() else data,
         learning_rate=recipe.learning_rate,
+        up_rate=recipe.learning_rate * recipe.ratio,
         batch_size=recipe.batch_size,
         minutes=report["minutes"],
         n=report["n"],

@@ -22,8 +22,8 @@ class Prompt:
         label: index of the right label.
         reference: where in ``ids`` the reference begins.
         answer: what a reader of the response would put from ``reference`` on, as indices of
-            ``Prompts.reading``, its length the stop: the reference and the stop where it is met,
-            the stop where the response commits to nothing, else nothing.
+            ``Prompts.reading``, one past its last the stop: the reference and the stop where it
+            is met, the stop where the response commits to nothing, else nothing.
     """
 
     ids: list[int]

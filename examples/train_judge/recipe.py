@@ -15,7 +15,7 @@ class Recipe:
     """What the adapter depends on, beside the base model and the training file.
 
     Attributes:
-        learning_rate: of LoRA's A; B's is ``ratio`` as high (LoRA+, Hayou et al. 2024).
+        learning_rate: of LoRA's A; B's is ``ratio`` times that (LoRA+, Hayou et al. 2024).
     """
 
     template: str = "final_answer"
