@@ -46,6 +46,7 @@ _QUESTION = re.compile(
 _STRUCK = re.compile(r"~~[^~\n]{1,80}~~|<(del|s|strike)>[^<]{1,80}</\1>")
 _INSERTED = re.compile(r"</?ins>")
 _STEP_ONE = re.compile(r"\bstep 1\b")
+_GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
 _FORMULA_SIGNS = re.compile(r"[\\^_{}=<>+*/|]")
 _BLANK_LETTERS = frozenset("$+<=>^`|~\u115f\u1160\u2800\u3164\uffa0")
 _BLANK_CATEGORIES = frozenset(["Cc", "Cf", "Cs", "Mn", "Me"])
@@ -108,7 +109,7 @@ def verify(response: str, reference: str) -> Verification:
     if len(response) > MAX_RESPONSE:
         return Verification("abstain", "response_too_long")
     gold = parse_number(gold_text)
-    visible = _without_struck(_after_thinking(response))
+    visible = _said_once(_without_struck(_after_thinking(response)))
     if gold is None:
         return _judge_text(visible, gold_text)
     verification = _judge_numbers(visible, gold)
@@ -173,6 +174,16 @@ def _after_thinking(response: str) -> str:
 def _without_struck(text: str) -> str:
     """The text without what is struck out: ``~~17~~ 18``, ``<del>17</del> <ins>18</ins>``."""
     return _INSERTED.sub("", _STRUCK.sub(" ", text)) if _STRUCK.search(text) else text
+
+
+def _said_once(text: str) -> str:
+    """The text, or the one number that it repeats: "18 18 18", or a line each."""
+    first, *others = [word.rstrip(",;.") for word in text.split()] or [""]
+    number = parse_number(first)
+    if not others or set(others) != {first} or number is None or not number.plain:
+        return text
+    lines = len(text.split("\n")) > len(others)
+    return first if lines or not _GROUP.search(first) else text
 
 
 def _names_a_value(verification: Verification) -> bool:

@@ -211,6 +211,19 @@ def test_eight_answers_are_none() -> None:
     assert verify(repeated, "18").outcome == "right"
 
 
+@pytest.mark.parametrize("response", ["18 18 18", "18\n18", "18, 18, 18.", "$18 $18", "18\n" * 9])
+def test_one_number_repeated_is_that_number(response: str) -> None:
+    assert verify(response, "18").outcome == "right"
+    assert verify(response, "17").outcome == "wrong"
+    assert verify(f"{response} 19", "18").outcome != "right"
+
+
+def test_repeated_groups_of_three_digits_may_be_one_number() -> None:
+    assert verify("413 413", "413").outcome != "right"
+    assert verify("413 413", "413413").outcome == "right"
+    assert verify("413\n413\n", "413").outcome == "right"
+
+
 @pytest.mark.parametrize(
     ("response", "reference"),
     [
