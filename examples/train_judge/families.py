@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from examples.train_judge.attacks import attack
 from examples.train_judge.drafts import SHORT_SHAPES, Draft
-from examples.train_judge.sentences import bare, equations, prose, statements
+from examples.train_judge.sentences import bare, equations, is_operand, prose, statements
 from examples.train_judge.texts import CLOSINGS, TEXTS
 from examples.train_judge.values import Value, digits, numbers_in, numeral, spelled, written
 
@@ -67,8 +67,8 @@ def _with_stated(draft: Draft, sentence: str) -> str | None:
     if not found:
         return None
     before, after = sentence[: found[-1].start()], sentence[found[-1].end() :]
-    if re.search(r"\d", after):  # what follows must not be taken for another answer
-        return None
+    if re.search(r"\d", after) or is_operand(before):
+        return None  # what follows must not be taken for another answer
     spoken = spelled(draft.stated) if draft.rng.random() < 0.12 else None
     if spoken:
         before = before.rstrip("$")
@@ -141,7 +141,7 @@ def _retraction(draft: Draft) -> Ending:
     old = draft.gold if rng.random() < 0.7 else draft.other()
     kind = rng.random()
     if kind < 0.5:
-        texts = TEXTS["corrections" if kind < 0.2 else "brief_retractions"]
+        texts = TEXTS["corrections" if kind < 0.35 else "brief_retractions"]
         a, b = written(old, rng), written(draft.stated, rng)
         text = draft.joined(draft.body(1), draft.filled(rng.choice(texts), a=a, b=b))
         if rng.random() < 0.15:
@@ -330,7 +330,7 @@ FAMILIES: dict[str, tuple[float, Callable[[Draft], Ending]]] = {
     "calculation": (0.025, _calculation),
     "chatter": (0.14, _chatter),
     "answer_first": (0.12, _answer_first),
-    "retraction": (0.11, _retraction),
+    "retraction": (0.13, _retraction),
     "taken_back": (0.055, _taken_back),
     "expression": (0.03, _expression),
     "hedge": (0.07, _hedge),

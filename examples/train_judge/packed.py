@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.functional import rms_norm, silu
+from torch.nn.functional import silu
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,39 +82,83 @@ def hidden_states(model: Any, pieces: Sequence[Piece], device: str) -> list[torc
     places = [sum(map(len, path[:-1])) + at for path in paths for at in range(len(path[-1]))]
     hidden = backbone.embed_tokens(ids)
     position = torch.tensor([places], device=device)
-    turn = [table[0, :, None] for table in backbone.rotary_emb(hidden, position)]
+    cos, sin = (
+        table[0, :, None].chunk(2, dim=-1)[0] for table in backbone.rotary_emb(hidden, position)
+    )
     for layer in backbone.layers:
-        hidden = _layer(layer, hidden, turn, generations)
+        hidden = _layer(layer, hidden, (cos, sin), generations)
     hidden = _norm(backbone.norm, hidden)
     return list(torch.split(hidden, [len(piece.ids) for piece in pieces]))
 
 
 def _layer(
-    layer: Any, hidden: torch.Tensor, turn: Sequence[torch.Tensor], generations: list[_Generation]
+    layer: Any,
+    hidden: torch.Tensor,
+    turn: tuple[torch.Tensor, torch.Tensor],
+    generations: list[_Generation],
 ) -> torch.Tensor:
     attention, mlp = layer.self_attn, layer.mlp
-    x = _norm(layer.input_layernorm, hidden)
+    dtype = generations[0].mask.dtype
+    x = _norm(layer.input_layernorm, hidden, dtype)
     heads = _product(x, attention.q_proj, attention.k_proj, attention.v_proj)
     heads = heads.view(len(x), -1, attention.head_dim)
     groups = attention.num_key_value_groups
     key_heads = heads.shape[1] // (groups + 2)
     turned, value = torch.split(heads, [(groups + 1) * key_heads, key_heads], dim=1)
-    left, right = turned.chunk(2, dim=-1)
-    cos, sin = turn
-    turned = turned * cos + torch.cat((-right, left), dim=-1) * sin
+    turned = _Turned.apply(turned, *turn)  # type: ignore[no-untyped-call]
     query, key = torch.split(turned, [groups * key_heads, key_heads], dim=1)
-    dtype = generations[0].mask.dtype
-    query = (query * attention.scaling).to(dtype)
-    key, value = key.to(dtype), value.to(dtype)
+    query = query * attention.scaling
     attended = torch.cat([_attend(query, key, value, each) for each in generations])
     hidden = hidden + _product(attended, attention.o_proj)
-    x = _norm(layer.post_attention_layernorm, hidden)
+    x = _norm(layer.post_attention_layernorm, hidden, dtype)
     gate, up = _product(x, mlp.gate_proj, mlp.up_proj).chunk(2, dim=-1)
     return hidden + _product(silu(gate) * up, mlp.down_proj)
 
 
-def _norm(norm: Any, x: torch.Tensor) -> torch.Tensor:
-    return rms_norm(x, (x.shape[-1],), norm.weight, norm.variance_epsilon)
+def _norm(norm: Any, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    normed: torch.Tensor = _Normed.apply(x, norm.weight, norm.variance_epsilon, dtype or x.dtype)  # type: ignore[no-untyped-call]
+    return normed
+
+
+class _Normed(torch.autograd.Function):
+    """RMSNorm into another precision than its input's; the weight has no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, epsilon: float, dtype: torch.dtype) -> Any:
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        rate = size.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
+        ctx.save_for_backward(x, weight, rate)
+        return (x * rate).mul_(weight).to(dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[torch.Tensor | None, ...]:
+        x, weight, rate = ctx.saved_tensors
+        grad = grads[0].to(x.dtype) * weight
+        along = torch.linalg.vecdot(grad, x)[:, None] * rate.pow(3) / x.shape[-1]
+        return grad.mul_(rate).addcmul_(x, along, value=-1), None, None, None
+
+
+class _Turned(torch.autograd.Function):
+    """Rotary positions of heads, shape (tokens, heads, size), computed in the tables' precision."""
+
+    @staticmethod
+    def forward(ctx: Any, heads: Any, cos: Any, sin: Any) -> Any:
+        ctx.save_for_backward(cos, sin)
+        return _turned(heads, cos, sin)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[torch.Tensor | None, ...]:
+        cos, sin = ctx.saved_tensors
+        return _turned(grads[0], cos, -sin), None, None
+
+
+def _turned(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    left, right = heads.to(cos.dtype).chunk(2, dim=-1)
+    out = torch.empty_like(heads)
+    first, second = out.chunk(2, dim=-1)
+    first.copy_((left * cos).addcmul_(right, sin, value=-1))
+    second.copy_((right * cos).addcmul_(left, sin))
+    return out
 
 
 def _attend(

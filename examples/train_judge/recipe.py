@@ -16,17 +16,19 @@ class Recipe:
 
     Attributes:
         learning_rate: of LoRA's A; B's is ``ratio`` times that (LoRA+, Hayou et al. 2024).
+        met: what a met reference weighs in the loss beside a missed one, of which there are more.
     """
 
     template: str = "final_answer"
-    examples: int = 36_000
+    examples: int = 29_000
     batch_size: int = 32
     learning_rate: float = 3e-4
     ratio: float = 10.0
     warmup: float = 0.01
-    first: float = 0.05
-    bare: float = 0.07
+    first: float = 0.03
+    bare: float = 0.05
     extraction: float = 1.0
+    met: float = 1.5
     rank: int = 16
     alpha: int = 16
     seed: int = 0

@@ -52,7 +52,7 @@ def make(problems: Sequence[Problem], rng: Random) -> list[Example]:
         return _held_against(response, draft, family)
     golds = [draft.gold]
     if family in _UNCOMMITTED:  # a number's presence proves nothing
-        golds += rng.sample(numbers_in(response) or golds, 1)
+        golds += [n for n in rng.sample(numbers_in(response) or golds, 1) if n not in golds]
     return [
         Example(response, gold_text(gold, rng), False, family, answered=False) for gold in golds
     ]
@@ -77,6 +77,6 @@ def _held_against(response: str, draft: Draft, family: str) -> list[Example]:
     rng, stated = draft.rng, draft.stated
     alike = [value for value in lookalikes(response[-300:]) if value != stated]
     golds = [stated, rng.choice(alike) if alike and rng.random() < 0.5 else draft.gold]
-    if rng.random() < 0.7:
-        golds.append(stated if rng.random() < 0.85 else draft.other())
+    if rng.random() < 0.1:
+        golds.append(draft.other())
     return [Example(response, gold_text(gold, rng), gold == stated, family) for gold in golds]

@@ -8,7 +8,7 @@ from functools import cache
 
 _ANNOTATION = re.compile(r"<<[^>]*>>")
 _EXPRESSION = re.compile(r"<<([^=>]*)=([^>]*)>>")
-_WORKED = re.compile(r"[$(]*\d[\d\s+\-*/().,$%x×÷]*=\s*(?=[$\d])")
+_WORKED = re.compile(r"[$(]*\d[\d\s+\-–−*/().,$%x×÷]*=\s*(?=[$\d])")
 _SENTENCE = re.compile(r"[^.!?]+[.!](?=\s|$)")
 _RESULT = re.compile(r"\$?(?<![\d.,/*+x\-])\d[\d,]*(?:\.\d+)?(?=[\s.,!;:)]|$)(?![.,]\d)")
 _COUNTED = re.compile(
@@ -19,6 +19,7 @@ _UNSURE = re.compile(
     r"\b(?:at least|at most|than|about|approximately|around|up to|over|under|nearly|almost|between"
     r"|or|if|half|twice|wants?|plans?|hopes?|wonders?|likes?|not|never|maximum|minimum|limit)\b"
 )
+_OPERAND = re.compile(r"(?:[-+*/×÷–−(\d]|\bx)\s*\$?$")
 _FEWEST_WORDS = 4
 
 
@@ -56,6 +57,11 @@ def givens(question: str) -> list[tuple[str, str]]:
     return [(before, after) for before, after in found if not re.search(r"\d", before)]
 
 
+def is_operand(before: str) -> bool:
+    """Whether what follows is no result but part of a calculation: "139 - 19", "6 trolls * 24"."""
+    return bool(_OPERAND.search(before))
+
+
 def _carrier(line: str) -> tuple[str, str] | None:
     text = prose(line)
     if "=" in text or len(text.split()) < _FEWEST_WORDS or _UNSURE.search(text):
@@ -64,6 +70,6 @@ def _carrier(line: str) -> tuple[str, str] | None:
     if not results:
         return None
     before, after = text[: results[-1].start()], text[results[-1].end() :]
-    if re.search(r"\d", after) or _COUNTED.match(after) or before.endswith(("-", "/")):
+    if re.search(r"\d", after) or _COUNTED.match(after) or is_operand(before):
         return None
     return before, after

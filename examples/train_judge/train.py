@@ -120,7 +120,8 @@ class Trainer:
         head = torch.cat([digits, self.model.stop[None]])
         logits = self._label_logits(hidden)
         target = torch.tensor([prompt.label for prompt in part]).to(logits.device)
-        loss = torch.nn.functional.cross_entropy(logits, target, reduction="sum") / prompts
+        weight = logits.new_tensor([self.recipe.met if s else 1.0 for s in self.prompts.scores])
+        loss = torch.nn.functional.cross_entropy(logits, target, weight, reduction="sum") / prompts
         total = loss
         if any(prompt.answer for prompt in part):
             read = torch.cat([_reading(*each) for each in zip(hidden, part, strict=True)])

@@ -41,6 +41,8 @@ def test_a_carrier_is_what_stands_around_a_sentences_last_number() -> None:
         pytest.param("He ran for 1/2 of the way.", id="fraction"),
         pytest.param("He has 18 more than Ann has.", id="difference"),
         pytest.param("x + 3 = y and nothing else", id="equation"),
+        pytest.param("That leaves her with 139 - 19 euros.", id="operand"),
+        pytest.param("They need to sort 500 trees * 3 = 1500 trees.", id="operand with a unit"),
         pytest.param("There are none of them.", id="no number"),
     ],
 )

@@ -123,7 +123,7 @@ def test_lessons_go_from_bare_numbers_to_everything() -> None:
             for seed in range(40)
             for example in recipe.lesson(step, PROBLEMS, Random(seed))
         }
-        for step in (0, recipe.steps // 10, recipe.steps // 2)
+        for step in (0, recipe.steps // 20, recipe.steps // 2)
     ]
     assert families[:2] == [{"first"}, {"bare"}]
     assert len(families[2]) > 8
