@@ -8,6 +8,7 @@ from collections.abc import Callable
 from examples.train_judge.attacks import attack
 from examples.train_judge.drafts import SHORT_SHAPES, Draft
 from examples.train_judge.sentences import bare, equations, is_operand, prose, statements
+from examples.train_judge.sums import sum_of
 from examples.train_judge.texts import CLOSINGS, TEXTS
 from examples.train_judge.values import Value, digits, numbers_in, numeral, spelled, written
 
@@ -116,6 +117,12 @@ def _answer_first(draft: Draft) -> Ending:
         why = re.sub(r"^(?:So|Thus|Therefore|Then|Hence)\b,? *", "", _because(draft))
         return first + rng.choice(TEXTS["since"]) + why, draft.stated
     first = draft.closing(rng.choice(SHORT_SHAPES))
+    if chance > 0.84 and (calculation := sum_of(draft.stated, rng)):
+        if rng.random() < 0.6:
+            first = draft.closing(rng.choice(("prose", "sentence", "bare")))
+        form = rng.choice(TEXTS["asides_of_sums"])
+        said = draft.filled(form, e=calculation, s=digits(draft.stated, rng))
+        return first.rstrip(". ") + said, draft.stated
     if chance < 0.64:
         first = f"The answer is {written(draft.stated, rng)}."
     return draft.joined(first, rng.choice(TEXTS["links"]) + _because(draft)), draft.stated
@@ -261,8 +268,11 @@ def _repeated(draft: Draft) -> Ending:
     rng = draft.rng
     ending = draft.closing(rng.choice(SHORT_SHAPES))
     times = rng.randint(2, 8)
-    links = ("\n", "\n\n") if ending.strip().isdigit() else (" ", "\n", "\n\n")
-    text = rng.choice(links).join([ending] * times)  # "413 413" is one number
+    if (shown := ending.strip()).isdigit():
+        links = ("\n", " ", ", ") if len(shown) != 3 else ("\n", "\n\n")  # "413 413" is one number
+    else:
+        links = (" ", "\n", "\n\n")
+    text = rng.choice(links).join([ending] * times)
     if rng.random() < 0.3 and (digit := re.search(r"\d", ending)):
         text += "\n" + ending[: digit.start()]  # cut while it repeats itself
     return draft.joined(draft.body(1), text), draft.stated

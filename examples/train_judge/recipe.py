@@ -20,7 +20,7 @@ class Recipe:
     """
 
     template: str = "final_answer"
-    examples: int = 29_000
+    examples: int = 31_000
     batch_size: int = 32
     learning_rate: float = 3e-4
     ratio: float = 10.0

@@ -76,7 +76,12 @@ def make_first(rng: Random) -> list[Example]:
 def _held_against(response: str, draft: Draft, family: str) -> list[Example]:
     rng, stated = draft.rng, draft.stated
     alike = [value for value in lookalikes(response[-300:]) if value != stated]
-    golds = [stated, rng.choice(alike) if alike and rng.random() < 0.5 else draft.gold]
+    chance = rng.random()
+    if alike and chance < 0.55:  # what stands last tempts most
+        other = alike[-1] if chance < 0.25 else rng.choice(alike)
+    else:
+        other = draft.gold
+    golds = [stated, other]
     if rng.random() < 0.1:
         golds.append(draft.other())
     return [Example(response, gold_text(gold, rng), gold == stated, family) for gold in golds]
