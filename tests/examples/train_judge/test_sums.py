@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from examples.train_judge.sums import sum_of
+from examples.train_judge.values import Value
+
+SIGNS = {
+    "plus|and another": "+",
+    "minus|less|−": "-",
+    r"\\times|times|×|(?<= )x(?= )": "*",
+    "divided by|÷": "/",
+}
+OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+def evaluated(node: ast.expr) -> Fraction:
+    if isinstance(node, ast.BinOp):
+        return OPERATORS[type(node.op)](evaluated(node.left), evaluated(node.right))
+    assert isinstance(node, ast.Constant)
+    return Fraction(str(node.value))
+
+
+@pytest.mark.parametrize("whole", [2, 3, 7, 15, 60, 997, 4_096, 999_999])
+def test_a_sum_is_worth_the_value(whole: int) -> None:
+    for seed in range(200):
+        text = sum_of(Value(Fraction(whole)), Random(seed))
+        assert text
+        for words, sign in SIGNS.items():
+            text = re.sub(words, sign, text)
+        assert evaluated(ast.parse(text, mode="eval").body) == whole
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Value(Fraction(1)), Value(Fraction(-4)), Value(Fraction(5, 2)), Value(Fraction(15), True)],
+)
+def test_what_is_no_small_whole_number_has_none(value: Value) -> None:
+    assert sum_of(value, Random(0)) is None
