@@ -54,6 +54,7 @@ _SCALES = {
 }
 _NUMERAL = r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)"
 _POWER_OF_TEN = r"\s?[x×*]\s?10\s?(?:\^|\*\*)\s?\{?(-?\d{1,3})\}?|e([+-]?\d{1,3})"
+_DEGREES = r"(?:\^\s?\{?\s?\\circ\s?\}?|\\degree\b|°)"
 _PART = "halves|half|" + "|".join(
     f"{part}s?" for part in ("third", "quarter", "fourth", "fifth", "sixth", "eighth", "tenth")
 )
@@ -191,7 +192,7 @@ _STEPS: tuple[_Step, ...] = tuple(
         (r"(?<![\w.])\.(\d+)", r"0.\1"),
         # currency
         (r"([-+]?)[$€£¥₹]\s?([-+]?)(?=\d)", r"\1\2"),
-        (r"(?<=\d)\s?[€£₹]|(?<=\d)\$", ""),
+        (r"(?<=\d)\s?[€£₹]|(?<=\d)\$|(?<=\d)[,.][-–—](?!\s?\w)", ""),
         (rf"{_NUMERAL} dollars? and (\d{{1,2}}) cents?\b", _dollars),
         # powers, scales
         (rf"{_NUMERAL}(?:{_POWER_OF_TEN})(?!\w)", _power),
@@ -205,10 +206,16 @@ _STEPS: tuple[_Step, ...] = tuple(
             r"(?![\d/]|[.,]\d)",
             _fraction,
         ),
+        # units
+        (rf"(?<=\d)\s?{_DEGREES}\s?(?=[A-Za-z])", " degrees "),
+        (rf"(?<=\d)\s?{_DEGREES}", " degrees"),
+        (r"(?<=\d)\s?/\s?(?=[a-z]{2}|h\b)", " per "),
+        (r"(?<=\d)(?=(?!(?:st|nd|rd|th)\b)(?:[a-z]{2,}|(?-i:[ghlLm]))\b)", " "),
         # zeros, percent, signs
         (r"(?<![\d.])\d+\.\d+(?!\.?\d)", _decimal),
         (r"(?<=\d)\s?(?:%|percent\b|per cent\b|pct\b)", "%"),
         (r"\b(?:negative|minus)\s+(?=\d)(\d+(?:\.\d+)?)", _negative),
         (r"(?<=[=:(])(\s?)- (?=\d)", r"\1-"),
+        (r"(?:^|(?<=[$({:=*])|(?<=[:=#] )|(?<=\bis ))\+(?=\d)", ""),
     )
 )  # fmt: skip
