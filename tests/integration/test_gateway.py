@@ -23,7 +23,7 @@ from tests.integration.test_lifecycle import wait_for_app
 GATEWAY = "gateway"
 RIGHT = {"response": "Nine eggs at two dollars make eighteen. #### 18", "reference": "18"}
 WRONG = {**RIGHT, "response": "Nine eggs at two dollars make seventeen. #### 17"}
-PROSE = {"response": "so that she makes eighteen dollars, or 18 in all", "reference": "18"}
+PROSE = {"response": "Nine eggs at two dollars make eighteen.", "reference": "18"}
 TALK = {"question": "What do nine eggs cost?", "response": "Eighteen dollars."}
 # As system C's client, OpenRLHF's remote_rm_fn and slime's remote_rm send them.
 CHAT: dict[str, Any] = {
