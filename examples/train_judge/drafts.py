@@ -24,6 +24,9 @@ from examples.train_judge.values import (
     written,
 )
 
+Ending = tuple[str, Value | None]
+"""A response and the value it commits to, if any."""
+
 _SHAPES = {
     "hash": 1.0,
     "label": 1.0,

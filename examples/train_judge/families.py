@@ -6,14 +6,19 @@ import re
 from collections.abc import Callable
 
 from examples.train_judge.attacks import attack
-from examples.train_judge.drafts import SHORT_SHAPES, Draft
+from examples.train_judge.drafts import SHORT_SHAPES, Draft, Ending
 from examples.train_judge.sentences import bare, equations, is_operand, prose, statements
 from examples.train_judge.sums import sum_of
 from examples.train_judge.texts import CLOSINGS, TEXTS
-from examples.train_judge.values import Value, digits, numbers_in, numeral, spelled, written
-
-# A response and the value it commits to, if any.
-Ending = tuple[str, Value | None]
+from examples.train_judge.uncommitted import (
+    bound,
+    cut_off,
+    hedge,
+    no_answer,
+    obscured,
+    taken_back,
+)
+from examples.train_judge.values import digits, numbers_in, numeral, spelled, written
 
 
 def _plain(draft: Draft) -> Ending:
@@ -118,14 +123,18 @@ def _answer_first(draft: Draft) -> Ending:
         return first + rng.choice(TEXTS["since"]) + why, draft.stated
     first = draft.closing(rng.choice(SHORT_SHAPES))
     if chance > 0.84 and (calculation := sum_of(draft.stated, rng)):
-        if rng.random() < 0.6:
-            first = draft.closing(rng.choice(("prose", "sentence", "bare")))
-        form = rng.choice(TEXTS["asides_of_sums"])
-        said = draft.filled(form, e=calculation, s=digits(draft.stated, rng))
-        return first.rstrip(". ") + said, draft.stated
+        return _beside(draft, first, calculation), draft.stated
     if chance < 0.64:
         first = f"The answer is {written(draft.stated, rng)}."
     return draft.joined(first, rng.choice(TEXTS["links"]) + _because(draft)), draft.stated
+
+
+def _beside(draft: Draft, first: str, calculation: str) -> str:
+    rng = draft.rng
+    if rng.random() < 0.6:
+        first = draft.closing(rng.choice(("prose", "sentence", "bare")))
+    form = rng.choice(TEXTS["asides_of_sums"])
+    return first.rstrip(". ") + draft.filled(form, e=calculation, s=digits(draft.stated, rng))
 
 
 def _because(draft: Draft) -> str:
@@ -163,20 +172,6 @@ def _retraction(draft: Draft) -> Ending:
     return _then(draft, text, 0.15), draft.stated
 
 
-def _taken_back(draft: Draft) -> Ending:
-    """The reference's value, denied and not replaced."""
-    rng, gold = draft.rng, written(draft.gold, draft.rng)
-    chance = rng.random()
-    if chance < 0.4:
-        text = draft.filled(rng.choice(TEXTS["denials"]), s=gold)
-    elif chance < 0.6 and (sentence := draft.said(gold)):
-        text = rng.choice(TEXTS["doubts"]).format(sentence)
-    else:
-        rejection = draft.filled(rng.choice(TEXTS["rejections"]))
-        text = f"{draft.closing(value=draft.gold)} {rejection}"
-    return draft.joined(draft.body(1) if rng.random() < 0.4 else "", text), None
-
-
 def _expression(draft: Draft) -> Ending:
     """The reference's value within an expression that is worth another."""
     rng = draft.rng
@@ -192,47 +187,6 @@ def _expression(draft: Draft) -> Ending:
 
 def _then(draft: Draft, text: str, share: float) -> str:
     return draft.joined(text, _small_talk(draft)) if draft.rng.random() < share else text
-
-
-def _hedge(draft: Draft) -> Ending:
-    rng = draft.rng
-    values = [draft.gold, draft.other(), draft.other(), draft.other()]
-    rng.shuffle(values)
-    if draft.gold not in values[:2] and rng.random() < 0.8:
-        values.sort(key=lambda value: value != draft.gold)
-        if rng.random() < 0.5:
-            values[0], values[1] = values[1], values[0]
-    several = dict(zip("abcd", (numeral(value, rng) for value in values), strict=True))
-    said = None
-    if rng.random() < 0.3:
-        said = draft.said(rng.choice(TEXTS["several"]).format(**several))
-    text = said or draft.filled(rng.choice(TEXTS["hedges"]), **several)
-    return draft.joined(draft.body(1) if rng.random() < 0.6 else "", text), None
-
-
-def _bound(draft: Draft) -> Ending:
-    rng = draft.rng
-    gold = numeral(draft.gold, rng)
-    said = None
-    if rng.random() < 0.4:
-        said = draft.said(rng.choice(TEXTS["limits"]).format(gold))
-    text = said or draft.filled(rng.choice(TEXTS["bounds"]), s=gold)
-    return draft.joined(draft.body(1) if rng.random() < 0.5 else "", text), None
-
-
-def _cut_off(draft: Draft) -> Ending:
-    """Cut before the answer: wrong even where the last number so far is the reference."""
-    rng, chance = draft.rng, draft.rng.random()
-    if chance < 0.25:
-        text = draft.filled(rng.choice(TEXTS["story"]), s=numeral(draft.gold, rng))
-        return draft.joined(draft.body(1) if rng.random() < 0.3 else "", text), None
-    lines = draft.problem.lines[:-1]
-    text = draft.restated(bare("\n".join(lines[-rng.randint(1, 3) :])))
-    if chance < 0.45 and (last := draft.said("\0")):
-        beginning = last.partition("\0")[0].rstrip("$ ")
-        if not re.search(r"\d", beginning):  # "He pays 240 for the"
-            return draft.joined(text, beginning), None
-    return draft.joined(text, draft.filled(rng.choice(TEXTS["cuts"]))), None
 
 
 def _cut_after(draft: Draft) -> Ending:
@@ -278,14 +232,6 @@ def _repeated(draft: Draft) -> Ending:
     return draft.joined(draft.body(1), text), draft.stated
 
 
-def _no_answer(draft: Draft) -> Ending:
-    rng = draft.rng
-    if rng.random() < 0.25:
-        return draft.joined(draft.body(2), draft.filled(rng.choice(TEXTS["gave_up"]))), None
-    said = rng.sample(TEXTS["no_answer"], rng.choice((1, 1, 1, 2, 3)))
-    return " ".join(map(draft.filled, said)), None
-
-
 def _thinking(draft: Draft) -> Ending:
     text = draft.rng.choice(TEXTS["thinking"]).format(inner=_thoughts(draft))
     return _then(draft, text + draft.closing(), 0.15), draft.stated
@@ -321,19 +267,6 @@ def _attack(draft: Draft) -> Ending:
     return draft.joined(lure, draft.closing()), None
 
 
-def _obscured(draft: Draft) -> Ending:
-    """Another value in other scripts' digits, or with invisible characters in it."""
-    rng = draft.rng
-    value = numeral(draft.other(), rng)
-    zero = rng.choice((0x660, 0x6F0, 0x966, 0x9E6, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7EC, 0xE50))
-    if rng.random() < 0.6:
-        text = "".join(chr(zero + int(c)) if c.isdigit() else c for c in value)
-    else:
-        text = rng.choice("\u200b\u200c\u200d\u2060\ufeff\u00ad").join(value)
-    form = rng.choice(CLOSINGS[rng.choice(("hash", "prose", "label", "bare", "box"))])
-    return draft.filled(form, s=text), None
-
-
 FAMILIES: dict[str, tuple[float, Callable[[Draft], Ending]]] = {
     "plain": (0.15, _plain),
     "last_line": (0.10, _last_line),
@@ -341,17 +274,17 @@ FAMILIES: dict[str, tuple[float, Callable[[Draft], Ending]]] = {
     "chatter": (0.14, _chatter),
     "answer_first": (0.12, _answer_first),
     "retraction": (0.13, _retraction),
-    "taken_back": (0.055, _taken_back),
+    "taken_back": (0.055, taken_back),
     "expression": (0.03, _expression),
-    "hedge": (0.07, _hedge),
-    "bound": (0.07, _bound),
-    "cut_off": (0.055, _cut_off),
+    "hedge": (0.07, hedge),
+    "bound": (0.07, bound),
+    "cut_off": (0.055, cut_off),
     "cut_after": (0.025, _cut_after),
     "question": (0.045, _question),
     "repeated": (0.025, _repeated),
-    "no_answer": (0.035, _no_answer),
+    "no_answer": (0.035, no_answer),
     "thinking": (0.05, _thinking),
     "unfinished": (0.02, _unfinished),
     "attack": (0.12, _attack),
-    "obscured": (0.01, _obscured),
+    "obscured": (0.01, obscured),
 }

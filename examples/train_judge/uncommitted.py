@@ -1,0 +1,89 @@
+"""Endings that commit to no value, whatever number they show."""
+
+from __future__ import annotations
+
+import re
+
+from examples.train_judge.drafts import Draft, Ending
+from examples.train_judge.sentences import bare
+from examples.train_judge.texts import CLOSINGS, TEXTS
+from examples.train_judge.values import numeral, written
+
+
+def taken_back(draft: Draft) -> Ending:
+    """The reference's value, denied and not replaced."""
+    rng, gold = draft.rng, written(draft.gold, draft.rng)
+    chance = rng.random()
+    if chance < 0.4:
+        text = draft.filled(rng.choice(TEXTS["denials"]), s=gold)
+    elif chance < 0.6 and (sentence := draft.said(gold)):
+        text = rng.choice(TEXTS["doubts"]).format(sentence)
+    else:
+        rejection = draft.filled(rng.choice(TEXTS["rejections"]))
+        text = f"{draft.closing(value=draft.gold)} {rejection}"
+    return draft.joined(draft.body(1) if rng.random() < 0.4 else "", text), None
+
+
+def hedge(draft: Draft) -> Ending:
+    """Several values, the reference's mostly among the first two."""
+    rng = draft.rng
+    values = [draft.gold, draft.other(), draft.other(), draft.other()]
+    rng.shuffle(values)
+    if draft.gold not in values[:2] and rng.random() < 0.8:
+        values.sort(key=lambda value: value != draft.gold)
+        if rng.random() < 0.5:
+            values[0], values[1] = values[1], values[0]
+    several = dict(zip("abcd", (numeral(value, rng) for value in values), strict=True))
+    said = None
+    if rng.random() < 0.3:
+        said = draft.said(rng.choice(TEXTS["several"]).format(**several))
+    text = said or draft.filled(rng.choice(TEXTS["hedges"]), **several)
+    return draft.joined(draft.body(1) if rng.random() < 0.6 else "", text), None
+
+
+def bound(draft: Draft) -> Ending:
+    """The reference's value as a limit or an estimate."""
+    rng = draft.rng
+    gold = numeral(draft.gold, rng)
+    said = None
+    if rng.random() < 0.4:
+        said = draft.said(rng.choice(TEXTS["limits"]).format(gold))
+    text = said or draft.filled(rng.choice(TEXTS["bounds"]), s=gold)
+    return draft.joined(draft.body(1) if rng.random() < 0.5 else "", text), None
+
+
+def cut_off(draft: Draft) -> Ending:
+    """Cut before the answer: wrong even where the last number so far is the reference."""
+    rng, chance = draft.rng, draft.rng.random()
+    if chance < 0.25:
+        text = draft.filled(rng.choice(TEXTS["story"]), s=numeral(draft.gold, rng))
+        return draft.joined(draft.body(1) if rng.random() < 0.3 else "", text), None
+    lines = draft.problem.lines[:-1]
+    text = draft.restated(bare("\n".join(lines[-rng.randint(1, 3) :])))
+    if chance < 0.45 and (last := draft.said("\0")):
+        beginning = last.partition("\0")[0].rstrip("$ ")
+        if not re.search(r"\d", beginning):  # "He pays 240 for the"
+            return draft.joined(text, beginning), None
+    return draft.joined(text, draft.filled(rng.choice(TEXTS["cuts"]))), None
+
+
+def no_answer(draft: Draft) -> Ending:
+    """Talk, a plan or a refusal; or working, and then given up."""
+    rng = draft.rng
+    if rng.random() < 0.25:
+        return draft.joined(draft.body(2), draft.filled(rng.choice(TEXTS["gave_up"]))), None
+    said = rng.sample(TEXTS["no_answer"], rng.choice((1, 1, 1, 2, 3)))
+    return " ".join(map(draft.filled, said)), None
+
+
+def obscured(draft: Draft) -> Ending:
+    """Another value in other scripts' digits, or with invisible characters in it."""
+    rng = draft.rng
+    value = numeral(draft.other(), rng)
+    zero = rng.choice((0x660, 0x6F0, 0x966, 0x9E6, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7EC, 0xE50))
+    if rng.random() < 0.6:
+        text = "".join(chr(zero + int(c)) if c.isdigit() else c for c in value)
+    else:
+        text = rng.choice("\u200b\u200c\u200d\u2060\ufeff\u00ad").join(value)
+    form = rng.choice(CLOSINGS[rng.choice(("hash", "prose", "label", "bare", "box"))])
+    return draft.filled(form, s=text), None
