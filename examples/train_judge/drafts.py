@@ -106,6 +106,8 @@ class Draft:
     def body(self, most_lines: int | None = None) -> str:
         """Some of the working's last lines, mostly made to fit the stated value."""
         rng = self.rng
+        if self.stated.percent and rng.random() < 0.3:
+            return self._ratio()
         lines = list(self.problem.lines)
         chance = rng.random()
         keep = 0 if chance < 0.45 else len(lines) if chance > 0.9 else rng.randint(1, 2)
@@ -117,6 +119,13 @@ class Draft:
         if rng.random() < 0.3:
             text = text.replace("\n", rng.choice((" ", "\n\n", "\n- ")))
         return self.restated(text) if rng.random() < 0.65 else text
+
+    def _ratio(self) -> str:
+        """What gives the stated percentage: "14/40 = 0.35."."""
+        whole = self.rng.choice((8, 20, 40, 50, 60, 80, 200, 250, 400))
+        part = digits(Value(self.stated.number * whole / 100), self.rng)
+        decimal = digits(Value(self.stated.number / 100), self.rng)
+        return self.rng.choice(TEXTS["ratios"]).format(part=part, whole=whole, decimal=decimal)
 
     def restated(self, text: str) -> str:
         """The text with the stated value for the problem's answer."""
@@ -169,6 +178,10 @@ class Draft:
             before = before.removesuffix("$")
         if rng.random() < 0.2:
             before = re.sub(r"^(?:So|Thus|Therefore|Then|Hence|In total),? *", "", before)
+        if text[0].isdigit() and before.endswith(" ") and rng.random() < 0.08:
+            before += rng.choice(TEXTS["modifiers"]) + " "
+        if rng.random() < 0.12:
+            after = f"{after.rstrip('.')} {rng.choice(TEXTS['tails'])}."
         lead = rng.choice(TEXTS["leads"]) if rng.random() < 0.3 else ""
         return lead + before + text + (after.rstrip(".") if rng.random() < 0.15 else after)
 

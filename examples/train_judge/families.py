@@ -195,7 +195,8 @@ def _cut_after(draft: Draft) -> Ending:
     chatter = draft.filled(rng.choice(TEXTS["chatter"]))
     if rng.random() < 0.3:
         chatter = rng.choice(TEXTS["links"]) + _because(draft)
-    text = draft.joined(draft.body(2), draft.closing(rng.choice(SHORT_SHAPES)))
+    shape = rng.choice(("sentence", "prose", *SHORT_SHAPES))
+    text = draft.joined(draft.body(2), draft.closing(shape))
     return f"{text} {chatter[: rng.randint(2, len(chatter))]}", draft.stated
 
 
@@ -279,7 +280,7 @@ FAMILIES: dict[str, tuple[float, Callable[[Draft], Ending]]] = {
     "hedge": (0.07, hedge),
     "bound": (0.07, bound),
     "cut_off": (0.055, cut_off),
-    "cut_after": (0.025, _cut_after),
+    "cut_after": (0.03, _cut_after),
     "question": (0.045, _question),
     "repeated": (0.025, _repeated),
     "no_answer": (0.035, no_answer),

@@ -28,7 +28,7 @@ class Recipe:
     first: float = 0.03
     bare: float = 0.05
     extraction: float = 1.0
-    met: float = 1.5
+    met: float = 2.0
     rank: int = 16
     alpha: int = 16
     seed: int = 0
