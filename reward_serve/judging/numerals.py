@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable
 from fractions import Fraction
 
-from reward_serve.verifiers.numbers import words_value
+from reward_serve.verifiers.numbers import DEGREES, words_value
 from reward_serve.verifiers.vocabulary import ANY_NUMBER_WORD
 
 _PLACES = 6  # decimals kept of a fraction that does not end
@@ -54,7 +54,7 @@ _SCALES = {
 }
 _NUMERAL = r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)"
 _POWER_OF_TEN = r"\s?[x×*]\s?10\s?(?:\^|\*\*)\s?\{?(-?\d{1,3})\}?|e([+-]?\d{1,3})"
-_DEGREES = r"(?:\^\s?\{?\s?\\circ\s?\}?|\\degree\b|°)"
+_DEGREES = rf"(?:{DEGREES}|°)"
 _PART = "halves|half|" + "|".join(
     f"{part}s?" for part in ("third", "quarter", "fourth", "fifth", "sixth", "eighth", "tenth")
 )

@@ -36,6 +36,7 @@ from reward_serve.verifiers.vocabulary import (
 
 MAX_RESPONSE = 200_000
 MAX_OPENER = 300
+MAX_FIRST = 40  # characters of a number that is repeated
 MAX_ANSWERS = 7  # different ones; whoever gives more is guessing
 
 # A model that runs on writes the next exercise itself; its last answer is not to this one.
@@ -178,11 +179,13 @@ def _without_struck(text: str) -> str:
 
 def _said_once(text: str) -> str:
     """The text, or the one number that it repeats: "18 18 18", or a line each."""
-    first, *others = [word.rstrip(",;.") for word in text.split()] or [""]
-    number = parse_number(first)
-    if not others or set(others) != {first} or number is None or not number.plain:
+    first = "".join(text[: 2 * MAX_FIRST].split(None, 1)[:1]).rstrip(",;.")
+    if len(first) > MAX_FIRST or (number := parse_number(first)) is None or not number.plain:
         return text
-    lines = len(text.split("\n")) > len(others)
+    words = [word.rstrip(",;.") for word in text.split()]
+    if len(words) == 1 or set(words) != {first}:
+        return text
+    lines = len(text.strip().split("\n")) >= len(words)
     return first if lines or not _GROUP.search(first) else text
 
 

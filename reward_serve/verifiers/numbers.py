@@ -28,6 +28,8 @@ from reward_serve.verifiers.vocabulary import (
 MAX_TEXT = 160
 MAX_DIGITS = 40
 MAX_UNIT_WORDS = 6
+DEGREES = r"\^\s?\{?\s?\\circ\s?\}?|\\degree\b"
+"""The sign of degrees in LaTeX, as a pattern."""
 
 _TYPOGRAPHY = str.maketrans(
     {
@@ -51,7 +53,7 @@ _LATEX = tuple(
         (r"(?<=\d)\s?\\[dtc]?frac", r" \\frac"),
         (r"\\[dtc]?frac\s?(?:\{\s?(\d+)\s?\}|(\d))\s?(?:\{\s?(\d+)\s?\}|(\d))", r"\1\2/\3\4 "),
         (r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed|fbox)\s?\{", " {"),
-        (r"\^\s?\{?\s?\\circ\s?\}?|\\degree\b", " degrees"),
+        (DEGREES, " degrees"),
         (r"\\[,;: !]|\\q?quad\b", " "),
         (r"\\[()\[\]]", ""),
         (r"\\([$%])", r"\1"),

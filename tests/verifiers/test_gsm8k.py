@@ -220,6 +220,7 @@ def test_one_number_repeated_is_that_number(response: str) -> None:
 
 def test_repeated_groups_of_three_digits_may_be_one_number() -> None:
     assert verify("413 413", "413").outcome != "right"
+    assert verify("413 413\n", "413").outcome != "right"
     assert verify("413 413", "413413").outcome == "right"
     assert verify("413\n413\n", "413").outcome == "right"
 
