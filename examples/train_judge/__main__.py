@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from examples.train_judge.train import Trainer
 
 console = Console()
+_MINUTES = 56.0  # of an hour; the rest is for the model, the texts and the evaluation
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
 
 
@@ -34,8 +36,11 @@ def main(
         "judge-adapter"
     ),
     examples: Annotated[
-        int, typer.Option(min=64, help="Training examples, one pass.")
-    ] = Recipe.examples,
+        int | None,
+        typer.Option(
+            min=64, help=f"In one pass; default: {Recipe.examples}, or what an hour has room for."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of data, order and initial weights.")] = 0,
     held_out: Annotated[int, typer.Option(min=1, help="Examples to evaluate on.")] = 1_000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -46,6 +51,7 @@ def main(
     console.print("loading torch and the model")
     import torch
 
+    from examples.train_judge.budget import affordable
     from examples.train_judge.card import write_card
     from examples.train_judge.evaluate import evaluate
     from examples.train_judge.problems import read_problems
@@ -56,8 +62,10 @@ def main(
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     _keep_freed_memory()
     problems, kept_back = read_problems(data)
-    trainer = Trainer(Recipe(examples=examples, seed=seed), base, device)
-    trainer.resume(out)
+    trainer = Trainer(Recipe(examples=examples or Recipe.examples, seed=seed), base, device)
+    if not trainer.resume(out, any_length=examples is None) and examples is None:
+        trainer.recipe = replace(trainer.recipe, examples=affordable(trainer, problems, _MINUTES))
+        console.print(f"{trainer.recipe.examples} examples; --examples asks for another number")
     take_steps(trainer, problems, out)
     trainer.save_adapter(out / "adapter")
     with console.status(f"evaluating on {held_out} held-out examples"):

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -90,10 +90,7 @@ class Trainer:
         either makes the model forget how to write, so the stop is a row of its own, not kept.
         """
         began = time.monotonic()
-        self.model.train()
-        parts = self._parts(batch)
-        answers = sum(len(prompt.answer) for prompt in batch)
-        done = list(self._pool.map(lambda part: self._backward(part, len(batch), answers), parts))
+        done = self._gradients(batch)
         torch.nn.utils.clip_grad_norm_([p for p in self.model.parameters() if p.requires_grad], 1.0)
         self.optimizer.step()
         self.schedule.step()
@@ -101,6 +98,22 @@ class Trainer:
         self.step += 1
         self.seconds += time.monotonic() - began
         return sum(loss for loss, _ in done), sum(right for _, right in done) / len(batch)
+
+    def seconds_of(self, batch: Sequence[Prompt]) -> float:
+        """What a step on the batch takes; nothing is learnt."""
+        began = time.monotonic()
+        self._gradients(batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        return time.monotonic() - began
+
+    def _gradients(self, batch: Sequence[Prompt]) -> list[tuple[float, int]]:
+        self.model.train()
+        answers = sum(len(prompt.answer) for prompt in batch)
+        return list(
+            self._pool.map(
+                lambda part: self._backward(part, len(batch), answers), self._parts(batch)
+            )
+        )
 
     def _parts(self, batch: Sequence[Prompt]) -> list[Sequence[Prompt]]:
         """The batch, a part a worker, prompts that share a response together."""
@@ -166,21 +179,28 @@ class Trainer:
         }
         config = self.model.peft_config["default"]
         config.base_model_name_or_path = _BASE  # not this machine's folder of it
+        config.target_modules = sorted(config.target_modules)  # a set's order is another each run
         config.save_pretrained(folder)
         weights = folder / "adapter_model.safetensors"
         save_file(half, weights, metadata={"format": "pt"})
         weights.chmod(0o644)
 
-    def resume(self, folder: Path) -> None:
-        """Go on from the folder's checkpoint, where there is one.
+    def resume(self, folder: Path, any_length: bool = False) -> bool:
+        """Go on from the folder's checkpoint; False where there is none.
+
+        Args:
+            folder: of an earlier run.
+            any_length: take its number of examples.
 
         Raises:
             ValueError: it was made by another recipe.
         """
         path = folder / CHECKPOINT
         if not path.exists():
-            return
+            return False
         state = torch.load(path, map_location=self.device, weights_only=True)
+        if any_length:
+            self.recipe = replace(self.recipe, examples=state["recipe"]["examples"])
         if state["recipe"] != asdict(self.recipe):
             raise ValueError(f"{path} was made by another recipe: {state['recipe']}; remove it")
         self.model.load_state_dict(state["adapter"], strict=False)
@@ -188,6 +208,7 @@ class Trainer:
         self.schedule.load_state_dict(state["schedule"])
         self.step = state["step"]
         self.seconds = state["seconds"]
+        return True
 
     def _rate(self, step: int) -> float:
         done = step / max(1, self.recipe.steps)

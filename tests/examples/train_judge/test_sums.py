@@ -5,7 +5,7 @@ from fractions import Fraction
 from random import Random
 
 import pytest
-from sympy import sympify
+from sympy import sympify  # type: ignore[import-untyped]
 
 from examples.train_judge.sums import sum_of
 from examples.train_judge.values import Value

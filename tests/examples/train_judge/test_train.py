@@ -100,7 +100,7 @@ def test_an_interrupted_run_ends_as_one_that_was_not(
             break
     first.save(tmp_path)
     second = Trainer(RECIPE, base, "cpu")
-    second.resume(tmp_path)
+    assert second.resume(tmp_path)
     assert (second.step, second.seconds) == (2, first.seconds)
     for batch in batches(second, PROBLEMS):
         second.train(batch)
@@ -110,9 +110,18 @@ def test_an_interrupted_run_ends_as_one_that_was_not(
 
 
 def test_another_recipes_checkpoint_is_refused(base: Path, tmp_path: Path) -> None:
-    Trainer(RECIPE, base, "cpu").save(tmp_path)
+    trainer = Trainer(RECIPE, base, "cpu")
+    assert not trainer.resume(tmp_path)
+    trainer.save(tmp_path)
     with pytest.raises(ValueError, match="another recipe"):
         Trainer(replace(RECIPE, seed=1), base, "cpu").resume(tmp_path)
+
+
+def test_a_run_of_any_length_goes_on_to_its_end(base: Path, tmp_path: Path) -> None:
+    Trainer(replace(RECIPE, examples=40), base, "cpu").save(tmp_path)
+    trainer = Trainer(RECIPE, base, "cpu")
+    assert trainer.resume(tmp_path, any_length=True)
+    assert trainer.recipe.examples == 40
 
 
 def test_lessons_go_from_bare_numbers_to_everything() -> None:
@@ -133,6 +142,7 @@ def test_the_adapter_is_small_names_no_path_and_merges(trained: Trainer, tmp_pat
     trained.save_adapter(tmp_path)
     config = json.loads((tmp_path / "adapter_config.json").read_text(encoding="utf-8"))
     assert config["base_model_name_or_path"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert config["target_modules"] == sorted(config["target_modules"])
     weights = tmp_path / "adapter_model.safetensors"
     assert weights.stat().st_size < 12 * 2**20
     assert all("lora_" in name for name in load_file(weights))
