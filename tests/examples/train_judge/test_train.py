@@ -90,6 +90,15 @@ def test_a_batch_divided_among_workers_teaches_as_a_whole_one(base: Path) -> Non
     assert losses[0][0][1] == losses[1][0][1]
 
 
+def test_a_batch_that_is_only_timed_teaches_nothing(base: Path) -> None:
+    trainer = Trainer(RECIPE, base, "cpu")
+    before = {name: weight.clone() for name, weight in weights(trainer).items()}
+    assert trainer.seconds_of(next(batches(trainer, PROBLEMS))) > 0
+    assert (trainer.step, trainer.seconds) == (0, 0.0)
+    assert all(weight.grad is None for weight in trainer.model.parameters())
+    assert all(torch.equal(weight, before[name]) for name, weight in weights(trainer).items())
+
+
 def test_an_interrupted_run_ends_as_one_that_was_not(
     trained: Trainer, base: Path, tmp_path: Path
 ) -> None:
