@@ -7,6 +7,7 @@ import pytest
 from reward_serve.judging.numerals import canonical
 from reward_serve.judging.rendering import Renderer
 from reward_serve.judging.template import load_template
+from tests.machine import slowness
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,8 @@ def test_a_flood_takes_no_time(flood: str) -> None:
     text = flood * (60_000 // len(flood))
     began = time.perf_counter()
     canonical(text)
-    assert time.perf_counter() - began < 2
+    took = time.perf_counter() - began
+    assert took < 2 * slowness()
 
 
 def test_a_template_that_asks_for_it_shows_every_field_so(renderer: Renderer) -> None:

@@ -19,6 +19,7 @@ from reward_serve.judging.template import (
     load_template,
     template_names,
 )
+from tests.machine import slowness
 
 
 def template(
@@ -404,7 +405,7 @@ def test_a_megabyte_of_response_renders_in_a_tenth_of_a_second(
         began = time.perf_counter()
         render(renderer, shape, response=response, response_tokens=384)
         taken_s.append(time.perf_counter() - began)
-    assert min(taken_s) < 0.1
+    assert min(taken_s) < 0.1 * slowness()
 
 
 @pytest.mark.parametrize(("shape", "mode"), SHOWN)
