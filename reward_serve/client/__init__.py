@@ -5,12 +5,26 @@
 1.0
 """
 
+from typing import TYPE_CHECKING, Any
+
 from reward_serve.client.fallback import ScoringError
 from reward_serve.client.handle import RewardClient
-from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.metrics import metrics_of
 from reward_serve.client.shared import Client, connect
 from reward_serve.client.transport import ServiceUnavailableError
+
+if TYPE_CHECKING:
+    from reward_serve.client.http import HttpRewardClient
+else:
+
+    def __getattr__(name: str) -> Any:
+        # httpx takes a quarter of what importing the library does; callers by handle need none.
+        if name == "HttpRewardClient":
+            from reward_serve.client.http import HttpRewardClient
+
+            return HttpRewardClient
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Client",

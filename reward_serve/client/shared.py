@@ -13,7 +13,6 @@ from reward_serve.client.coalescing import Coalescer, Outcome, Ticket, hand_out
 from reward_serve.client.counters import Counters
 from reward_serve.client.fallback import OnFailure, check_on_failure, settle
 from reward_serve.client.handle import DEFAULT_APP, RewardClient
-from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.retrying import Retrier
 from reward_serve.client.transport import Request, Transport, as_dict
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status
@@ -166,11 +165,18 @@ def connect(
     key = (os.getpid(), url, app, model, api_key, seconds, *sorted(settings.items()))
     with _lock:
         if key not in _clients:
-            transport: Transport = (
-                HttpRewardClient(url, api_key) if url else RewardClient(app or DEFAULT_APP, model)
+            _clients[key] = Client(
+                _over_http(url, api_key) if url else RewardClient(app or DEFAULT_APP, model),
+                timeout_s=seconds,
+                **settings,
             )
-            _clients[key] = Client(transport, timeout_s=seconds, **settings)
         return _clients[key]
+
+
+def _over_http(url: str, api_key: str | None) -> Transport:
+    from reward_serve.client.http import HttpRewardClient
+
+    return HttpRewardClient(url, api_key)
 
 
 def _timeout_s(given: float | None) -> float:
