@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from examples.train_judge.train import Trainer
 
 console = Console()
-_MINUTES = 56.0  # of an hour; the rest is for the model, the texts and the evaluation
+_MINUTES = 52.0  # of an hour; the rest is for the model, the evaluation and cores that slow down
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
 
 
