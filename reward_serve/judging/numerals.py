@@ -97,21 +97,30 @@ def _digits(value: Fraction) -> str:
 
 def _words(found: re.Match[str]) -> str:
     """A run of number words, as the numbers that it holds."""
-    pieces = re.split(r"(,? (?:and )?|-)", found[0])
+    pieces = re.split(r"(,? (?:and )?|-)", found[0], flags=re.IGNORECASE)
     out, start = [], 0
     while start < len(pieces):
-        for end in range(min(len(pieces), start + 2 * _MAX_WORDS + 1), start, -2):
-            words = "".join(pieces[start:end]).lower().replace(",", "").replace("-", " ").split()
-            value = words_value(words)
-            if value is not None:
-                out.append(str(value))
-                break
-        else:
-            end = start + 1
-            out.append(pieces[start])
+        number, end = _longest_number(pieces, start)
+        out.append(number)
         out.extend(pieces[end : end + 1])
         start = end + 1
     return "".join(out)
+
+
+def _longest_number(pieces: list[str], start: int) -> tuple[str, int]:
+    """The number that begins with a word, or the word itself, and where it ends.
+
+    What begins a number of several words is one too, save "a" of "a hundred".
+    """
+    number, stop = pieces[start], start + 1
+    for end in range(start + 1, min(len(pieces), start + 2 * _MAX_WORDS + 1) + 1, 2):
+        words = "".join(pieces[start:end]).lower().replace(",", "").replace("-", " ").split()
+        value = words_value(words)
+        if value is not None:
+            number, stop = str(value), end
+        elif end > start + 1:
+            break
+    return number, stop
 
 
 def _grouped(found: re.Match[str]) -> str:

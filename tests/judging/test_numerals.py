@@ -7,7 +7,6 @@ import pytest
 from reward_serve.judging.numerals import canonical
 from reward_serve.judging.rendering import Renderer
 from reward_serve.judging.template import load_template
-from tests.machine import slowness
 
 
 @pytest.mark.parametrize(
@@ -115,6 +114,7 @@ def test_what_is_no_other_notation_of_a_number_stays(text: str) -> None:
 
 def test_words_that_are_no_one_number_are_several() -> None:
     assert canonical("five, six and seven or twenty twelve") == "5, 6 and 7 or 20 12"
+    assert canonical("One Hundred And Five And Twenty") == "105 And 20"
 
 
 def test_it_changes_nothing_a_second_time() -> None:
@@ -143,8 +143,7 @@ def test_a_flood_takes_no_time(flood: str) -> None:
     text = flood * (60_000 // len(flood))
     began = time.perf_counter()
     canonical(text)
-    took = time.perf_counter() - began
-    assert took < 2 * slowness()
+    assert time.perf_counter() - began < 2
 
 
 def test_a_template_that_asks_for_it_shows_every_field_so(renderer: Renderer) -> None:

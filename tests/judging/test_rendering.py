@@ -19,7 +19,6 @@ from reward_serve.judging.template import (
     load_template,
     template_names,
 )
-from tests.machine import slowness
 
 
 def template(
@@ -401,11 +400,11 @@ def test_a_megabyte_of_response_renders_in_a_tenth_of_a_second(
     shape = load_template("solution")
     render(renderer, shape)
     taken_s = []
-    for _ in range(3):
+    for _ in range(10):  # cores may be at half their pace for a while
         began = time.perf_counter()
         render(renderer, shape, response=response, response_tokens=384)
         taken_s.append(time.perf_counter() - began)
-    assert min(taken_s) < 0.1 * slowness()
+    assert min(taken_s) < 0.1
 
 
 @pytest.mark.parametrize(("shape", "mode"), SHOWN)
