@@ -28,7 +28,7 @@ export RAY_USAGE_STATS_ENABLED ?= 0
 # Ray has its workers give way to all else (nice 15), replicas and their engines among them.
 export RAY_worker_niceness ?= 0
 # Serve's own HTTP proxy answers 500 where a header that it reads is not UTF-8.
-export RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH ?= reward_serve.proxy:middleware
+export RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH ?= reward_serve.http.proxy:middleware
 
 DATA ?=
 OUT ?=

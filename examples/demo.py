@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from examples.deployed import APP, ROOT, console, deployed
+from deployments.local import APP, ROOT, console, deployed
 from reward_serve import HttpRewardClient, RewardClient
-from reward_serve.bulk import Run, read_rows
-from reward_serve.console import score_with_progress, summary_table
+from reward_serve.cli.console import score_with_progress, summary_table
+from reward_serve.evaluation.bulk import Run, read_rows
 
 SAMPLES = ROOT / "examples" / "gsm8k" / "samples.jsonl"
 

@@ -35,11 +35,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from deployments.local import console, deployed, free_port
 from examples.demo import SAMPLES
-from examples.deployed import console, deployed, free_port
 from loadtests.recorded_env import SEEN
 from reward_serve import HttpRewardClient
-from reward_serve.console import prepare_with_progress
+from reward_serve.cli.console import prepare_with_progress
 from reward_serve.schema import ScoreResult, Status
 from reward_serve.verifiers import verify_any
 

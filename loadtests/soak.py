@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import psutil
 import typer
 
-from examples.deployed import console, deployed
+from deployments.local import console, deployed
 from loadtests.bench.common import machine
 from loadtests.load.__main__ import run
 from reward_serve import HttpRewardClient

@@ -1,5 +1,5 @@
 """``python -m reward_serve``."""
 
-from reward_serve.cli import main
+from reward_serve.cli.main import main
 
 main()

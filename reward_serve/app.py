@@ -1,6 +1,9 @@
-"""Builds the Serve application: ``import_path: reward_serve.app:build_app``.
+"""Builds the Serve applications: ``import_path: reward_serve.app:build_app``.
 
 One deployment for each reward model, under the model's own name, and one for HTTP.
+``reward_serve.app:build_gateway`` is one door for the models of several applications: Serve
+restarts every deployment of an application whose ``args`` change, so models that are to be added
+and replaced without touching the others are applications of their own.
 """
 
 from __future__ import annotations
@@ -8,8 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reward_serve.auth import read_key_digests
-from reward_serve.config import INGRESS_NAME, ModelConfig, ServerConfig, parse_config
+from reward_serve.config import (
+    INGRESS_NAME,
+    ModelConfig,
+    ServerConfig,
+    parse_config,
+    parse_gateway,
+)
+from reward_serve.http.auth import read_key_digests
 
 if TYPE_CHECKING:
     from ray.serve import Application
@@ -18,7 +27,7 @@ if TYPE_CHECKING:
 _HEALTH_CHECK_PERIOD_S = 2.0
 _HEALTH_CHECK_TIMEOUT_S = 30.0
 _GRACEFUL_SHUTDOWN_S = 10.0
-_GROUP_ROUTER = "reward_serve.routing.GroupRouter"
+_GROUP_ROUTER = "reward_serve.routing.router.GroupRouter"
 
 
 def build_app(args: dict[str, Any]) -> Application:
@@ -29,7 +38,7 @@ def build_app(args: dict[str, Any]) -> Application:
     """
     from ray import serve
 
-    from reward_serve.replica import RewardReplica
+    from reward_serve.replica.deployment import RewardReplica
 
     config = parse_config(args)
     replica = serve.deployment(RewardReplica)
@@ -42,6 +51,19 @@ def build_app(args: dict[str, Any]) -> Application:
     return bind_ingress(config.server, models)
 
 
+def build_gateway(args: dict[str, Any]) -> Application:
+    """The gateway that ``args`` of a deployments file describe; it picks by ``model``.
+
+    The applications may come later, go and come back: until then their requests wait, and fail
+    typed at their deadlines.
+
+    Raises:
+        ConfigError: names the field and the remedy.
+    """
+    config = parse_gateway(args)
+    return bind_ingress(config.server, {each.name: each.application for each in config.models})
+
+
 def bind_ingress(server: ServerConfig, models: Mapping[str, Any]) -> Application:
     """The HTTP deployment in front of reward models; the first is the default.
 
@@ -51,7 +73,7 @@ def bind_ingress(server: ServerConfig, models: Mapping[str, Any]) -> Application
     """
     from ray import serve
 
-    from reward_serve.ingress import Ingress
+    from reward_serve.http.ingress import Ingress
 
     keys = read_key_digests(server.api_keys_file, server.api_keys_env)
     ingress = serve.deployment(Ingress).options(name=INGRESS_NAME, **ingress_options(server))
@@ -107,6 +129,6 @@ def _scaling(model: ModelConfig) -> dict[str, Any]:
         "autoscaling_config": {
             **scaling.model_dump(exclude={"target_items"}, exclude_none=True),
             "target_ongoing_requests": scaling.target_items or model.max_concurrent_items,
-            "policy": {"policy_function": "reward_serve.autoscaling:replicas_for_items"},
+            "policy": {"policy_function": "reward_serve.replica.autoscaling:replicas_for_items"},
         }
     }

@@ -13,8 +13,8 @@ import jsonschema_rs
 import schemathesis
 from schemathesis.checks import CHECKS
 
-from reward_serve.http_contract import NDJSON
-from reward_serve.http_docs import BATCH_DOCS
+from reward_serve.http.contract import NDJSON
+from reward_serve.http.docs import BATCH_DOCS
 
 Case = schemathesis.Case[Any]
 

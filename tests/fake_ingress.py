@@ -8,16 +8,16 @@ from typing import Any, cast
 
 from starlette.testclient import TestClient
 
-from reward_serve.admission import Admission
-from reward_serve.auth import digest_of
-from reward_serve.completions import Completer
 from reward_serve.config import RuleModel
 from reward_serve.engines.base import TextOutput
-from reward_serve.ingress import Ingress
+from reward_serve.http.auth import digest_of
+from reward_serve.http.ingress import Ingress
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.completions import Completer
+from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import Usage
-from reward_serve.scoring import Scorer
 
 KEY = "trainer-key-0123456789"
 OTHER_KEY = "another-key-0123456789"

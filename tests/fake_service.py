@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, TypeVar
 
-from reward_serve.admission import Admission
 from reward_serve.config import RuleModel
-from reward_serve.http_contract import http_status
+from reward_serve.http.contract import http_status
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import Status
-from reward_serve.scoring import Scorer
 from reward_serve.version import VERSION_HEADER, __version__
 
 T = TypeVar("T")

@@ -9,10 +9,15 @@ import ray
 from ray.serve.config import AutoscalingConfig
 from ray.util.placement_group import _valid_resource_shape
 
-from reward_serve.app import build_app, deployment_options, ingress_options
-from reward_serve.auth import digest_of
-from reward_serve.autoscaling import replicas_for_items
+from reward_serve.app import build_app, build_gateway, deployment_options, ingress_options
 from reward_serve.config import ConfigError, ModelConfig, parse_config
+from reward_serve.http.auth import digest_of
+from reward_serve.replica.autoscaling import replicas_for_items
+
+GATEWAY: dict[str, Any] = {
+    "models": [{"name": "judge", "application": "a"}, {"name": "rule", "application": "b"}],
+    "server": {"num_replicas": 2},
+}
 
 
 def args(**fields: Any) -> dict[str, Any]:
@@ -131,7 +136,7 @@ def test_replicas_follow_items_by_our_policy() -> None:
     scaling = AutoscalingConfig.model_validate(options["autoscaling_config"])
     assert (scaling.min_replicas, scaling.initial_replicas, scaling.max_replicas) == (0, 2, 8)
     assert scaling.upscale_delay_s == 3
-    assert scaling.policy.policy_function == "reward_serve.autoscaling:replicas_for_items"
+    assert scaling.policy.policy_function == "reward_serve.replica.autoscaling:replicas_for_items"
     policy = scaling.policy.get_policy()
     assert (policy.__module__, policy.__name__) == (
         replicas_for_items.__module__,
@@ -224,3 +229,15 @@ def test_keys_that_cannot_be_read_fail_before_anything_is_deployed(tmp_path: Pat
     with pytest.raises(ConfigError, match=r"server\.api_keys_file: .*No such file"):
         build_app({**args(), "server": server})
     assert not ray.is_initialized()
+
+
+def test_a_gateway_is_an_ingress_that_knows_each_models_application() -> None:
+    bound = build_gateway(GATEWAY)._bound_deployment
+    assert bound.name == "ingress"
+    assert bound.init_args[1] == {"judge": "a", "rule": "b"}
+    assert bound.num_replicas == 2
+
+
+def test_a_bad_gateways_file_fails_before_anything_is_deployed() -> None:
+    with pytest.raises(ConfigError, match=r"models\.0\.application"):
+        build_gateway({"models": [{"name": "judge"}]})

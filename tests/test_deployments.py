@@ -20,7 +20,7 @@ from reward_serve.config import (
 )
 
 FOLDER = Path(__file__).resolve().parents[1] / "deployments"
-GATEWAY = "reward_serve.gateway:build_gateway"
+GATEWAY = "reward_serve.app:build_gateway"
 FILES = sorted(FOLDER.glob("*.yaml"))
 
 every_file = pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)

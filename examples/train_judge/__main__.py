@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from examples.train_judge.recipe import Recipe
-from reward_serve.console import prepare_with_progress
+from reward_serve.cli.console import prepare_with_progress
 
 if TYPE_CHECKING:
     from examples.train_judge.drafts import Problem

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.train_judge.recipe import Recipe
-from reward_serve.judging.template import Template
+from reward_serve.templates import Template
 
 _CARD = """---
 base_model: HuggingFaceTB/SmolLM2-135M-Instruct

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from examples.train_judge.responses import Example
 from reward_serve.judging.rendering import Renderer, Tokenizer
-from reward_serve.judging.template import Template
+from reward_serve.templates import Template
 
 _MOST = 2_048
 _READING = "0123456789.-/%"

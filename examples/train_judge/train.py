@@ -26,7 +26,7 @@ from examples.train_judge.packed import Piece, hidden_states
 from examples.train_judge.prompts import Prompt, Prompts, common
 from examples.train_judge.recipe import Recipe
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.template import load_template
+from reward_serve.templates import load_template
 
 CHECKPOINT = "checkpoint.pt"
 _BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"

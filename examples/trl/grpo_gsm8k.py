@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 import typer
 
+from deployments.local import console, deployed
 from examples.demo import SAMPLES
-from examples.deployed import console, deployed
-from reward_serve.console import prepare_with_progress
+from reward_serve.cli.console import prepare_with_progress
 
 
 def main(

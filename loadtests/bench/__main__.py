@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from deployments.local import console
 from examples.demo import SAMPLES
-from examples.deployed import console
 from loadtests.bench import (
     fabric,
     groups,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from reward_serve.judging.rendering import Renderer, Tokenizer
-from reward_serve.judging.template import load_template
+from reward_serve.templates import load_template
 from reward_serve.verifiers import final_answer
 
 Request = dict[str, Any]

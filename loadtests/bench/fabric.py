@@ -10,15 +10,15 @@ import asyncio
 import statistics
 from typing import Any
 
-from examples.deployed import console, free_port
+from deployments.local import console, free_port
 from loadtests.bench.common import load, spread
-from reward_serve.admission import Admission
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.config import ServerConfig
-from reward_serve.observing.metrics import Metrics
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.observing.metrics import Metrics
+from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import Verdict
 from reward_serve.schema import ScoreRequest
-from reward_serve.scoring import Scorer
 
 CALLS = {1: (150, 150), 32: (6_000, 800), 256: (20_000, 1_500)}
 """Concurrency to how many items are asked of the service, and of the raw deployment."""
@@ -73,7 +73,7 @@ def run(repeats: int) -> dict[str, Any]:
     import ray
     from ray import serve
 
-    from reward_serve.ingress import Ingress
+    from reward_serve.http.ingress import Ingress
 
     port = free_port()
     ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")

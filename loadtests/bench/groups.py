@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from examples.deployed import APP, console, deployed
+from deployments.local import APP, console, deployed
 from loadtests.bench.common import ANEW, Rendered, Request, timed
 from reward_serve.client import Client, RewardClient
 from reward_serve.embedded.bundled import ADAPTER, prepare_bundled

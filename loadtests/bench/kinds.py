@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from examples.deployed import ROOT, console, free_port, serve_run, wait_until_ready
+from deployments.local import ROOT, console, free_port, serve_run, wait_until_ready
 from loadtests.bench.common import Request, chunks, marked, timed
 from loadtests.bench.tax import vllm_server
 from reward_serve import HttpRewardClient

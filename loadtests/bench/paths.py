@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from examples.deployed import APP, console, deployed
+from deployments.local import APP, console, deployed
 from loadtests.bench.common import ANEW, Request, chunks, marked, timed
 from reward_serve import RewardClient
 from reward_serve.schema import ScoreResult

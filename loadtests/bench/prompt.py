@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from examples.deployed import console
+from deployments.local import console
 from loadtests.bench.common import read_rows, timed
 from reward_serve.config import EngineConfig, JudgeModel
 from reward_serve.engines.vllm import VllmEngine

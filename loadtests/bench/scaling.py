@@ -13,7 +13,7 @@ import time
 from random import Random
 from typing import Any
 
-from examples.deployed import console
+from deployments.local import console
 from loadtests.bench.common import timed
 from reward_serve.config import EngineConfig
 from reward_serve.engines.vllm import VllmEngine

@@ -12,7 +12,7 @@ import statistics
 from random import Random
 from typing import Any
 
-from examples.deployed import console
+from deployments.local import console
 from loadtests.bench.common import Rendered, Request, marked, spread, timed
 from reward_serve.config import EngineConfig
 from reward_serve.engines.vllm import VllmEngine

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from examples.deployed import ROOT, console, deployed
+from deployments.local import ROOT, console, deployed
 from loadtests.bench.common import spread
 from reward_serve import HttpRewardClient
 

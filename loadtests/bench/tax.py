@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx
 
-from examples.deployed import APP, ROOT, console, deployed, free_port
+from deployments.local import APP, ROOT, console, deployed, free_port
 from loadtests.bench.common import ANEW, Rendered, Request, chunks, marked, spread, timed
 from loadtests.bench.cpu import Seconds, cpu_seconds, spent
 from reward_serve.client import Client, HttpRewardClient, RewardClient

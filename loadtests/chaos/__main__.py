@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from examples.deployed import console
+from deployments.local import console
 from loadtests.bench.common import machine
 from loadtests.chaos.report import Figures, broken, table
 from loadtests.chaos.scenarios import (

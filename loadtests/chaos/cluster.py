@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from examples.deployed import APP, free_port, serve_run, wait_until_ready
+from deployments.local import APP, free_port, serve_run, wait_until_ready
 from loadtests.chaos.load import Ask
 from loadtests.chaos.standin import NAME, StandInReplica
 from reward_serve.client import Client, HttpRewardClient, RewardClient
@@ -61,7 +61,7 @@ def standing_in(slots: int, service_s: float, fault_rate: float = 0.0) -> Iterat
     """The stand-in's replica behind the service's own ingress."""
     from ray import serve
 
-    from reward_serve.ingress import Ingress
+    from reward_serve.http.ingress import Ingress
 
     port = free_port()
     with local_cluster() as address:

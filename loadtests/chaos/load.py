@@ -17,8 +17,8 @@ from random import Random
 from typing import Any, Literal
 
 from loadtests.chaos.questions import Body, Question
-from reward_serve.bulk import percentile
 from reward_serve.client import ServiceUnavailableError
+from reward_serve.evaluation.bulk import percentile
 from reward_serve.schema import ScoreResult, Status
 
 GRACE_S = 8.0

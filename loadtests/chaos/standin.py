@@ -15,13 +15,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any
 
 from loadtests.chaos.injected import GENERATE, LABEL, Fault, Faults
-from reward_serve.admission import Admission
 from reward_serve.config import JudgeModel
 from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
 from reward_serve.judging.rendering import Tokenizer
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import Usage
-from reward_serve.scoring import Scorer
 
 NAME = "stand-in"
 DELAY_S = 0.3

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from examples.deployed import ROOT, console, deployed
+from deployments.local import ROOT, console, deployed
 
 _LOCUSTFILE = ROOT / "loadtests" / "locustfile.py"
 

@@ -15,7 +15,7 @@ from typing import Any
 from loadtests.load.checking import Checked, Outcome, disagreement, lost, too_close
 from loadtests.load.corpus import Body, Sample
 from loadtests.load.shapes import Shape
-from reward_serve.bulk import RIGHT, percentile
+from reward_serve.evaluation.bulk import RIGHT, percentile
 from reward_serve.schema import ScoreResult, Status
 
 Peace = Callable[[Sequence[Body]], Sequence[ScoreResult | None]]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from reward_serve.attacks.family import Attack
-from reward_serve.bulk import RIGHT, Run
+from reward_serve.evaluation.bulk import RIGHT, Run
 from reward_serve.evaluation.metrics import wilson
 from reward_serve.schema import ScoreResult, Status
 

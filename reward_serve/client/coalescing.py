@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from reward_serve.calls import cancelled_by_caller
+from reward_serve.routing.calls import cancelled_by_caller
 from reward_serve.schema import ScoreResult
 
 Body = dict[str, Any]

@@ -14,8 +14,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from reward_serve.affinity import Share
-from reward_serve.calls import GroupedHandle, call_errors, cancelled_by_caller
 from reward_serve.client.transport import (
     Request,
     ServiceUnavailableError,
@@ -24,6 +22,8 @@ from reward_serve.client.transport import (
     parse_result,
     warn_of_other_major,
 )
+from reward_serve.routing.calls import GroupedHandle, call_errors, cancelled_by_caller
+from reward_serve.routing.placement import Share
 from reward_serve.schema import ScoreResult, Status, echoes, failure
 
 DEFAULT_APP = "reward"

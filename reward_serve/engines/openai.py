@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reward_serve.admission import OverloadedError
+from reward_serve.config.engine import RemoteConfig
 from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
-from reward_serve.engines.remote_config import RemoteConfig
+from reward_serve.replica.admission import OverloadedError
 from reward_serve.schema import Usage
 
 if TYPE_CHECKING:

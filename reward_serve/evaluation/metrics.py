@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reward_serve.bulk import RIGHT, Row
+from reward_serve.evaluation.bulk import RIGHT, Row
 from reward_serve.schema import ScoreResult
 
 BINS = 15

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reward_serve.bulk import Row, Run
+from reward_serve.evaluation.bulk import Row, Run
 from reward_serve.evaluation.metrics import BINS, measure, probability_right, says_right
 from reward_serve.evaluation.splits import by_format, by_length, stages
 from reward_serve.evaluation.stability import fingerprints

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from reward_serve.bulk import BatchScorer, Row, Run
-from reward_serve.console import score_with_progress
+from reward_serve.cli.console import score_with_progress
+from reward_serve.evaluation.bulk import BatchScorer, Row, Run
 from reward_serve.evaluation.stability import flips
 
 BATCH_SIZES = (1, 8, 64)

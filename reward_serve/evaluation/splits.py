@@ -7,7 +7,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
-from reward_serve.bulk import Row
+from reward_serve.evaluation.bulk import Row
 from reward_serve.evaluation.metrics import Judged, measure
 from reward_serve.schema import ScoreResult
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from reward_serve.bulk import RIGHT, Row, Run
+from reward_serve.evaluation.bulk import RIGHT, Row, Run
 from reward_serve.evaluation.metrics import probability_right, says_right
 from reward_serve.schema import ScoreResult, describe_errors
 

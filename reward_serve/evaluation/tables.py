@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from reward_serve.bulk import Run
+from reward_serve.evaluation.bulk import Run
 from reward_serve.evaluation.metrics import BINS, probability_right
 from reward_serve.evaluation.report import disagreements
 from reward_serve.evaluation.splits import response_of

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from reward_serve.judging.cutting import shortened
-from reward_serve.judging.numerals import canonical
-from reward_serve.judging.template import FIELDS, INSTRUCTION, PLACEHOLDER, Template
+from reward_serve.numbers.canonical import canonical
+from reward_serve.templates import FIELDS, INSTRUCTION, PLACEHOLDER, Template
 
 Mode = Literal["label", "generate"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from reward_serve.judging.template import Template
 from reward_serve.schema import Status
+from reward_serve.templates import Template
 
 _THINK_END = "</think>"
 _THINK_START = "<think>"

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from reward_serve.judging.inline import PERCENT_SCALE
 from reward_serve.judging.rendering import LabelError, Renderer, Tokenizer
-from reward_serve.judging.template import Template
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.linting.finding import Finding, text_at
 from reward_serve.schema import Status
+from reward_serve.templates import Template
+from reward_serve.templates.inline import PERCENT_SCALE
 from reward_serve.verifiers.child_process import ChildProcess, UndecidedError
 
 PATTERN_LIMIT_S = 1.0

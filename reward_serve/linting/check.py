@@ -7,7 +7,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from reward_serve.judging.rendering import Tokenizer
-from reward_serve.judging.template import parse_template
 from reward_serve.linting.answers import (
     check_label_tokens,
     check_labels,
@@ -17,6 +16,7 @@ from reward_serve.linting.answers import (
 from reward_serve.linting.finding import Finding
 from reward_serve.linting.structure import check_fields, check_name, read_data
 from reward_serve.linting.texts import check_fences, check_placeholders, check_special_tokens
+from reward_serve.templates import parse_template
 
 
 def check_file(path: Path, tokenizer: Tokenizer) -> list[Finding]:

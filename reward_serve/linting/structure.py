@@ -11,7 +11,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from reward_serve.judging.template import (
+from reward_serve.linting.finding import Finding
+from reward_serve.templates import (
     FILE_SUFFIXES,
     GenerateForm,
     LabelForm,
@@ -19,7 +20,6 @@ from reward_serve.judging.template import (
     parse_template,
     template_names,
 )
-from reward_serve.linting.finding import Finding
 
 _SECTIONS: dict[str, type[BaseModel]] = {"label": LabelForm, "generate": GenerateForm}
 _FILLED_IN = ("name", "digest")

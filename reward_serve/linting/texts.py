@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from reward_serve.judging.rendering import Tokenizer
-from reward_serve.judging.template import (
+from reward_serve.linting.finding import Finding, text_at
+from reward_serve.templates import (
     ALIASES,
     FIELDS,
     INSTRUCTION,
@@ -16,7 +17,6 @@ from reward_serve.judging.template import (
     Template,
     unaliased,
 )
-from reward_serve.linting.finding import Finding, text_at
 
 # Not LaTeX's \boxed{response}, \frac{a}{b}, x_{max}.
 _BRACED = re.compile(r"(?<![\\\w}^{])\{([A-Za-z_][\w .!:\[\]-]{2,40})\}(?!\})")

@@ -10,8 +10,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from reward_serve.observing.base import chosen, request_hash
 from reward_serve.reward_models.base import Verdict
+from reward_serve.reward_models.sampling import chosen, request_hash
 from reward_serve.schema import ScoreRequest, Status
 from reward_serve.verifiers import Verification
 

@@ -12,13 +12,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from reward_serve.config.judge import JudgeConfig
 from reward_serve.engines.base import Engine, TextOutput
-from reward_serve.fields import Count, Seed
-from reward_serve.judging.config import JudgeConfig
 from reward_serve.judging.conversation import CHARACTERS_A_TOKEN, render_chat
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.writing import check_options, writing_of
-from reward_serve.schema import MAX_MESSAGES, MAX_TIMEOUT_S, Message, Options
+from reward_serve.schema import MAX_MESSAGES, MAX_TIMEOUT_S, Count, Message, Options, Seed
 
 CHAT_TIMEOUT_S = 600.0
 """The deadline of a conversation that names none, as it is in OpenAI's own clients."""

@@ -14,12 +14,10 @@ from functools import partial
 from typing import Any
 
 from reward_serve.config import JudgeConfig, JudgeModel, RemoteModel
+from reward_serve.config.engine import ends_thinking
 from reward_serve.engines.base import Engine, TextOutput
 from reward_serve.engines.caching import CachingEngine
-from reward_serve.engines.config import ends_thinking
-from reward_serve.judging.inline import inline_template, is_inline
 from reward_serve.judging.rendering import LabelError, Mode, Prompt, Renderer
-from reward_serve.judging.template import Template, load_template, template_names
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.reward_models.audit import Audit
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, best, check_references
@@ -32,6 +30,8 @@ from reward_serve.reward_models.writing import (
     writing_of,
 )
 from reward_serve.schema import ScoreRequest, Source, Status
+from reward_serve.templates import Template, load_template, template_names
+from reward_serve.templates.inline import inline_template, is_inline
 from reward_serve.verifiers import (
     VERIFIER_VERSION,
     Verification,

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from reward_serve.config.kinds import MemberConfig
+from reward_serve.config.models import PanelModel
 from reward_serve.reward_models.base import Verdict, summed_usage
-from reward_serve.reward_models.config import PanelModel
-from reward_serve.reward_models.panel_config import MemberConfig
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure, retry_after_s
 
 Ask = Callable[[dict[str, Any]], Awaitable[ScoreResult]]

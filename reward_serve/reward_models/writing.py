@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
-from reward_serve.judging.config import JudgeConfig
+from reward_serve.config.judge import JudgeConfig
 from reward_serve.judging.rendering import Mode
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, summed_usage
 from reward_serve.schema import Options

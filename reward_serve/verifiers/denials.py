@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from reward_serve.verifiers.numbers import parse_number, plain_text
-from reward_serve.verifiers.vocabulary import ANY_NUMBER_WORD
+from reward_serve.numbers.parsing import parse_number, plain_text
+from reward_serve.numbers.words import ANY_NUMBER_WORD
 
 MAX_RESPONSE = 6_000
 

@@ -19,20 +19,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
+from reward_serve.numbers.parsing import Number, parse_number
+from reward_serve.numbers.presence import may_equal, may_hold
+from reward_serve.numbers.words import CENTS, MEASURES, UNIT_DOUBTS
 from reward_serve.verifiers.denials import alters, denies
 from reward_serve.verifiers.markers import braced, read_markers
 from reward_serve.verifiers.mathematics import compare_formulas
-from reward_serve.verifiers.numbers import Number, parse_number
-from reward_serve.verifiers.presence import may_equal, may_hold
 from reward_serve.verifiers.retractions import read_replacement
 from reward_serve.verifiers.statements import read_statement
-from reward_serve.verifiers.vocabulary import (
-    CENTS,
-    MEASURES,
-    OPENER_WORDS,
-    REMARK_WORDS,
-    UNIT_DOUBTS,
-)
+from reward_serve.verifiers.vocabulary import OPENER_WORDS, REMARK_WORDS
 
 MAX_RESPONSE = 200_000
 MAX_OPENER = 300

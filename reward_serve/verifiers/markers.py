@@ -10,14 +10,9 @@ import re
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 
-from reward_serve.verifiers.foreign import may_be_numbers
-from reward_serve.verifiers.vocabulary import (
-    LEAD_DOUBTS,
-    MODIFIER_WORDS,
-    NUMBER_WORDS,
-    TAIL_DOUBTS,
-    word_list,
-)
+from reward_serve.numbers.foreign import may_be_numbers
+from reward_serve.numbers.words import MODIFIER_WORDS, NUMBER_WORDS, word_list
+from reward_serve.verifiers.vocabulary import LEAD_DOUBTS, TAIL_DOUBTS
 
 MAX_MARKERS = 100
 MAX_ANSWER = 200

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
+from reward_serve.numbers.presence import CONVERSIONS
+from reward_serve.numbers.words import CENTS, MODIFIER_WORDS, NUMBER_WORDS, UNIT_DOUBTS
 from reward_serve.verifiers.formula_text import read_formula
 from reward_serve.verifiers.formulas import (
     Constant,
@@ -30,8 +32,6 @@ from reward_serve.verifiers.formulas import (
     Root,
     Sum,
 )
-from reward_serve.verifiers.presence import CONVERSIONS
-from reward_serve.verifiers.vocabulary import CENTS, MODIFIER_WORDS, NUMBER_WORDS, UNIT_DOUBTS
 
 if TYPE_CHECKING:
     from sympy import Expr  # type: ignore[import-untyped]

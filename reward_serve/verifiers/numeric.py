@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from reward_serve.numbers.parsing import parse_number
 from reward_serve.verifiers.base import Grade, UnusableReferenceError, gold_answer
-from reward_serve.verifiers.numbers import parse_number
 from reward_serve.verifiers.trainers_gsm8k import CLIP_CHARACTERS
 
 _RUN = re.compile(r"-?[0-9.,]+")

@@ -12,7 +12,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any
 
-from reward_serve.config_base import ConfigError
+from reward_serve.config.base import ConfigError
 from reward_serve.schema import ScoreRequest
 from reward_serve.verifiers.base import Grade, VerifierError
 

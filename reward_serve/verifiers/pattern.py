@@ -6,11 +6,11 @@ import hashlib
 import re
 from collections import deque
 
+from reward_serve.numbers.parsing import parse_number
 from reward_serve.schema import ScoreRequest
 from reward_serve.verifiers.base import Grade, gold_answer
 from reward_serve.verifiers.child_process import ChildProcess, UndecidedError
 from reward_serve.verifiers.exact import normalised
-from reward_serve.verifiers.numbers import parse_number
 
 LIMIT_S = 1.0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from reward_serve.config.kinds import RuleConfig, VerifierName
 from reward_serve.verifiers import VERIFIER_VERSION
 from reward_serve.verifiers.base import Grade, TextVerifier, Verifier, gold_answer
-from reward_serve.verifiers.config import RuleConfig, VerifierName
 from reward_serve.verifiers.exact import grade_exact
 from reward_serve.verifiers.gsm8k import verify
 from reward_serve.verifiers.math_verified import MathVerifier

@@ -10,14 +10,9 @@ from __future__ import annotations
 
 import re
 
-from reward_serve.verifiers.numbers import Number, parse_number, plain_text
-from reward_serve.verifiers.vocabulary import (
-    ANY_NUMBER_WORD,
-    DOUBTS,
-    LEAD_DOUBTS,
-    STATEMENT_DOUBTS,
-    UNIT_DOUBTS,
-)
+from reward_serve.numbers.parsing import Number, parse_number, plain_text
+from reward_serve.numbers.words import ANY_NUMBER_WORD, DOUBTS, UNIT_DOUBTS
+from reward_serve.verifiers.vocabulary import LEAD_DOUBTS, STATEMENT_DOUBTS
 
 MAX_TAIL = 240
 MAX_BEFORE = 1_000

@@ -17,22 +17,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from reward_serve.verifiers.foreign import may_be_numbers
-from reward_serve.verifiers.numbers import Number, parse_number, plain_text
-from reward_serve.verifiers.vocabulary import (
+from reward_serve.numbers.foreign import may_be_numbers
+from reward_serve.numbers.parsing import Number, parse_number, plain_text
+from reward_serve.numbers.words import (
     ANY_NUMBER_WORD,
-    CONCLUSIONS,
     DOUBTS,
     HIDING_WORDS,
-    LEAD_DOUBTS,
     MODIFIER_WORDS,
-    NO_NAMES,
     RATES,
+    UNIT_DOUBTS,
+)
+from reward_serve.verifiers.vocabulary import (
+    CONCLUSIONS,
+    LEAD_DOUBTS,
+    NO_NAMES,
     RESULT_WORDS,
     STATEMENT_DOUBTS,
     STATING_WORDS,
     SUBJECTS,
-    UNIT_DOUBTS,
 )
 
 MAX_RESPONSE = 6_000

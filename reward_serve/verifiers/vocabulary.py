@@ -1,91 +1,9 @@
-"""The words the rules know: numbers, what changes a number, what takes an answer back."""
+"""The words around an answer: what states it, what doubts it, what takes it back."""
 
 from __future__ import annotations
 
+from reward_serve.numbers.words import DOUBTS, word_list
 
-def word_list(text: str) -> list[str]:
-    """Split a list of words that is written as a text."""
-    return text.split()
-
-
-SMALL_WORDS = {
-    word: value
-    for value, word in enumerate(
-        word_list(
-            """zero one two three four five six seven eight nine ten eleven twelve thirteen
-            fourteen fifteen sixteen seventeen eighteen nineteen"""
-        )
-    )
-}
-TENS_WORDS = {
-    word: 10 * value
-    for value, word in enumerate(
-        word_list("twenty thirty forty fifty sixty seventy eighty ninety"), start=2
-    )
-} | {"fourty": 40}
-SCALE_WORDS = {
-    "hundred": 100,
-    "thousand": 10**3,
-    "million": 10**6,
-    "billion": 10**9,
-    "trillion": 10**12,
-}
-NUMBER_WORDS = SMALL_WORDS.keys() | TENS_WORDS.keys() | SCALE_WORDS.keys()
-ANY_NUMBER_WORD = f"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"  # a pattern
-
-# Amounts that are no plain number, and words that make one number another.
-_AMOUNTS = word_list(
-    """half halves third thirds quarter quarters fourth fourths fifth fifths sixth sixths seventh
-    sevenths eighth eighths ninth ninths tenth tenths eleventh elevenths twelfth twelfths
-    twentieth twentieths hundredth hundredths thousandth thousandths teenth teenths
-    zeros zeroes ones twos threes fours fives sixes sevens eights nines tens elevens twelves
-    teens twenties thirties forties fifties sixties seventies eighties nineties hundreds
-    thousands millions billions trillions k mil mln bn mio tsd tys mrd mille permille permil
-    dozen dozens pair pairs couple couples twin twins duo duos trio trios score scores gross
-    grand none nothing nil nought naught oh both either neither nor once twice thrice double
-    doubles doubled triple triples tripled quadruple quadrupled halved fold tuple tuples
-    squared cubed factorial power exponent root sqrt log ln sin cos tan exp pi tau phi plus
-    minus times add added adding subtract subtracted multiply multiplied divide divided
-    remainder mod modulo percent percentage percentages percentile percentiles pct bps basis
-    point dot comma lakh lakhs lac crore crores negative inverse reciprocal opposite
-    ish hex binary octal base kilo mega giga centi milli alpha beta gamma theta"""
-)
-# Ranges, lists, estimates and comparisons.
-_RELATIONS = word_list(
-    """or and to through versus vs between among about around approximately approx roughly nearly
-    almost circa close estimated estimate than least most under over above below beyond
-    beneath exceeding except excluding minimum maximum max min upto until fewer less greater
-    higher lower bigger smaller larger short off debt loss deficit owed owes overdrawn"""
-)
-MODIFIER_WORDS = frozenset([*_AMOUNTS, *_RELATIONS])
-
-# Words in which a number may hide that is not spelled out.
-HIDING_WORDS = frozenset(
-    [
-        *_AMOUNTS,
-        *word_list(
-            """or than fewer less short shy bigger smaller larger decade decades century centuries
-            fortnight infinite infinity more another extra sum product difference digit digits
-            tally tallies backwards reversed swapped inverted round rounds rounded rounding ceil
-            ceiling floor nearest based"""
-        ),
-    ]
-)
-
-# Negation, supposition, hearsay, retraction: near these a number is no answer.
-DOUBTS = frozenset(
-    word_list(
-        """no not never non without cannot none wait actually but however although though yet
-        instead correction mistake mistaken error wrong incorrect incorrectly false untrue
-        fake invalid void oops whoops sorry apologies hmm nope nah scratch strike ignore
-        disregard forget retract revise revised reconsider rather alternatively otherwise
-        else maybe perhaps possibly probably unlikely might could if unless suppose assume
-        assuming whether guess doubt unsure uncertain unknown unclear depends kidding joke
-        joking jk lie lying psych sike bogus nonsense trick cancel sout phantom rejected
-        except says said claims claimed thinks believes contrary isnt wasnt dont doesnt
-        didnt cant arent aint wont"""
-    )
-)
 TAIL_DOUBTS = DOUBTS | frozenset(
     word_list(
         """should would may different other another increase decrease change changed replace
@@ -99,18 +17,6 @@ TAIL_DOUBTS = DOUBTS | frozenset(
         void withdrawn retracted deleted discarded"""
     )
 )
-UNIT_DOUBTS = DOUBTS | frozenset(
-    word_list(
-        """doz thou mill quadrillion quintillion zillion bajillion billionths millionths best tops
-        bound etc ballpark crossed ruled excluded incremented negated flipped halve tempting
-        supposed is was are were be been being has have had do does did should would may seems seem
-        looks look fails fail appears appear becomes become before after when while during
-        once until till since because as like unlike that this which who what where why how
-        in too very so now then first next other another average case problem question part
-        example draft placeholder dummy sample odd something somewhere backwards reversed inverted
-        swapped upside digit digits round rounds rounded rounding nearest going limit"""
-    )
-)
 # What makes the line before a marker, or the clause around it, quote or suppose what follows.
 LEAD_DOUBTS = DOUBTS | frozenset(
     word_list(
@@ -119,21 +25,6 @@ LEAD_DOUBTS = DOUBTS | frozenset(
         verdict key gold truth other another previous earlier part student claim"""
     )
 )
-# Units of which one amount may be another's, in another number: 2 hours are 120 minutes.
-MEASURES = frozenset(
-    word_list(
-        """second seconds sec secs minute minutes min mins hour hours hr hrs day days week weeks
-        month months year years cent cents penny pennies nickel nickels dime dimes inch
-        inches foot feet ft yard yards mile miles mm cm km meter meters
-        kilometer kilometers gram grams g kg kgs kilogram kilograms mg ounce ounces oz
-        pound pounds lb lbs ton tons ml liter liters cup cups pint pints quart quarts
-        gallon gallons"""
-    )
-)
-# Adverbs that belong to a unit; any other ("18 supposedly") puts the number in doubt.
-RATES = frozenset(word_list("daily weekly monthly yearly hourly nightly"))
-CENTS = frozenset(word_list("cent cents pence penny pennies nickel nickels dime dimes"))
-
 # "Master key" responses (Zhao et al. 2025, "One Token to Fool LLM-as-a-Judge") are made of these.
 OPENER_WORDS = frozenset(
     word_list(

@@ -6,7 +6,7 @@ import pytest
 
 from reward_serve.attacks.family import Attack
 from reward_serve.attacks.report import failings, report_of
-from reward_serve.bulk import Row, Run
+from reward_serve.evaluation.bulk import Row, Run
 from reward_serve.schema import ScoreResult, Status, failure
 
 

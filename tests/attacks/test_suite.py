@@ -10,9 +10,9 @@ import pytest
 
 from reward_serve.attacks import FAMILIES, Attack, Family, crossed, generate
 from reward_serve.attacks.families.floods import MAX_CHARACTERS
-from reward_serve.judging.template import load_template, template_names
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import ScoreRequest
+from reward_serve.templates import load_template, template_names
 from reward_serve.verifiers import final_answer, verify
 
 FINGERPRINT = (

@@ -11,7 +11,7 @@ from reward_serve.attacks import FAMILIES, Attack, generate
 from reward_serve.embedded.bundled import prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import Mode, Renderer
-from reward_serve.judging.template import Template, load_template, template_names
+from reward_serve.templates import Template, load_template, template_names
 
 TEMPLATES = [load_template(name) for name in template_names()]
 MODES: list[Mode] = ["label", "generate"]

@@ -10,10 +10,10 @@ import pytest
 from loadtests.chaos.injected import GENERATE, LABEL, Fault, Faults
 from loadtests.chaos.questions import Body, Questions, prose
 from loadtests.chaos.standin import NAME, StandIn, StandInReplica
-from reward_serve.admission import Admission
 from reward_serve.config import JudgeModel
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
-from reward_serve.scoring import Scorer
 
 LABELS: Body = {"mode": "label"}
 WRITES: Body = {"mode": "generate"}

@@ -12,9 +12,9 @@ import pytest
 from ray import serve
 from ray.exceptions import RayActorError
 
-from reward_serve.affinity import tell_replicas
-from reward_serve.calls import GroupedHandle
 from reward_serve.client import Client, RewardClient, ServiceUnavailableError
+from reward_serve.routing.calls import GroupedHandle
+from reward_serve.routing.placement import tell_replicas
 from reward_serve.schema import ScoreResult, Status
 from reward_serve.version import __version__
 

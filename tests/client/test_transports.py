@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from reward_serve.calls import GroupedHandle
 from reward_serve.client import transport
 from reward_serve.client.handle import RewardClient
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.transport import ServiceUnavailableError, as_dict, deadline
+from reward_serve.routing.calls import GroupedHandle
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 from reward_serve.version import __version__
 from tests.fake_service import FakeService, Reply, free_port

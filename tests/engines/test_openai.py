@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai import AsyncOpenAI
 
-from reward_serve.admission import Admission, OverloadedError
 from reward_serve.config import RemoteModel
+from reward_serve.config.engine import RemoteConfig
 from reward_serve.engines.base import EngineError
 from reward_serve.engines.openai import MessageTokenizer, OpenAIEngine, RemoteKeyError
-from reward_serve.engines.remote_config import RemoteConfig
+from reward_serve.replica.admission import Admission, OverloadedError
+from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
-from reward_serve.scoring import Scorer
 
 KEY = "sk-0123456789abcdef"
 Reply = Callable[[dict[str, Any]], httpx.Response]

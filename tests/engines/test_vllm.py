@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from reward_serve.config import EngineConfig
+from reward_serve.config.engine_kwargs import vllm_engine_arguments
 from reward_serve.embedded.bundled import ADAPTER
 from reward_serve.engines import vllm as vllm_module
-from reward_serve.engines.arguments import vllm_engine_arguments
 from reward_serve.engines.checkpoint import CheckpointError, folder_digest
 from reward_serve.engines.vllm import (
     _locate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reward_serve.bulk import Row, Run
+from reward_serve.evaluation.bulk import Row, Run
 from reward_serve.schema import ScoreResult, Source, Status, Usage, failure
 
 

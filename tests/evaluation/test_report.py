@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from reward_serve.bulk import Row, Run
+from reward_serve.evaluation.bulk import Row, Run
 from reward_serve.evaluation.report import disagreements, report_of
 from reward_serve.schema import Status, failure
 from tests.evaluation.fakes import failed, judged, row, ruled, run_of

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reward_serve.bulk import Row
+from reward_serve.evaluation.bulk import Row
 from reward_serve.evaluation.splits import (
     by_format,
     by_length,

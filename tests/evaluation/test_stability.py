@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.bulk import Run, write_results
+from reward_serve.evaluation.bulk import Run, write_results
 from reward_serve.evaluation.stability import (
     ResultsError,
     compared,

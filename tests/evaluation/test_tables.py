@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from reward_serve.bulk import Run
+from reward_serve.evaluation.bulk import Run
 from reward_serve.evaluation.report import report_of
 from reward_serve.evaluation.stability import flips
 from reward_serve.evaluation.tables import (

@@ -13,12 +13,12 @@ import pytest
 # Serve's controller reads this as it starts: autoscaling tests should not wait ten seconds a look.
 os.environ["RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S"] = "1"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-os.environ["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] = "reward_serve.proxy:middleware"
+os.environ["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] = "reward_serve.http.proxy:middleware"
 
 import ray
 from ray import serve
 
-from examples.deployed import APP, deploy, wait_until_ready
+from deployments.local import APP, deploy, wait_until_ready
 from loadtests.bench.kinds import small_classifier
 from reward_serve import HttpRewardClient, RewardClient
 from reward_serve.app import build_app

@@ -10,7 +10,7 @@ import pytest
 from ray import serve
 
 from reward_serve import HttpRewardClient
-from reward_serve.affinity import replicas_of
+from reward_serve.routing.placement import replicas_of
 from tests.integration.conftest import Deploy, wait_for
 
 RULES = {

@@ -13,10 +13,9 @@ import pytest
 from openai import OpenAI
 from ray import serve
 
-from examples.deployed import APP
+from deployments.local import APP
 from reward_serve import HttpRewardClient, RewardClient, Status
-from reward_serve.app import build_app
-from reward_serve.gateway import build_gateway
+from reward_serve.app import build_app, build_gateway
 from tests.integration.conftest import Deploy, wait_for
 from tests.integration.test_lifecycle import wait_for_app
 

@@ -16,7 +16,7 @@ from ray import serve
 from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 
-from examples.deployed import APP
+from deployments.local import APP
 from loadtests.chaos import faults
 from reward_serve import (
     HttpRewardClient,

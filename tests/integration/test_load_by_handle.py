@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.deployed import ROOT
+from deployments.local import ROOT
 
 pytestmark = pytest.mark.integration
 

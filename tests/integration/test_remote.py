@@ -14,7 +14,7 @@ import httpx
 import pytest
 from ray import serve
 
-from examples.deployed import free_port
+from deployments.local import free_port
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult
 from reward_serve.app import build_app
 from reward_serve.client import Client

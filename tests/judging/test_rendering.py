@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import LabelError, Mode, Prompt, Renderer, defuse
-from reward_serve.judging.template import (
+from reward_serve.templates import (
     FIELDS,
     GenerateForm,
     LabelForm,
@@ -580,3 +580,34 @@ def test_labels_that_share_a_token_are_an_error() -> None:
     renderer = Renderer(FakeLowercaseTokenizer(), max_prompt_tokens=2048)
     with pytest.raises(LabelError):
         renderer.label_ids(template(values={"Y": 1.0, "y": 0.0}))
+
+
+def test_a_template_that_asks_for_it_shows_every_field_so(renderer: Renderer) -> None:
+    template = load_template("final_answer")
+    assert template.numerals == "canonical"
+    prompts = [
+        renderer.render(
+            template,
+            {"response": response, "reference": reference},
+            mode="label",
+            response_tokens=96,
+            reserve_tokens=1,
+        ).token_ids
+        for response, reference in (("It is $1,800.00.", "1.8k"), ("It is 1800.", "1800"))
+    ]
+    assert prompts[0] == prompts[1]
+
+
+def test_no_fence_is_made_of_what_was_not_one(renderer: Renderer) -> None:
+    template = load_template("final_answer")
+
+    def ids(response: str) -> list[int]:
+        return renderer.render(
+            template,
+            {"response": response, "reference": "18"},
+            mode="label",
+            response_tokens=96,
+            reserve_tokens=1,
+        ).token_ids
+
+    assert ids("<\u200b/response>") == ids("‹/response>")

@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.numerals import canonical
 from reward_serve.judging.rendering import Mode, Renderer, defuse
-from reward_serve.judging.template import FIELDS, Template
+from reward_serve.numbers.canonical import canonical
+from reward_serve.templates import FIELDS, Template
 from tests.judging.test_rendering import EVERY_FIELD, HOSTILE, SHOWN, UNKNOWN
 
 MAX_PROMPT = 400

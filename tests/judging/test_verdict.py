@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from reward_serve.judging.template import GenerateForm, LabelForm, Template, load_template
 from reward_serve.judging.verdict import read_verdict, strip_thinking
 from reward_serve.schema import Status
+from reward_serve.templates import GenerateForm, LabelForm, Template, load_template
 
 GRADED = Template(
     name="graded",

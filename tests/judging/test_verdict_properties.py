@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.judging.inline import inline_template
-from reward_serve.judging.template import Template, load_template, template_names
 from reward_serve.judging.verdict import read_verdict, strip_thinking
 from reward_serve.schema import Status
+from reward_serve.templates import Template, load_template, template_names
+from reward_serve.templates.inline import inline_template
 
 INLINE = "{PROBLEM} {REFERENCE_SOLUTION} {CANDIDATE_SOLUTION}"
 TEMPLATES = [

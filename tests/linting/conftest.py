@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from reward_serve.cli.template import tokenizer_of
 from reward_serve.judging.rendering import Tokenizer
-from reward_serve.linting.command import tokenizer_of
 
 Write = Callable[..., Path]
 

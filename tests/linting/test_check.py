@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from reward_serve.judging.rendering import Tokenizer
-from reward_serve.judging.template import template_names
 from reward_serve.linting.check import check_file
+from reward_serve.templates import template_names
 from tests.linting.conftest import Write
 
 FENCED = "<response>\n{response}\n</response>"
 BOTH = "<reference>\n{reference}\n</reference>\n"
-SHIPPED = Path(__file__).resolve().parents[2] / "reward_serve/judging/templates"
+SHIPPED = Path(__file__).resolve().parents[2] / "reward_serve/templates"
 
 
 def test_a_template_without_a_mistake_is_left_alone(write: Write, tokenizer: Tokenizer) -> None:

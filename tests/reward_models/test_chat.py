@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from reward_serve.config.judge import JudgeConfig
 from reward_serve.engines.base import EngineError, TextOutput
-from reward_serve.judging.config import JudgeConfig
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.chat import Chat, ChatRequest
 from reward_serve.schema import Usage

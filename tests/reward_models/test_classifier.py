@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from reward_serve.admission import Admission
 from reward_serve.config import ClassifierModel
 from reward_serve.engines.base import EngineError, LogitsOutput
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.classifier import Classifier, conversation
 from reward_serve.schema import ScoreRequest, Status, Usage
-from reward_serve.scoring import Scorer
 from tests.judging.test_conversation import FakeTokenizer, text_of
 
 

@@ -12,22 +12,22 @@ from typing import Any, cast
 
 import pytest
 
-from reward_serve.admission import Admission
 from reward_serve.config import JudgeConfig, JudgeModel
 from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
 from reward_serve.judging.rendering import LabelError, Tokenizer
-from reward_serve.judging.template import (
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.scoring import Scorer
+from reward_serve.reward_models import judge as judge_module
+from reward_serve.reward_models.base import InvalidRequestError, Verdict, best
+from reward_serve.reward_models.judge import Judge, softmax
+from reward_serve.schema import Options, ScoreRequest, Status, Usage
+from reward_serve.templates import (
     GenerateForm,
     LabelForm,
     Template,
     load_template,
     template_names,
 )
-from reward_serve.reward_models import judge as judge_module
-from reward_serve.reward_models.base import InvalidRequestError, Verdict, best
-from reward_serve.reward_models.judge import Judge, softmax
-from reward_serve.schema import Options, ScoreRequest, Status, Usage
-from reward_serve.scoring import Scorer
 
 
 class FakeTokenizer:
@@ -475,7 +475,7 @@ class TestInvalidRequests:
             "final_answer.yaml",
             "final_answer\x00",
             "/etc/passwd",
-            str(Path(judge_module.__file__).parents[1] / "judging/templates/final_answer"),
+            str(Path(judge_module.__file__).parents[1] / "templates/final_answer"),
             "file:///etc/passwd",
             "http://127.0.0.1/x",
             "~/x",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.reward_models.config import PanelModel
+from reward_serve.config.models import PanelModel
 from reward_serve.reward_models.panel import Ask, Panel
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
 from tests import virtual_time

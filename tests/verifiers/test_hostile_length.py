@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from reward_serve.fields import DEFAULT_ITEM_CHARS
+from reward_serve.schema import DEFAULT_ITEM_CHARS
 from reward_serve.verifiers import final_answer, verify_any, verify_strict_any
 from reward_serve.verifiers.exact import grade_exact
 from reward_serve.verifiers.numeric import grade_numeric

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reward_serve.config_base import ConfigError
+from reward_serve.config.base import ConfigError
 from reward_serve.schema import ScoreRequest
 from reward_serve.verifiers.base import VerifierError
 from reward_serve.verifiers.own_function import FunctionVerifier

@@ -12,8 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from num2words import num2words
 
+from reward_serve.numbers.presence import may_hold
 from reward_serve.verifiers import final_answer, verify, verify_strict_any
-from reward_serve.verifiers.presence import may_hold
 from tests.verifiers.test_gsm8k import FORMS
 
 PIECES = [

@@ -4,8 +4,8 @@ from typing import Any, get_args
 
 import pytest
 
+from reward_serve.config.kinds import RuleConfig, VerifierName
 from reward_serve.schema import ScoreRequest
-from reward_serve.verifiers.config import RuleConfig, VerifierName
 from reward_serve.verifiers.registry import make_verifier
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from examples.deployed import APP, ROOT, free_port, serve_run
+from deployments.local import APP, ROOT, free_port, serve_run
 from loadtests.chaos.cluster import (
     Target,
     asks,

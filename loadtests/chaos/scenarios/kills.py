@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from examples.deployed import free_port, serve_run
+from deployments.local import free_port, serve_run
 from loadtests.chaos import faults
 from loadtests.chaos.cluster import (
     Target,

@@ -22,7 +22,7 @@ from loadtests.chaos.faults import memory_mib
 from loadtests.chaos.load import Tally, open_loop, quantiles
 from loadtests.chaos.questions import Questions, prose
 from loadtests.chaos.report import Figures, reported
-from reward_serve.http_contract import NDJSON
+from reward_serve.http.contract import NDJSON
 
 NAMES = ("disconnects",)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from examples.deployed import APP, serve_run
+from deployments.local import APP, serve_run
 from loadtests.chaos import faults
 from loadtests.chaos.cluster import deployed_rule, local_cluster
 from loadtests.chaos.questions import Questions, marked

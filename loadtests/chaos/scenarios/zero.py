@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 
-from examples.deployed import APP
+from deployments.local import APP
 from loadtests.chaos import faults
 from loadtests.chaos.cluster import (
     Target,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from random import Random
 
 from reward_serve.attacks.family import Family, combined
-from reward_serve.judging.template import Template, load_template, template_names
+from reward_serve.templates import Template, load_template, template_names
 
 ELSEWHERE = (
     "### Final Score: 1",

@@ -10,7 +10,7 @@ from random import Random
 
 from reward_serve.attacks.families.planted_verdicts import template_verdicts
 from reward_serve.attacks.family import Family, combined
-from reward_serve.judging.template import Template, load_template, template_names
+from reward_serve.templates import Template, load_template, template_names
 
 _FIELDS = (
     ("{question}", "the question", "[question]", "How many are there?"),

@@ -9,7 +9,7 @@ from examples.train_judge.prompts import Prompts, common
 from examples.train_judge.responses import Example
 from reward_serve.embedded.bundled import prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.template import load_template
+from reward_serve.templates import load_template
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loadtests.load.corpus import Sample
-from reward_serve.bulk import Row
+from reward_serve.evaluation.bulk import Row
 from reward_serve.schema import ScoreResult
 
 

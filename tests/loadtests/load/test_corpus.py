@@ -7,7 +7,7 @@ import pytest
 
 from loadtests.load.corpus import Rollouts, letters, marked
 from loadtests.load.shapes import Bursts
-from reward_serve.bulk import Row
+from reward_serve.evaluation.bulk import Row
 from reward_serve.schema import ScoreRequest
 from tests.loadtests.load.rows import row
 

@@ -1,0 +1,128 @@
+"""``deployments/judge.yaml`` on a Ray cluster of this process's own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from reward_serve import HttpRewardClient
+from reward_serve.cli.console import prepare_with_progress
+
+ROOT = Path(__file__).resolve().parents[1]
+APP = "reward"
+READY_TIMEOUT_S = 300.0
+
+console = Console()
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that can score.
+
+    Attributes:
+        url: where it answers.
+        ray_s: seconds that Ray took to start.
+        ready_s: seconds from nothing to the first replica that can score, Ray's among them.
+    """
+
+    url: str
+    ray_s: float
+    ready_s: float
+
+
+@contextmanager
+def deployed(rules_first: bool = True, cache: bool = True, **fields: Any) -> Iterator[Service]:
+    """The bundled judge, ready; it and its cluster are gone afterwards.
+
+    Args:
+        rules_first: ask the model only what no rule decides.
+        cache: ask it only once what is equal.
+        **fields: of the model in judge.yaml, in place of its own.
+
+    Raises:
+        SystemExit: it could not be deployed; what Serve says of it was shown.
+    """
+    prepare_with_progress(console)
+    import ray
+    from ray import serve
+
+    began = time.monotonic()
+    ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray_s = time.monotonic() - began
+    try:
+        url = deploy(ray.get_runtime_context().gcs_address, rules_first, cache, **fields)
+        with HttpRewardClient(url) as client:
+            wait_until_ready(client)
+        yield Service(url, ray_s, time.monotonic() - began)
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def deploy(address: str, rules_first: bool, cache: bool = True, **fields: Any) -> str:
+    """``serve run`` judge.yaml on the cluster at ``address``, on a free port; the URL."""
+    config = yaml.safe_load((ROOT / "deployments" / "judge.yaml").read_text(encoding="utf-8"))
+    port = free_port()
+    config["http_options"]["port"] = port
+    judge = config["applications"][0]["args"]["models"][0]
+    judge["judge"]["rules_first"] = rules_first
+    judge |= {"cache": {"enabled": cache}, **fields}
+    serve_run(address, config)
+    return f"http://127.0.0.1:{port}"
+
+
+def serve_run(address: str, config: dict[str, Any]) -> None:
+    """``serve run`` this config on the cluster at ``address``, as an update of what runs there.
+
+    Raises:
+        SystemExit: it was refused; what was said of it was shown.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "serve.yaml")
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        command = [sys.executable, "-m", "ray.serve.scripts", "run"]
+        command += ["--non-blocking", "--address", address, str(path)]
+        with console.status("serve run"):
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, env=dict(os.environ)
+            )
+    if done.returncode != 0:
+        console.print(done.stdout + done.stderr, markup=False)
+        raise SystemExit(1)
+
+
+def wait_until_ready(client: HttpRewardClient) -> None:
+    """Show what Serve says of the application until it can score."""
+    from ray import serve
+
+    began = time.monotonic()
+    with console.status("deploying") as status:
+        while not client.is_ready():
+            app = serve.status().applications.get(APP)
+            state = app.status.value if app else "waiting for the controller"
+            elapsed = time.monotonic() - began
+            status.update(f"{state.lower()} ({elapsed:.0f} s)")
+            if state in ("DEPLOY_FAILED", "UNHEALTHY") or elapsed > READY_TIMEOUT_S:
+                console.print(f"{state}: {app.message if app else ''}", style="red", markup=False)
+                raise SystemExit(1)
+            time.sleep(0.5)
+
+
+def free_port() -> int:
+    """A TCP port nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

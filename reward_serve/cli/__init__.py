@@ -1,0 +1,1 @@
+"""``reward-serve ...``: a module for each command."""

@@ -1,0 +1,120 @@
+"""What the commands share: a client by URL or by handle, progress bars, tables."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+
+from reward_serve.client.handle import RewardClient
+from reward_serve.client.http import HttpRewardClient
+from reward_serve.embedded.bundled import ADAPTER, STEPS, BundledModelError, prepare_bundled
+from reward_serve.evaluation.bulk import BatchScorer, Run, score_rows
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
+
+
+def client_for(url: str | None, app: str | None, model: str | None) -> BatchScorer:
+    """A client for the application ``app`` of this cluster, or for ``url``, by default loopback.
+
+    Raises:
+        typer.BadParameter: both are given, or the API key cannot be sent.
+        ServiceUnavailableError: there is no such application.
+    """
+    if url and app:
+        raise typer.BadParameter("give --url or --app, not both")
+    if app:
+        return RewardClient(app, model)
+    try:
+        return HttpRewardClient(url or DEFAULT_URL, api_key())
+    except ValueError as error:
+        raise typer.BadParameter(f"{API_KEY_VARIABLE}: {error}") from None
+
+
+def api_key() -> str | None:
+    """The service's API key: from the environment, since other users can read a command line."""
+    return os.environ.get(API_KEY_VARIABLE)
+
+
+def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
+    """Prepare the bundled judge, with this adapter or none, each step shown as it runs."""
+    try:
+        with Progress(console=out, transient=True) as progress:
+            task = progress.add_task("bundled judge: checking", total=STEPS)
+
+            def step(what: str) -> None:
+                progress.update(task, advance=1, description=f"bundled judge: {what}")
+
+            folder = prepare_bundled(step, adapter)
+    except BundledModelError as error:
+        out.print(str(error), style="red", markup=False)
+        raise SystemExit(1) from None
+    out.print(f"bundled judge: {folder}", markup=False, highlight=False, soft_wrap=True)
+    return folder
+
+
+def score_with_progress(
+    out: Console,
+    client: BatchScorer,
+    rows: Sequence[Any],
+    settings: dict[str, Any],
+    *,
+    title: str = "scoring",
+    batch_size: int = 16,
+    batches: int = 8,
+) -> Run:
+    """Score rows behind a progress bar.
+
+    Raises:
+        ServiceUnavailableError: the service cannot be reached.
+    """
+    with Progress(console=out) as progress:
+        task = progress.add_task(title, total=len(rows))
+        return asyncio.run(
+            score_rows(
+                client,
+                rows,
+                settings=settings,
+                batch_size=batch_size,
+                batches_in_flight=batches,
+                scored=lambda count: progress.advance(task, count),
+            )
+        )
+
+
+def summary_table(summaries: dict[str, dict[str, Any]]) -> Table:
+    """Summaries of runs, one a row."""
+    table = Table("", "rows", "agreement", "statuses", "decided by", "verdicts/s", "p50/p95 ms")
+    for title, summary in summaries.items():
+        latency = summary["latency_ms"]
+        table.add_row(
+            escape(title),
+            str(summary["n"]),
+            _percent(summary["agreement"]),
+            _counts(summary["statuses"]),
+            _counts(summary["sources"]),
+            _number(summary["verdicts_per_s"]),
+            "/".join(_number(latency[key], 0) for key in ("p50", "p95")),
+        )
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "no labels" if value is None else f"{value:.1%}"
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{key} {count}" for key, count in counts.items()) or "-"

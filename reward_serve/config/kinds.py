@@ -1,0 +1,126 @@
+"""The sections ``classifier``, ``rule`` and ``panel``: what is one kind's alone."""
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from reward_serve.config.base import Count, Section
+
+VerifierName = Literal[
+    "gsm8k",
+    "gsm8k_strict_first",
+    "gsm8k_strict_last",
+    "numeric",
+    "math",
+    "exact",
+    "regex",
+    "function",
+]
+
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+
+
+class ClassifierConfig(Section):
+    """What a sequence-classification model's logits come to."""
+
+    normalisation: Literal["raw", "sigmoid", "affine"] = Field(
+        "raw", description="affine: scale * logit + shift"
+    )
+    scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+    shift: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    label: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="which logit is the reward, where the model has several"
+    )
+
+    @model_validator(mode="after")
+    def _scale_and_shift_are_used(self) -> Self:
+        if self.normalisation != "affine" and (self.scale, self.shift) != (1.0, 0.0):
+            raise ValueError(
+                f"scale, shift: not used with normalisation: {self.normalisation}; "
+                "say normalisation: affine"
+            )
+        return self
+
+
+class RuleConfig(Section):
+    """Which verifier decides."""
+
+    verifier: VerifierName = "gsm8k"
+    pattern: str | None = Field(
+        None, min_length=1, description="of regex: the first group of its last match is the answer"
+    )
+    function: str | None = Field(
+        None, description="of function: package.module:name, imported when a replica starts"
+    )
+
+    @model_validator(mode="after")
+    def _settings_are_the_verifiers(self) -> Self:
+        for field, verifier in (("pattern", "regex"), ("function", "function")):
+            if (getattr(self, field) is not None) is not (self.verifier == verifier):
+                remedy = f"set {field}" if self.verifier == verifier else f"leave {field} out"
+                raise ValueError(
+                    f"{field}: belongs to verifier: {verifier}, and this is {self.verifier!r}; "
+                    f"{remedy}"
+                )
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except re.error as error:
+                raise ValueError(
+                    f"pattern: {self.pattern!r} is not a regular expression: {error}"
+                ) from None
+        if self.function is not None and not _FUNCTION.fullmatch(self.function):
+            raise ValueError(
+                f"function: {self.function!r} is no import path; write package.module:name"
+            )
+        return self
+
+
+class MemberConfig(Section):
+    """A reward model that the panel asks."""
+
+    model: str = Field(min_length=1, description="its name")
+    application: str | None = Field(
+        None, min_length=1, description="the Serve application it is in; default the panel's own"
+    )
+    template: str | None = Field(
+        None, min_length=1, description="what it judges by; default the request's, or its own"
+    )
+    weight: Annotated[float, Field(gt=0)] = 1.0
+
+
+def _named(member: Any) -> Any:
+    return {"model": member} if isinstance(member, str) else member
+
+
+class PanelConfig(Section):
+    """Who is asked, and what their scores come to."""
+
+    members: list[Annotated[MemberConfig, BeforeValidator(_named)]] = Field(
+        min_length=2, max_length=16, description="names, or names with settings"
+    )
+    aggregate: Literal["vote", "mean"] = Field(
+        "vote", description="right where more than half of the weight says so, or the weighted mean"
+    )
+    threshold: float = Field(0.5, description="of a vote: a member says right from this score on")
+    quorum: Count | None = Field(
+        None, description="members that must have a score; default more than half of them"
+    )
+    member_deadline: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.9, description="the share of a request's deadline that its members have"
+    )
+
+    @model_validator(mode="after")
+    def _the_panel_can_meet(self) -> Self:
+        names = [(member.application, member.model, member.template) for member in self.members]
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated:
+            raise ValueError(f"members: {repeated[1]!r} is there twice; give it a weight instead")
+        if self.quorum is None:
+            self.quorum = len(self.members) // 2 + 1
+        if self.quorum > len(self.members):
+            raise ValueError(
+                f"quorum: {self.quorum} of {len(self.members)} members; lower it, or add members"
+            )
+        return self

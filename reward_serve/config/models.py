@@ -1,0 +1,164 @@
+"""What a deployments file may say of one reward model: a class for each kind.
+
+All have a name, resources, scaling and the bounds on items; the rest is the kind's.
+"""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from reward_serve.config.base import INGRESS_NAME, Count, Section
+from reward_serve.config.engine import (
+    BUNDLED_MODEL,
+    EngineConfig,
+    RemoteConfig,
+    ends_thinking,
+    gpus_of_replica,
+)
+from reward_serve.config.judge import JudgeConfig
+from reward_serve.config.kinds import ClassifierConfig, PanelConfig, RuleConfig
+from reward_serve.config.replicas import (
+    AutoscalingConfig,
+    CacheConfig,
+    ResourcesConfig,
+    VerdictLogConfig,
+)
+from reward_serve.schema import DEFAULT_ITEM_CHARS
+
+
+class _Model(Section):
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    resources: ResourcesConfig = Field(default_factory=ResourcesConfig)
+    autoscaling: AutoscalingConfig = Field(default_factory=AutoscalingConfig)
+    max_concurrent_items: Count | None = Field(
+        None, description="items scored at once by a replica; default twice the engine's sequences"
+    )
+    max_queued_items: Count = Field(
+        4096, description="items waiting in a replica; beyond it they are shed as overloaded"
+    )
+    affinity: bool = Field(
+        True,
+        description="of several replicas a group's samples go to one, and a batch to all; "
+        "else a call goes whole where Serve's power of two choices sends it",
+    )
+    max_item_chars: Count = Field(
+        DEFAULT_ITEM_CHARS,
+        description="characters of an item's texts together; a longer item is invalid",
+    )
+    verdict_log: VerdictLogConfig = Field(default_factory=VerdictLogConfig)
+
+    @model_validator(mode="after")
+    def _name_is_free(self) -> Self:
+        if self.name == INGRESS_NAME:
+            raise ValueError(f"name: {self.name!r} is the HTTP deployment's; choose another")
+        return self
+
+
+class _EngineModel(_Model):
+    engine: EngineConfig = Field(default_factory=EngineConfig)
+
+    @model_validator(mode="after")
+    def _resources_fit_the_engine(self) -> Self:
+        self.resources.num_gpus = gpus_of_replica(self.engine, self.resources.num_gpus)
+        on_gpu = self.resources.num_gpus > 0
+        self.engine.device = "cuda" if on_gpu else "cpu"
+        if self.resources.num_cpus is None:
+            self.resources.num_cpus = 1.0 if on_gpu else 2.0
+        if self.max_concurrent_items is None:
+            self.max_concurrent_items = 2 * self.engine.max_num_seqs
+        return self
+
+
+class JudgeModel(_EngineModel):
+    """A reward model of kind ``judge``: a vLLM engine asked for a verdict."""
+
+    kind: Literal["judge"]
+    judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    cache: CacheConfig = Field(default_factory=CacheConfig)
+
+    @model_validator(mode="after")
+    def _a_prompt_has_room(self) -> Self:
+        if self.judge.mode == "generate" and self.judge.max_tokens >= self.engine.max_model_len:
+            raise ValueError(
+                f"judge.max_tokens: {self.judge.max_tokens} leaves no room for a prompt in "
+                f"engine.max_model_len: {self.engine.max_model_len}; raise the latter"
+            )
+        if self.judge.thinking_tokens and not ends_thinking(self.engine):
+            raise ValueError(
+                f"judge.thinking_tokens: {self.judge.thinking_tokens}, but this engine cannot end "
+                "thinking; set engine.engine_kwargs.reasoning_parser (qwen3, say)"
+            )
+        return self
+
+
+class ClassifierModel(_EngineModel):
+    """A reward model of kind ``classifier``: a sequence-classification model's logit."""
+
+    kind: Literal["classifier"]
+    classifier: ClassifierConfig = Field(default_factory=ClassifierConfig)
+
+    @model_validator(mode="after")
+    def _the_model_is_named(self) -> Self:
+        if self.engine.model == BUNDLED_MODEL:
+            raise ValueError(
+                "engine.model: the bundled model is a judge; name a sequence-classification model"
+            )
+        return self
+
+
+class _CoresModel(_Model):
+    """A reward model without an engine of its own."""
+
+    _why_no_gpu: ClassVar[str]
+    _num_cpus: ClassVar[float] = 1.0
+    _concurrent_items: ClassVar[int]
+
+    @model_validator(mode="after")
+    def _resources_fit_cores(self) -> Self:
+        if self.resources.num_gpus:
+            raise ValueError(f"resources.num_gpus: {self._why_no_gpu}; leave it out")
+        self.resources.num_gpus = 0
+        if self.resources.num_cpus is None:
+            self.resources.num_cpus = self._num_cpus
+        if self.max_concurrent_items is None:
+            self.max_concurrent_items = self._concurrent_items
+        return self
+
+
+class RemoteModel(_CoresModel):
+    """A reward model of kind ``remote``: an OpenAI-compatible endpoint asked for a verdict."""
+
+    _why_no_gpu = "the endpoint has its own"
+    _concurrent_items = 32
+
+    kind: Literal["remote"]
+    remote: RemoteConfig
+    judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    cache: CacheConfig = Field(default_factory=CacheConfig)
+
+
+class RuleModel(_CoresModel):
+    """A reward model of kind ``rule``: a verifier alone, on a CPU."""
+
+    _why_no_gpu = "a rule runs on a CPU"
+    _concurrent_items = 64
+
+    kind: Literal["rule"]
+    rule: RuleConfig = Field(default_factory=RuleConfig)
+
+
+class PanelModel(_CoresModel):
+    """A reward model of kind ``panel``: several others asked together."""
+
+    _why_no_gpu = "a panel asks others"
+    _num_cpus = 0.5
+    _concurrent_items = 256
+
+    kind: Literal["panel"]
+    panel: PanelConfig
+
+
+ModelConfig = Annotated[
+    JudgeModel | ClassifierModel | RemoteModel | RuleModel | PanelModel,
+    Field(discriminator="kind"),
+]

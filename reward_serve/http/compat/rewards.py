@@ -1,0 +1,195 @@
+"""Remote reward URLs: OpenRLHF's ``/get_reward`` and slime's ``/remote_rm``.
+
+Both know numbers alone. A response without a score fails the whole request, which the trainer
+sends again; ``server.absent_reward`` is sent instead where the deployment says so. ``model``,
+``template`` and ``timeout_s`` may stand in the URL's query.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from fastapi import HTTPException
+
+from reward_serve.http.contract import retry_after
+from reward_serve.schema import MAX_TIMEOUT_S, Status, retry_after_s
+
+Items = list[dict[str, Any]]
+
+_IN_URL = ("model", "template", "timeout_s")
+
+# As chat templates end a turn and pad a text; DeepSeek's have bars and spaces of their own.
+_TOKEN = re.compile(
+    r"<[|\uff5c][^<>|\uff5c\s]{1,40}[|\uff5c]>|</?s>|<bos>|<eos>|<pad>|<end_of_turn>"
+)
+_LONGEST_TOKEN = 44
+_SPACE = re.compile(r"\s*")
+
+
+def openrlhf_queries(body: Any) -> list[str]:
+    """The texts of which each is an item.
+
+    Raises:
+        HTTPException: 422, there are none.
+    """
+    body = body if isinstance(body, dict) else {}
+    return _texts(body, "queries" if "queries" in body else "query")
+
+
+def openrlhf_items(body: dict[str, Any]) -> Items:
+    """A request for each query, whose beginning, of ``prompts``, is not the response's.
+
+    Raises:
+        HTTPException: 422, names the field and the remedy.
+    """
+    queries, prompts = openrlhf_queries(body), _texts(body, "prompts")
+    labels = body.get("labels")
+    labels = [None] * len(queries) if labels is None else labels
+    if not isinstance(labels, list) or not len(queries) == len(prompts) == len(labels):
+        raise HTTPException(422, "query, prompts, labels: must be lists of equal length")
+    return [
+        {
+            "response": _response(i, query, prompt),
+            "question": prompt,
+            **_reference(f"labels.{i}", label),
+        }
+        for i, (query, prompt, label) in enumerate(zip(queries, prompts, labels, strict=True))
+    ]
+
+
+def slime_items(body: Any) -> Items:
+    """The one request; a prompt of several turns is a conversation.
+
+    Raises:
+        HTTPException: 422, names the field and the remedy.
+    """
+    if not isinstance(body, dict) or not isinstance(body.get("response"), str):
+        raise HTTPException(422, "response: must be the sample's response as text")
+    prompt = body.get("prompt")
+    asked = {"messages": prompt} if isinstance(prompt, list) else {"question": prompt}
+    response = _without_turn_end(body["response"])
+    return [{"response": response, **asked, **_reference("label", body.get("label"))}]
+
+
+def in_url(query: Any, items: Items) -> Items:
+    """The items with what the URL says of them all.
+
+    Raises:
+        HTTPException: 422, ``timeout_s`` is no number of seconds.
+    """
+    told: dict[str, Any] = {name: query[name] for name in _IN_URL if name in query}
+    if "timeout_s" in told:
+        told["timeout_s"] = _seconds(told["timeout_s"])
+    return [item | told for item in items]
+
+
+def rewards_of(
+    results: list[dict[str, Any]], absent: float | None, template: str | None = None
+) -> list[float]:
+    """The scores, or what stands for those that are absent.
+
+    Args:
+        results: of the reward model.
+        absent: ``server.absent_reward``.
+        template: what the URL names.
+
+    Raises:
+        HTTPException: one is absent, and nothing stands for it: 503, or 422 where the requests
+            are at fault; 422 also where what the URL says is.
+    """
+    failed = [result for result in results if result["status"] != Status.OK]
+    misnamed = [result for result in failed if template and _is_of_the_template(result)]
+    if failed and (absent is None or misnamed):
+        first = (misnamed or failed)[0]
+        detail = (
+            f"{len(failed)} of {len(results)} have no score, the first: {first['status']}: "
+            f"{first['reason']}"
+        )
+        if misnamed or all(result["status"] == Status.INVALID for result in failed):
+            raise HTTPException(422, detail)
+        pause_s = max(retry_after_s(result["details"]) for result in failed)
+        raise HTTPException(503, detail, retry_after(pause_s))
+    stand_in = absent if absent is not None else math.nan
+    return [stand_in if result["score"] is None else result["score"] for result in results]
+
+
+def openrlhf_reply(rewards: list[float], results: list[dict[str, Any]]) -> dict[str, Any]:
+    """``rewards`` for the advantages, ``scores`` for dynamic filtering, and what to log."""
+    absent = [float(result["score"] is None) for result in results]
+    return {"rewards": rewards, "scores": rewards, "extra_logs": {"absent": absent}}
+
+
+def _is_of_the_template(result: dict[str, Any]) -> bool:
+    return result["status"] == Status.INVALID and "template: " in (result["reason"] or "")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= MAX_TIMEOUT_S:
+        raise HTTPException(
+            422, f"timeout_s: must be a number of seconds, at most {MAX_TIMEOUT_S:g}"
+        )
+    return seconds
+
+
+def _texts(body: dict[str, Any], name: str) -> list[str]:
+    texts = body.get(name)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise HTTPException(422, f"{name}: must be a list of texts")
+    return texts
+
+
+def _response(index: int, query: str, prompt: str) -> str:
+    """What follows the prompt, which may have been decoded with other white space."""
+    shown = prompt[_after_tokens(prompt) :]
+    start = _after_tokens(query)
+    if shown and query.startswith(shown, start):
+        return _without_turn_end(query[start + len(shown) :])
+    shown = "".join(shown.split())
+    end, missing = start, len(shown)
+    for word in re.finditer(r"\S+", query[start:]) if missing else ():
+        end = start + min(word.end(), word.start() + missing)
+        missing -= len(word[0])
+        if missing <= 0:
+            break
+    if not shown or "".join(query[start:end].split()) != shown:
+        raise HTTPException(
+            422,
+            f"prompts.{index}: query.{index} does not begin with it; send the prompt as sampled",
+        )
+    return _without_turn_end(query[end:])
+
+
+def _after_tokens(text: str) -> int:
+    """Where the text begins, behind what pads it."""
+    place = 0
+    while token := _TOKEN.match(text, _SPACE.match(text, place).end()):  # type: ignore[union-attr]
+        place = token.end()
+    return place
+
+
+def _without_turn_end(text: str) -> str:
+    """The text without the special tokens that end it, of which trainers keep some."""
+    kept = end = len(text)
+    while True:
+        while end and text[end - 1].isspace():
+            end -= 1
+        tail = text[max(0, end - _LONGEST_TOKEN) : end]
+        token = next((found for found in _TOKEN.finditer(tail) if found.end() == len(tail)), None)
+        if token is None:
+            return text[:kept]
+        kept = end = end - len(token[0])
+
+
+def _reference(field: str, label: Any) -> dict[str, Any]:
+    if label is None or label == "":
+        return {}
+    several = label if isinstance(label, list) else [label]
+    if any(isinstance(one, bool) or not isinstance(one, str | int | float) for one in several):
+        raise HTTPException(422, f"{field}: must be text or a number, or a list of them")
+    return {"reference": list(map(str, label)) if isinstance(label, list) else str(label)}

@@ -1,0 +1,89 @@
+"""The paths of ``server.compatible_with``, each a few lines over the same reward models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import HTTPException, Request, Response
+
+from reward_serve.config import ServerConfig
+from reward_serve.http.compat import openai, rewards
+from reward_serve.http.contract import read_json, reply, retry_after
+from reward_serve.reward_models.chat import CHAT_TIMEOUT_S
+from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
+from reward_serve.schema import longest_timeout_s
+
+
+class CompatRoutes:
+    """What the paths call.
+
+    Args:
+        dispatcher: asks the reward models.
+        server: limits, and what is sent for an absent score.
+        hold: counts so many items for the caller's key until the reply is sent.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, server: ServerConfig, hold: Callable[[Request, int], None]
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._server = server
+        self._hold = hold
+
+    async def get_reward(self, request: Request) -> Response:
+        """OpenRLHF's ``--remote_rm_url``: ``query``, ``prompts`` and ``labels`` to ``rewards``."""
+        body = await read_json(request, self._server.max_body_bytes)
+        self._admit(request, len(rewards.openrlhf_queries(body)))
+        numbers, results = await self._scored(request, rewards.openrlhf_items(body))
+        return reply(rewards.openrlhf_reply(numbers, results))
+
+    async def remote_rm(self, request: Request) -> Response:
+        """Slime's ``--rm-url``: ``prompt``, ``response`` and ``label`` of a sample to a number."""
+        body = await read_json(request, self._server.max_body_bytes)
+        self._admit(request, 1)
+        (number,), _ = await self._scored(request, rewards.slime_items(body))
+        return reply(number)
+
+    async def chat_completions(self, request: Request) -> Response:
+        """OpenAI's: a judge's own model answers a conversation."""
+        body = await read_json(request, self._server.max_body_bytes)
+        if not isinstance(body, dict):
+            return _problem("body: must be an object", 400, "invalid_request_error")
+        try:
+            model = self._dispatcher.pick(body.get("model"))
+        except UnknownModelError as error:
+            return _problem(str(error), 404, "invalid_request_error")
+        answers = body.get("n")
+        self._hold(request, answers if type(answers) is int and answers > 0 else 1)
+        within_s = longest_timeout_s([body]) if "timeout_s" in body else CHAT_TIMEOUT_S
+        answer = await self._dispatcher.complete(model, body, within_s)
+        if answer["status"] != "ok":
+            code, kind = openai.code_of(answer["status"])
+            headers = retry_after(answer["retry_after_s"]) if code == 503 else {}
+            return _problem(answer["reason"], code, kind, headers)
+        return reply(openai.completion(answer, body.get("model") or model))
+
+    def _admit(self, request: Request, items: int) -> None:
+        limit = self._server.max_batch_items
+        if items > limit:
+            raise HTTPException(413, f"{items} items; a batch takes {limit}, so split it")
+        self._hold(request, items)
+
+    async def _scored(
+        self, request: Request, items: rewards.Items
+    ) -> tuple[list[float], list[dict[str, Any]]]:
+        """The rewards, and the results that they are of."""
+        asked = request.query_params
+        items = rewards.in_url(asked, items)
+        try:
+            model = self._dispatcher.pick(asked.get("model"))
+        except UnknownModelError as error:
+            raise HTTPException(404, str(error)) from None
+        results = await self._dispatcher.answers(model, items)
+        absent = self._server.absent_reward
+        return rewards.rewards_of(results, absent, asked.get("template")), results
+
+
+def _problem(message: str, code: int, kind: str, headers: dict[str, str] | None = None) -> Response:
+    return reply(openai.problem(message, code, kind), code, headers)

@@ -1,0 +1,67 @@
+"""The HTTP side of the wire contract: status codes and bodies."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import orjson
+from fastapi import HTTPException, Request, Response
+
+from reward_serve.schema import Status, deeper_than
+
+NDJSON = "application/x-ndjson"
+MAX_BODY_DEPTH = 64
+
+_CODES = {Status.INVALID: 422, Status.TIMEOUT: 504, Status.OVERLOADED: 503}
+
+
+def http_status(status: Status) -> int:
+    """The HTTP status code of a single score's status: a judge that failed is still a 200."""
+    return _CODES.get(status, 200)
+
+
+def reply(content: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Plain data as a reply in JSON."""
+    return Response(orjson.dumps(content), code, headers, media_type="application/json")
+
+
+def retry_after(seconds: float) -> dict[str, str]:
+    """The header that asks to wait so long, and a second at least."""
+    return {"Retry-After": str(max(1, math.ceil(seconds)))}
+
+
+async def read_json(request: Request, limit: int) -> Any:
+    """The body as JSON data, of ``limit`` bytes at most.
+
+    Raises:
+        HTTPException: 413 or 422, with a ``detail`` that names the remedy.
+    """
+    too_large = HTTPException(413, f"body: over {limit} bytes; split the batch")
+    try:
+        announced = int(request.headers.get("content-length") or 0)
+    except ValueError:
+        raise HTTPException(422, "Content-Length: must be a number of bytes") from None
+    if announced > limit:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise too_large
+    content = _parsed(body)
+    if deeper_than(content, MAX_BODY_DEPTH):
+        raise HTTPException(422, f"body: is nested over {MAX_BODY_DEPTH} deep; flatten it")
+    return content
+
+
+def _parsed(body: bytearray) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        # orjson refuses a whole batch for one lone surrogate, which is that item's fault.
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise HTTPException(422, f"body: is not JSON: {error}") from None

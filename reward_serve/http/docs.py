@@ -1,0 +1,212 @@
+"""What the OpenAPI document says of each path: enough to generate a client from.
+
+Bodies are read by hand and schemas stand in place, made of the contract's own models.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reward_serve.http.contract import NDJSON
+from reward_serve.schema import ScoreRequest, ScoreResult
+from reward_serve.version import VERSION_HEADER
+
+Schema = dict[str, Any]
+Docs = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+
+
+def inline(model: Any, mode: str) -> Schema:
+    """A model's JSON schema with its definitions in place, as a path item needs it."""
+    schema: Schema = model.model_json_schema(ref_template="{model}", mode=mode)
+    definitions = schema.pop("$defs", {})
+
+    def resolve(node: Any) -> Any:
+        if isinstance(node, list):
+            return [resolve(part) for part in node]
+        if not isinstance(node, dict):
+            return node
+        name = node.get("$ref")
+        if name == "JsonValue":
+            return {}
+        return resolve(definitions[name]) if name else {k: resolve(v) for k, v in node.items()}
+
+    resolved: Schema = resolve(schema)
+    return resolved
+
+
+def exact_object(properties: Schema, **fields: Any) -> Schema:
+    """An object of exactly these properties."""
+    told = {"type": "object", "properties": properties, "required": list(properties)}
+    return {**told, "additionalProperties": False, **fields}
+
+
+def _extended(schema: Schema, name: str, **properties: Schema) -> Schema:
+    """The object with more properties before its own."""
+    return {
+        **schema,
+        "title": name,
+        "properties": {**properties, **schema["properties"]},
+        "required": [*properties, *schema["required"]],
+    }
+
+
+_REQUEST = inline(ScoreRequest, "validation")
+_RESULT = inline(ScoreResult, "serialization")
+_FAILED = _extended(_RESULT, "FailedScore", detail=TEXT)
+DETAIL = exact_object({"detail": TEXT}, title="Problem")
+_REFUSED = {**_FAILED, "title": "RefusedScore", "required": ["detail"]}
+_STREAMED = _extended(_RESULT, "StreamedScore", index={"type": "integer", "minimum": 0})
+_FAULT = exact_object({"detail": TEXT, "request_id": TEXT}, title="Fault")
+
+_HEADERS: Docs = {
+    VERSION_HEADER: {
+        "description": "The service's version",
+        "required": True,
+        "schema": TEXT,
+    }
+}
+RETRY_AFTER: Docs = {
+    "Retry-After": {
+        "description": "Seconds to wait before the next attempt",
+        "required": True,
+        "schema": {"type": "integer", "minimum": 1},
+    }
+}
+_CHALLENGE: Docs = {"WWW-Authenticate": {"description": "Bearer", "required": True, "schema": TEXT}}
+
+
+def response(description: str, schema: Schema, headers: Docs | None = None) -> Docs:
+    """A reply in JSON, with the headers that every reply has."""
+    content = {"application/json": {"schema": schema}}
+    return {"description": description, "headers": _HEADERS | (headers or {}), "content": content}
+
+
+def request_body(schema: Schema) -> Docs:
+    """What ``openapi_extra`` says of a body in JSON."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+FAULT_OF_OURS: dict[int | str, Any] = {
+    500: response("A fault of the service; its log has the request_id", _FAULT)
+}
+TOO_LARGE: dict[int | str, Any] = {413: response("Body or batch too large; split it", DETAIL)}
+
+KEY_DOCS: dict[int | str, Any] = {
+    401: response("No key, or a wrong one: send Authorization: Bearer", DETAIL, _CHALLENGE),
+}
+"""Where a key is asked for."""
+
+LIMIT_DOCS: dict[int | str, Any] = {
+    429: response("The key's own limit of items in flight", DETAIL, RETRY_AFTER),
+}
+"""Where a key's items are counted."""
+
+SINGLE_DOCS: Docs = {
+    "operation_id": "score",
+    "openapi_extra": request_body(_REQUEST),
+    "responses": {
+        200: response("A score, or a judge that failed (status)", _RESULT),
+        404: response("No such model", DETAIL),
+        **TOO_LARGE,
+        422: response("A field is at fault: detail names it, and the remedy", _REFUSED),
+        **FAULT_OF_OURS,
+        503: response("Overloaded: nothing was done", _FAILED, RETRY_AFTER),
+        504: response("The deadline timeout_s passed", _FAILED),
+    },
+}
+
+_BATCH = {
+    "type": "object",
+    "title": "ScoreBatch",
+    "properties": {
+        "requests": {
+            "type": "array",
+            "items": _REQUEST,
+            "description": "At most server.max_batch_items. One that is at fault gets the status "
+            "invalid, and spoils no more.",
+        }
+    },
+    "required": ["requests"],
+}
+_RESULTS = exact_object(
+    {
+        "results": {
+            "type": "array",
+            "items": _RESULT,
+            "description": "A result for each request, in order.",
+        }
+    },
+    title="ScoreResults",
+)
+_LINES: Docs = {
+    "schema": {
+        "type": "string",
+        "description": "A line of JSON for each request as it finishes: its result, and its "
+        "index in the batch.",
+    },
+    "x-line-schema": _STREAMED,
+}
+_BATCH_OK = response(
+    "Results in order; as NDJSON, where that is accepted, as they finish", _RESULTS
+)
+_BATCH_OK["content"][NDJSON] = _LINES
+
+BATCH_DOCS: Docs = {
+    "operation_id": "score_batch",
+    "openapi_extra": request_body(_BATCH),
+    "responses": {
+        200: _BATCH_OK,
+        **TOO_LARGE,
+        422: response("The body is not a batch", DETAIL),
+        **FAULT_OF_OURS,
+    },
+}
+
+_MODEL: Schema = {
+    "type": "object",
+    "title": "Model",
+    "description": "What a replica says of its reward model; a judge says more than a rule.",
+    "properties": {
+        "name": TEXT,
+        "ready": {"type": "boolean", "description": "Whether a replica answers."},
+        "kind": TEXT,
+        "fingerprint": TEXT,
+        "engine": {"type": "object", "description": "Weights, revision, dtype, device, engine."},
+        "templates": {"type": "array", "items": TEXT},
+        "items": {"type": "integer", "description": "Items at work or waiting in the replica."},
+    },
+    "required": ["name", "ready"],
+}
+
+MODELS_DOCS: Docs = {
+    "operation_id": "models",
+    "responses": {
+        200: response(
+            "The reward models",
+            exact_object(
+                {"models": {"type": "array", "items": _MODEL}, "version": TEXT},
+                title="Models",
+                additionalProperties=True,  # OpenAI's form of the same, where it is asked for
+            ),
+        ),
+        **FAULT_OF_OURS,
+    },
+}
+
+HEALTH_DOCS: Docs = {
+    "operation_id": "health",
+    "responses": {200: response("The HTTP process is up", exact_object({"status": TEXT}))},
+}
+
+READY_DOCS: Docs = {
+    "operation_id": "ready",
+    "responses": {
+        200: response(
+            "Every reward model has a replica that can score", exact_object({"status": TEXT})
+        ),
+        **FAULT_OF_OURS,
+        503: response("No replica can score yet", exact_object({"status": TEXT, "detail": TEXT})),
+    },
+}

@@ -1,0 +1,138 @@
+"""HTTP: FastAPI on Serve. Routes, limits and status codes; no scoring logic.
+
+Requests pass to a reward model's replica as they came: what they say is checked there, once.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import StreamingResponse
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+from reward_serve.config import ServerConfig
+from reward_serve.http.auth import KeyLimit, KeyLimitError
+from reward_serve.http.compat import openai
+from reward_serve.http.compat.routes import CompatRoutes
+from reward_serve.http.contract import NDJSON, http_status, read_json, reply, retry_after
+from reward_serve.http.routes import build_api
+from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
+from reward_serve.schema import Status, retry_after_s
+from reward_serve.version import __version__
+
+logger = logging.getLogger("ray.serve")
+
+
+@serve.ingress()
+class Ingress:
+    """The HTTP deployment of one application.
+
+    Args:
+        server: a ``ServerConfig`` as plain data.
+        models: handles of the reward models by name, or their applications; the first is the
+            default.
+        keys: the digests of the API keys, by name; with none, whoever reaches the port may ask.
+    """
+
+    def __init__(
+        self,
+        server: dict[str, Any],
+        models: dict[str, DeploymentHandle | str],
+        keys: dict[str, str],
+    ) -> None:
+        self._server = ServerConfig.model_validate(server)
+        handles = {
+            name: serve.get_deployment_handle(name, model, _check_exists=False)
+            if isinstance(model, str)
+            else model
+            for name, model in models.items()
+        }
+        self._dispatcher = Dispatcher(handles, self._server.aliases)
+        self._keys = keys
+        self._key_limit = KeyLimit(self._server.max_concurrent_items_per_key)
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """Called by Serve, once, for the application behind the HTTP port."""
+        server = self._server
+        compatible = CompatRoutes(self._dispatcher, server, self._hold)
+        return build_api(self, self._keys, compatible, server.compatible_with)
+
+    async def models(self) -> dict[str, Any]:
+        """For clients by handle: the reward models with their applications, and the version."""
+        applications = self._dispatcher.applications
+        return {
+            "models": list(applications),
+            "applications": applications,
+            "aliases": self._server.aliases,
+            "version": __version__,
+        }
+
+    async def score(self, request: Request) -> Response:
+        """What reward does this response earn?"""
+        body = await read_json(request, self._server.max_body_bytes)
+        if not isinstance(body, dict):
+            raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
+        try:
+            model = self._dispatcher.pick(body.get("model"))
+        except UnknownModelError as error:
+            raise HTTPException(404, str(error)) from None
+        self._hold(request, 1)
+        (result,) = await self._dispatcher.answers(model, [body])
+        status = Status(result["status"])
+        code = http_status(status)
+        headers = retry_after(retry_after_s(result["details"])) if code == 503 else None
+        if code != 200:
+            result = {"detail": result["reason"], **result}
+        return reply(result, code, headers)
+
+    async def score_batch(self, request: Request) -> Response:
+        """A result for each request; with ``Accept: application/x-ndjson``, as they finish."""
+        body = await read_json(request, self._server.max_body_bytes)
+        items = body.get("requests") if isinstance(body, dict) else None
+        if not isinstance(items, list):
+            raise HTTPException(422, "requests: must be a list of score requests")
+        limit = self._server.max_batch_items
+        if len(items) > limit:
+            raise HTTPException(
+                413, f"requests: {len(items)} items; a batch takes {limit}, so split it"
+            )
+        self._hold(request, len(items))
+        if NDJSON in request.headers.get("accept", ""):
+            return StreamingResponse(self._dispatcher.stream(items), media_type=NDJSON)
+        return reply({"results": await self._dispatcher.batch(items)})
+
+    async def list_models(self) -> Response:
+        """The reward models: kind, fingerprint, templates and limits, and whether each answers."""
+        told = {"models": await self._dispatcher.describe(), "version": __version__}
+        if "openai" in self._server.compatible_with:
+            told |= openai.listed([*self._dispatcher.applications, *self._server.aliases])
+        return reply(told)
+
+    async def health(self) -> Response:
+        """The HTTP process is up."""
+        return reply({"status": "ok"})
+
+    async def ready(self) -> Response:
+        """Every reward model has a replica that can score."""
+        entries = await self._dispatcher.describe()
+        waiting = [entry["name"] for entry in entries if not entry["ready"]]
+        if waiting:
+            detail = f"no replica answers yet for: {', '.join(waiting)}"
+            return reply({"status": "waiting", "detail": detail}, 503)
+        return reply({"status": "ok"})
+
+    def _hold(self, request: Request, items: int) -> None:
+        """Count items for the caller's key until the reply is sent, or given up."""
+        caller = request.scope.get("user")
+        if caller is None:
+            return
+        try:
+            request.state.until_end.enter_context(self._key_limit.held(caller.username, items))
+        except KeyLimitError as error:
+            logger.warning("refused: %s", error)
+            if error.never:
+                raise HTTPException(413, str(error)) from None
+            raise HTTPException(429, str(error), {"Retry-After": "1"}) from None

@@ -1,0 +1,1 @@
+"""Reading numbers in any notation: parsed exactly, found anywhere, written in plain digits."""

@@ -1,0 +1,209 @@
+"""The Serve deployment that owns one reward model.
+
+Its methods are the handle API: they take and give plain dicts of the wire contract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from reward_serve.config import (
+    ClassifierModel,
+    JudgeModel,
+    ModelConfig,
+    PanelModel,
+    RemoteModel,
+    RuleModel,
+)
+from reward_serve.config.kinds import MemberConfig
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.completions import Completer
+from reward_serve.replica.observing.base import Observer, Observers
+from reward_serve.replica.observing.failures import FailureLog
+from reward_serve.replica.observing.metrics import Metrics
+from reward_serve.replica.observing.verdicts import VerdictLog
+from reward_serve.replica.scoring import Scorer
+from reward_serve.reward_models.base import RewardModel
+from reward_serve.reward_models.judge import Judge
+from reward_serve.reward_models.panel import Ask, Panel
+from reward_serve.version import __version__
+
+logger = logging.getLogger("ray.serve")
+
+_WATCH_PERIOD_S = 0.5
+_FAREWELL_S = 0.5
+_FLUSH_PERIOD_S = 1.0
+
+
+class RewardReplica:
+    """One replica of one reward model.
+
+    Args:
+        model: a ``ModelConfig`` as plain data.
+        max_batch_items: most items of one ``score_batch``.
+    """
+
+    async def __init__(self, model: dict[str, Any], max_batch_items: int) -> None:  # type: ignore[misc]
+        began = time.monotonic()
+        config: ModelConfig = TypeAdapter(ModelConfig).validate_python(model)
+        self._config = config
+        self._model, self._timings_s = await _start(config)
+        admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
+        self._admission = admission
+        self._observers = self._observed()
+        self._scorer = Scorer(
+            config.name,
+            self._model,
+            admission,
+            max_batch_items,
+            config.max_item_chars,
+            self._observers,
+        )
+        chat = self._model.chat if isinstance(self._model, Judge) else None
+        self._completer = Completer(config.name, chat, admission, config.max_item_chars)
+        await self._first_verdict(Scorer(config.name, self._model, admission, max_batch_items))
+        self._timings_s["total"] = time.monotonic() - began
+        self._tasks = [
+            asyncio.create_task(self._exit_on_failure()),
+            asyncio.create_task(self._flush()),
+        ]
+        parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in self._timings_s.items())
+        logger.info("reward model %s is ready: %s", config.name, parts)
+
+    async def score(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The ``ScoreResult`` of one ``ScoreRequest``."""
+        return await self._scorer.score(request)
+
+    async def score_batch(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A ``ScoreResult`` for each ``ScoreRequest``, in order."""
+        return await self._scorer.score_batch(requests)
+
+    async def score_stream(
+        self, requests: list[dict[str, Any]]
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        """Chunks of results as they finish, each result with its ``index``."""
+        async for chunk in self._scorer.score_stream(requests):
+            yield chunk
+
+    async def complete(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What a judge's own model writes in a conversation; see ``completions.Completer``."""
+        return await self._completer.complete(body)
+
+    async def describe(self) -> dict[str, Any]:
+        """The model's entry in ``/v1/models``, and this replica's process and start-up times."""
+        return {
+            "name": self._config.name,
+            **self._model.describe(),
+            "max_concurrent_items": self._config.max_concurrent_items,
+            "max_queued_items": self._config.max_queued_items,
+            "max_item_chars": self._config.max_item_chars,
+            "items": self._admission.items,
+            "version": __version__,
+            "pid": os.getpid(),
+            "start_s": {part: round(seconds, 2) for part, seconds in self._timings_s.items()},
+        }
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """Items at work or waiting, for ``autoscaling.replicas_for_items``."""
+        return {"items": float(self._admission.items)}
+
+    async def check_health(self) -> None:
+        """Called by Serve.
+
+        Raises:
+            RuntimeError: the reward model can score no more.
+        """
+        reason = await self._model.failure()
+        if reason is not None:
+            raise RuntimeError(reason)
+
+    async def _first_verdict(self, uncounted: Scorer) -> None:
+        """Pay for what happens once before a caller waits for it."""
+        if isinstance(self._config, RuleModel) and self._config.rule.verifier == "function":
+            return  # it may need of a request what this one has not
+        if isinstance(self._config, PanelModel):
+            return  # its members may come up after it
+        began = time.monotonic()
+        result = await uncounted.score(
+            {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
+        )
+        if result["status"] == "error":
+            raise RuntimeError(f"the first verdict failed: {result['reason']}")
+        self._timings_s["first verdict"] = time.monotonic() - began
+
+    async def _exit_on_failure(self) -> None:
+        """Leave rotation by leaving: a replica that fails fast would draw traffic to itself."""
+        while True:
+            await asyncio.sleep(_WATCH_PERIOD_S)
+            reason = await self._model.failure()
+            if reason is not None:
+                logger.error("reward model %s: %s; this replica exits", self._config.name, reason)
+                await asyncio.sleep(_FAREWELL_S)  # callers in flight get their typed errors
+                os._exit(1)
+
+    def _observed(self) -> Observers:
+        config = self._config
+        observers: list[Observer] = [
+            Metrics(lambda: self._admission.items, self._model.describe),
+            FailureLog(config.name),
+        ]
+        if config.verdict_log.folder:
+            observers.append(VerdictLog(config.name, config.verdict_log))
+        return Observers(*observers)
+
+    async def _flush(self) -> None:
+        while True:
+            await asyncio.sleep(_FLUSH_PERIOD_S)
+            self._observers.flush()
+
+    def __del__(self) -> None:
+        for task in getattr(self, "_tasks", ()):
+            task.cancel()
+        if hasattr(self, "_model"):
+            self._model.close()
+
+
+def _member(config: PanelModel, member: MemberConfig) -> Ask:
+    """What puts a request to another reward model, by handle."""
+    from ray import serve
+
+    from reward_serve.client import Client, RewardClient
+
+    application = member.application or serve.get_replica_context().app_name
+    # Once more, should its replica be lost; what fails lastingly must not hold up the others.
+    client = Client(RewardClient(application, member.model), on_failure="none", max_attempts=2)
+    return client.ascore
+
+
+async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
+    if isinstance(config, JudgeModel):
+        from reward_serve.engines.vllm import VllmEngine
+
+        engine = await VllmEngine.start(
+            config.engine, config.resources.num_cpus or 1, config.resources.num_gpus or 0
+        )
+        return Judge(config, engine), dict(engine.timings_s)
+    if isinstance(config, RemoteModel):
+        from reward_serve.engines.openai import OpenAIEngine
+
+        return Judge(config, OpenAIEngine(config.remote), source="remote"), {}
+    if isinstance(config, PanelModel):
+        return Panel(config, [_member(config, each) for each in config.panel.members]), {}
+    if isinstance(config, ClassifierModel):
+        from reward_serve.engines.vllm_classifier import VllmClassifier
+        from reward_serve.reward_models.classifier import Classifier
+
+        classifier = await VllmClassifier.start(
+            config.engine, config.resources.num_cpus or 1, config.resources.num_gpus or 0
+        )
+        return Classifier(config, classifier), dict(classifier.timings_s)
+    from reward_serve.reward_models.rule import RuleRewardModel
+
+    return RuleRewardModel(config), {}

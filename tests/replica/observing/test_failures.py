@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from reward_serve.replica.observing.base import Times
+from reward_serve.replica.observing.failures import FailureLog
+from reward_serve.schema import ScoreResult, Status, failure
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(logging.getLogger("ray.serve"), "propagate", True)
+    caplog.set_level(logging.WARNING, "ray.serve")
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+def failed(status: Status = Status.TIMEOUT, reason: str = "late") -> dict[str, Any]:
+    return failure(status, reason, id="a").model_dump(mode="json")
+
+
+def test_a_failure_is_a_line_with_its_context(lines: Any) -> None:
+    log = FailureLog("judge")
+    log.observe({"response": "18"}, failed(), Times(1.5, 0.25, 1.25))
+    log.observe({}, ScoreResult(status=Status.OK, score=0.0).model_dump(mode="json"), Times(1.0))
+
+    (line,) = lines()
+    told = json.loads(line.removeprefix("no verdict: "))
+    assert told["request"]
+    del told["request"]
+    assert told == {
+        "model": "judge",
+        "id": "a",
+        "status": "timeout",
+        "reason": "late",
+        "template": None,
+        "latency_s": 1.5,
+        "queue_s": 0.25,
+    }
+
+
+def test_what_a_caller_wrote_cannot_forge_a_line(lines: Any) -> None:
+    FailureLog("judge").observe({}, failed(reason="x\n\x1b[31mno verdict: {}\u2028"), Times(1.0))
+
+    (line,) = lines()
+    assert line.isascii()
+    assert line.isprintable()
+
+
+def test_a_flood_is_counted_and_told_once_a_second(lines: Any) -> None:
+    log = FailureLog("judge")
+    for _ in range(500):
+        log.observe({}, failed(Status.OVERLOADED), Times(0.001))
+    assert len(lines()) == 20
+    log.flush()
+    told = json.loads(lines()[-1].partition(": ")[2])
+    assert told == {"model": "judge", "overloaded": 480}
+    log.flush()
+    log.observe({}, failed(), Times(0.001))
+    assert len(lines()) == 22

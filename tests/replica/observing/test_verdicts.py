@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from reward_serve.config import VerdictLogConfig
+from reward_serve.replica.observing.base import Times
+from reward_serve.replica.observing.verdicts import VerdictLog
+from reward_serve.schema import ScoreResult, Status, failure
+
+RIGHT = ScoreResult(
+    status=Status.OK,
+    score=1.0,
+    source="judge",
+    label="1",
+    probabilities={"0": 0.1, "1": 0.9},
+    fingerprint="weights=w",
+).model_dump(mode="json")
+
+
+def written(folder: Path, asked: list[dict[str, Any]], **settings: Any) -> list[dict[str, Any]]:
+    log = VerdictLog("judge", VerdictLogConfig(folder=str(folder), **settings))
+    for request in asked:
+        log.observe(request, RIGHT, Times(0.5))
+    log.close()
+    lines = [line for path in folder.iterdir() for line in path.read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in lines]
+
+
+def test_a_line_holds_what_was_rewarded_and_why(tmp_path: Path) -> None:
+    asked = {"response": "x" * 500 + " 18", "reference": "18", "group": "g"}
+    (line,) = written(tmp_path / "new", [asked], rate=1.0, tail_characters=4)
+
+    assert (line["response_tail"], line["response_characters"]) == ("x 18", 503)
+    assert (line["reference"], line["group"]) == ("18", "g")
+    assert (line["score"], line["source"], line["probabilities"]["1"]) == (1.0, "judge", 0.9)
+    assert (line["fingerprint"], line["latency_s"]) == ("weights=w", 0.5)
+
+
+def test_redacted_lines_hold_no_text(tmp_path: Path) -> None:
+    asked = {"response": "secret 18", "reference": "18 secrets"}
+    (line,) = written(tmp_path, [asked], rate=1.0, redact=True)
+
+    assert "secret" not in json.dumps(line)
+    assert len(line["request"]) == 16
+
+
+def test_a_sample_is_the_same_wherever_it_is_drawn(tmp_path: Path) -> None:
+    asked = [{"response": str(n)} for n in range(1000)]
+    first = written(tmp_path / "a", asked, rate=0.1)
+    second = written(tmp_path / "b", asked, rate=0.1)
+
+    assert 60 < len(first) < 140
+    assert [line["request"] for line in first] == [line["request"] for line in second]
+
+
+def test_files_do_not_grow_beyond_their_bound(tmp_path: Path) -> None:
+    asked = [{"response": "y" * 300 + str(n)} for n in range(2000)]
+    lines = written(tmp_path, asked, rate=1.0, max_mib=0.1)
+
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 0.1 * 2**20
+    assert lines[-1]["response_tail"] or lines
+    assert 50 < len(lines) < 2000
+
+
+def test_what_has_no_verdict_by_its_own_fault_is_left_out(tmp_path: Path) -> None:
+    log = VerdictLog("judge", VerdictLogConfig(folder=str(tmp_path), rate=1.0))
+    log.observe({}, failure(Status.INVALID, "no").model_dump(mode="json"), Times(0.1))
+    log.observe({}, failure(Status.TIMEOUT, "late").model_dump(mode="json"), Times(0.1))
+    log.close()
+
+    (path,) = tmp_path.iterdir()
+    assert [json.loads(line)["status"] for line in path.read_text("utf-8").splitlines()] == [
+        "timeout"
+    ]

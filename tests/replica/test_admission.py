@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from reward_serve.replica.admission import Admission, OverloadedError, Pace
+
+
+class Visitors:
+    """Tasks that each hold a place until told to leave."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._leave: list[asyncio.Event] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.inside: list[int] = []
+
+    async def enter(self, count: int = 1, party: object = None) -> None:
+        for _ in range(count):
+            number = len(self.tasks)
+            self._leave.append(asyncio.Event())
+            self.tasks.append(asyncio.create_task(self._visit(number, party)))
+        await settle()
+
+    async def leave(self, number: int) -> None:
+        self._leave[number].set()
+        await settle()
+
+    async def _visit(self, number: int, party: object) -> None:
+        async with self._admission.place(party=party):
+            self.inside.append(number)
+            try:
+                await self._leave[number].wait()
+            finally:
+                self.inside.remove(number)
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_no_more_than_concurrent_items_are_at_work() -> None:
+    admission = Admission(concurrent=2, queued=3)
+    visitors = Visitors(admission)
+    await visitors.enter(5)
+    assert visitors.inside == [0, 1]
+    assert admission.items == 5
+
+
+async def test_waiting_items_are_taken_in_order() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=3))
+    await visitors.enter(4)
+    order = []
+    for _ in range(4):
+        (number,) = visitors.inside
+        order.append(number)
+        await visitors.leave(number)
+    assert order == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("concurrent", "queued"), [(1, 0), (1, 1), (2, 3)])
+async def test_beyond_the_queue_an_item_is_refused_at_once(concurrent: int, queued: int) -> None:
+    admission = Admission(concurrent, queued)
+    visitors = Visitors(admission)
+    await visitors.enter(concurrent + queued)
+    async with asyncio.timeout(0.5):
+        with pytest.raises(OverloadedError, match=f"takes {concurrent + queued}; retry"):
+            async with admission.place():
+                pytest.fail("a place beyond the last")
+    assert admission.items == concurrent + queued
+
+
+async def test_an_item_that_left_makes_room_for_one_more() -> None:
+    admission = Admission(concurrent=1, queued=1)
+    visitors = Visitors(admission)
+    await visitors.enter(2)
+    await visitors.leave(0)
+    await visitors.enter()
+    assert visitors.inside == [1]
+    assert admission.items == 2
+
+
+async def test_an_item_that_gives_up_waiting_frees_its_place_in_the_queue() -> None:
+    admission = Admission(concurrent=1, queued=1)
+    visitors = Visitors(admission)
+    await visitors.enter(2)
+    visitors.tasks[1].cancel()
+    await settle()
+    assert admission.items == 1
+    await visitors.enter()
+    await visitors.leave(0)
+    assert visitors.inside == [2]
+
+
+async def test_an_item_cancelled_at_work_frees_its_slot() -> None:
+    admission = Admission(concurrent=1, queued=1)
+    visitors = Visitors(admission)
+    await visitors.enter(2)
+    visitors.tasks[0].cancel()
+    await settle()
+    assert visitors.inside == [1]
+    assert admission.items == 1
+
+
+async def test_an_item_that_fails_frees_its_slot() -> None:
+    admission = Admission(concurrent=1, queued=0)
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            async with admission.place():
+                raise KeyError
+    assert admission.items == 0
+
+
+async def test_no_slot_is_lost_when_a_waiter_gives_up_as_its_turn_comes() -> None:
+    admission = Admission(concurrent=1, queued=2)
+    visitors = Visitors(admission)
+    await visitors.enter(3)
+    visitors.tasks[0].cancel()
+    visitors.tasks[1].cancel()
+    await settle()
+    assert visitors.inside == [2]
+    await visitors.leave(2)
+    assert admission.items == 0
+
+
+async def test_batches_are_admitted_in_turn_and_a_single_request_is_a_batch_of_one() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_turn=1))
+    await visitors.enter(10, party="large")  # 0 is at work
+    await visitors.enter(3, party="small")  # 10 to 12
+    await visitors.enter()  # 13
+    assert await order_of(visitors, 14) == [0, 1, 10, 13, 2, 11, 3, 12, *range(4, 10)]
+
+
+async def test_a_turn_is_several_items_so_that_small_batches_go_whole() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_turn=4))
+    await visitors.enter(10, party="large")  # 0 is at work
+    await visitors.enter(4, party="small")  # 10 to 13
+    await visitors.enter(4, party="later")  # 14 to 17
+    told = [0, *range(1, 5), *range(10, 14), *range(14, 18), *range(5, 10)]
+    assert await order_of(visitors, 18) == told
+
+
+async def test_a_turn_begins_anew_with_each_party() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_turn=3))
+    await visitors.enter(1, party="at work")
+    await visitors.enter(2, party="small")  # 1 and 2
+    await visitors.enter(5, party="large")  # 3 to 7
+    await visitors.enter(1, party="single")  # 8
+    assert await order_of(visitors, 9) == [0, 1, 2, 3, 4, 5, 8, 6, 7]
+
+
+async def order_of(visitors: Visitors, items: int) -> list[int]:
+    """Who was at work after whom."""
+    order = []
+    for _ in range(items):
+        (number,) = visitors.inside
+        order.append(number)
+        await visitors.leave(number)
+    return order
+
+
+async def test_in_a_lasting_overload_what_is_admitted_of_small_batches_is_in_time() -> None:
+    """Two slots, a second an item, twice the capacity in calls of four."""
+    clock = Clock()
+    admission = Admission(concurrent=2, queued=999, clock=clock)
+    await seen_at_work(admission, clock, 20, 1.0)
+    ended: list[float] = []
+    working: list[asyncio.Future[None]] = []
+    refused = 0
+
+    async def item(party: object) -> None:
+        nonlocal refused
+        began = clock.now
+        try:
+            async with admission.place(within_s=20.0, party=party):
+                working.append(asyncio.get_running_loop().create_future())
+                await working[-1]
+        except OverloadedError:
+            refused += 1
+        else:
+            ended.append(clock.now - began)
+
+    tasks = []
+    for _ in range(200):
+        party = object()
+        tasks += [asyncio.create_task(item(party)) for _ in range(4)]
+        await settle()
+        clock.now += 1.0
+        for done in [working.pop(0) for _ in range(2)]:
+            done.set_result(None)
+        await settle()
+    for task in tasks:
+        task.cancel()
+    assert len(ended) == 400
+    assert refused > 300
+    assert max(ended) <= 20.0
+
+
+async def test_one_who_gives_up_takes_no_turn() -> None:
+    admission = Admission(concurrent=1, queued=99)
+    visitors = Visitors(admission)
+    await visitors.enter(4, party="large")
+    await visitors.enter(1, party="single")
+    for number in (1, 2, 4):
+        visitors.tasks[number].cancel()
+    await settle()
+    await visitors.leave(0)
+    assert visitors.inside == [3]
+    await visitors.leave(3)
+    assert admission.items == 0
+    await visitors.enter()
+    assert visitors.inside == [5]
+
+
+async def test_one_who_gives_up_as_its_turn_comes_leaves_the_turn_to_its_party() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_turn=1))
+    await visitors.enter(4, party="large")  # 0 is at work
+    await visitors.enter(2, party="small")  # 4 and 5
+    await visitors.leave(0)
+    assert visitors.inside == [1]
+    visitors.tasks[1].cancel()
+    visitors.tasks[4].cancel()  # in the same turn of the loop, as that slot comes free
+    await settle()
+    assert visitors.inside == [5]
+
+
+async def seen_at_work(admission: Admission, clock: Clock, items: int, seconds: float) -> None:
+    """Items of which two at a time, in two slots, take twice so long."""
+    for _ in range(items // 2):
+        async with admission.place(), admission.place():
+            clock.now += 2 * seconds
+
+
+async def test_what_cannot_be_answered_in_time_is_refused_at_once() -> None:
+    clock = Clock()
+    admission = Admission(concurrent=2, queued=999, clock=clock)
+    await seen_at_work(admission, clock, 20, 0.5)
+    visitors = Visitors(admission)
+    await visitors.enter(20, party="large")  # the next is done in 10.5 s
+    with pytest.raises(OverloadedError, match=r"10\.5 s of its 10\.0; retry after 12 s") as refusal:
+        async with asyncio.timeout(1), admission.place(within_s=10.0, party="large"):
+            pytest.fail("a place too late")
+    assert refusal.value.retry_after_s == pytest.approx((10.5 - 7.5) / 0.25)
+    assert admission.items == 20
+    # A single request waits for its turn and not for the batch.
+    single = asyncio.create_task(admission.place(within_s=10.0).__aenter__())
+    await settle()
+    assert admission.items == 21
+    single.cancel()
+
+
+async def test_before_anything_was_seen_everyone_is_let_in() -> None:
+    clock = Clock()
+    admission = Admission(concurrent=2, queued=999, clock=clock)
+    await seen_at_work(admission, clock, 14, 5.0)
+    async with admission.place(within_s=0.1):
+        assert admission.items == 1
+
+
+async def test_a_few_callers_do_not_make_a_replica_look_slow() -> None:
+    clock = Clock()
+    admission = Admission(concurrent=256, queued=999, clock=clock)
+    for _ in range(100):
+        async with admission.place():
+            clock.now += 0.5
+    visitors = Visitors(admission)
+    await visitors.enter(512, party="burst")  # of which 256 are done every half a second
+    one_more = asyncio.create_task(admission.place(within_s=2.0).__aenter__())
+    await settle()
+    assert admission.items == 513
+    one_more.cancel()
+
+
+async def test_a_full_queue_asks_to_wait_until_it_is_drained() -> None:
+    clock = Clock()
+    admission = Admission(concurrent=2, queued=8, clock=clock)
+    await seen_at_work(admission, clock, 20, 0.5)
+    await Visitors(admission).enter(10)
+    with pytest.raises(OverloadedError, match="which takes 10; retry after 4 s") as refusal:
+        async with admission.place():
+            pytest.fail("a place beyond the last")
+    assert refusal.value.retry_after_s == pytest.approx(4.0)
+
+
+def test_a_pace_is_that_of_the_last_seconds_of_work() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for seconds in (*[0.1] * 200, *[0.5] * 200):
+        clock.now += seconds
+        pace.passed(1.0)
+        pace.left()
+    assert pace.seconds(10) == pytest.approx(5.0, rel=0.03)
+    clock.now += 3600  # idle
+    pace.passed(0.0)
+    clock.now += 0.5
+    pace.passed(1.0)
+    pace.left()
+    assert pace.seconds(10) == pytest.approx(5.0, rel=0.03)
+
+
+def test_time_counts_by_the_share_of_the_slots_at_work() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for _ in range(20):
+        clock.now += 1.0
+        pace.passed(0.25)
+        pace.left()
+    assert pace.seconds(8) == pytest.approx(2.0, rel=0.1)
+
+
+def test_items_that_leave_together_count_each() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for _ in range(10):
+        clock.now += 4.0
+        pace.passed(1.0)
+        for _ in range(40):
+            pace.left()
+    assert pace.seconds(100) == pytest.approx(10.0, rel=0.2)

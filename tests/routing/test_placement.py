@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reward_serve.routing.placement import Placement, Share, group_key, replicas_of, tell_replicas
+
+Item = dict[str, Any]
+
+
+def groups(count: int, samples: int = 8) -> list[Item]:
+    return [{"group": f"g{g}", "response": str(s)} for g in range(count) for s in range(samples)]
+
+
+def interleaved(count: int, samples: int = 8) -> list[Item]:
+    return sorted(groups(count, samples), key=lambda item: int(item["response"]))
+
+
+def homes(items: list[Item], shares: list[Share]) -> dict[str, set[int]]:
+    """Group to the replicas that its samples were placed on."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for share in shares:
+        for index in share.indices:
+            assert share.replica is not None
+            found[items[index]["group"]].add(share.replica)
+    return found
+
+
+@pytest.mark.parametrize("order", [groups, interleaved])
+@pytest.mark.parametrize(("replicas", "count"), [(2, 16), (4, 64), (8, 128)])
+def test_a_burst_keeps_its_groups_whole_and_the_replicas_even(
+    order: Any, replicas: int, count: int
+) -> None:
+    items = order(count)
+    shares = Placement().shares(items, replicas)
+
+    assert all(len(found) == 1 for found in homes(items, shares).values())
+    sizes = [len(share.indices) for share in shares]
+    assert len(sizes) == replicas
+    assert max(sizes) <= 1.15 * len(items) / replicas
+
+
+@pytest.mark.parametrize("batch", [1, 8, 128])
+def test_groups_that_come_in_pieces_meet_again(batch: int) -> None:
+    items = interleaved(64)
+    random.Random(0).shuffle(items)
+    placement = Placement()
+    found: dict[str, set[int]] = defaultdict(set)
+    loads: Counter[int | None] = Counter()
+    for start in range(0, len(items), batch):
+        piece = items[start : start + batch]
+        shares = placement.shares(piece, 4)
+        loads.update({share.replica: len(share.indices) for share in shares})
+        for group, replicas in homes(piece, shares).items():
+            found[group] |= replicas
+
+    assert sum(len(replicas) - 1 for replicas in found.values()) <= 0.05 * len(items)
+    assert max(loads.values()) <= 1.15 * len(items) / 4
+
+
+def test_a_group_goes_to_the_same_replica_in_every_process() -> None:
+    ask = (
+        "from reward_serve.routing.placement import group_key\n"
+        "print([group_key({'group': str(n)}) for n in range(9)])"
+    )
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str([group_key({"group": str(n)}) for n in range(9)])
+
+    lone: list[Item] = [{"group": f"g{n}"} for n in range(50)]
+    first, second = Placement(), Placement()
+    for item in lone:
+        (mine,), (theirs,) = first.shares([item], 4), second.shares([item], 4)
+        assert mine.replica == theirs.replica
+        first.done(mine)
+        second.done(theirs)
+
+
+def test_one_group_too_large_for_a_replica_is_spread_over_all() -> None:
+    shares = Placement().shares([{"group": "all the same"}] * 90, 3)
+
+    assert sorted(len(share.indices) for share in shares) == [30, 30, 30]
+
+
+def test_what_is_answered_leaves_its_room() -> None:
+    placement = Placement()
+    for _ in range(20):
+        shares = placement.shares(groups(16), 2)
+        assert sorted(len(share.indices) for share in shares) == [64, 64]
+        for share in shares:
+            placement.done(share)
+            placement.done(share)  # once more changes nothing
+
+
+def test_replicas_may_come_and_go_under_way() -> None:
+    placement = Placement()
+    before = placement.shares(groups(16), 2)
+    after = placement.shares(groups(16), 4)
+    for share in before:
+        placement.done(share)
+
+    assert sum(len(share.indices) for share in after) == 128
+    assert {share.replica for share in placement.shares(groups(16), 4)} == {0, 1, 2, 3}
+
+
+def test_where_there_is_one_replica_serve_chooses() -> None:
+    (share,) = Placement().shares(groups(2), 1)
+
+    assert share.replica is None
+    assert list(share.indices) == list(range(16))
+
+
+def test_without_a_group_reference_and_question_tell_it() -> None:
+    first = {"response": "17", "reference": "18", "question": "How many?"}
+
+    assert group_key(first) == group_key({**first, "response": "18"})
+    assert group_key(first) != group_key({**first, "question": "How much?"})
+    assert group_key(first) != group_key({**first, "reference": "19"})
+
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(alphabet=st.characters()),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+fields = st.sampled_from(["group", "reference", "question", "response"])
+
+
+@given(st.lists(st.dictionaries(fields, json_like) | json_like), st.integers(1, 9))
+def test_every_item_is_placed_once_whatever_it_is(items: list[Any], replicas: int) -> None:
+    shares = Placement().shares(items, replicas)
+
+    assert sorted(i for share in shares for i in share.indices) == list(range(len(items)))
+
+
+def test_a_processs_router_tells_how_many_replicas_there_are() -> None:
+    assert replicas_of("an app", "a judge") == 1
+    tell_replicas("an app", "a judge", 3)
+    assert replicas_of("an app", "a judge") == 3
+    tell_replicas("an app", "a judge", 0)
+    assert replicas_of("an app", "a judge") == 1

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reward_serve.judging.verdict import read_verdict
+from reward_serve.schema import Status
+from reward_serve.templates import template_names
+from reward_serve.templates.inline import MAX_CHARACTERS, inline_template, is_inline
+
+THEIRS = """Problem: {PROBLEM}
+Gold: {REFERENCE_SOLUTION}
+Candidate: {CANDIDATE_SOLUTION}
+Answer with REWARD: <score> between 0 and 1."""
+
+
+def test_a_name_is_none_and_a_placeholder_makes_one() -> None:
+    assert not any(map(is_inline, template_names()))
+    assert is_inline(THEIRS)
+    assert is_inline("Is {response} right?")
+
+
+def test_the_placeholders_become_fenced_fields() -> None:
+    template = inline_template(THEIRS)
+
+    assert template.fields == ["question", "reference", "response"]
+    assert "Candidate: <response>\n{response}\n</response>" in template.user
+
+
+def test_what_else_stands_in_braces_stays_text() -> None:
+    template = inline_template("{0} {x!r} {{ y }} {% z %} {CANDIDATE_SOLUTION}")
+
+    assert template.user.startswith("{0} {x!r} {{ y }} {% z %} <response>")
+
+
+@pytest.mark.parametrize(
+    "syntax",
+    [
+        "{PROBLEM.__class__}",
+        "{PROBLEM!r}",
+        "{PROBLEM:>9}",
+        "{PROBLEM[0]}",
+        "{0.__class__.__mro__}",
+        "{{7*7}}",
+        "{{ config.items() }}",
+        "{% for x in y %}{% endfor %}",
+        "{# note #}",
+        "%s %(PROBLEM)s %n",
+        "${HOME} $PROBLEM $(id) `id`",
+        "#{7*7} <%= 7*7 %> ${7*7}",
+        "{instruction.__globals__}",
+        "\\1 \\g<0>",
+        "__import__('os').system('id')",
+    ],
+)
+def test_the_syntax_of_template_languages_stays_text(syntax: str) -> None:
+    text = f"{syntax} {{CANDIDATE_SOLUTION}} {syntax}"
+    assert inline_template(text).user == f"{syntax} <response>\n{{response}}\n</response> {syntax}"
+
+
+@pytest.mark.parametrize(
+    ("asks", "written", "score"),
+    [
+        ("REWARD: <score> between 0 and 1", "So.\nREWARD: 0.75", 0.75),
+        ("REWARD: <score> between 0 and 1", "REWARD: 0\nNo:\n**REWARD: 1**", 1.0),
+        ("REWARD: <score> between 0 and 100", "REWARD: 75", 0.75),
+        ("REWARD: <score> (0-100)", "REWARD: 1", 0.01),
+        ("a REWARD from 0 to 1", "REWARD: 75", None),
+        ("a REWARD from 0 to 1", "75", None),
+    ],
+)
+def test_the_last_reward_is_read_on_the_scale_that_is_asked(
+    asks: str, written: str, score: float | None
+) -> None:
+    verdict = read_verdict(inline_template(f"{{CANDIDATE_SOLUTION}}\n{asks}"), written, False)
+
+    assert verdict.score == score
+    assert (verdict.status is Status.OK) is (score is not None)
+
+
+def test_one_that_asks_for_no_reward_is_made_to() -> None:
+    assert "REWARD" in inline_template("Is {response} right?").generate.instruction
+    assert inline_template(THEIRS).generate.instruction == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{PROBLEM}", "CANDIDATE_SOLUTION"),
+        ("{CANDIDATE_SOLUTION} {response}", "exactly once"),
+        ("{CANDIDATE_SOLUTION}" + "x" * MAX_CHARACTERS, "the limit is"),
+    ],
+)
+def test_one_that_cannot_judge_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        inline_template(text)
+
+
+@given(st.text(alphabet="{}PROBLEMresponse_ $%\n", max_size=60))
+def test_any_text_around_the_candidate_is_shown(text: str) -> None:
+    if not is_inline(text):
+        template = inline_template(f"{text}{{CANDIDATE_SOLUTION}}")
+        assert template.user == f"{text}<response>\n{{response}}\n</response>"
