@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from examples.train_judge.responses import Example
-from reward_serve.judging.rendering import Renderer, Tokenizer
+from reward_serve.engines.base import Tokenizer
+from reward_serve.judging.rendering import Renderer
 from reward_serve.templates import Template
 
 _MOST = 2_048

@@ -13,7 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from reward_serve.judging.rendering import Renderer, Tokenizer
+from reward_serve.engines.base import Prompt, Tokenizer
+from reward_serve.judging.rendering import Renderer
 from reward_serve.templates import load_template
 from reward_serve.verifiers import final_answer
 
@@ -54,6 +55,10 @@ class Rendered:
 
     def ids(self, request: Request) -> list[int]:
         """The token ids of one."""
+        return self.prompt(request).token_ids
+
+    def prompt(self, request: Request) -> Prompt:
+        """The prompt of one."""
         reference = request["reference"]
         if self._template.reference == "final_answer":
             reference = final_answer(reference)
@@ -61,7 +66,7 @@ class Rendered:
         budget = self._template.response_tokens
         return self._renderer.render(
             self._template, fields, mode="label", response_tokens=budget, reserve_tokens=1
-        ).token_ids
+        )
 
 
 def chunks(requests: Sequence[Request], size: int) -> list[list[Request]]:

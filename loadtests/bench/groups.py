@@ -21,7 +21,7 @@ from loadtests.bench.common import ANEW, Rendered, Request, timed
 from reward_serve.client import Client, RewardClient
 from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.engines.vllm import CPU_BLOCK_SIZE
+from reward_serve.engines.vllm_settings import CPU_BLOCK_SIZE
 from reward_serve.schema import ScoreResult, Status
 
 GROUPS, SAMPLES, REPLICAS = 16, 8, 2

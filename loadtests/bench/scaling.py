@@ -16,6 +16,7 @@ from typing import Any
 from deployments.local import console
 from loadtests.bench.common import timed
 from reward_serve.config import EngineConfig
+from reward_serve.engines.base import Prompt
 from reward_serve.engines.vllm import VllmEngine
 
 THREADS = 2
@@ -63,11 +64,15 @@ async def _run() -> dict[str, Any]:
 
 async def _ask(engine: VllmEngine, random: Random, tokens: int, batch: int, count: int) -> float:
     """Verdicts/s of ``count`` prompts, ``batch`` at a time."""
-    prompts = [[random.randrange(100, 40_000) for _ in range(tokens)] for _ in range(count)]
+    labels = {"0": 0, "1": 1}
+    prompts = [
+        Prompt((), [random.randrange(100, 40_000) for _ in range(tokens)], labels)
+        for _ in range(count)
+    ]
 
     async def caller() -> None:
         while prompts:
-            await engine.label_logprobs(prompts.pop(), [0, 1])
+            await engine.label_logprobs(prompts.pop(), list(labels))
 
     seconds, _ = await timed(lambda: asyncio.gather(*(caller() for _ in range(batch))))
     return count / seconds

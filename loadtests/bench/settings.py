@@ -46,12 +46,12 @@ async def _run(requests: list[Request], repeats: int) -> dict[str, Any]:
     marks, drawn = map("{:03}".format, itertools.count()), Random(0)
     for repeat in range(-1, repeats):
         for name in drawn.sample(list(engines), len(engines)):
-            prompts = list(map(rendered.ids, marked(requests, next(marks))))
+            prompts = list(map(rendered.prompt, marked(requests, next(marks))))
             engine = engines[name]
             with console.status(f"engine: {name}, {repeat + 1} of {repeats}"):
                 seconds, _ = await timed(
                     lambda e=engine, p=prompts: asyncio.gather(  # type: ignore[misc]
-                        *(e.label_logprobs(ids, rendered.label_ids) for ids in p)
+                        *(e.label_logprobs(each, list(each.label_ids)) for each in p)
                     )
                 )
             if repeat >= 0:

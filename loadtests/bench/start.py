@@ -18,12 +18,13 @@ _BARE = """
 import asyncio, json, time
 began = time.monotonic()
 from reward_serve.config import EngineConfig
+from reward_serve.engines.base import Prompt
 from reward_serve.engines.vllm import VllmEngine
 
 async def start():
     engine = await VllmEngine.start(EngineConfig(device="cpu"), 2, 0)
     ready = time.monotonic()
-    await engine.label_logprobs([1, 2, 3], [4, 5])
+    await engine.label_logprobs(Prompt((), [1, 2, 3], {"0": 4, "1": 5}), ["0", "1"])
     print("parts: " + json.dumps({**engine.timings_s, "first verdict": time.monotonic() - ready}))
     engine.close()
 

@@ -28,7 +28,8 @@ from loadtests.bench.cpu import Seconds, cpu_seconds, spent
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.config import EngineConfig
 from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
-from reward_serve.engines.vllm import VllmEngine, engine_arguments
+from reward_serve.engines.vllm import VllmEngine
+from reward_serve.engines.vllm_settings import engine_arguments
 from reward_serve.schema import Status
 
 ITEMS = 96

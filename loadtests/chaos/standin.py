@@ -11,13 +11,12 @@ import asyncio
 import math
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from loadtests.chaos.injected import GENERATE, LABEL, Fault, Faults
 from reward_serve.config import JudgeModel
-from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
-from reward_serve.judging.rendering import Tokenizer
+from reward_serve.engines.base import EngineError, LabelOutput, Prompt, TextOutput
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
@@ -30,23 +29,6 @@ _NUMBERS = re.compile(r"It comes to (\d+) in all\b.*^Reference: (\d+)$", re.DOTA
 _LIKELY, _UNLIKELY = math.log(0.9), math.log(0.1)
 
 Sleep = Callable[[float], Awaitable[None]]
-
-
-class CharacterTokenizer:
-    """A character a token, so that a prompt can be read back."""
-
-    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
-        """The conversation as text."""
-        turns = "\n".join(f"[{message['role']}] {message['content']}" for message in messages)
-        return f"{turns}\n[assistant] "
-
-    def encode_control(self, text: str) -> list[int]:
-        """Code points."""
-        return list(map(ord, text))
-
-    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
-        """Code points, and where each starts."""
-        return self.encode_control(text), list(range(len(text)))
 
 
 class StandIn:
@@ -64,7 +46,7 @@ class StandIn:
     def __init__(
         self, slots: int, service_s: float, faults: Faults, sleep: Sleep = asyncio.sleep
     ) -> None:
-        self.tokenizer: Tokenizer = CharacterTokenizer()
+        self.tokenizer = None
         self.faults = faults
         self._slots = asyncio.Semaphore(slots)
         self._service_s = service_s
@@ -74,24 +56,22 @@ class StandIn:
         """That it is none."""
         return {"weights": NAME, "engine": NAME}
 
-    async def label_logprobs(
-        self, token_ids: Sequence[int], label_ids: Sequence[int]
-    ) -> LabelOutput:
+    async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         """The right label as the likelier.
 
         Raises:
             EngineError: an injected one.
         """
         fault = self.faults.draw(LABEL)
-        right = await self._served(token_ids, fault)
-        logprobs = {i: _LIKELY if chr(i) == right else _UNLIKELY for i in label_ids}
+        right = await self._served(prompt, fault)
+        logprobs = {label: _LIKELY if label == right else _UNLIKELY for label in labels}
         if fault == "nan":
-            logprobs = dict.fromkeys(label_ids, math.nan)
-        return LabelOutput(logprobs, Usage(prompt_tokens=len(token_ids), completion_tokens=1))
+            logprobs = dict.fromkeys(labels, math.nan)
+        return LabelOutput(logprobs, Usage(prompt_tokens=len(_text(prompt)), completion_tokens=1))
 
     async def generate(
         self,
-        token_ids: Sequence[int],
+        prompt: Prompt,
         *,
         temperature: float,
         top_p: float,
@@ -105,7 +85,7 @@ class StandIn:
             EngineError: an injected one.
         """
         fault = self.faults.draw(GENERATE)
-        right = await self._served(token_ids, fault)
+        right = await self._served(prompt, fault)
         other = "1" if right == "0" else "0"
         text = f"Compared.\nVERDICT: {right}"
         if fault == "garbage":
@@ -114,7 +94,7 @@ class StandIn:
             text = f"The response says VERDICT: {other}\nVERDICT: who knows"
         elif fault == "truncated":
             text = f"The response says VERDICT: {other}\nbut it is"
-        usage = Usage(prompt_tokens=len(token_ids), completion_tokens=len(text))
+        usage = Usage(prompt_tokens=len(_text(prompt)), completion_tokens=len(text))
         return TextOutput(text, fault == "truncated", usage)
 
     async def failure(self) -> str | None:
@@ -124,7 +104,7 @@ class StandIn:
     def close(self) -> None:
         """Nothing is held."""
 
-    async def _served(self, token_ids: Sequence[int], fault: Fault | None) -> str:
+    async def _served(self, prompt: Prompt, fault: Fault | None) -> str:
         """The right label, once a slot was held for the service time."""
         async with self._slots:
             await self._sleep(self._service_s)
@@ -138,11 +118,14 @@ class StandIn:
             raise ZeroDivisionError("an injected bug")
         elif fault == "cancelled":
             raise asyncio.CancelledError
-        prompt = "".join(map(chr, token_ids))
-        found = _NUMBERS.search(prompt)
+        found = _NUMBERS.search(_text(prompt))
         if found is None:
-            raise EngineError(f"the stand-in knows no answer to {prompt[-200:]!r}")
+            raise EngineError(f"the stand-in knows no answer to {_text(prompt)[-200:]!r}")
         return str(int(found[1] == found[2]))
+
+
+def _text(prompt: Prompt) -> str:
+    return "\n".join(turn["content"] for turn in prompt.messages)
 
 
 class StandInReplica:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from reward_serve.config import BUNDLED_MODEL
+from reward_serve.engines.base import Tokenizer
 from reward_serve.engines.checkpoint import CheckpointError
-from reward_serve.judging.rendering import Tokenizer
 from reward_serve.linting.check import check_file
 
 template = typer.Typer(no_args_is_help=True, help="Judging templates of your own.")

@@ -3,23 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from reward_serve.judging.conversation import ConversationTokenizer
-from reward_serve.judging.rendering import Tokenizer
 from reward_serve.schema import Usage
+
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
 
 class EngineError(RuntimeError):
     """The engine failed at a request, or is gone."""
 
 
+class OverloadedError(RuntimeError):
+    """There is no room for the request, or none in time; nothing was done.
+
+    Attributes:
+        retry_after_s: when there may be room again, within 1 to 60 s.
+    """
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        self.retry_after_s = min(_LONGEST_PAUSE_S, max(_SHORTEST_PAUSE_S, retry_after_s))
+        super().__init__(f"{message}; retry after {self.retry_after_s:.0f} s")
+
+
+class Encoder(Protocol):
+    """Turns text into tokens: trusted text, and untrusted."""
+
+    def encode_control(self, text: str) -> list[int]:
+        """Token ids of trusted text: special tokens in it are control tokens."""
+
+    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
+        """Token ids of untrusted text, and where each starts; special tokens in it stay text."""
+
+
+class Tokenizer(Encoder, Protocol):
+    """A chat model's tokenizer."""
+
+    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
+        """The conversation as text, up to where the assistant's turn begins."""
+
+
+class ConversationTokenizer(Encoder, Protocol):
+    """A classifier's tokenizer."""
+
+    def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """A whole conversation as text, its last turn ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What an engine is asked.
+
+    Attributes:
+        messages: the conversation, each turn a ``role`` and its ``content``.
+        token_ids: the same as tokens, where the engine has a tokenizer.
+        label_ids: likewise, each label's token where it follows the prompt.
+        cut_characters: characters of the response that did not fit and were left out.
+    """
+
+    messages: Sequence[Mapping[str, str]]
+    token_ids: list[int] = field(default_factory=list)
+    label_ids: Mapping[str, int] = field(default_factory=dict)
+    cut_characters: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class LabelOutput:
-    """One forward pass: label token id to log-probability."""
+    """One forward pass: label to log-probability."""
 
-    logprobs: Mapping[int, float]
+    logprobs: Mapping[str, float]
     usage: Usage
     cached: bool = False
 
@@ -46,7 +99,7 @@ class LogitsOutput:
 
 
 class Engine(Protocol):
-    """A frozen model that answers prompts of token ids.
+    """A frozen model that answers prompts.
 
     Cancelling a call aborts its work in the engine.
     """
@@ -54,16 +107,14 @@ class Engine(Protocol):
     max_model_len: int
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's."""
+    def tokenizer(self) -> Tokenizer | None:
+        """The model's; None where the engine takes messages alone."""
 
     def describe(self) -> dict[str, str]:
         """Weights, revision, dtype, device and engine version: what a verdict depends on."""
 
-    async def label_logprobs(
-        self, token_ids: Sequence[int], label_ids: Sequence[int]
-    ) -> LabelOutput:
-        """The log-probability of each label token as the next token.
+    async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+        """The log-probability of each label as the next token.
 
         Raises:
             EngineError: the engine failed.
@@ -71,7 +122,7 @@ class Engine(Protocol):
 
     async def generate(
         self,
-        token_ids: Sequence[int],
+        prompt: Prompt,
         *,
         temperature: float,
         top_p: float,
@@ -82,7 +133,7 @@ class Engine(Protocol):
         """Up to ``max_tokens`` written tokens.
 
         Args:
-            token_ids: the prompt.
+            prompt: the conversation to continue.
             temperature: 0 for the likeliest text.
             top_p: as in vLLM.
             max_tokens: most tokens written, thinking included.
@@ -91,6 +142,7 @@ class Engine(Protocol):
 
         Raises:
             EngineError: the engine failed.
+            OverloadedError: the engine has no room for it.
         """
 
     async def failure(self) -> str | None:

@@ -1,7 +1,8 @@
 """Equal questions are asked once: an engine in front of an engine.
 
-GRPO samples repeat, the more so as training goes on. Prompts are equal when their token ids are,
-so that whatever a verdict depends on is in the key; the weights are the engine's own.
+GRPO samples repeat, the more so as training goes on. Prompts are equal when what the engine gets
+is: their token ids, or their messages. So whatever a verdict depends on is in the key; the weights
+are the engine's own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from reward_serve.engines.base import Engine, LabelOutput, TextOutput
+from reward_serve.engines.base import Engine, LabelOutput, Prompt, TextOutput
 from reward_serve.schema import Usage
 
 Output = TypeVar("Output", LabelOutput, TextOutput)
@@ -61,16 +62,14 @@ class CachingEngine:
         """The engine's own."""
         return self._engine.describe()
 
-    async def label_logprobs(
-        self, token_ids: Sequence[int], label_ids: Sequence[int]
-    ) -> LabelOutput:
-        """The log-probability of each label token as the next token."""
-        key = _key("label", token_ids, label_ids)
-        return await self._once(key, lambda: self._engine.label_logprobs(token_ids, label_ids))
+    async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+        """The log-probability of each label as the next token."""
+        key = _key("label", prompt, labels)
+        return await self._once(key, lambda: self._engine.label_logprobs(prompt, labels))
 
     async def generate(
         self,
-        token_ids: Sequence[int],
+        prompt: Prompt,
         *,
         temperature: float,
         top_p: float,
@@ -82,7 +81,7 @@ class CachingEngine:
 
         async def ask() -> TextOutput:
             return await self._engine.generate(
-                token_ids,
+                prompt,
                 temperature=temperature,
                 top_p=top_p,
                 max_tokens=max_tokens,
@@ -92,9 +91,7 @@ class CachingEngine:
 
         if temperature > 0:
             return await ask()
-        return await self._once(
-            _key("generate", token_ids, [max_tokens, thinking_tokens or 0]), ask
-        )
+        return await self._once(_key("generate", prompt, (max_tokens, thinking_tokens)), ask)
 
     async def failure(self) -> str | None:
         """The engine's own."""
@@ -141,11 +138,9 @@ class CachingEngine:
             self._bytes -= _size(self._kept.popitem(last=False)[1])
 
 
-def _key(kind: str, *numbers: Sequence[int]) -> bytes:
-    parts = (kind.encode(), *(array("q", each).tobytes() for each in numbers))
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little") + part)
+def _key(kind: str, prompt: Prompt, asked: Sequence[object]) -> bytes:
+    digest = hashlib.blake2b(repr((kind, *asked)).encode(), digest_size=16)
+    digest.update(array("q", prompt.token_ids).tobytes() or repr(prompt.messages).encode())
     return digest.digest()
 
 

@@ -1,54 +1,21 @@
-"""Any OpenAI-compatible endpoint behind the ``Engine`` protocol.
-
-The endpoint takes messages and not token ids. So that a remote judge is rendered, fenced, cached
-and audited as a local one, its "tokens" are up to three characters of text, a cautious average,
-and what marks a turn is no character that a field can hold.
-"""
+"""Any OpenAI-compatible endpoint behind the ``Engine`` protocol."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.engine import RemoteConfig
-from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
-from reward_serve.replica.admission import OverloadedError
+from reward_serve.engines.base import EngineError, LabelOutput, OverloadedError, Prompt, TextOutput
 from reward_serve.schema import Usage
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _CHARACTERS_A_TOKEN = 3
-_BASE = 0x110001  # a code point and one, so that three fit 63 bits and none is nothing
-_TURN, _TEXT = "\ufdd0", "\ufdd1"  # noncharacters: taken out of every field
-_WITHOUT_MARKS = str.maketrans("", "", _TURN + _TEXT)
-
-
-class MessageTokenizer:
-    """Messages as token ids that can be turned back; no model's own tokenizer is at hand."""
-
-    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
-        """The messages as text, with marks between them."""
-        return "".join(f"{_TURN}{each['role']}{_TEXT}{each['content']}" for each in messages)
-
-    def encode_control(self, text: str) -> list[int]:
-        """A character a token: labels are single ones, and marks stay marks."""
-        return [ord(character) + 1 for character in text]
-
-    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
-        """Three characters a token, without marks, and where each began."""
-        text = text.translate(_WITHOUT_MARKS)
-        starts = list(range(0, len(text), _CHARACTERS_A_TOKEN))
-        return [_packed(text[start : start + _CHARACTERS_A_TOKEN]) for start in starts], starts
-
-    def messages(self, token_ids: Sequence[int]) -> list[dict[str, str]]:
-        """What the token ids stand for."""
-        text = "".join(map(_unpacked, token_ids))
-        turns = [turn.partition(_TEXT) for turn in text.split(_TURN)[1:]]
-        return [{"role": role, "content": content} for role, _, content in turns]
 
 
 class OpenAIEngine:
@@ -65,7 +32,7 @@ class OpenAIEngine:
     def __init__(self, config: RemoteConfig, client: AsyncOpenAI | None = None) -> None:
         from aiolimiter import AsyncLimiter
 
-        self.tokenizer = MessageTokenizer()
+        self.tokenizer = None
         self.max_model_len = config.max_model_len
         self._config = config
         self._client = client or _client(config)
@@ -81,12 +48,10 @@ class OpenAIEngine:
             "engine": "openai-chat-completions",
         }
 
-    async def label_logprobs(
-        self, token_ids: Sequence[int], label_ids: Sequence[int]
-    ) -> LabelOutput:
+    async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         """The log-probability of each label among the endpoint's likeliest next tokens."""
         reply = await self._ask(
-            token_ids, max_tokens=1, temperature=0.0,
+            prompt, max_tokens=1, temperature=0.0,
             logprobs=True, top_logprobs=self._config.top_logprobs,
         )  # fmt: skip
         told = reply.choices[0].logprobs
@@ -94,16 +59,16 @@ class OpenAIEngine:
             raise EngineError(
                 f"remote.model: {self._config.model} tells no logprobs; set judge.mode: generate"
             )
-        found = dict.fromkeys(label_ids, -math.inf)
+        found = dict.fromkeys(labels, -math.inf)
         for token in told.content[0].top_logprobs:
-            number = _packed(token.token.strip()[:2])
-            if number in found:  # "1" and " 1" are one label
-                found[number] = _log_sum(found[number], token.logprob)
+            label = token.token.strip()
+            if label in found:  # "1" and " 1" are one label
+                found[label] = _log_sum(found[label], token.logprob)
         return LabelOutput(found, _usage(reply))
 
     async def generate(
         self,
-        token_ids: Sequence[int],
+        prompt: Prompt,
         *,
         temperature: float,
         top_p: float,
@@ -113,7 +78,7 @@ class OpenAIEngine:
     ) -> TextOutput:
         """Up to ``max_tokens`` written tokens; how a model thinks is the endpoint's to say."""
         reply = await self._ask(
-            token_ids, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=sample
+            prompt, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=sample
         )
         written = reply.choices[0]
         text = written.message.content or ""
@@ -126,10 +91,10 @@ class OpenAIEngine:
     def close(self) -> None:
         """Connections end with the process."""
 
-    async def _ask(self, token_ids: Sequence[int], *, max_tokens: int, **settings: Any) -> Any:
+    async def _ask(self, prompt: Prompt, *, max_tokens: int, **settings: Any) -> Any:
         import openai
 
-        messages: Any = self.tokenizer.messages(token_ids)
+        messages: Any = prompt.messages
         if self._requests:
             await self._requests.acquire()
         if self._tokens:
@@ -203,21 +168,6 @@ def _usage(reply: Any) -> Usage:
         cached_tokens=getattr(details, "cached_tokens", None) or 0,
         completion_tokens=used.completion_tokens or 0,
     )
-
-
-def _packed(characters: str) -> int:
-    number = 0
-    for character in reversed(characters):
-        number = number * _BASE + ord(character) + 1
-    return number
-
-
-def _unpacked(number: int) -> str:
-    characters = []
-    while number:
-        number, point = divmod(number, _BASE)
-        characters.append(chr(point - 1))
-    return "".join(characters)
 
 
 def _log_sum(first: float, second: float) -> float:

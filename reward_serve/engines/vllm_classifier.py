@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Self
 from reward_serve.config import EngineConfig
 from reward_serve.engines.base import LogitsOutput
 from reward_serve.engines.checkpoint import CheckpointError, is_folder
-from reward_serve.engines.vllm import VllmEngine
+from reward_serve.engines.vllm_runner import VllmRunner
 from reward_serve.schema import Usage
 
 _CLASSIFIER = "ForSequenceClassification"
 
 
-class VllmClassifier(VllmEngine):
+class VllmClassifier(VllmRunner):
     """One ``AsyncLLM`` that gives logits; made by ``start``."""
 
     runner: ClassVar[str] = "pooling"

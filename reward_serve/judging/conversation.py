@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from reward_serve.judging.rendering import Tokenizer
+from reward_serve.engines.base import ConversationTokenizer, Prompt, Tokenizer
+from reward_serve.judging.cutting import by_characters
 
 _MARKER = re.compile("\ue000([0-9]+)\ue001")
 _PROBE = "\ue000probe\ue001"
@@ -22,19 +22,6 @@ CHARACTERS_A_TOKEN = 32
 
 Turn = Mapping[str, str]
 _Run = tuple[list[int], int | None]
-
-
-class ConversationTokenizer(Protocol):
-    """A model's tokenizer, for trusted and for untrusted text."""
-
-    def conversation(self, messages: Sequence[Turn]) -> str:
-        """A whole conversation as text, its last turn ended."""
-
-    def encode_control(self, text: str) -> list[int]:
-        """Token ids of trusted text: special tokens in it are control tokens."""
-
-    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
-        """Token ids of untrusted text, where special tokens stay text, and each token's start."""
 
 
 @dataclass(frozen=True)
@@ -138,22 +125,27 @@ class ConversationRenderer:
         return runs, sum(len(ids) for ids, _ in runs)
 
 
-def render_chat(tokenizer: Tokenizer, turns: Sequence[Turn], enable_thinking: bool) -> list[int]:
-    """A conversation up to where the assistant's next turn begins, as token ids; nothing is cut.
+def render_chat(
+    tokenizer: Tokenizer | None, turns: Sequence[Turn], enable_thinking: bool
+) -> tuple[Prompt, int]:
+    """A conversation up to where the assistant's next turn begins, and its tokens; nothing is cut.
 
     Raises:
         ValueError: the template refuses such turns.
     """
+    if tokenizer is None:
+        return Prompt(turns), sum(len(by_characters(turn["content"])[0]) for turn in turns)
+    known = tokenizer
 
     def show(marked: Sequence[Turn]) -> str:
-        return tokenizer.chat(marked, enable_thinking)
+        return known.chat(marked, enable_thinking)
 
     ids: list[int] = []
     for run, place in _runs(turns, show, tokenizer.encode_control):
         ids += run
         if place is not None:
             ids += tokenizer.encode_plain(turns[place]["content"])[0]
-    return ids
+    return Prompt(turns, ids), len(ids)
 
 
 def _runs(

@@ -1,19 +1,21 @@
-"""Renders a template and a request into prompt tokens that no field can break out of.
+"""Renders a template and a request into a prompt that no field can break out of.
 
-The chat template renders the judging template once, with a marker where each field goes; the text
-between markers is tokenised once and kept. A field is tokenised on its own, as plain text:
-chat-template tokens written inside it stay text, braces and template syntax are never evaluated,
-and what would close its fence is defused.
+For a model's tokenizer, the chat template renders the judging template once, with a marker where
+each field goes; the text between markers is tokenised once and kept. A field is tokenised on its
+own, as plain text: chat-template tokens written inside it stay text, braces and template syntax are
+never evaluated, and what would close its fence is defused. An engine without a tokenizer gets the
+same as messages, with three characters counted as a token.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from reward_serve.judging.cutting import shortened
+from reward_serve.engines.base import Prompt, Tokenizer
+from reward_serve.judging.cutting import by_characters, shortened
 from reward_serve.numbers.canonical import canonical
 from reward_serve.templates import FIELDS, INSTRUCTION, PLACEHOLDER, Template
 
@@ -25,68 +27,51 @@ _FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")\b)", re.IGNORECA
 _MARKER = re.compile("\ue000(" + "|".join(FIELDS) + ")\ue001")
 
 
-class Tokenizer(Protocol):
-    """What rendering needs of a tokenizer; ``engines.tokenizer.ChatTokenizer`` is one."""
-
-    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
-        """The conversation as text, up to where the assistant's turn begins."""
-
-    def encode_control(self, text: str) -> list[int]:
-        """Token ids of trusted text: special tokens in it are control tokens."""
-
-    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
-        """Token ids of untrusted text, and where each starts; special tokens in it stay text."""
-
-
 class LabelError(ValueError):
     """A template's label is not one token of its own under the judge's tokenizer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A rendered prompt.
-
-    Attributes:
-        token_ids: the whole prompt.
-        cut_characters: how many characters were cut from the response, as it was shown.
-    """
-
-    token_ids: list[int]
-    cut_characters: int
+_Turn = tuple[str, tuple[tuple[str, str | None], ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Skeleton:
-    """A template's fixed token runs with the field that follows each; the last has none."""
+    """A template without its fields: what comes before each, and the field's name; the last None.
 
+    Attributes:
+        turns: as text, each message's role and parts.
+        runs: as token ids, the whole prompt; empty where there is no tokenizer.
+        label_ids: each label's token after the prompt; likewise.
+        length: tokens of all but the fields.
+    """
+
+    turns: tuple[_Turn, ...]
     runs: tuple[tuple[tuple[int, ...], str | None], ...]
-    label_ids: tuple[tuple[str, int], ...]
-
-    @property
-    def length(self) -> int:
-        return sum(len(ids) for ids, _ in self.runs)
+    label_ids: Mapping[str, int]
+    length: int
 
 
 class Renderer:
     """Renders for one tokenizer.
 
     Args:
-        tokenizer: the judge model's.
+        tokenizer: the judge model's; None for messages alone.
         max_prompt_tokens: most tokens a label-mode prompt may have.
     """
 
-    def __init__(self, tokenizer: Tokenizer, max_prompt_tokens: int) -> None:
+    def __init__(self, tokenizer: Tokenizer | None, max_prompt_tokens: int) -> None:
         self._tokenizer = tokenizer
+        self._encode = tokenizer.encode_plain if tokenizer else by_characters
         self._max_prompt_tokens = max_prompt_tokens
         self._skeletons: dict[tuple[str, str, Mode, bool], _Skeleton] = {}
 
-    def label_ids(self, template: Template) -> dict[str, int]:
-        """Label to token id.
+    def label_ids(self, template: Template) -> Mapping[str, int]:
+        """Label to token id; empty where there is no tokenizer.
 
         Raises:
             LabelError: a label is several tokens here, or two labels share one.
         """
-        return dict(self._skeleton(template, "label", False).label_ids)
+        return self._skeleton(template, "label", False).label_ids
 
     def render(
         self,
@@ -116,11 +101,10 @@ class Renderer:
                     f"{self._max_prompt_tokens} tokens; shorten it"
                 )
         shown = canonical if template.numerals == "canonical" else str
-        encoded = {
-            name: self._tokenizer.encode_plain(defuse(shown(fields[name])))[0]
-            for name in template.fields
-            if name != "response"
+        texts = {
+            name: defuse(shown(fields[name])) for name in template.fields if name != "response"
         }
+        encoded = {name: self._encode(text)[0] for name, text in texts.items()}
         fixed = skeleton.length + sum(map(len, encoded.values()))
         room = self._max_prompt_tokens - reserve_tokens - fixed
         if room < 1:
@@ -128,19 +112,25 @@ class Renderer:
                 f"question and reference: {fixed} prompt tokens leave no room for the response; "
                 f"the limit is {self._max_prompt_tokens}, with {reserve_tokens} to be written"
             )
-        encoded["response"], cut_characters = shortened(
+        texts["response"], encoded["response"], cut_characters = shortened(
             fields["response"],
             min(response_tokens, room),
             template.head_tokens,
             lambda text: defuse(shown(text)),
-            self._tokenizer.encode_plain,
+            self._encode,
         )
+        messages = [
+            {
+                "role": role,
+                "content": "".join(part + texts.get(name or "", "") for part, name in parts),
+            }
+            for role, parts in skeleton.turns
+        ]
         ids: list[int] = []
         for run, name in skeleton.runs:
-            ids.extend(run)
-            if name is not None:
-                ids.extend(encoded[name])
-        return Prompt(ids, cut_characters)
+            ids += run
+            ids += encoded[name] if name else ()
+        return Prompt(messages, ids, skeleton.label_ids, cut_characters)
 
     def _skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
         key = (template.name, template.digest, mode, enable_thinking)
@@ -157,25 +147,34 @@ class Renderer:
         if system == template.system and form.instruction:
             user += f"\n{form.instruction}"
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        parts = _MARKER.split(self._tokenizer.chat(messages, enable_thinking))
-        texts, names = parts[::2], [*parts[1::2], None]
+        turns = tuple((turn["role"], _parts(turn["content"])) for turn in messages)
+        if self._tokenizer is None:
+            length = sum(len(text) for _, parts in turns for text, _ in parts)
+            return _Skeleton(turns, (), {}, length)
         encode = self._tokenizer.encode_control
-        runs = tuple((tuple(encode(t)), name) for t, name in zip(texts, names, strict=True))
+        parts = _parts(self._tokenizer.chat(messages, enable_thinking))
+        runs = tuple((tuple(encode(text)), name) for text, name in parts)
         labels = template.label.values if mode == "label" and template.label else ()
-        label_ids = tuple((label, self._label_id(texts[-1], label)) for label in labels)
-        if len({i for _, i in label_ids}) < len(label_ids):
+        label_ids = {label: _label_id(encode, parts[-1][0], label) for label in labels}
+        if len(set(label_ids.values())) < len(label_ids):
             raise LabelError(f"labels {list(labels)} share a token under this tokenizer")
-        return _Skeleton(runs, label_ids)
+        return _Skeleton(turns, runs, label_ids, sum(len(ids) for ids, _ in runs))
 
-    def _label_id(self, prefix: str, label: str) -> int:
-        before = self._tokenizer.encode_control(prefix)
-        after = self._tokenizer.encode_control(prefix + label)
-        if after[: len(before)] != before or len(after) != len(before) + 1:
-            raise LabelError(
-                f"label {label!r} is not a single token after the prompt under this tokenizer; "
-                "choose labels that are, such as 0 and 1"
-            )
-        return after[-1]
+
+def _parts(text: str) -> tuple[tuple[str, str | None], ...]:
+    """The text between markers, each with the field that follows it."""
+    parts = _MARKER.split(text)
+    return tuple(zip(parts[::2], [*parts[1::2], None], strict=True))
+
+
+def _label_id(encode: Callable[[str], list[int]], prefix: str, label: str) -> int:
+    before, after = encode(prefix), encode(prefix + label)
+    if after[: len(before)] != before or len(after) != len(before) + 1:
+        raise LabelError(
+            f"label {label!r} is not a single token after the prompt under this tokenizer; "
+            "choose labels that are, such as 0 and 1"
+        )
+    return after[-1]
 
 
 def defuse(text: str) -> str:

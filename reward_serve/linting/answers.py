@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from reward_serve.judging.rendering import LabelError, Renderer, Tokenizer
+from reward_serve.engines.base import Tokenizer
+from reward_serve.judging.rendering import LabelError, Renderer
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.linting.finding import Finding, text_at
 from reward_serve.schema import Status

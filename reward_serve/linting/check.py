@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from reward_serve.judging.rendering import Tokenizer
+from reward_serve.engines.base import Tokenizer
 from reward_serve.linting.answers import (
     check_label_tokens,
     check_labels,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from reward_serve.judging.rendering import Tokenizer
+from reward_serve.engines.base import Tokenizer
 from reward_serve.linting.finding import Finding, text_at
 from reward_serve.templates import (
     ALIASES,

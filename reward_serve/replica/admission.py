@@ -16,25 +16,14 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from reward_serve.engines.base import OverloadedError
+
 _MARGIN = 0.75  # of a deadline; the rest is for what the estimate does not see
 _MEMORY_S = 10.0
 _ITEMS_TO_TRUST = 16
-_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _USUAL_GROUP = 8
 
 _Queue = OrderedDict[asyncio.Future[None], None]
-
-
-class OverloadedError(Exception):
-    """There is no room, or none in time; nothing was done.
-
-    Attributes:
-        retry_after_s: when the queue will be short enough, should nobody join it.
-    """
-
-    def __init__(self, message: str, retry_after_s: float) -> None:
-        self.retry_after_s = min(_LONGEST_PAUSE_S, max(_SHORTEST_PAUSE_S, retry_after_s))
-        super().__init__(f"{message}; retry after {self.retry_after_s:.0f} s")
 
 
 class Admission:

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from reward_serve.engines.base import EngineError
-from reward_serve.replica.admission import Admission, OverloadedError
+from reward_serve.engines.base import EngineError, OverloadedError
+from reward_serve.replica.admission import Admission
 from reward_serve.reward_models.base import InvalidRequestError, summed_usage
 from reward_serve.reward_models.chat import Chat, ChatRequest
 from reward_serve.routing.calls import cancelled_by_caller

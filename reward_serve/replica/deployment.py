@@ -23,6 +23,7 @@ from reward_serve.config import (
     RuleModel,
 )
 from reward_serve.config.kinds import MemberConfig
+from reward_serve.engines.base import Engine
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.completions import Completer
 from reward_serve.replica.observing.base import Observer, Observers
@@ -30,6 +31,7 @@ from reward_serve.replica.observing.failures import FailureLog
 from reward_serve.replica.observing.metrics import Metrics
 from reward_serve.replica.observing.verdicts import VerdictLog
 from reward_serve.replica.scoring import Scorer
+from reward_serve.reward_models.audit import AuditedJudge
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.panel import Ask, Panel
@@ -66,7 +68,7 @@ class RewardReplica:
             config.max_item_chars,
             self._observers,
         )
-        chat = self._model.chat if isinstance(self._model, Judge) else None
+        chat = self._model.chat if isinstance(self._model, AuditedJudge) else None
         self._completer = Completer(config.name, chat, admission, config.max_item_chars)
         await self._first_verdict(Scorer(config.name, self._model, admission, max_batch_items))
         self._timings_s["total"] = time.monotonic() - began
@@ -182,6 +184,10 @@ def _member(config: PanelModel, member: MemberConfig) -> Ask:
     return client.ascore
 
 
+def _judge(config: JudgeModel | RemoteModel, engine: Engine) -> AuditedJudge:
+    return AuditedJudge(Judge(config, engine), config.judge.audit_rate)
+
+
 async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
     if isinstance(config, JudgeModel):
         from reward_serve.engines.vllm import VllmEngine
@@ -189,11 +195,11 @@ async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
         engine = await VllmEngine.start(
             config.engine, config.resources.num_cpus or 1, config.resources.num_gpus or 0
         )
-        return Judge(config, engine), dict(engine.timings_s)
+        return _judge(config, engine), dict(engine.timings_s)
     if isinstance(config, RemoteModel):
         from reward_serve.engines.openai import OpenAIEngine
 
-        return Judge(config, OpenAIEngine(config.remote), source="remote"), {}
+        return _judge(config, OpenAIEngine(config.remote)), {}
     if isinstance(config, PanelModel):
         return Panel(config, [_member(config, each) for each in config.panel.members]), {}
     if isinstance(config, ClassifierModel):

@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from reward_serve.engines.base import EngineError
-from reward_serve.replica.admission import Admission, OverloadedError
+from reward_serve.engines.base import EngineError, OverloadedError
+from reward_serve.replica.admission import Admission
 from reward_serve.replica.observing.base import Observer, Times
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Verdict
 from reward_serve.routing.calls import cancelled_by_caller

@@ -1,4 +1,4 @@
-"""Rules and model asked the same, for a share of the requests.
+"""Rules and model asked the same, for a share of the requests: around a judge, off its path.
 
 A policy that learns to fool one of the two is seen as a growing share of disagreements, while the
 reward still looks well.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from typing import Any
 
 from reward_serve.reward_models.base import Verdict
+from reward_serve.reward_models.chat import Chat
+from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.sampling import chosen, request_hash
 from reward_serve.schema import ScoreRequest, Status
 from reward_serve.verifiers import Verification
@@ -21,45 +23,67 @@ _AT_ONCE = 4
 _SCORES = {"right": 1.0, "wrong": 0.0}
 
 
-class Audit:
-    """Compares, off the path of the request, and counts.
+class AuditedJudge:
+    """A judge whose verdicts are compared with what it did not ask: its rules, or its model.
 
     Args:
-        rate: the share of the requests; which ones is told by their hash.
+        judge: what scores.
+        rate: the share of the requests; which ones is a matter of their hash.
     """
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, judge: Judge, rate: float) -> None:
         self.counts = {"agreed": 0, "disagreed": 0, "failed": 0}
         """Comparisons so far; ``failed`` where the model gave no verdict."""
+        self._judge = judge
         self._rate = rate
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
 
-    def wants(self, request: ScoreRequest) -> bool:
+    @property
+    def chat(self) -> Chat:
+        """The judge's own."""
+        return self._judge.chat
+
+    async def score(self, request: ScoreRequest) -> Verdict:
+        """The judge's verdict."""
+        verdict = await self._judge.score(request)
+        if self._wants(request):
+            task = asyncio.ensure_future(self._audit(request, verdict))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        return verdict
+
+    def describe(self) -> dict[str, Any]:
+        """The judge's own description, and how the audits ended."""
+        return {**self._judge.describe(), "audit": dict(self.counts)}
+
+    async def failure(self) -> str | None:
+        """Why the engine can serve no more; None while it can."""
+        return await self._judge.failure()
+
+    def close(self) -> None:
+        """End the engine."""
+        self._judge.close()
+
+    def _wants(self, request: ScoreRequest) -> bool:
         """Whether the request is of the sample, and there is room for it."""
-        if not self._rate or len(self._under_way) >= _AT_ONCE:
+        if not self._rate or len(self._running) >= _AT_ONCE:
             return False
         return chosen(request_hash(request), self._rate)
 
-    def ask_model(
-        self, request: ScoreRequest, rule: Verification, ask: Callable[[], Awaitable[Verdict]]
-    ) -> None:
-        """A rule has decided: put it to the model too, in the background."""
-
-        async def asked() -> None:
-            try:
-                self.compare(request, rule, await ask())
-            except Exception as error:
-                self.counts["failed"] += 1
-                logger.debug("an audit failed: %r", error)
-
-        task = asyncio.ensure_future(asked())
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-
-    def compare(self, request: ScoreRequest, rule: Verification, verdict: Verdict) -> None:
-        """The model has judged; what did the rules say?"""
-        if rule.outcome == "abstain":
+    async def _audit(self, request: ScoreRequest, verdict: Verdict) -> None:
+        rule = self._judge.by_rule(request)
+        if rule is None or rule.outcome == "abstain":
             return
+        try:
+            if verdict.source == "rule":
+                verdict = await self._judge.by_model(request)
+        except Exception as error:
+            self.counts["failed"] += 1
+            logger.debug("an audit failed: %r", error)
+            return
+        self._compare(request, rule, verdict)
+
+    def _compare(self, request: ScoreRequest, rule: Verification, verdict: Verdict) -> None:
         if verdict.status is not Status.OK or verdict.score is None:
             self.counts["failed"] += 1
             return

@@ -16,7 +16,7 @@ from reward_serve.config.judge import JudgeConfig
 from reward_serve.engines.base import Engine, TextOutput
 from reward_serve.judging.conversation import CHARACTERS_A_TOKEN, render_chat
 from reward_serve.reward_models.base import InvalidRequestError
-from reward_serve.reward_models.writing import check_options, writing_of
+from reward_serve.reward_models.generate import check_options, writing_of
 from reward_serve.schema import MAX_MESSAGES, MAX_TIMEOUT_S, Count, Message, Options, Seed
 
 CHAT_TIMEOUT_S = 600.0
@@ -137,13 +137,13 @@ class Chat:
             )
         turns = [message.model_dump() for message in request.messages]
         try:
-            prompt = render_chat(self._engine.tokenizer, turns, way.enable_thinking)
+            prompt, length = render_chat(self._engine.tokenizer, turns, way.enable_thinking)
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
-        room = self._engine.max_model_len - len(prompt)
+        room = self._engine.max_model_len - length
         if room < 1:
             raise InvalidRequestError(
-                f"messages: {len(prompt)} tokens, where this model's context is "
+                f"messages: {length} tokens, where this model's context is "
                 f"{self._engine.max_model_len}; shorten them"
             )
         first = randrange(2**31) if request.seed is None else request.seed

@@ -7,35 +7,27 @@ write and takes its last verdict. Under ``rules_first`` what a rule can prove is
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from reward_serve.config import JudgeConfig, JudgeModel, RemoteModel
 from reward_serve.config.engine import ends_thinking
-from reward_serve.engines.base import Engine, TextOutput
+from reward_serve.engines.base import Engine
 from reward_serve.engines.caching import CachingEngine
-from reward_serve.judging.rendering import LabelError, Mode, Prompt, Renderer
-from reward_serve.judging.verdict import read_verdict
-from reward_serve.reward_models.audit import Audit
+from reward_serve.judging.rendering import Mode, Renderer
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, best, check_references
 from reward_serve.reward_models.chat import Chat
+from reward_serve.reward_models.comparison import Comparison
+from reward_serve.reward_models.generate import check_options, generate_verdict, settings_of
+from reward_serve.reward_models.label import label_verdict
 from reward_serve.reward_models.rule import decided
-from reward_serve.reward_models.writing import (
-    aggregate,
-    check_options,
-    settings_of,
-    writing_of,
-)
-from reward_serve.schema import ScoreRequest, Source, Status
+from reward_serve.schema import ScoreRequest, Source
 from reward_serve.templates import Template, load_template, template_names
 from reward_serve.templates.inline import inline_template, is_inline
 from reward_serve.verifiers import (
     VERIFIER_VERSION,
     Verification,
-    final_answer,
     verify_any,
     verify_strict_any,
 )
@@ -46,18 +38,13 @@ _RULES: dict[str, Callable[[str, list[str]], Verification]] = {
 }
 
 
-# An endpoint tells only its likeliest tokens; an engine of ours, the labels themselves.
-_NO_LABEL = {
-    "remote": (
-        Status.UNPARSEABLE,
-        "none of the labels is among the endpoint's likeliest tokens; set judge.mode: generate, or "
-        "ask a model that follows the template",
-    ),
-    "judge": (
-        Status.ERROR,
-        "the engine gave the labels no probability; its weights or dtype are broken",
-    ),
-}
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a request is judged."""
+
+    template: Template
+    mode: Mode
+    fingerprint: str
 
 
 class Judge:
@@ -66,18 +53,14 @@ class Judge:
     Args:
         config: of kind ``judge``, or of kind ``remote``.
         engine: what is asked.
-        source: of verdicts that the engine gave.
 
     Raises:
         LabelError: a label of the deployment's template is not a single token for this model.
     """
 
-    def __init__(
-        self, config: JudgeModel | RemoteModel, engine: Engine, source: Source = "judge"
-    ) -> None:
+    def __init__(self, config: JudgeModel | RemoteModel, engine: Engine) -> None:
         self._config: JudgeConfig = config.judge
-        self._kind = config.kind
-        self._source = source
+        self._source: Source = config.kind
         cache = config.cache
         self._anew = engine
         self._cache = (
@@ -85,7 +68,6 @@ class Judge:
             if cache.enabled
             else None
         )
-        self._audit = Audit(config.judge.audit_rate)
         self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
@@ -98,33 +80,27 @@ class Judge:
             self._renderer.label_ids(self._default)
 
     async def score(self, request: ScoreRequest) -> Verdict:
-        """The verdict on one request; of several references, the best match counts."""
-        template = self._template(request)
-        mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
-        check_options(request.options, self._config, mode, self._ends_thinking)
-        for name in template.fields:
-            if name != "response" and not getattr(request, name):
-                raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
-        check_references(request.references)
-        fingerprint = self._fingerprint(template, mode)
-        rules = _RULES.get(template.rules or "") if request.references else None
-        if rules and self._config.rules_first:
-            verification = rules(request.response, request.references)
-            if verification.outcome != "abstain":
-                if self._audit.wants(request):
-                    ask = partial(self._ask_model, request, template, mode, fingerprint)
-                    self._audit.ask_model(request, verification, ask)
-                return decided(verification, fingerprint, template.name)
-        verdict = await self._ask_model(request, template, mode, fingerprint)
-        if rules and not self._config.rules_first and self._audit.wants(request):
-            self._audit.compare(request, rules(request.response, request.references), verdict)
-        return verdict
+        """The verdict on one request; with several references, the best match is used."""
+        way = self._way(request)
+        if self._config.rules_first:
+            proven = self._by_rule(request, way.template)
+            if proven and proven.outcome != "abstain":
+                return decided(proven, way.fingerprint, way.template.name)
+        return await self._by_model(request, way)
+
+    def by_rule(self, request: ScoreRequest) -> Verification | None:
+        """What the template's rules make of a request; None where it has none."""
+        return self._by_rule(request, self._template(request))
+
+    async def by_model(self, request: ScoreRequest) -> Verdict:
+        """The model's verdict, whatever a rule can prove."""
+        return await self._by_model(request, self._way(request))
 
     def describe(self) -> dict[str, Any]:
         """Kind, settings and fingerprint of the default template and mode."""
         default = self._default
         return {
-            "kind": self._kind,
+            "kind": self._source,
             "engine": self._about,
             "template": default.name,
             "templates": self._names(),
@@ -137,7 +113,6 @@ class Judge:
             "samples": self._config.samples,
             "max_samples": self._config.max_samples,
             "max_model_len": self._anew.max_model_len,
-            "audit": dict(self._audit.counts),
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
             "fingerprint": self._fingerprint(default, self._config.mode),
         }
@@ -150,110 +125,37 @@ class Judge:
         """End the engine."""
         self._anew.close()
 
-    async def _ask_model(
-        self, request: ScoreRequest, template: Template, mode: Mode, fingerprint: str
-    ) -> Verdict:
-        ask = self._label if mode == "label" else self._generate
-        references = request.references if "reference" in template.fields else [""]
-        verdicts = await asyncio.gather(
-            *(ask(request, template, reference, fingerprint) for reference in references)
-        )
-        return best(verdicts, highest=template.highest)
+    def _way(self, request: ScoreRequest) -> _Way:
+        """How to judge the request.
 
-    async def _label(
-        self, request: ScoreRequest, template: Template, reference: str, fingerprint: str
-    ) -> Verdict:
-        if template.label is None:
-            raise InvalidRequestError(
-                f"options.mode: template {template.name!r} has no labels; leave the mode out, "
-                "or set generate"
-            )
-        try:
-            ids = self._renderer.label_ids(template)
-        except LabelError as error:
-            raise InvalidRequestError(
-                f"template: {template.name!r} in label mode: {error}"
-            ) from None
-        prompt = self._render(request, template, reference, "label", 1, False)
-        output = await self._engine(request).label_logprobs(prompt.token_ids, list(ids.values()))
-        logprobs = {label: output.logprobs[i] for label, i in ids.items()}
-        if not math.isfinite(max(logprobs.values())) or any(map(math.isnan, logprobs.values())):
-            status, reason = _NO_LABEL[self._kind]
-            return Verdict(
-                status=status,
-                reason=reason,
-                template=template.name,
-                fingerprint=fingerprint,
-                usage=output.usage,
-            )
-        probabilities = softmax(logprobs)
-        values = template.label.values
-        likeliest = max(probabilities, key=lambda label: (probabilities[label], -values[label]))
-        expected = sum(p * values[label] for label, p in probabilities.items())
-        return Verdict(
-            score=values[likeliest] if template.label.binary else expected,
-            source="cache" if output.cached else self._source,
-            label=likeliest,
-            probabilities=probabilities,
-            template=template.name,
-            fingerprint=fingerprint,
-            details=_cut(prompt) | {"label_mass": sum(map(math.exp, logprobs.values()))},
-            usage=output.usage,
-        )
+        Raises:
+            InvalidRequestError: it asks for what cannot be, or lacks what is needed.
+        """
+        template = self._template(request)
+        mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
+        check_options(request.options, self._config, mode, self._ends_thinking)
+        for name in template.fields:
+            if name != "response" and not getattr(request, name):
+                raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
+        check_references(request.references)
+        return _Way(template, mode, self._fingerprint(template, mode))
 
-    async def _generate(
-        self, request: ScoreRequest, template: Template, reference: str, fingerprint: str
-    ) -> Verdict:
-        way = writing_of(request.options, self._config)
-        prompt = self._render(
-            request, template, reference, "generate", way.max_tokens, way.enable_thinking
-        )
+    def _by_rule(self, request: ScoreRequest, template: Template) -> Verification | None:
+        rules = _RULES.get(template.rules or "") if request.references else None
+        return rules(request.response, request.references) if rules else None
+
+    async def _by_model(self, request: ScoreRequest, way: _Way) -> Verdict:
+        references = request.references if "reference" in way.template.fields else [""]
+        verdicts = await asyncio.gather(*(self._ask(request, way, each) for each in references))
+        return best(verdicts, highest=way.template.highest)
+
+    async def _ask(self, request: ScoreRequest, way: _Way, reference: str) -> Verdict:
+        budget = self._budget(way.template)
+        asked = Comparison(request, way.template, reference, budget, way.fingerprint)
         engine = self._engine(request)
-        outputs = await asyncio.gather(
-            *(
-                engine.generate(
-                    prompt.token_ids,
-                    temperature=way.temperature,
-                    top_p=way.top_p,
-                    max_tokens=way.max_tokens,
-                    thinking_tokens=way.thinking_tokens,
-                    sample=sample,
-                )
-                for sample in range(way.samples)
-            )
-        )
-        cut = _cut(prompt) or None
-        base = Verdict(template=template.name, fingerprint=fingerprint, details=cut)
-        verdicts = [_written(output, template, base, self._source) for output in outputs]
-        return aggregate(verdicts, self._config.aggregate)
-
-    def _render(
-        self,
-        request: ScoreRequest,
-        template: Template,
-        reference: str,
-        mode: Mode,
-        reserve_tokens: int,
-        enable_thinking: bool,
-    ) -> Prompt:
-        if template.reference == "final_answer":
-            reference = final_answer(reference)
-        fields = {
-            "question": request.question or "",
-            "reference": reference,
-            "response": request.response,
-        }
-        try:
-            return self._renderer.render(
-                template,
-                fields,
-                mode=mode,
-                response_tokens=self._budget(template),
-                reserve_tokens=reserve_tokens,
-                enable_thinking=enable_thinking,
-            )
-        except ValueError as error:
-            raise InvalidRequestError(str(error)) from None
+        if way.mode == "label":
+            return await label_verdict(asked, engine, self._renderer, self._source)
+        return await generate_verdict(asked, engine, self._renderer, self._source, self._config)
 
     def _engine(self, request: ScoreRequest) -> Engine:
         """The engine that this request is for: with what it answered before, or anew."""
@@ -299,31 +201,3 @@ class Judge:
             f"template={template.name}@{template.digest};mode={mode};"
             f"response_tokens={self._budget(template)};rules={rules}{writing}"
         )
-
-
-def softmax(logprobs: dict[str, float]) -> dict[str, float]:
-    """Log-probabilities renormalised over the labels alone."""
-    highest = max(logprobs.values())
-    weights = {label: math.exp(value - highest) for label, value in logprobs.items()}
-    total = sum(weights.values())
-    return {label: weight / total for label, weight in weights.items()}
-
-
-def _written(output: TextOutput, template: Template, base: Verdict, own: Source) -> Verdict:
-    """The verdict of one written answer."""
-    written = read_verdict(template, output.text, output.cut_off)
-    source: Source = "cache" if output.cached else own
-    return replace(
-        base,
-        status=written.status,
-        score=written.score,
-        source=source if written.status is Status.OK else None,
-        label=written.label,
-        text=output.text,
-        reason=written.reason,
-        usage=output.usage,
-    )
-
-
-def _cut(prompt: Prompt) -> dict[str, Any]:
-    return {"cut_response_characters": prompt.cut_characters} if prompt.cut_characters else {}

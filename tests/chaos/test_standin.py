@@ -11,6 +11,7 @@ from loadtests.chaos.injected import GENERATE, LABEL, Fault, Faults
 from loadtests.chaos.questions import Body, Questions, prose
 from loadtests.chaos.standin import NAME, StandIn, StandInReplica
 from reward_serve.config import JudgeModel
+from reward_serve.engines.base import Prompt
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
@@ -102,6 +103,6 @@ async def test_its_capacity_is_its_slots_over_its_service_time() -> None:
         now = max(now, mine)
 
     engine = StandIn(slots=4, service_s=0.5, faults=Faults(), sleep=sleep)
-    prompt = engine.tokenizer.encode_control("It comes to 5 in all\nReference: 5")
-    await asyncio.gather(*(engine.label_logprobs(prompt, [48, 49]) for _ in range(40)))
+    prompt = Prompt([{"role": "user", "content": "It comes to 5 in all\nReference: 5"}])
+    await asyncio.gather(*(engine.label_logprobs(prompt, ["0", "1"]) for _ in range(40)))
     assert now == pytest.approx(40 / (4 / 0.5))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
+from reward_serve.engines.base import EngineError, LabelOutput, Prompt, TextOutput
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.schema import Usage
 
@@ -31,16 +31,14 @@ class Engine:
     def describe(self) -> dict[str, str]:
         return {"weights": "w"}
 
-    async def label_logprobs(
-        self, token_ids: Sequence[int], label_ids: Sequence[int]
-    ) -> LabelOutput:
-        await self._work(token_ids)
-        logprob = float(sum(token_ids)) if self.logprob is None else self.logprob
-        return LabelOutput(dict.fromkeys(label_ids, logprob), usage(token_ids))
+    async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+        await self._work(prompt)
+        logprob = float(sum(prompt.token_ids)) if self.logprob is None else self.logprob
+        return LabelOutput(dict.fromkeys(labels, logprob), usage(prompt))
 
     async def generate(
         self,
-        token_ids: Sequence[int],
+        prompt: Prompt,
         *,
         temperature: float,
         top_p: float,
@@ -48,16 +46,17 @@ class Engine:
         thinking_tokens: int | None = None,
         sample: int = 0,
     ) -> TextOutput:
-        await self._work(token_ids)
-        return TextOutput(f"{len(self.asked)}: {sum(token_ids)}", False, usage(token_ids))
+        await self._work(prompt)
+        text = f"{len(self.asked)}: {sum(prompt.token_ids)}"
+        return TextOutput(text, False, usage(prompt))
 
     async def failure(self) -> str | None:
         return None
 
     def close(self) -> None: ...
 
-    async def _work(self, token_ids: Sequence[int]) -> None:
-        self.asked.append(tuple(token_ids))
+    async def _work(self, prompt: Prompt) -> None:
+        self.asked.append(tuple(prompt.token_ids))
         try:
             await self.go.wait()
         except asyncio.CancelledError:
@@ -67,8 +66,12 @@ class Engine:
             raise self.fault
 
 
-def usage(token_ids: Sequence[int]) -> Usage:
-    return Usage(prompt_tokens=len(token_ids), completion_tokens=1)
+def usage(prompt: Prompt) -> Usage:
+    return Usage(prompt_tokens=len(prompt.token_ids), completion_tokens=1)
+
+
+def asking(*token_ids: int) -> Prompt:
+    return Prompt((), list(token_ids))
 
 
 def cached(engine: Engine, max_entries: int = 8, max_bytes: int = 2**20) -> CachingEngine:
@@ -83,8 +86,8 @@ async def settled() -> None:
 async def test_an_equal_question_is_answered_without_the_engine() -> None:
     engine = Engine()
     cache = cached(engine)
-    first = await cache.label_logprobs([1, 2], [0, 1])
-    again = await cache.label_logprobs([1, 2], [0, 1])
+    first = await cache.label_logprobs(asking(1, 2), ["0", "1"])
+    again = await cache.label_logprobs(asking(1, 2), ["0", "1"])
 
     assert len(engine.asked) == 1
     assert again.logprobs == first.logprobs
@@ -97,7 +100,7 @@ async def test_equal_questions_at_a_time_are_one() -> None:
     engine = Engine()
     cache = cached(engine)
     engine.go.clear()
-    calls = [asyncio.ensure_future(cache.label_logprobs([1, 2], [0])) for _ in range(5)]
+    calls = [asyncio.ensure_future(cache.label_logprobs(asking(1, 2), ["0"])) for _ in range(5)]
     await settled()
     engine.go.set()
     outputs = await asyncio.gather(*calls)
@@ -118,8 +121,17 @@ async def test_equal_questions_at_a_time_are_one() -> None:
 async def test_what_differs_is_asked(one: Any, other: Any) -> None:
     engine = Engine()
     cache = cached(engine)
-    await cache.label_logprobs(*one)
-    await cache.label_logprobs(*other)
+    await cache.label_logprobs(asking(*one[0]), list(map(str, one[1])))
+    await cache.label_logprobs(asking(*other[0]), list(map(str, other[1])))
+
+    assert len(engine.asked) == 2
+
+
+async def test_an_engine_of_messages_has_them_for_its_key() -> None:
+    engine = Engine()
+    cache = cached(engine)
+    for text in ("18", "18", "19"):
+        await cache.label_logprobs(Prompt([{"role": "user", "content": text}]), ["0"])
 
     assert len(engine.asked) == 2
 
@@ -130,7 +142,7 @@ async def test_written_text_is_kept_unless_it_is_sampled() -> None:
 
     async def ask(temperature: float, max_tokens: int = 8, **more: int) -> TextOutput:
         return await cache.generate(
-            [1], temperature=temperature, top_p=1.0, max_tokens=max_tokens, **more
+            asking(1), temperature=temperature, top_p=1.0, max_tokens=max_tokens, **more
         )
 
     greedy = [await ask(0.0) for _ in range(2)]
@@ -138,7 +150,7 @@ async def test_written_text_is_kept_unless_it_is_sampled() -> None:
     assert [output.cached for output in (*greedy, *sampled)] == [False, True, False, False]
     assert not (await ask(0.0, max_tokens=9)).cached
     assert not (await ask(0.0, thinking_tokens=4)).cached
-    assert not (await cache.label_logprobs([1], [8])).cached
+    assert not (await cache.label_logprobs(asking(1), ["8"])).cached
 
 
 async def test_a_failure_is_told_to_all_and_not_kept() -> None:
@@ -146,14 +158,14 @@ async def test_a_failure_is_told_to_all_and_not_kept() -> None:
     cache = cached(engine)
     engine.fault = EngineError("gone")
     engine.go.clear()
-    calls = [asyncio.ensure_future(cache.label_logprobs([1], [0])) for _ in range(3)]
+    calls = [asyncio.ensure_future(cache.label_logprobs(asking(1), ["0"])) for _ in range(3)]
     await settled()
     engine.go.set()
     told = await asyncio.gather(*calls, return_exceptions=True)
     engine.fault = None
 
     assert [type(error) for error in told] == [EngineError] * 3
-    assert not (await cache.label_logprobs([1], [0])).cached
+    assert not (await cache.label_logprobs(asking(1), ["0"])).cached
     assert len(engine.asked) == 2
 
 
@@ -161,7 +173,7 @@ async def test_one_who_goes_takes_nobody_along() -> None:
     engine = Engine()
     cache = cached(engine)
     engine.go.clear()
-    calls = [asyncio.ensure_future(cache.label_logprobs([1], [0])) for _ in range(3)]
+    calls = [asyncio.ensure_future(cache.label_logprobs(asking(1), ["0"])) for _ in range(3)]
     await settled()
     calls[0].cancel()
     await settled()
@@ -175,47 +187,49 @@ async def test_when_all_have_gone_the_work_is_aborted_and_asked_anew_later() -> 
     engine = Engine()
     cache = cached(engine)
     engine.go.clear()
-    calls = [asyncio.ensure_future(cache.label_logprobs([1], [0])) for _ in range(2)]
+    calls = [asyncio.ensure_future(cache.label_logprobs(asking(1), ["0"])) for _ in range(2)]
     await settled()
     for call in calls:
         call.cancel()
-    later = asyncio.ensure_future(cache.label_logprobs([1], [0]))  # before the abort is done
+    later = asyncio.ensure_future(
+        cache.label_logprobs(asking(1), ["0"])
+    )  # before the abort is done
     await settled()
     engine.go.set()
 
-    assert (await later).logprobs == {0: 1.0}
+    assert (await later).logprobs == {"0": 1.0}
     assert (engine.aborted, len(engine.asked)) == (1, 2)
-    assert (await cache.label_logprobs([1], [0])).cached
+    assert (await cache.label_logprobs(asking(1), ["0"])).cached
 
 
 async def test_the_least_recently_asked_for_goes_first() -> None:
     cache = cached(Engine(), max_entries=2)
     for token in (1, 2, 1, 3):  # 3 sends 2 away
-        await cache.label_logprobs([token], [0])
+        await cache.label_logprobs(asking(token), ["0"])
 
-    assert (await cache.label_logprobs([1], [0])).cached
-    assert not (await cache.label_logprobs([2], [0])).cached
+    assert (await cache.label_logprobs(asking(1), ["0"])).cached
+    assert not (await cache.label_logprobs(asking(2), ["0"])).cached
 
 
 async def test_probabilities_that_are_no_numbers_are_not_kept() -> None:
     engine = Engine()
     cache = cached(engine)
     engine.logprob = math.nan
-    assert math.isnan((await cache.label_logprobs([1], [0])).logprobs[0])
+    assert math.isnan((await cache.label_logprobs(asking(1), ["0"])).logprobs["0"])
     engine.logprob = None
-    again = await cache.label_logprobs([1], [0])
+    again = await cache.label_logprobs(asking(1), ["0"])
 
-    assert (again.logprobs, again.cached) == ({0: 1.0}, False)
+    assert (again.logprobs, again.cached) == ({"0": 1.0}, False)
 
 
 async def test_what_is_kept_stays_within_its_bytes() -> None:
     engine = Engine()
     cache = cached(engine, max_entries=10_000, max_bytes=12_000)  # an answer of a label: 1,150
     for token in range(50):
-        await cache.label_logprobs([token], [0])
+        await cache.label_logprobs(asking(token), ["0"])
 
     assert len(cache._kept) == 10
-    assert (await cache.label_logprobs([49], [0])).cached
+    assert (await cache.label_logprobs(asking(49), ["0"])).cached
 
 
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(1, 4))
@@ -223,8 +237,8 @@ def test_any_order_of_questions_gets_its_own_answers(questions: list[int], kept:
     async def ask() -> None:
         engine = Engine()
         cache = cached(engine, max_entries=kept)
-        outputs = await asyncio.gather(*(cache.label_logprobs([n], [7]) for n in questions))
-        assert [output.logprobs[7] for output in outputs] == [float(n) for n in questions]
+        outputs = await asyncio.gather(*(cache.label_logprobs(asking(n), ["7"]) for n in questions))
+        assert [output.logprobs["7"] for output in outputs] == [float(n) for n in questions]
         assert len(engine.asked) == len(set(questions)) == cache.misses
         assert cache.hits == len(questions) - cache.misses
         assert len(cache._kept) <= kept

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
+from reward_serve.engines.base import EngineError, LabelOutput, Prompt, TextOutput
 from reward_serve.engines.caching import CachingEngine, _size
 from reward_serve.schema import Usage
 from tests import virtual_time
@@ -38,16 +38,14 @@ class Engine:
     def __init__(self) -> None:
         self.at_work: list[tuple[str, asyncio.Future[str]]] = []
 
-    async def label_logprobs(
-        self, token_ids: Sequence[int], label_ids: Sequence[int]
-    ) -> LabelOutput:
-        fate = await self._work(f"label {token_ids[0]}")
-        told = math.nan if fate == "no number" else float(token_ids[0])
-        return LabelOutput(dict.fromkeys(label_ids, told), Usage(prompt_tokens=1))
+    async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+        fate = await self._work(f"label {prompt.token_ids[0]}")
+        told = math.nan if fate == "no number" else float(prompt.token_ids[0])
+        return LabelOutput(dict.fromkeys(labels, told), Usage(prompt_tokens=1))
 
     async def generate(
         self,
-        token_ids: Sequence[int],
+        prompt: Prompt,
         *,
         temperature: float,
         top_p: float,
@@ -55,8 +53,10 @@ class Engine:
         thinking_tokens: int | None = None,
         sample: int = 0,
     ) -> TextOutput:
-        await self._work(f"write {token_ids[0]}")
-        return TextOutput(str(token_ids[0]) * 10 ** token_ids[0], False, Usage(prompt_tokens=1))
+        await self._work(f"write {prompt.token_ids[0]}")
+        return TextOutput(
+            str(prompt.token_ids[0]) * 10 ** prompt.token_ids[0], False, Usage(prompt_tokens=1)
+        )
 
     def describe(self) -> dict[str, str]:
         return {}
@@ -125,15 +125,17 @@ class Askers:
     async def _ask(self, op: Op) -> Any:
         kind, number = op
         if kind == "label":
-            return await self.cache.label_logprobs([number], [7])
-        return await self.cache.generate([number], temperature=0.0, top_p=1.0, max_tokens=9)
+            return await self.cache.label_logprobs(Prompt((), [number]), ["7"])
+        return await self.cache.generate(
+            Prompt((), [number]), temperature=0.0, top_p=1.0, max_tokens=9
+        )
 
     def _check(self) -> None:
         kept = self.cache._kept.values()
         assert len(kept) <= self._bounds[0]
         assert sum(map(_size, kept)) == self.cache._bytes <= self._bounds[1]
         for output in kept:
-            assert isinstance(output, TextOutput) or not math.isnan(output.logprobs[7])
+            assert isinstance(output, TextOutput) or not math.isnan(output.logprobs["7"])
 
 
 @given(ops, st.integers(0, 6), st.sampled_from([0, 1_500, 4_000, 45_000, 2**20]))

@@ -12,14 +12,14 @@ import pytest
 from reward_serve.config import EngineConfig
 from reward_serve.config.engine_kwargs import vllm_engine_arguments
 from reward_serve.embedded.bundled import ADAPTER
-from reward_serve.engines import vllm as vllm_module
+from reward_serve.engines import vllm_settings
 from reward_serve.engines.checkpoint import CheckpointError, folder_digest
-from reward_serve.engines.vllm import (
-    _locate,
-    _revision,
-    _set_environment,
-    _usage,
+from reward_serve.engines.vllm import _usage
+from reward_serve.engines.vllm_settings import (
     engine_arguments,
+    locate,
+    revision,
+    set_environment,
 )
 from reward_serve.schema import Usage
 
@@ -157,7 +157,7 @@ class TestEnvironment:
 
     def test_on_a_cpu_one_child_uses_the_replicas_cores(self) -> None:
         before = dict(os.environ)
-        _set_environment(ON_CPU, num_cpus=2.0)
+        set_environment(ON_CPU, num_cpus=2.0)
         assert dict(os.environ) == before | {
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_LOGGING_LEVEL": "WARNING",
@@ -173,7 +173,7 @@ class TestEnvironment:
         }
 
     def test_on_a_gpu_vllm_keeps_its_own_ways(self) -> None:
-        _set_environment(ON_GPU, num_cpus=1.0)
+        set_environment(ON_GPU, num_cpus=1.0)
         assert not [name for name in self.ON_CPU if name in os.environ]
         assert os.environ[self.OWNER] == str(os.getpid())
 
@@ -182,20 +182,20 @@ class TestEnvironment:
     )
     def test_threads_follow_the_replicas_cores(self, num_cpus: float, threads: str) -> None:
         os.environ["OMP_NUM_THREADS"] = "99"  # Ray sets it to the actor's num_cpus
-        _set_environment(ON_CPU, num_cpus)
+        set_environment(ON_CPU, num_cpus)
         assert os.environ["OMP_NUM_THREADS"] == threads
 
     def test_where_the_operator_names_a_logging_config_vllm_reads_it(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("VLLM_LOGGING_CONFIG_PATH", "logging.json")
-        _set_environment(ON_CPU, num_cpus=2.0)
+        set_environment(ON_CPU, num_cpus=2.0)
         assert "VLLM_CONFIGURE_LOGGING" not in os.environ
 
     def test_what_the_operator_set_for_logs_statistics_and_the_hub_is_kept(self) -> None:
         said = {"VLLM_LOGGING_LEVEL": "DEBUG", "VLLM_NO_USAGE_STATS": "0", "HF_HUB_OFFLINE": "0"}
         os.environ.update(said)
-        _set_environment(ON_CPU, num_cpus=1.0)
+        set_environment(ON_CPU, num_cpus=1.0)
         assert os.environ.items() >= said.items()
 
     @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ class TestEnvironment:
         [("bundled", True), ("/models/judge", True), ("Qwen/Qwen2.5-1.5B-Instruct", False)],
     )
     def test_only_a_hub_model_needs_the_network(self, model: str, offline: bool) -> None:
-        _set_environment(EngineConfig(device="cuda", model=model), num_cpus=1.0)
+        set_environment(EngineConfig(device="cuda", model=model), num_cpus=1.0)
         assert ("HF_HUB_OFFLINE" in os.environ) is offline
 
 
@@ -215,27 +215,27 @@ class TestWhereTheModelLies:
             asked.append(adapter)
             return Path("/cache/prepared")
 
-        monkeypatch.setattr(vllm_module, "prepare_bundled", prepare)
+        monkeypatch.setattr(vllm_settings, "prepare_bundled", prepare)
         for adapter in ("shipped", "none", "/mine"):
-            assert _locate(EngineConfig(adapter=adapter)) == Path("/cache/prepared")
+            assert locate(EngineConfig(adapter=adapter)) == Path("/cache/prepared")
         assert asked == [ADAPTER, None, Path("/mine")]
 
     def test_a_folder_is_checked_first(self, tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match="no folder at"):
-            _locate(EngineConfig(model=str(tmp_path / "nowhere")))
+            locate(EngineConfig(model=str(tmp_path / "nowhere")))
 
     def test_a_hub_id_is_left_to_vllm(self) -> None:
         hub = "Qwen/Qwen2.5-1.5B-Instruct"
-        assert _locate(EngineConfig(model=hub)) == hub
+        assert locate(EngineConfig(model=hub)) == hub
 
     def test_the_revision_names_the_weights_whatever_the_source(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text("{}", encoding="utf-8")
         hub = EngineConfig(model="Qwen/Qwen2.5-1.5B-Instruct")
-        assert _revision(EngineConfig(), tmp_path / "prepared-1") == "prepared-1"
-        assert _revision(EngineConfig(model=str(tmp_path)), tmp_path) == folder_digest(tmp_path)
-        assert _revision(hub, Path(hub.model)) == "main"
+        assert revision(EngineConfig(), tmp_path / "prepared-1") == "prepared-1"
+        assert revision(EngineConfig(model=str(tmp_path)), tmp_path) == folder_digest(tmp_path)
+        assert revision(hub, Path(hub.model)) == "main"
         pinned = hub.model_copy(update={"revision": "0123abc"})
-        assert _revision(pinned, Path(hub.model)) == "0123abc"
+        assert revision(pinned, Path(hub.model)) == "0123abc"
 
 
 @dataclass

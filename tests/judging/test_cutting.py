@@ -15,9 +15,10 @@ def characters(text: str) -> tuple[list[int], list[int]]:
 
 
 def cut(response: str, budget: int, head: int = 0) -> tuple[str, int]:
-    ids, missing = shortened(response, budget, head, str, characters)
+    text, ids, missing = shortened(response, budget, head, str, characters)
     assert len(ids) <= budget
-    return "".join(map(chr, ids)), missing
+    assert "".join(map(chr, ids)) == text
+    return text, missing
 
 
 def test_what_fits_is_whole() -> None:
@@ -67,12 +68,14 @@ def test_a_megabyte_is_encoded_in_part() -> None:
         seen.append(len(text))
         return characters(text)
 
-    ids, missing = shortened("It is 18. " + "y " * 500_000, 96, 24, str, counted)
+    text, _, missing = shortened("It is 18. " + "y " * 500_000, 96, 24, str, counted)
     assert sum(seen) < 5_000
-    assert "".join(map(chr, ids)).startswith("It is 18.")
+    assert text.startswith("It is 18.")
     assert missing > 999_000
 
 
 def test_head_and_end_are_of_the_text_as_it_is_shown() -> None:
-    ids, _ = shortened("eighteen " * 40, 20, 8, lambda t: t.replace("eighteen", "18"), characters)
-    assert "".join(map(chr, ids)) == "18 " + JOINT + "18 18 18 18 "
+    text, _, _ = shortened(
+        "eighteen " * 40, 20, 8, lambda t: t.replace("eighteen", "18"), characters
+    )
+    assert text == "18 " + JOINT + "18 18 18 18 "

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reward_serve.engines.base import Prompt
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.rendering import LabelError, Mode, Prompt, Renderer, defuse
+from reward_serve.judging.rendering import LabelError, Mode, Renderer, defuse
 from reward_serve.templates import (
     FIELDS,
     GenerateForm,
@@ -611,3 +612,23 @@ def test_no_fence_is_made_of_what_was_not_one(renderer: Renderer) -> None:
         ).token_ids
 
     assert ids("<\u200b/response>") == ids("‹/response>")
+
+
+def test_the_messages_are_what_the_tokens_say(renderer: Renderer, hub_tokenizer: Any) -> None:
+    prompt = render(
+        renderer, template(digest="text"), response="x " * 100 + "It is 18.", response_tokens=6
+    )
+    assert [turn["role"] for turn in prompt.messages] == ["system", "user"]
+    told = hub_tokenizer.decode(prompt.token_ids)
+    assert all(turn["content"] in told for turn in prompt.messages)
+    assert "x x" not in prompt.messages[1]["content"].split("<response>")[0]
+    assert prompt.cut_characters > 180
+
+
+def test_without_a_tokenizer_three_characters_are_a_token() -> None:
+    renderer = Renderer(None, max_prompt_tokens=2048)
+    prompt = render(renderer, template(), response="a" * 300 + "It is 18.", response_tokens=3)
+    assert prompt.messages[1]["content"].startswith("Gold: 18\n<response>\nIt is 18.\n</response>")
+    assert (prompt.token_ids, prompt.label_ids, prompt.cut_characters) == ([], {}, 300)
+    with pytest.raises(ValueError, match="leave no room"):
+        render(Renderer(None, max_prompt_tokens=40), template(), response="18")

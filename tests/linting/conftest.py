@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from reward_serve.cli.template import tokenizer_of
-from reward_serve.judging.rendering import Tokenizer
+from reward_serve.engines.base import Tokenizer
 
 Write = Callable[..., Path]
 

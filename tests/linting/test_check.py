@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.judging.rendering import Tokenizer
+from reward_serve.engines.base import Tokenizer
 from reward_serve.linting.check import check_file
 from reward_serve.templates import template_names
 from tests.linting.conftest import Write

@@ -14,7 +14,7 @@ from loadtests.bench.fabric import InstantReplica
 from loadtests.bench.groups import SAMPLES, shareable_tokens, stream
 from loadtests.bench.plots import bars, plot
 from loadtests.bench.scaling import prompt_flops
-from reward_serve.engines.vllm import CPU_BLOCK_SIZE
+from reward_serve.engines.vllm_settings import CPU_BLOCK_SIZE
 
 
 def rate(value: float) -> dict[str, Any]:

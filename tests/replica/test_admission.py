@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from reward_serve.replica.admission import Admission, OverloadedError, Pace
+from reward_serve.engines.base import OverloadedError
+from reward_serve.replica.admission import Admission, Pace
 
 
 class Visitors:

@@ -9,7 +9,8 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.replica.admission import Admission, OverloadedError
+from reward_serve.engines.base import OverloadedError
+from reward_serve.replica.admission import Admission
 from tests import virtual_time
 from tests.virtual_time import settle
 

@@ -2,88 +2,117 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import Any
 
 import pytest
 
-from reward_serve.reward_models.audit import Audit
-from reward_serve.reward_models.base import Verdict
-from reward_serve.schema import ScoreRequest, Status
-from reward_serve.verifiers import verify_any
+from reward_serve.engines.base import EngineError
+from reward_serve.reward_models.audit import AuditedJudge
+from tests.reward_models.test_judge import FakeEngine, judge, request, says
 
-ASKED = ScoreRequest(response="#### 18", reference="18")
-RULE = verify_any("#### 18", ["18"])
+RIGHT, WRONG = says(p0=0.1, p1=0.9), says(p0=0.9, p1=0.1)
+NONE = {"agreed": 0, "disagreed": 0, "failed": 0}
+
+
+def broken(prompt: str) -> dict[str, float]:
+    raise EngineError("gone")
+
+
+def audited(engine: FakeEngine, rate: float = 1.0, **settings: Any) -> AuditedJudge:
+    return AuditedJudge(judge(engine, **settings), rate)
 
 
 async def settle() -> None:
-    for _ in range(5):
+    for _ in range(50):
         await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(
-    ("verdict", "counted"),
+    ("label", "counted"),
     [
-        (Verdict(score=1.0), "agreed"),
-        (Verdict(score=0.9), "agreed"),
-        (Verdict(score=0.0), "disagreed"),
-        (Verdict(status=Status.UNPARSEABLE), "failed"),
+        (RIGHT, "agreed"),
+        (WRONG, "disagreed"),
+        (broken, "failed"),
+        (lambda prompt: {"0": math.nan, "1": math.nan}, "failed"),
     ],
 )
-async def test_the_model_is_asked_too_and_compared(verdict: Verdict, counted: str) -> None:
-    audit = Audit(1.0)
-
-    async def ask() -> Verdict:
-        return verdict
-
-    assert audit.wants(ASKED)
-    audit.ask_model(ASKED, RULE, ask)
+async def test_what_a_rule_decided_is_put_to_the_model_off_the_path(
+    label: Any, counted: str
+) -> None:
+    engine = FakeEngine(label=label)
+    model = audited(engine, rules_first=True)
+    verdict = await model.score(request("#### 18"))
+    assert (verdict.score, verdict.source) == (1.0, "rule")
+    assert engine.prompts == []
     await settle()
-    assert {name for name, count in audit.counts.items() if count} == {counted}
+    assert len(engine.prompts) == 1
+    assert model.describe()["audit"] == {**NONE, counted: 1}
 
 
-async def test_a_model_that_fails_costs_no_one_anything() -> None:
-    audit = Audit(1.0)
-
-    async def ask() -> Verdict:
-        raise RuntimeError("the engine is gone")
-
-    audit.ask_model(ASKED, RULE, ask)
+async def test_what_the_model_judged_is_put_to_the_rules() -> None:
+    engine = FakeEngine(label=RIGHT)
+    model = audited(engine, rules_first=False)
+    verdict = await model.score(request("#### 18"))
+    assert (verdict.score, verdict.source) == (1.0, "judge")
     await settle()
-    assert audit.counts == {"agreed": 0, "disagreed": 0, "failed": 1}
+    assert len(engine.prompts) == 1
+    assert model.describe()["audit"] == {**NONE, "agreed": 1}
 
 
-async def test_no_more_than_a_few_are_under_way() -> None:
-    audit = Audit(1.0)
+@pytest.mark.parametrize("rules_first", [True, False])
+async def test_where_no_rule_decides_there_is_nothing_to_compare(rules_first: bool) -> None:
+    model = audited(FakeEngine(), rules_first=rules_first)
+    await model.score(request("Maybe it is 18, or not"))
+    await settle()
+    assert model.describe()["audit"] == NONE
+
+
+async def test_a_rate_of_none_asks_the_model_nothing() -> None:
+    engine = FakeEngine()
+    await audited(engine, rate=0.0, rules_first=True).score(request("#### 18"))
+    await settle()
+    assert engine.prompts == []
+
+
+async def test_no_more_than_a_few_run_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     over = asyncio.Event()
+    engine = FakeEngine(label=RIGHT)
+    answer = engine.label_logprobs
 
-    async def ask() -> Verdict:
+    async def late(*asked: Any) -> Any:
         await over.wait()
-        return Verdict(score=1.0)
+        return await answer(*asked)
 
-    for _ in range(100):
-        if audit.wants(ASKED):
-            audit.ask_model(ASKED, RULE, ask)
+    monkeypatch.setattr(engine, "label_logprobs", late)
+    model = audited(engine, rules_first=True, inline_templates=True)
+    for number in range(100):
+        await model.score(request("#### 18", id=str(number)))
     over.set()
     await settle()
-    assert audit.counts["agreed"] == 4
-    assert audit.wants(ASKED)
+    assert model.counts == {**NONE, "agreed": 4}
+    await model.score(request("#### 18"))
+    await settle()
+    assert model.counts["agreed"] == 5
 
 
-def test_what_no_rule_decides_is_not_compared() -> None:
-    audit = Audit(1.0)
-    audit.compare(ASKED, verify_any("Maybe 18, maybe 19.", ["18"]), Verdict(score=1.0))
-    assert not any(audit.counts.values())
-
-
-def test_a_rate_of_none_wants_nothing() -> None:
-    assert not Audit(0.0).wants(ASKED)
-
-
-def test_disagreements_are_logged_and_not_each(caplog: pytest.LogCaptureFixture) -> None:
-    audit = Audit(1.0)
+async def test_disagreements_are_logged_and_not_each(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
+    model = audited(FakeEngine(label=WRONG), rules_first=True)
     for _ in range(100):
-        audit.compare(ASKED, RULE, Verdict(score=0.0))
-    told: list[Any] = [record.getMessage() for record in caplog.records]
-    assert len(told) == 7
-    assert told[0].startswith("rules and model disagree on 1 of 1 requests so far")
+        await model.score(request("#### 18"))
+        await settle()
+    logged = [record.getMessage() for record in caplog.records]
+    assert len(logged) == 7
+    assert logged[0].startswith("rules and model disagree on 1 of 1 requests so far")
+
+
+async def test_it_describes_fails_and_ends_as_its_judge() -> None:
+    engine = FakeEngine(broken="gone")
+    model = audited(engine)
+    described = model.describe()
+    assert described.pop("audit") == NONE
+    assert described == judge(engine).describe()
+    assert await model.failure() == "gone"
+    model.close()
+    assert engine.closed

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.engines.base import EngineError, TextOutput
+from reward_serve.engines.base import EngineError, Prompt, TextOutput
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.chat import Chat, ChatRequest
 from reward_serve.schema import Usage
@@ -49,8 +49,8 @@ class Engine:
         self.tokenizer = Tokenizer()
         self.asked: list[dict[str, Any]] = []
 
-    async def generate(self, token_ids: list[int], **settings: Any) -> TextOutput:
-        self.asked.append({"token_ids": token_ids, **settings})
+    async def generate(self, prompt: Prompt, **settings: Any) -> TextOutput:
+        self.asked.append({"token_ids": prompt.token_ids, **settings})
         return TextOutput(f"text {settings['sample']}", False, Usage(prompt_tokens=3))
 
 

@@ -13,13 +13,14 @@ from typing import Any, cast
 import pytest
 
 from reward_serve.config import JudgeConfig, JudgeModel
-from reward_serve.engines.base import EngineError, LabelOutput, TextOutput
-from reward_serve.judging.rendering import LabelError, Tokenizer
+from reward_serve.engines.base import EngineError, LabelOutput, Prompt, TextOutput, Tokenizer
+from reward_serve.judging.rendering import LabelError
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models import judge as judge_module
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, best
-from reward_serve.reward_models.judge import Judge, softmax
+from reward_serve.reward_models.judge import Judge
+from reward_serve.reward_models.label import softmax
 from reward_serve.schema import Options, ScoreRequest, Status, Usage
 from reward_serve.templates import (
     GenerateForm,
@@ -62,17 +63,15 @@ class FakeEngine:
     def describe(self) -> dict[str, str]:
         return self.description
 
-    async def label_logprobs(
-        self, token_ids: Sequence[int], label_ids: Sequence[int]
-    ) -> LabelOutput:
-        prompt = self._asked(token_ids)
+    async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+        found = self.label(self._asked(prompt))
         await asyncio.sleep(0)
-        found = {ord(label): logprob for label, logprob in self.label(prompt).items()}
-        return LabelOutput({i: found[i] for i in label_ids}, self._usage(token_ids))
+        assert prompt.label_ids == {label: ord(label) for label in labels}
+        return LabelOutput({label: found[label] for label in labels}, self._usage(prompt))
 
     async def generate(
         self,
-        token_ids: Sequence[int],
+        prompt: Prompt,
         *,
         temperature: float,
         top_p: float,
@@ -80,11 +79,11 @@ class FakeEngine:
         thinking_tokens: int | None = None,
         sample: int = 0,
     ) -> TextOutput:
-        prompt = self._asked(token_ids)
+        asked = self._asked(prompt)
         self.settings.append({"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens})
         self.budgets.append((thinking_tokens, sample))
-        text, cut_off = self.text(prompt)
-        return TextOutput(text, cut_off, self._usage(token_ids))
+        text, cut_off = self.text(asked)
+        return TextOutput(text, cut_off, self._usage(prompt))
 
     async def failure(self) -> str | None:
         return self.broken
@@ -92,12 +91,12 @@ class FakeEngine:
     def close(self) -> None:
         self.closed = True
 
-    def _asked(self, token_ids: Sequence[int]) -> str:
-        self.prompts.append("".join(map(chr, token_ids)))
+    def _asked(self, prompt: Prompt) -> str:
+        self.prompts.append("".join(map(chr, prompt.token_ids)))
         return self.prompts[-1]
 
-    def _usage(self, token_ids: Sequence[int]) -> Usage:
-        return Usage(prompt_tokens=len(token_ids), cached_tokens=7, completion_tokens=1)
+    def _usage(self, prompt: Prompt) -> Usage:
+        return Usage(prompt_tokens=len(prompt.token_ids), cached_tokens=7, completion_tokens=1)
 
 
 _OPENED: list[str] = []
@@ -117,7 +116,7 @@ def opened() -> list[str]:
 
 
 def judge(engine: FakeEngine, **settings: Any) -> Judge:
-    config = JudgeConfig.model_validate({"rules_first": False, "audit_rate": 0.0, **settings})
+    config = JudgeConfig.model_validate({"rules_first": False, **settings})
     return Judge(JudgeModel(name="judge", kind="judge", judge=config), engine)
 
 
@@ -704,7 +703,6 @@ class TestTheModelItself:
             "template": "solution",
             "templates": list(template_names()),
             "inline_templates": False,
-            "audit": {"agreed": 0, "disagreed": 0, "failed": 0},
             "cache": {"hits": 0, "misses": 0},
             "mode": "label",
             "rules_first": False,
@@ -732,14 +730,12 @@ class TestTheModelItself:
         started = asyncio.Event()
 
         class FakeSlowEngine(FakeEngine):
-            async def label_logprobs(
-                self, token_ids: Sequence[int], label_ids: Sequence[int]
-            ) -> LabelOutput:
+            async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
                 started.set()
                 try:
                     await asyncio.sleep(60)
                 except asyncio.CancelledError:
-                    cancelled.append(len(token_ids))
+                    cancelled.append(len(prompt.token_ids))
                     raise
                 raise AssertionError("was not cancelled")
 
@@ -839,34 +835,3 @@ async def test_a_deployment_may_keep_nothing() -> None:
     model = Judge(config, engine)
     assert [(await model.score(request("It is 18"))).source for _ in range(2)] == ["judge"] * 2
     assert model.describe()["cache"] is None
-
-
-class TestAudit:
-    """Rules and model on the same request, off its path."""
-
-    async def test_what_a_rule_decided_is_put_to_the_model_too(self) -> None:
-        engine = FakeEngine(label=says(p0=0.9, p1=0.1))
-        model = judge(engine, rules_first=True, audit_rate=1.0)
-        verdict = await model.score(request("#### 18"))
-        assert (verdict.score, verdict.source) == (1.0, "rule")
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert len(engine.prompts) == 1
-        assert model.describe()["audit"] == {"agreed": 0, "disagreed": 1, "failed": 0}
-
-    async def test_what_the_model_judged_is_put_to_the_rules(self) -> None:
-        model = judge(FakeEngine(label=says(p0=0.1, p1=0.9)), rules_first=False, audit_rate=1.0)
-        verdict = await model.score(request("#### 18"))
-        assert (verdict.score, verdict.source) == (1.0, "judge")
-        assert model.describe()["audit"] == {"agreed": 1, "disagreed": 0, "failed": 0}
-
-    async def test_where_no_rule_decides_there_is_nothing_to_compare(self) -> None:
-        model = judge(FakeEngine(), rules_first=True, audit_rate=1.0)
-        await model.score(request("Maybe it is 18, or not"))
-        assert not any(model.describe()["audit"].values())
-
-    async def test_a_rate_of_none_asks_the_model_nothing(self) -> None:
-        engine = FakeEngine()
-        await judge(engine, rules_first=True).score(request("#### 18"))
-        await asyncio.sleep(0)
-        assert engine.prompts == []

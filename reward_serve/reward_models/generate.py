@@ -1,17 +1,22 @@
-"""How a judge writes in generate mode, and what several of its answers come to."""
+"""Generate mode: the judge writes, and its last verdict is read; several answers become one."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
-from reward_serve.config.judge import JudgeConfig
-from reward_serve.judging.rendering import Mode
+from reward_serve.config import JudgeConfig
+from reward_serve.engines.base import Engine, TextOutput
+from reward_serve.judging.rendering import Mode, Renderer
+from reward_serve.judging.verdict import read_verdict
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, summed_usage
-from reward_serve.schema import Options
+from reward_serve.reward_models.comparison import Comparison, cut_details
+from reward_serve.schema import Options, Source, Status
+from reward_serve.templates import Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,62 @@ def _check_budget(asked: int, writing: Writing, ends_thinking: bool) -> None:
             f"options.thinking_tokens: {asked} leaves nothing of max_tokens: {writing.max_tokens} "
             "for a verdict; lower it"
         )
+
+
+async def generate_verdict(
+    asked: Comparison, engine: Engine, renderer: Renderer, source: Source, config: JudgeConfig
+) -> Verdict:
+    """The verdict that the judge writes, or that several of its answers come to.
+
+    Args:
+        asked: what is judged.
+        engine: what is asked.
+        renderer: for that engine.
+        source: of the verdict, where the engine gave it and no cache.
+        config: the deployment's.
+
+    Raises:
+        InvalidRequestError: the question and the reference leave no room.
+        EngineError: the engine failed.
+    """
+    way = writing_of(asked.request.options, config)
+    prompt = asked.render(renderer, "generate", way.max_tokens, way.enable_thinking)
+    outputs = await asyncio.gather(
+        *(
+            engine.generate(
+                prompt,
+                temperature=way.temperature,
+                top_p=way.top_p,
+                max_tokens=way.max_tokens,
+                thinking_tokens=way.thinking_tokens,
+                sample=sample,
+            )
+            for sample in range(way.samples)
+        )
+    )
+    base = Verdict(
+        template=asked.template.name,
+        fingerprint=asked.fingerprint,
+        details=cut_details(prompt) or None,
+    )
+    verdicts = [_written(output, asked.template, base, source) for output in outputs]
+    return aggregate(verdicts, config.aggregate)
+
+
+def _written(output: TextOutput, template: Template, base: Verdict, own: Source) -> Verdict:
+    """The verdict of one written answer."""
+    written = read_verdict(template, output.text, output.cut_off)
+    source: Source = "cache" if output.cached else own
+    return replace(
+        base,
+        status=written.status,
+        score=written.score,
+        source=source if written.status is Status.OK else None,
+        label=written.label,
+        text=output.text,
+        reason=written.reason,
+        usage=output.usage,
+    )
 
 
 def aggregate(verdicts: Sequence[Verdict], how: Literal["vote", "mean"]) -> Verdict:

@@ -9,8 +9,8 @@ import yaml
 
 from reward_serve.config import JudgeConfig, JudgeModel
 from reward_serve.reward_models.base import InvalidRequestError, Verdict
+from reward_serve.reward_models.generate import aggregate
 from reward_serve.reward_models.judge import Judge
-from reward_serve.reward_models.writing import aggregate
 from reward_serve.schema import Options, Status, Usage
 from tests.reward_models.test_judge import FakeEngine, judge, request, says
 

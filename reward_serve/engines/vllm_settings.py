@@ -1,0 +1,112 @@
+"""What an ``engine`` section means to vLLM: arguments, environment, and where the weights are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from reward_serve.config import BUNDLED_MODEL, NO_ADAPTER, SHIPPED_ADAPTER, EngineConfig
+from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
+from reward_serve.engines.checkpoint import check_checkpoint, folder_digest, is_folder
+from reward_serve.engines.process_guard import own_child_processes
+
+CPU_BLOCK_SIZE = 32
+_CPU_BATCHED_TOKENS = 512
+# A judge in label mode only prefills: nobody waits for a decode between large steps.
+_GPU_BATCHED_TOKENS = 16_384
+
+
+def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -> dict[str, Any]:
+    """The arguments of vLLM's ``AsyncEngineArgs`` for this configuration.
+
+    Args:
+        config: ``engine`` of the deployments file.
+        model: a folder, or a hub id.
+        num_gpus: the replica's share, by which the default memory use scales.
+    """
+    arguments: dict[str, Any] = {
+        "model": str(model),
+        "revision": config.revision,
+        "tensor_parallel_size": config.tensor_parallel_size,
+        "max_model_len": config.max_model_len,
+        "max_num_seqs": config.max_num_seqs,
+        "dtype": config.dtype,
+        "quantization": config.quantization,
+        "seed": config.seed,
+        "enable_prefix_caching": config.enable_prefix_caching,
+        "trust_remote_code": config.trust_remote_code,
+        "disable_log_stats": True,
+    }
+    if config.device == "cpu":
+        arguments |= {
+            "dtype": "float32" if config.dtype == "auto" else config.dtype,
+            # Compiling costs more start-up than it wins on a CPU.
+            "enforce_eager": True,
+            "block_size": config.block_size or CPU_BLOCK_SIZE,
+            "max_num_batched_tokens": config.max_num_batched_tokens or _CPU_BATCHED_TOKENS,
+            "kv_cache_memory_bytes": int(config.cpu_kv_cache_gib * 2**30),
+        }
+    else:
+        share = min(num_gpus, 1.0)
+        arguments |= {
+            "gpu_memory_utilization": config.gpu_memory_utilization or 0.9 * share,
+            "block_size": config.block_size,
+            "max_num_batched_tokens": config.max_num_batched_tokens or _GPU_BATCHED_TOKENS,
+        }
+        if config.tensor_parallel_size > 1:
+            arguments["distributed_executor_backend"] = "mp"
+    kept = {name: value for name, value in arguments.items() if value is not None}
+    return kept | config.engine_kwargs
+
+
+def locate(config: EngineConfig) -> Path | str:
+    """The folder of the model, prepared or checked, or its hub id.
+
+    Raises:
+        CheckpointError: the folder cannot be served as it is.
+    """
+    if config.model == BUNDLED_MODEL:
+        return prepare_bundled(adapter=adapter_folder(config))
+    return check_checkpoint(config.model) if is_folder(config.model) else config.model
+
+
+def adapter_folder(config: EngineConfig) -> Path | None:
+    """The LoRA that is merged into the bundled model; None where there is none."""
+    if config.model != BUNDLED_MODEL or config.adapter == NO_ADAPTER:
+        return None
+    return ADAPTER if config.adapter == SHIPPED_ADAPTER else Path(config.adapter).expanduser()
+
+
+def set_environment(config: EngineConfig, num_cpus: float) -> None:
+    """Set what vLLM reads from the environment; before it is imported."""
+    own_child_processes()
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    if "VLLM_LOGGING_CONFIG_PATH" not in os.environ:
+        # Its dictConfig would close every handler of this process. Serve's own among them: the
+        # replica logs no more, and a controller that is restarted cannot take it over.
+        os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")
+    if config.model == BUNDLED_MODEL or is_folder(config.model):
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if config.device == "cpu":
+        # One child process instead of two, each of which would import vLLM again.
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        # vLLM keeps a core back unless told not to bind threads.
+        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+        os.environ["OMP_NUM_THREADS"] = str(max(1, int(num_cpus)))
+        # Threads that spin while they wait halve the verdicts/s when a core is shared.
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        # oneDNN keeps a kernel for each number of tokens a step had: half a gigabyte in an hour.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+        # The sampler alone would compile a C++ kernel at the first verdict (up to 20 s).
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"
+
+
+def revision(config: EngineConfig, model: Path) -> str:
+    """The bundled model's key, a folder's digest, or the hub's commit or branch."""
+    if config.model == BUNDLED_MODEL:
+        return model.name
+    if model.is_dir():
+        return folder_digest(model)
+    return config.revision or "main"

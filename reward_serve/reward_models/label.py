@@ -1,0 +1,82 @@
+"""Label mode: one forward pass, the probability of each label read off it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from reward_serve.engines.base import Engine
+from reward_serve.judging.rendering import Renderer
+from reward_serve.reward_models.base import InvalidRequestError, Verdict
+from reward_serve.reward_models.comparison import Comparison, cut_details
+from reward_serve.schema import Source, Status
+
+# An endpoint gives only its likeliest tokens; an engine of ours, the labels themselves.
+_NO_LABEL: dict[Source, tuple[Status, str]] = {
+    "remote": (
+        Status.UNPARSEABLE,
+        "none of the labels is among the endpoint's likeliest tokens; set judge.mode: generate, or "
+        "ask a model that follows the template",
+    ),
+    "judge": (
+        Status.ERROR,
+        "the engine gave the labels no probability; its weights or dtype are broken",
+    ),
+}
+
+
+async def label_verdict(
+    asked: Comparison, engine: Engine, renderer: Renderer, source: Source
+) -> Verdict:
+    """The verdict by labels: a binary template's likelier label, a graded one's expected value.
+
+    Args:
+        asked: what is judged.
+        engine: what is asked.
+        renderer: for that engine.
+        source: of the verdict, where the engine gave it and no cache.
+
+    Raises:
+        InvalidRequestError: the template has no labels, or none that this model can be asked for.
+        EngineError: the engine failed.
+    """
+    template = asked.template
+    if template.label is None:
+        raise InvalidRequestError(
+            f"options.mode: template {template.name!r} has no labels; leave the mode out, "
+            "or set generate"
+        )
+    prompt = asked.render(renderer, "label", reserve_tokens=1)
+    values = template.label.values
+    output = await engine.label_logprobs(prompt, list(values))
+    logprobs = {label: output.logprobs[label] for label in values}
+    if not math.isfinite(max(logprobs.values())) or any(map(math.isnan, logprobs.values())):
+        status, reason = _NO_LABEL[source]
+        return Verdict(
+            status=status,
+            reason=reason,
+            template=template.name,
+            fingerprint=asked.fingerprint,
+            usage=output.usage,
+        )
+    probabilities = softmax(logprobs)
+    likeliest = max(probabilities, key=lambda label: (probabilities[label], -values[label]))
+    expected = sum(p * values[label] for label, p in probabilities.items())
+    return Verdict(
+        score=values[likeliest] if template.label.binary else expected,
+        source="cache" if output.cached else source,
+        label=likeliest,
+        probabilities=probabilities,
+        template=template.name,
+        fingerprint=asked.fingerprint,
+        details=cut_details(prompt) | {"label_mass": sum(map(math.exp, logprobs.values()))},
+        usage=output.usage,
+    )
+
+
+def softmax(logprobs: Mapping[str, float]) -> dict[str, float]:
+    """Log-probabilities renormalised over the labels alone."""
+    highest = max(logprobs.values())
+    weights = {label: math.exp(value - highest) for label, value in logprobs.items()}
+    total = sum(weights.values())
+    return {label: weight / total for label, weight in weights.items()}
