@@ -6,24 +6,7 @@ from typing import Any, Literal, Protocol, Self
 from pydantic import Field, ValidationError, model_validator
 
 from reward_serve.config.base import ConfigError, ConfigFaults, Count, Section
-from reward_serve.config.engine import (
-    EngineConfig,
-)
-from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.kinds import MemberConfig, PanelConfig, RuleConfig
-from reward_serve.config.models import (
-    ClassifierModel,
-    JudgeModel,
-    ModelConfig,
-    PanelModel,
-    RemoteModel,
-    RuleModel,
-)
-from reward_serve.config.replicas import (
-    AutoscalingConfig,
-    CacheConfig,
-    ResourcesConfig,
-)
+from reward_serve.config.models import ModelConfig, PanelModel
 
 
 class ServerConfig(Section):
@@ -142,7 +125,7 @@ def parse_config(args: dict[str, Any]) -> AppConfig:
     try:
         return AppConfig.model_validate(args)
     except ValidationError as error:
-        raise ConfigError(f"args: {_FAULTS.explain(error)}") from None
+        raise ConfigError(f"args: {ConfigFaults(AppConfig).explain(error)}") from None
 
 
 def parse_gateway(args: dict[str, Any]) -> GatewayConfig:
@@ -154,31 +137,4 @@ def parse_gateway(args: dict[str, Any]) -> GatewayConfig:
     try:
         return GatewayConfig.model_validate(args)
     except ValidationError as error:
-        raise ConfigError(f"args: {_GATEWAY_FAULTS.explain(error)}") from None
-
-
-_GATEWAY_FAULTS = ConfigFaults(
-    top=GatewayConfig, kinds={}, sections={"models": GatewayModel, "server": ServerConfig}
-)
-
-_FAULTS = ConfigFaults(
-    top=AppConfig,
-    kinds={
-        "judge": JudgeModel,
-        "classifier": ClassifierModel,
-        "remote": RemoteModel,
-        "rule": RuleModel,
-        "panel": PanelModel,
-    },
-    sections={
-        "engine": EngineConfig,
-        "judge": JudgeConfig,
-        "cache": CacheConfig,
-        "rule": RuleConfig,
-        "panel": PanelConfig,
-        "members": MemberConfig,
-        "resources": ResourcesConfig,
-        "autoscaling": AutoscalingConfig,
-        "server": ServerConfig,
-    },
-)
+        raise ConfigError(f"args: {ConfigFaults(GatewayConfig).explain(error)}") from None

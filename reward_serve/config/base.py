@@ -1,9 +1,10 @@
-"""What the sections of a deployments file share: strictness, units, and how a fault is told."""
+"""What the sections of a deployments file share: strictness, units, and explained faults."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -31,48 +32,104 @@ class ConfigFaults:
 
     Attributes:
         top: the whole of ``args``.
-        kinds: a reward model's kind to its section.
-        sections: a field's name to the section under it.
     """
 
-    top: type[BaseModel]
-    kinds: Mapping[str, type[BaseModel]]
-    sections: Mapping[str, type[BaseModel]]
+    top: type[Section]
 
     def explain(self, error: ValidationError) -> str:
         """Every fault of the file, in one line."""
         return "; ".join(self._explain(fault) for fault in error.errors(include_url=False))
 
     def _explain(self, fault: ErrorDetails) -> str:
-        loc = [str(part) for part in fault["loc"]]
-        if self.kinds and loc[:1] == ["models"] and len(loc) > 2:
-            del loc[2]  # pydantic's tag of the union, not a field
-        path = ".".join(loc)
+        path, trail = self._follow(fault["loc"])
+        shown = ".".join(path)
         message = fault["msg"].removeprefix("Value error, ")
         if not path:
             return message
         if fault["type"] == "extra_forbidden":
-            return f"{path}: unknown field{self._nearest(fault)}"
+            return f"{shown}: unknown field; {_hint(path, trail)}"
         if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
             model = fault["input"]
             found = model.get("kind") if isinstance(model, dict) else model
-            known = ", ".join(map(repr, self.kinds))
-            return f"{path}.kind: must be one of {known} (found {found!r})"
+            known = ", ".join(map(repr, _kinds(trail[-1][1])))
+            return f"{shown}.kind: must be one of {known} (found {found!r})"
         if fault["type"] in ("missing", "value_error"):
-            return f"{path}: {message}"
-        return f"{path}: {message} (found {fault['input']!r})"
+            return f"{shown}: {message}"
+        return f"{shown}: {message} (found {fault['input']!r})"
 
-    def _nearest(self, fault: ErrorDetails) -> str:
-        """What an unknown field may have been meant to be, or where it belongs."""
-        *parents, name = fault["loc"]
-        section = self.top
-        if self.kinds and len(parents) == 3:  # models, its index, its kind
-            section = self.kinds[str(parents[2])]
-        elif parents:
-            named = [str(parent) for parent in parents if isinstance(parent, str)]
-            section = self.sections.get(named[-1], self.top)
-        for owner, known in self.sections.items():
-            if name in known.model_fields:
-                return f"; it belongs to {owner}"
-        near = difflib.get_close_matches(str(name), sorted(section.model_fields), n=1)
-        return f"; did you mean {near[0]!r}?" if near else "; remove it"
+    def _follow(self, loc: tuple[int | str, ...]) -> tuple[list[str], list[tuple[str, Any]]]:
+        """The path as the file has it, and the annotation at each step with the path so far."""
+        path: list[str] = []
+        annotation: Any = self.top
+        trail = [("args", annotation)]
+        for part in loc:
+            if get_origin(annotation) in _UNIONS:
+                annotation = _kinds(annotation).get(part)  # pydantic's tag, not a field
+            else:
+                path.append(str(part))
+                if _is_section(annotation):
+                    field = annotation.model_fields.get(str(part))
+                    annotation = field and field.annotation
+                else:
+                    annotation = next(reversed(get_args(annotation)), None)  # an entry
+            annotation = _bare(annotation)
+            trail.append((".".join(path), annotation))
+        return path, trail
+
+
+_UNIONS = (Union, UnionType)
+
+
+def _is_section(annotation: Any) -> TypeGuard[type[Section]]:
+    return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
+def _bare(annotation: Any) -> Any:
+    """The annotation without ``Annotated`` and ``None``."""
+    origin = get_origin(annotation)
+    inner = [each for each in get_args(annotation) if each is not NoneType]
+    if origin is Annotated or (origin in _UNIONS and len(inner) == 1):
+        return _bare(inner[0])
+    return annotation
+
+
+def _held(annotation: Any) -> Iterator[type[Section]]:
+    if _is_section(annotation):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _held(inner)
+
+
+def _kinds(union: Any) -> dict[int | str, type[Section]]:
+    return {
+        kind: section
+        for section in _held(union)
+        if "kind" in section.model_fields
+        for kind in get_args(section.model_fields["kind"].annotation)
+    }
+
+
+def _below(section: type[Section]) -> Iterator[tuple[str, type[Section]]]:
+    """The sections within a section, each with the name of its field."""
+    for name, field in section.model_fields.items():
+        for held in _held(field.annotation):
+            yield name, held
+            yield from _below(held)
+
+
+def _hint(path: list[str], trail: list[tuple[str, Any]]) -> str:
+    """What an unknown field may have been meant to be, or where it belongs."""
+    *parents, name = path
+    sections = [(label, each) for label, each in reversed(trail) if _is_section(each)]
+    owners: list[str] = []
+    for label, section in sections:  # the innermost first
+        # An owner on the path is another kind of model, which has what this kind lacks.
+        below = (owner for owner, each in _below(section) if name in each.model_fields)
+        inside = dict.fromkeys(owner for owner in below if owner not in parents)
+        owners = owners or ([label] if name in section.model_fields else list(inside))
+    # A name that is right elsewhere is more likely misplaced than badly misspelt.
+    cutoff = 0.8 if owners else 0.6
+    near = difflib.get_close_matches(name, sorted(sections[0][1].model_fields), 1, cutoff)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"it belongs to {' or '.join(owners)}" if owners else "remove it"
