@@ -107,10 +107,11 @@ chaos: $(STAMP)  ## Break the service in every way known, under load; loadtests/
 soak: $(STAMP)  ## Half an hour of GRPO's bursts, with the memory of every process; loadtests/results/soak.json and .png (MINUTES= OUT=)
 	$(BIN)/python -m loadtests.soak --minutes $(MINUTES) $(if $(OUT),--out "$(OUT)")
 
-check: $(STAMP)  ## Format, lint, types
+check: $(STAMP)  ## Format, lint, types, which folder imports which
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check --no-cache . # what is first-party depends on more than a file
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: $(STAMP)  ## Rewrite files in the project's format
 	$(BIN)/ruff format .

@@ -16,7 +16,7 @@ from typing import Any
 
 from loadtests.chaos.injected import GENERATE, LABEL, Fault, Faults
 from reward_serve.config import JudgeModel
-from reward_serve.engines.base import EngineError, LabelOutput, Prompt, TextOutput
+from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
@@ -69,16 +69,7 @@ class StandIn:
             logprobs = dict.fromkeys(labels, math.nan)
         return LabelOutput(logprobs, Usage(prompt_tokens=len(_text(prompt)), completion_tokens=1))
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        *,
-        temperature: float,
-        top_p: float,
-        max_tokens: int,
-        thinking_tokens: int | None = None,
-        sample: int = 0,
-    ) -> TextOutput:
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         """The right verdict, written.
 
         Raises:

@@ -16,10 +16,11 @@ from reward_serve.attacks.family import Attack
 from reward_serve.attacks.report import failings, report_of
 from reward_serve.attacks.suite import crossed
 from reward_serve.attacks.tables import accepted_table, family_table
-from reward_serve.cli.console import client_for, score_with_progress
+from reward_serve.cli.console import client_for
 from reward_serve.cli.evaluate import App, Model, ModeName, Url
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.evaluation.bulk import Row, Run
+from reward_serve.evaluation.runs import score_with_progress
 from reward_serve.evaluation.tables import shown_text
 
 TIMEOUT_S = 300.0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from rich.table import Table
 from reward_serve.client.handle import RewardClient
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.embedded.bundled import ADAPTER, STEPS, BundledModelError, prepare_bundled
-from reward_serve.evaluation.bulk import BatchScorer, Run, score_rows
+from reward_serve.evaluation.bulk import BatchScorer
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
@@ -60,35 +58,6 @@ def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
         raise SystemExit(1) from None
     out.print(f"bundled judge: {folder}", markup=False, highlight=False, soft_wrap=True)
     return folder
-
-
-def score_with_progress(
-    out: Console,
-    client: BatchScorer,
-    rows: Sequence[Any],
-    settings: dict[str, Any],
-    *,
-    title: str = "scoring",
-    batch_size: int = 16,
-    batches: int = 8,
-) -> Run:
-    """Score rows behind a progress bar.
-
-    Raises:
-        ServiceUnavailableError: the service cannot be reached.
-    """
-    with Progress(console=out) as progress:
-        task = progress.add_task(title, total=len(rows))
-        return asyncio.run(
-            score_rows(
-                client,
-                rows,
-                settings=settings,
-                batch_size=batch_size,
-                batches_in_flight=batches,
-                scored=lambda count: progress.advance(task, count),
-            )
-        )
 
 
 def summary_table(summaries: dict[str, dict[str, Any]]) -> Table:

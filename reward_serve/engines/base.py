@@ -69,6 +69,25 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Sampling:
+    """How an engine writes.
+
+    Attributes:
+        max_tokens: most tokens written, thinking included.
+        temperature: 0 for the likeliest text.
+        top_p: as in vLLM.
+        thinking_tokens: most of them for thinking, where the engine can end it.
+        sample: which of several; each is drawn anew, and again the same.
+    """
+
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    thinking_tokens: int | None = None
+    sample: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LabelOutput:
     """One forward pass: label to log-probability."""
 
@@ -120,25 +139,8 @@ class Engine(Protocol):
             EngineError: the engine failed.
         """
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        *,
-        temperature: float,
-        top_p: float,
-        max_tokens: int,
-        thinking_tokens: int | None = None,
-        sample: int = 0,
-    ) -> TextOutput:
-        """Up to ``max_tokens`` written tokens.
-
-        Args:
-            prompt: the conversation to continue.
-            temperature: 0 for the likeliest text.
-            top_p: as in vLLM.
-            max_tokens: most tokens written, thinking included.
-            thinking_tokens: most of them for thinking, where the engine can end it.
-            sample: which of several; each is drawn anew, and again the same.
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
+        """Text that continues the conversation.
 
         Raises:
             EngineError: the engine failed.

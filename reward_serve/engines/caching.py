@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from reward_serve.engines.base import Engine, LabelOutput, Prompt, TextOutput
+from reward_serve.engines.base import Engine, LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.schema import Usage
 
 Output = TypeVar("Output", LabelOutput, TextOutput)
@@ -67,31 +67,12 @@ class CachingEngine:
         key = _key("label", prompt, labels)
         return await self._once(key, lambda: self._engine.label_logprobs(prompt, labels))
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        *,
-        temperature: float,
-        top_p: float,
-        max_tokens: int,
-        thinking_tokens: int | None = None,
-        sample: int = 0,
-    ) -> TextOutput:
-        """Up to ``max_tokens`` written tokens; asked anew where they are sampled."""
-
-        async def ask() -> TextOutput:
-            return await self._engine.generate(
-                prompt,
-                temperature=temperature,
-                top_p=top_p,
-                max_tokens=max_tokens,
-                thinking_tokens=thinking_tokens,
-                sample=sample,
-            )
-
-        if temperature > 0:
-            return await ask()
-        return await self._once(_key("generate", prompt, (max_tokens, thinking_tokens)), ask)
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
+        """Written text; asked anew where it is sampled."""
+        if sampling.temperature > 0:
+            return await self._engine.generate(prompt, sampling)
+        key = _key("generate", prompt, (sampling.max_tokens, sampling.thinking_tokens))
+        return await self._once(key, lambda: self._engine.generate(prompt, sampling))
 
     async def failure(self) -> str | None:
         """The engine's own."""

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.engine import RemoteConfig
-from reward_serve.engines.base import EngineError, LabelOutput, OverloadedError, Prompt, TextOutput
+from reward_serve.engines.base import (
+    EngineError,
+    LabelOutput,
+    OverloadedError,
+    Prompt,
+    Sampling,
+    TextOutput,
+)
 from reward_serve.schema import Usage
 
 if TYPE_CHECKING:
@@ -66,19 +73,14 @@ class OpenAIEngine:
                 found[label] = _log_sum(found[label], token.logprob)
         return LabelOutput(found, _usage(reply))
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        *,
-        temperature: float,
-        top_p: float,
-        max_tokens: int,
-        thinking_tokens: int | None = None,
-        sample: int = 0,
-    ) -> TextOutput:
-        """Up to ``max_tokens`` written tokens; how a model thinks is the endpoint's to say."""
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
+        """Written text; how a model thinks is the endpoint's to say."""
         reply = await self._ask(
-            prompt, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=sample
+            prompt,
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            seed=sampling.sample,
         )
         written = reply.choices[0]
         text = written.message.content or ""

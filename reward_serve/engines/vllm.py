@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from reward_serve.config import EngineConfig
-from reward_serve.engines.base import LabelOutput, Prompt, TextOutput
+from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.engines.vllm_runner import VllmRunner
 from reward_serve.schema import Usage
 
@@ -41,23 +41,14 @@ class VllmEngine(VllmRunner):
         found = output.outputs[0].logprobs[0]
         return LabelOutput({label: found[i].logprob for label, i in ids.items()}, _usage(output))
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        *,
-        temperature: float,
-        top_p: float,
-        max_tokens: int,
-        thinking_tokens: int | None = None,
-        sample: int = 0,
-    ) -> TextOutput:
-        """Up to ``max_tokens`` written tokens."""
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
+        """Text that continues the conversation."""
         params = self._params(
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            seed=self._config.seed + sample,
-            thinking_token_budget=thinking_tokens,
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            seed=self._config.seed + sampling.sample,
+            thinking_token_budget=sampling.thinking_tokens,
             output_kind=self._cumulative,  # each step shows that the engine lives
         )
         output = await self._generated(prompt, params)

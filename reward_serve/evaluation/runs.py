@@ -1,15 +1,17 @@
-"""The same rows scored in several ways."""
+"""Rows scored behind a progress bar, and the same rows in several ways."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 
-from reward_serve.cli.console import score_with_progress
-from reward_serve.evaluation.bulk import BatchScorer, Row, Run
+from reward_serve.evaluation.bulk import BatchScorer, Row, Run, score_rows
 from reward_serve.evaluation.stability import flips
 
 BATCH_SIZES = (1, 8, 64)
@@ -84,3 +86,32 @@ class Scoring:
 def _speed(run: Run) -> dict[str, Any]:
     summary = run.summary()
     return {key: summary[key] for key in ("agreement", "statuses", "verdicts_per_s")}
+
+
+def score_with_progress(
+    out: Console,
+    client: BatchScorer,
+    rows: Sequence[Any],
+    settings: dict[str, Any],
+    *,
+    title: str = "scoring",
+    batch_size: int = 16,
+    batches: int = 8,
+) -> Run:
+    """Score rows behind a progress bar.
+
+    Raises:
+        ServiceUnavailableError: the service cannot be reached.
+    """
+    with Progress(console=out) as progress:
+        task = progress.add_task(title, total=len(rows))
+        return asyncio.run(
+            score_rows(
+                client,
+                rows,
+                settings=settings,
+                batch_size=batch_size,
+                batches_in_flight=batches,
+                scored=lambda count: progress.advance(task, count),
+            )
+        )

@@ -16,25 +16,14 @@ import unicodedata
 from collections.abc import Callable
 from fractions import Fraction
 
-from reward_serve.numbers.parsing import DEGREES, words_value
-from reward_serve.numbers.words import ANY_NUMBER_WORD
+from reward_serve.numbers.parsing import DEGREES, MAX_DIGITS, TYPOGRAPHY, words_value
+from reward_serve.numbers.words import ANY_NUMBER_WORD, SCALE_WORDS
 
 _PLACES = 6  # decimals kept of a fraction that does not end
-_MAX_DIGITS = 40
 _MAX_WORDS = 24  # of one number
 
-_SPACES = "\u00a0\u2002\u2003\u2005\u2007\u2008\u2009\u200a\u202f"
 _CHARACTERS = str.maketrans(
-    {
-        **dict.fromkeys("\u2212\u2010\u2011\ufe63\uff0d", "-"),
-        **dict.fromkeys(_SPACES, " "),
-        **dict.fromkeys("\u2018\u2019\u02bc", "'"),
-        "\u2044": "/",
-        "\uff0c": ",",
-        "\uff0e": ".",
-        "\uff05": "%",
-        "\uff04": "$",
-    }
+    {**TYPOGRAPHY, "\u2044": "/", "\uff0c": ",", "\uff0e": ".", "\uff05": "%", "\uff04": "$"}
 )
 _VULGAR = re.compile(r"(\d)([\u00bc-\u00be\u2150-\u215e])")
 _PARTS = {
@@ -47,10 +36,10 @@ _PARTS = {
     **dict.fromkeys(("tenth", "tenths"), 10),
 }
 _SCALES = {
-    **dict.fromkeys(("k", "thousand"), 10**3),
-    **dict.fromkeys(("m", "mn", "million"), 10**6),
-    **dict.fromkeys(("bn", "billion"), 10**9),
-    "hundred": 100,
+    **SCALE_WORDS,
+    "k": 10**3,
+    **dict.fromkeys(("m", "mn"), 10**6),
+    "bn": 10**9,
 }
 _NUMERAL = r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)"
 _POWER_OF_TEN = r"\s?[x×*]\s?10\s?(?:\^|\*\*)\s?\{?(-?\d{1,3})\}?|e([+-]?\d{1,3})"
@@ -129,7 +118,7 @@ def _grouped(found: re.Match[str]) -> str:
 
 def _decimal(found: re.Match[str]) -> str:
     text = found[0]
-    if len(text) > _MAX_DIGITS or (text[0] == "0" and text[1:2].isdigit()):
+    if len(text) > MAX_DIGITS or (text[0] == "0" and text[1:2].isdigit()):
         return text
     return _digits(Fraction(text))
 

@@ -31,11 +31,16 @@ MAX_UNIT_WORDS = 6
 DEGREES = r"\^\s?\{?\s?\\circ\s?\}?|\\degree\b"
 """The sign of degrees in LaTeX, as a pattern."""
 
+TYPOGRAPHY = {
+    **dict.fromkeys("\u2212\u2010\u2011\ufe63\uff0d", "-"),
+    **dict.fromkeys("\u00a0\u2002\u2003\u2005\u2007\u2008\u2009\u200a\u202f", " "),
+    **dict.fromkeys("\u2018\u2019\u02bc", "'"),
+}
+"""Dashes, spaces and apostrophes, as ASCII has them."""
+
 _TYPOGRAPHY = str.maketrans(
     {
-        **dict.fromkeys("\u2212\u2010\u2011\ufe63\uff0d", "-"),
-        **dict.fromkeys("\u00a0\u2002\u2003\u2005\u2007\u2008\u2009\u200a\u202f", " "),
-        **dict.fromkeys("\u2018\u2019\u02bc", "'"),
+        **TYPOGRAPHY,
         **dict.fromkeys("\u201c\u201d", '"'),
         **dict.fromkeys("\u00a3\u20ac\u00a5\u20b9", "$"),
         "\u00bc": " 1/4",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from random import randrange
 from typing import Any
 
@@ -147,16 +148,10 @@ class Chat:
                 f"{self._engine.max_model_len}; shorten them"
             )
         first = randrange(2**31) if request.seed is None else request.seed
+        sampling = replace(way.sampling, max_tokens=min(way.sampling.max_tokens, room))
         tasks = [
             asyncio.ensure_future(
-                self._engine.generate(
-                    prompt,
-                    temperature=way.temperature,
-                    top_p=way.top_p,
-                    max_tokens=min(way.max_tokens, room),
-                    thinking_tokens=way.thinking_tokens,
-                    sample=first + number,
-                )
+                self._engine.generate(prompt, replace(sampling, sample=first + number))
             )
             for number in range(request.n or 1)
         ]

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Literal
 
 from reward_serve.config import JudgeConfig
-from reward_serve.engines.base import Engine, TextOutput
+from reward_serve.engines.base import Engine, Sampling, TextOutput
 from reward_serve.judging.rendering import Mode, Renderer
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, summed_usage
@@ -24,19 +24,13 @@ class Writing:
     """What a request's options and the deployment's settings come to.
 
     Attributes:
-        max_tokens: most tokens written, thinking included.
-        temperature: 0 for the likeliest text.
-        top_p: as in vLLM.
+        sampling: of each answer.
         enable_thinking: whether the chat template lets the judge think.
-        thinking_tokens: most tokens of thinking, or None.
         samples: answers written.
     """
 
-    max_tokens: int
-    temperature: float
-    top_p: float
+    sampling: Sampling
     enable_thinking: bool
-    thinking_tokens: int | None
     samples: int
 
 
@@ -44,14 +38,13 @@ def writing_of(options: Options, config: JudgeConfig) -> Writing:
     """How the judge writes for a request."""
     temperature, thinking = options.temperature, options.enable_thinking
     enabled = config.enable_thinking if thinking is None else thinking
-    return Writing(
+    sampling = Sampling(
         max_tokens=min(options.max_tokens or config.max_tokens, config.max_tokens),
         temperature=config.temperature if temperature is None else temperature,
         top_p=options.top_p or config.top_p,
-        enable_thinking=enabled,
         thinking_tokens=(options.thinking_tokens or config.thinking_tokens) if enabled else None,
-        samples=options.samples or config.samples,
     )
+    return Writing(sampling, enabled, options.samples or config.samples)
 
 
 def settings_of(config: JudgeConfig) -> str:
@@ -96,7 +89,7 @@ def check_options(options: Options, config: JudgeConfig, mode: Mode, ends_thinki
             f"options.samples: {writing.samples} is above the deployment's {config.max_samples}; "
             "ask for fewer, or raise judge.max_samples"
         )
-    if writing.samples > 1 and writing.temperature == 0:
+    if writing.samples > 1 and writing.sampling.temperature == 0:
         raise InvalidRequestError(
             f"options.samples: {writing.samples} at temperature 0 are all alike; set "
             "options.temperature, such as 0.6, or samples to 1"
@@ -115,9 +108,10 @@ def _check_budget(asked: int, writing: Writing, ends_thinking: bool) -> None:
             "options.thinking_tokens: this engine cannot end thinking; leave it out, or set "
             "engine.engine_kwargs.reasoning_parser (qwen3, say)"
         )
-    if asked >= writing.max_tokens:
+    most = writing.sampling.max_tokens
+    if asked >= most:
         raise InvalidRequestError(
-            f"options.thinking_tokens: {asked} leaves nothing of max_tokens: {writing.max_tokens} "
+            f"options.thinking_tokens: {asked} leaves nothing of max_tokens: {most} "
             "for a verdict; lower it"
         )
 
@@ -139,17 +133,10 @@ async def generate_verdict(
         EngineError: the engine failed.
     """
     way = writing_of(asked.request.options, config)
-    prompt = asked.render(renderer, "generate", way.max_tokens, way.enable_thinking)
+    prompt = asked.render(renderer, "generate", way.sampling.max_tokens, way.enable_thinking)
     outputs = await asyncio.gather(
         *(
-            engine.generate(
-                prompt,
-                temperature=way.temperature,
-                top_p=way.top_p,
-                max_tokens=way.max_tokens,
-                thinking_tokens=way.thinking_tokens,
-                sample=sample,
-            )
+            engine.generate(prompt, replace(way.sampling, sample=sample))
             for sample in range(way.samples)
         )
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.engines.base import EngineError, LabelOutput, Prompt, TextOutput
+from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.schema import Usage
 
@@ -36,16 +36,7 @@ class Engine:
         logprob = float(sum(prompt.token_ids)) if self.logprob is None else self.logprob
         return LabelOutput(dict.fromkeys(labels, logprob), usage(prompt))
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        *,
-        temperature: float,
-        top_p: float,
-        max_tokens: int,
-        thinking_tokens: int | None = None,
-        sample: int = 0,
-    ) -> TextOutput:
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         await self._work(prompt)
         text = f"{len(self.asked)}: {sum(prompt.token_ids)}"
         return TextOutput(text, False, usage(prompt))
@@ -141,9 +132,7 @@ async def test_written_text_is_kept_unless_it_is_sampled() -> None:
     cache = cached(engine)
 
     async def ask(temperature: float, max_tokens: int = 8, **more: int) -> TextOutput:
-        return await cache.generate(
-            asking(1), temperature=temperature, top_p=1.0, max_tokens=max_tokens, **more
-        )
+        return await cache.generate(asking(1), Sampling(max_tokens, temperature, **more))
 
     greedy = [await ask(0.0) for _ in range(2)]
     sampled = [await ask(0.7) for _ in range(2)]

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.engines.base import EngineError, LabelOutput, Prompt, TextOutput
+from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.engines.caching import CachingEngine, _size
 from reward_serve.schema import Usage
 from tests import virtual_time
@@ -43,16 +43,7 @@ class Engine:
         told = math.nan if fate == "no number" else float(prompt.token_ids[0])
         return LabelOutput(dict.fromkeys(labels, told), Usage(prompt_tokens=1))
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        *,
-        temperature: float,
-        top_p: float,
-        max_tokens: int,
-        thinking_tokens: int | None = None,
-        sample: int = 0,
-    ) -> TextOutput:
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         await self._work(f"write {prompt.token_ids[0]}")
         return TextOutput(
             str(prompt.token_ids[0]) * 10 ** prompt.token_ids[0], False, Usage(prompt_tokens=1)
@@ -126,9 +117,7 @@ class Askers:
         kind, number = op
         if kind == "label":
             return await self.cache.label_logprobs(Prompt((), [number]), ["7"])
-        return await self.cache.generate(
-            Prompt((), [number]), temperature=0.0, top_p=1.0, max_tokens=9
-        )
+        return await self.cache.generate(Prompt((), [number]), Sampling(9))
 
     def _check(self) -> None:
         kept = self.cache._kept.values()

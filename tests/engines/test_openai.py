@@ -16,7 +16,7 @@ from openai import AsyncOpenAI
 
 from reward_serve.config import RemoteModel
 from reward_serve.config.engine import RemoteConfig
-from reward_serve.engines.base import EngineError, OverloadedError, Prompt
+from reward_serve.engines.base import EngineError, OverloadedError, Prompt, Sampling
 from reward_serve.engines.openai import OpenAIEngine, RemoteKeyError
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
@@ -167,17 +167,13 @@ async def test_the_endpoints_own_limit_is_overload_with_its_pause() -> None:
     assert (result["status"], result["details"]) == ("overloaded", {"retry_after_s": 7.0})
 
     with pytest.raises(OverloadedError):
-        await (
-            Endpoint(httpx.Response(429))
-            .engine()
-            .generate(EMPTY, temperature=0, top_p=1, max_tokens=1)
-        )
+        await Endpoint(httpx.Response(429)).engine().generate(EMPTY, Sampling(1))
 
 
 async def test_an_answer_without_a_choice_is_an_error() -> None:
     engine = Endpoint({**completion(), "choices": []}).engine()
     with pytest.raises(EngineError, match="without a choice"):
-        await engine.generate(EMPTY, temperature=0, top_p=1, max_tokens=1)
+        await engine.generate(EMPTY, Sampling(1))
 
 
 async def test_a_field_cannot_forge_a_turn() -> None:
@@ -197,7 +193,7 @@ async def test_requests_keep_to_their_rate() -> None:
     endpoint = Endpoint(completion("VERDICT: 1"))
     engine = endpoint.engine(requests_per_minute=2, tokens_per_minute=100)
     for _ in range(2):
-        await engine.generate(EMPTY, temperature=0, top_p=1, max_tokens=10)
+        await engine.generate(EMPTY, Sampling(10))
     assert engine._requests is not None
     assert not engine._requests.has_capacity()
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.engines.base import EngineError, Prompt, TextOutput
+from reward_serve.engines.base import EngineError, Prompt, Sampling, TextOutput
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.chat import Chat, ChatRequest
 from reward_serve.schema import Usage
@@ -49,9 +50,9 @@ class Engine:
         self.tokenizer = Tokenizer()
         self.asked: list[dict[str, Any]] = []
 
-    async def generate(self, prompt: Prompt, **settings: Any) -> TextOutput:
-        self.asked.append({"token_ids": prompt.token_ids, **settings})
-        return TextOutput(f"text {settings['sample']}", False, Usage(prompt_tokens=3))
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
+        self.asked.append({"token_ids": prompt.token_ids, **asdict(sampling)})
+        return TextOutput(f"text {sampling.sample}", False, Usage(prompt_tokens=3))
 
 
 def chat(**settings: Any) -> tuple[Chat, Engine]:
@@ -138,9 +139,9 @@ async def test_an_answer_that_fails_ends_the_others() -> None:
     judge, engine = chat()
     ended = 0
 
-    async def generate(_: Any, sample: int, **__: Any) -> TextOutput:
+    async def generate(_: Any, sampling: Sampling) -> TextOutput:
         nonlocal ended
-        if sample == 1:
+        if sampling.sample == 1:
             raise EngineError("gone")
         try:
             await asyncio.sleep(60)

@@ -13,7 +13,14 @@ from typing import Any, cast
 import pytest
 
 from reward_serve.config import JudgeConfig, JudgeModel
-from reward_serve.engines.base import EngineError, LabelOutput, Prompt, TextOutput, Tokenizer
+from reward_serve.engines.base import (
+    EngineError,
+    LabelOutput,
+    Prompt,
+    Sampling,
+    TextOutput,
+    Tokenizer,
+)
 from reward_serve.judging.rendering import LabelError
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
@@ -69,19 +76,11 @@ class FakeEngine:
         assert prompt.label_ids == {label: ord(label) for label in labels}
         return LabelOutput({label: found[label] for label in labels}, self._usage(prompt))
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        *,
-        temperature: float,
-        top_p: float,
-        max_tokens: int,
-        thinking_tokens: int | None = None,
-        sample: int = 0,
-    ) -> TextOutput:
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         asked = self._asked(prompt)
-        self.settings.append({"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens})
-        self.budgets.append((thinking_tokens, sample))
+        names = ("temperature", "top_p", "max_tokens")
+        self.settings.append({name: getattr(sampling, name) for name in names})
+        self.budgets.append((sampling.thinking_tokens, sampling.sample))
         text, cut_off = self.text(asked)
         return TextOutput(text, cut_off, self._usage(prompt))
 
