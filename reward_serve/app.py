@@ -11,13 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reward_serve.config import (
-    INGRESS_NAME,
-    ModelConfig,
-    ServerConfig,
-    parse_config,
-    parse_gateway,
-)
+from reward_serve.config.app import ServerConfig, parse_config, parse_gateway
+from reward_serve.config.base import INGRESS_NAME
+from reward_serve.config.models import ModelConfig
 from reward_serve.http.auth import read_key_digests
 
 if TYPE_CHECKING:

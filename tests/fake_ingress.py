@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from starlette.testclient import TestClient
 
-from reward_serve.config import RuleModel
+from reward_serve.config.models import RuleModel
 from reward_serve.engines.base import TextOutput
 from reward_serve.http.auth import digest_of
 from reward_serve.http.ingress import Ingress

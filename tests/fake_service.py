@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, TypeVar
 
-from reward_serve.config import RuleModel
+from reward_serve.config.models import RuleModel
 from reward_serve.http.contract import http_status
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer

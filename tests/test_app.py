@@ -10,7 +10,9 @@ from ray.serve.config import AutoscalingConfig
 from ray.util.placement_group import _valid_resource_shape
 
 from reward_serve.app import build_app, build_gateway, deployment_options, ingress_options
-from reward_serve.config import ConfigError, ModelConfig, parse_config
+from reward_serve.config.app import parse_config
+from reward_serve.config.base import ConfigError
+from reward_serve.config.models import ModelConfig
 from reward_serve.http.auth import digest_of
 from reward_serve.replica.autoscaling import replicas_for_items
 

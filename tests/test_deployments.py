@@ -8,15 +8,13 @@ import yaml
 from ray.serve.schema import ServeDeploySchema
 
 from reward_serve.app import deployment_options
-from reward_serve.config import (
-    AppConfig,
+from reward_serve.config.app import AppConfig, parse_config, parse_gateway
+from reward_serve.config.models import (
     ClassifierModel,
     JudgeModel,
     PanelModel,
     RemoteModel,
     RuleModel,
-    parse_config,
-    parse_gateway,
 )
 
 FOLDER = Path(__file__).resolve().parents[1] / "deployments"

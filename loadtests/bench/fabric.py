@@ -13,7 +13,7 @@ from typing import Any
 from deployments.local import console, free_port
 from loadtests.bench.common import load, spread
 from reward_serve.client import Client, HttpRewardClient, RewardClient
-from reward_serve.config import ServerConfig
+from reward_serve.config.app import ServerConfig
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.observing.metrics import Metrics
 from reward_serve.replica.scoring import Scorer

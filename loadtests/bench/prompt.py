@@ -14,7 +14,8 @@ from typing import Any
 
 from deployments.local import console
 from loadtests.bench.common import read_rows, timed
-from reward_serve.config import EngineConfig, JudgeModel
+from reward_serve.config.engine import EngineConfig
+from reward_serve.config.models import JudgeModel
 from reward_serve.engines.vllm import VllmEngine
 from reward_serve.reward_models.base import Verdict
 from reward_serve.reward_models.judge import Judge

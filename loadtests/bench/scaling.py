@@ -15,7 +15,7 @@ from typing import Any
 
 from deployments.local import console
 from loadtests.bench.common import timed
-from reward_serve.config import EngineConfig
+from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.vllm import VllmEngine
 

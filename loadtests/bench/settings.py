@@ -14,7 +14,7 @@ from typing import Any
 
 from deployments.local import console
 from loadtests.bench.common import Rendered, Request, marked, spread, timed
-from reward_serve.config import EngineConfig
+from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.vllm import VllmEngine
 
 ITEMS = 64

@@ -17,7 +17,7 @@ _PARTS = "parts: "
 _BARE = """
 import asyncio, json, time
 began = time.monotonic()
-from reward_serve.config import EngineConfig
+from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.vllm import VllmEngine
 

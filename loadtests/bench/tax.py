@@ -26,7 +26,7 @@ from deployments.local import APP, ROOT, console, deployed, free_port
 from loadtests.bench.common import ANEW, Rendered, Request, chunks, marked, spread, timed
 from loadtests.bench.cpu import Seconds, cpu_seconds, spent
 from reward_serve.client import Client, HttpRewardClient, RewardClient
-from reward_serve.config import EngineConfig
+from reward_serve.config.engine import EngineConfig
 from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
 from reward_serve.engines.vllm import VllmEngine
 from reward_serve.engines.vllm_settings import engine_arguments

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from loadtests.chaos.injected import GENERATE, LABEL, Fault, Faults
-from reward_serve.config import JudgeModel
+from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer

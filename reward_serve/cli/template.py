@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from reward_serve.config import BUNDLED_MODEL
+from reward_serve.config.engine import BUNDLED_MODEL
 from reward_serve.engines.base import Tokenizer
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.linting.check import check_file

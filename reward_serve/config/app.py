@@ -1,12 +1,18 @@
-"""The whole of ``args``: an application's reward models and its HTTP side, or a gateway's."""
+"""The whole of ``args``: an application's reward models and its HTTP side, or a gateway's.
 
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol, Self
+>>> config = parse_config({"models": [{"name": "judge", "kind": "judge"}]})
+>>> config.models[0].resources.num_cpus
+2.0
+"""
+
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from reward_serve.config.base import ConfigError, ConfigFaults, Count, Section
 from reward_serve.config.models import ModelConfig, PanelModel
+
+_Config = TypeVar("_Config", bound=Section)
 
 
 class ServerConfig(Section):
@@ -52,35 +58,33 @@ class ServerConfig(Section):
         return self
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
+class _Args(Section):
+    """What every ``args`` has."""
 
-
-def _check_names(models: Sequence[_Named], server: ServerConfig) -> None:
-    names = [model.name for model in models]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise ValueError(f"models: the name {repeated[0]!r} is given twice; rename one")
-    for alias, name in server.aliases.items():
-        if name not in names:
-            raise ValueError(
-                f"server.aliases.{alias}: there is no model {name!r}; choose of {', '.join(names)}"
-            )
-        if alias in names:
-            raise ValueError(f"server.aliases.{alias}: is a model's name; leave it out")
-
-
-class AppConfig(Section):
-    """``args`` of one Serve application."""
-
-    models: list[ModelConfig] = Field(min_length=1)
+    models: list[Any]
     server: ServerConfig = Field(default_factory=ServerConfig)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        _check_names(self.models, self.server)
+        names = [model.name for model in self.models]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"models: the name {repeated[0]!r} is given twice; rename one")
+        for alias, name in self.server.aliases.items():
+            if name not in names:
+                raise ValueError(
+                    f"server.aliases.{alias}: there is no model {name!r}; choose of "
+                    f"{', '.join(names)}"
+                )
+            if alias in names:
+                raise ValueError(f"server.aliases.{alias}: is a model's name; leave it out")
         return self
+
+
+class AppConfig(_Args):
+    """``args`` of one Serve application."""
+
+    models: list[ModelConfig] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _panels_have_their_members(self) -> Self:
@@ -104,16 +108,10 @@ class GatewayModel(Section):
     application: str = Field(min_length=1, description="the Serve application it is in")
 
 
-class GatewayConfig(Section):
+class GatewayConfig(_Args):
     """``args`` of a gateway: one door for the models of several applications."""
 
     models: list[GatewayModel] = Field(min_length=1, description="the first is the default")
-    server: ServerConfig = Field(default_factory=ServerConfig)
-
-    @model_validator(mode="after")
-    def _names_differ(self) -> Self:
-        _check_names(self.models, self.server)
-        return self
 
 
 def parse_config(args: dict[str, Any]) -> AppConfig:
@@ -122,19 +120,16 @@ def parse_config(args: dict[str, Any]) -> AppConfig:
     Raises:
         ConfigError: names each field at fault, what was found and what would be right.
     """
-    try:
-        return AppConfig.model_validate(args)
-    except ValidationError as error:
-        raise ConfigError(f"args: {ConfigFaults(AppConfig).explain(error)}") from None
+    return _parse(AppConfig, args)
 
 
 def parse_gateway(args: dict[str, Any]) -> GatewayConfig:
-    """Read ``args`` of a gateway.
+    """Read ``args`` of a gateway; raises as ``parse_config``."""
+    return _parse(GatewayConfig, args)
 
-    Raises:
-        ConfigError: names each field at fault, what was found and what would be right.
-    """
+
+def _parse(section: type[_Config], args: dict[str, Any]) -> _Config:
     try:
-        return GatewayConfig.model_validate(args)
+        return section.model_validate(args)
     except ValidationError as error:
-        raise ConfigError(f"args: {ConfigFaults(GatewayConfig).explain(error)}") from None
+        raise ConfigError(f"args: {ConfigFaults(section).explain(error)}") from None

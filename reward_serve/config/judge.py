@@ -1,7 +1,7 @@
 """The ``judge`` section of a deployments file."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -68,17 +68,7 @@ class JudgeConfig(Section):
         "reward_serve_audits_total tells how often they agree",
     )
     allowed_options: list[OptionName] = Field(
-        default=[
-            "mode",
-            "temperature",
-            "top_p",
-            "max_tokens",
-            "enable_thinking",
-            "thinking_tokens",
-            "samples",
-            "cache",
-        ],
-        description="what a request's options may set",
+        list(get_args(OptionName)), description="what a request's options may set"
     )
 
     @model_validator(mode="after")

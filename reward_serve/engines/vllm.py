@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from reward_serve.config import EngineConfig
+from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.engines.vllm_runner import VllmRunner
 from reward_serve.schema import Usage

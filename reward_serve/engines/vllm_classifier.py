@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from reward_serve.config import EngineConfig
+from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.base import LogitsOutput
 from reward_serve.engines.checkpoint import CheckpointError, is_folder
 from reward_serve.engines.vllm_runner import VllmRunner

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from reward_serve.config import NO_ADAPTER, EngineConfig
+from reward_serve.config.engine import NO_ADAPTER, EngineConfig
 from reward_serve.embedded.bundled import adapter_digest
 from reward_serve.engines.base import EngineError
 from reward_serve.engines.checkpoint import CheckpointError

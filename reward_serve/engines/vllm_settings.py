@@ -6,7 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from reward_serve.config import BUNDLED_MODEL, NO_ADAPTER, SHIPPED_ADAPTER, EngineConfig
+from reward_serve.config.engine import (
+    BUNDLED_MODEL,
+    NO_ADAPTER,
+    SHIPPED_ADAPTER,
+    EngineConfig,
+)
 from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
 from reward_serve.engines.checkpoint import check_checkpoint, folder_digest, is_folder
 from reward_serve.engines.process_guard import own_child_processes

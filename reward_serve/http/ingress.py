@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from reward_serve.config import ServerConfig
+from reward_serve.config.app import ServerConfig
 from reward_serve.http.auth import KeyLimit, KeyLimitError
 from reward_serve.http.compat import openai
 from reward_serve.http.compat.routes import CompatRoutes

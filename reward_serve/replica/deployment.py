@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from reward_serve.config import (
+from reward_serve.config.kinds import MemberConfig
+from reward_serve.config.models import (
     ClassifierModel,
     JudgeModel,
     ModelConfig,
@@ -22,7 +23,6 @@ from reward_serve.config import (
     RemoteModel,
     RuleModel,
 )
-from reward_serve.config.kinds import MemberConfig
 from reward_serve.engines.base import Engine
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.completions import Completer

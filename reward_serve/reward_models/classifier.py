@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from reward_serve.config import ClassifierModel
+from reward_serve.config.models import ClassifierModel
 from reward_serve.engines.base import ClassifierEngine
 from reward_serve.judging.conversation import ConversationRenderer
 from reward_serve.reward_models.base import InvalidRequestError, Verdict

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
-from reward_serve.config import JudgeConfig
+from reward_serve.config.judge import JudgeConfig
 from reward_serve.engines.base import Engine, Sampling, TextOutput
 from reward_serve.judging.rendering import Mode, Renderer
 from reward_serve.judging.verdict import read_verdict

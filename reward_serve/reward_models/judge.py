@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from reward_serve.config import JudgeConfig, JudgeModel, RemoteModel
 from reward_serve.config.engine import ends_thinking
+from reward_serve.config.judge import JudgeConfig
+from reward_serve.config.models import JudgeModel, RemoteModel
 from reward_serve.engines.base import Engine
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.judging.rendering import Mode, Renderer

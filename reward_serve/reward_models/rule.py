@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from reward_serve.config import RuleModel
+from reward_serve.config.models import RuleModel
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, best
 from reward_serve.schema import ScoreRequest, Status
 from reward_serve.verifiers import Verification

@@ -10,7 +10,7 @@ import pytest
 from loadtests.chaos.injected import GENERATE, LABEL, Fault, Faults
 from loadtests.chaos.questions import Body, Questions, prose
 from loadtests.chaos.standin import NAME, StandIn, StandInReplica
-from reward_serve.config import JudgeModel
+from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import Prompt
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer

@@ -7,16 +7,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from reward_serve.config import (
-    ConfigError,
-    EngineConfig,
-    JudgeModel,
-    ModelConfig,
-    PanelModel,
-    RuleModel,
-    parse_config,
-    parse_gateway,
-)
+from reward_serve.config.app import parse_config, parse_gateway
+from reward_serve.config.base import ConfigError
+from reward_serve.config.engine import EngineConfig
+from reward_serve.config.models import JudgeModel, ModelConfig, PanelModel, RuleModel
 
 
 def args(**fields: Any) -> dict[str, Any]:

@@ -6,14 +6,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import pytest
 from pydantic import Field, ValidationError
 
-from reward_serve.config import (
-    AppConfig,
-    ConfigError,
-    GatewayConfig,
-    parse_config,
-    parse_gateway,
-)
-from reward_serve.config.base import ConfigFaults, Section
+from reward_serve.config.app import AppConfig, GatewayConfig, parse_config, parse_gateway
+from reward_serve.config.base import ConfigError, ConfigFaults, Section
 
 Parse = Callable[[dict[str, Any]], object]
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai import AsyncOpenAI
 
-from reward_serve.config import RemoteModel
 from reward_serve.config.engine import RemoteConfig
+from reward_serve.config.models import RemoteModel
 from reward_serve.engines.base import EngineError, OverloadedError, Prompt, Sampling
 from reward_serve.engines.openai import OpenAIEngine, RemoteKeyError
 from reward_serve.replica.admission import Admission

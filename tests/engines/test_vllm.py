@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.config import EngineConfig
+from reward_serve.config.engine import EngineConfig
 from reward_serve.config.engine_kwargs import vllm_engine_arguments
 from reward_serve.embedded.bundled import ADAPTER
 from reward_serve.engines import vllm_settings

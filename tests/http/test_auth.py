@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reward_serve.config import ConfigError
+from reward_serve.config.base import ConfigError
 from reward_serve.http.auth import (
     ApiKeys,
     KeyLimit,

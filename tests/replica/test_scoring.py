@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from reward_serve.config import RuleModel
+from reward_serve.config.models import RuleModel
 from reward_serve.engines.base import EngineError
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.observing.base import Times

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.config import ClassifierModel
+from reward_serve.config.models import ClassifierModel
 from reward_serve.engines.base import EngineError, LogitsOutput
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer

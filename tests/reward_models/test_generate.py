@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reward_serve.config import JudgeConfig, JudgeModel
+from reward_serve.config.judge import JudgeConfig
+from reward_serve.config.models import JudgeModel
 from reward_serve.reward_models.base import InvalidRequestError, Verdict
 from reward_serve.reward_models.generate import aggregate
 from reward_serve.reward_models.judge import Judge

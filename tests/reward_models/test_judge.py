@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from reward_serve.config import JudgeConfig, JudgeModel
+from reward_serve.config.judge import JudgeConfig
+from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import (
     EngineError,
     LabelOutput,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.config import RuleModel
+from reward_serve.config.models import RuleModel
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import ScoreRequest, Status, Usage

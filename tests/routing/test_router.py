@@ -9,7 +9,7 @@ from ray.serve.config import RequestRouterConfig
 from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
 from reward_serve.app import deployment_options
-from reward_serve.config import parse_config
+from reward_serve.config.app import parse_config
 from reward_serve.routing.router import GroupRouter
 
 

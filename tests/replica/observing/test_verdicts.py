@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from reward_serve.config import VerdictLogConfig
+from reward_serve.config.replicas import VerdictLogConfig
 from reward_serve.replica.observing.base import Times
 from reward_serve.replica.observing.verdicts import VerdictLog
 from reward_serve.schema import ScoreResult, Status, failure
