@@ -1,16 +1,13 @@
-"""What the commands share: a client by URL or by handle, progress bars, tables."""
+"""What the commands share: a client by URL or by handle, and progress bars."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress
-from rich.table import Table
 
 from reward_serve.client.handle import RewardClient
 from reward_serve.client.http import HttpRewardClient
@@ -58,32 +55,3 @@ def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
         raise SystemExit(1) from None
     out.print(f"bundled judge: {folder}", markup=False, highlight=False, soft_wrap=True)
     return folder
-
-
-def summary_table(summaries: dict[str, dict[str, Any]]) -> Table:
-    """Summaries of runs, one a row."""
-    table = Table("", "rows", "agreement", "statuses", "decided by", "verdicts/s", "p50/p95 ms")
-    for title, summary in summaries.items():
-        latency = summary["latency_ms"]
-        table.add_row(
-            escape(title),
-            str(summary["n"]),
-            _percent(summary["agreement"]),
-            _counts(summary["statuses"]),
-            _counts(summary["sources"]),
-            _number(summary["verdicts_per_s"]),
-            "/".join(_number(latency[key], 0) for key in ("p50", "p95")),
-        )
-    return table
-
-
-def _percent(value: float | None) -> str:
-    return "no labels" if value is None else f"{value:.1%}"
-
-
-def _number(value: float | None, digits: int = 1) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{key} {count}" for key, count in counts.items()) or "-"

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from reward_serve.cli.console import client_for, summary_table
+from reward_serve.cli.console import client_for
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.evaluation.bulk import read_rows, write_results
 from reward_serve.evaluation.runs import score_with_progress
+from reward_serve.evaluation.tables import summary_table
 
 console = Console(stderr=True)
 

@@ -36,6 +36,23 @@ _METRICS: dict[str, Callable[[Report], str]] = {
 }
 
 
+def summary_table(summaries: Mapping[str, Report]) -> Table:
+    """Summaries of runs, one a row."""
+    table = Table("", "rows", "agreement", "statuses", "decided by", "verdicts/s", "p50/p95 ms")
+    for title, summary in summaries.items():
+        latency = summary["latency_ms"]
+        table.add_row(
+            escape(title),
+            str(summary["n"]),
+            "no labels" if summary["agreement"] is None else f"{summary['agreement']:.1%}",
+            _counts(summary["statuses"]),
+            _counts(summary["sources"]),
+            _number(summary["verdicts_per_s"], 1),
+            "/".join(_number(latency[key], 0) for key in ("p50", "p95")),
+        )
+    return table
+
+
 def metrics_table(reports: Mapping[str, Report]) -> Table:
     """All runs side by side, a column each."""
     table = Table(
