@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, Request, Response, Security
+from fastapi import FastAPI, Security
 from fastapi.security import HTTPBearer
 from starlette.middleware.authentication import AuthenticationMiddleware
 
@@ -23,48 +23,20 @@ from reward_serve.http.docs import (
 from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
 from reward_serve.version import __version__
 
+if TYPE_CHECKING:
+    from reward_serve.http.compat.routes import CompatRoutes
+    from reward_serve.http.ingress import Ingress
+
 _BEARER = HTTPBearer(
     scheme_name="API key", description="One of the deployment's API keys", auto_error=False
 )
 
 
-class Routes(Protocol):
-    """What the paths call; ``ingress.Ingress``."""
-
-    async def score(self, request: Request) -> Response:
-        """``POST /v1/score``."""
-
-    async def score_batch(self, request: Request) -> Response:
-        """``POST /v1/score/batch``."""
-
-    async def list_models(self) -> Response:
-        """``GET /v1/models``."""
-
-    async def health(self) -> Response:
-        """``GET /health``."""
-
-    async def ready(self) -> Response:
-        """``GET /ready``."""
-
-
-class Compatible(Protocol):
-    """What the paths of other services call; ``compat.routes.CompatRoutes``."""
-
-    async def chat_completions(self, request: Request) -> Response:
-        """``POST /v1/chat/completions``."""
-
-    async def get_reward(self, request: Request) -> Response:
-        """``POST /get_reward``."""
-
-    async def remote_rm(self, request: Request) -> Response:
-        """``POST /remote_rm``."""
-
-
 def build_api(
-    routes: Routes,
+    routes: Ingress,
     key_digests: Mapping[str, str],
-    compatible: Compatible | None = None,
-    compatible_with: Collection[str] = (),
+    compatible: CompatRoutes,
+    compatible_with: Collection[str],
 ) -> FastAPI:
     """The application over HTTP.
 
@@ -83,11 +55,11 @@ def build_api(
     api.post("/v1/score", **limited(SINGLE_DOCS))(routes.score)
     api.post("/v1/score/batch", **limited(BATCH_DOCS))(routes.score_batch)
     api.get("/v1/models", **keyed(MODELS_DOCS))(routes.list_models)
-    if compatible and "openai" in compatible_with:
+    if "openai" in compatible_with:
         api.post("/v1/chat/completions", **limited(CHAT_DOCS))(compatible.chat_completions)
-    if compatible and "openrlhf" in compatible_with:
+    if "openrlhf" in compatible_with:
         api.post("/get_reward", **limited(GET_REWARD_DOCS))(compatible.get_reward)
-    if compatible and "slime" in compatible_with:
+    if "slime" in compatible_with:
         api.post("/remote_rm", **limited(REMOTE_RM_DOCS))(compatible.remote_rm)
     api.get("/health", **HEALTH_DOCS)(routes.health)
     api.get("/ready", **READY_DOCS)(routes.ready)
