@@ -31,6 +31,7 @@ from reward_serve.verifiers.vocabulary import OPENER_WORDS, REMARK_WORDS
 
 MAX_RESPONSE = 200_000
 MAX_OPENER = 300
+_FIRST_LOOK = 100  # a text that is not blank shows it there, as a rule
 MAX_FIRST = 40  # characters of a number that is repeated
 MAX_ANSWERS = 7  # different ones; whoever gives more is guessing
 
@@ -100,7 +101,7 @@ def verify(response: str, reference: str) -> Verification:
     gold_text = final_answer(reference)
     if not gold_text:
         raise ValueError(f"reference: is empty or ends in a bare '####': {reference[-40:]!r}")
-    if all(map(_is_blank, set(response))):
+    if _is_blank(response[:_FIRST_LOOK]) and _is_blank(response):
         return Verification("wrong", "empty_response")
     if len(response) > MAX_RESPONSE:
         return Verification("abstain", "response_too_long")
@@ -148,7 +149,11 @@ def verify_any(response: str, references: Sequence[str]) -> Verification:
     return min(verifications, key=lambda verification: order.index(verification.outcome))
 
 
-def _is_blank(character: str) -> bool:
+def _is_blank(text: str) -> bool:
+    return all(map(_is_blank_character, set(text)))
+
+
+def _is_blank_character(character: str) -> bool:
     category = unicodedata.category(character)
     return category[0] in "ZP" or category in _BLANK_CATEGORIES or character in _BLANK_LETTERS
 
@@ -156,7 +161,7 @@ def _is_blank(character: str) -> bool:
 def _is_only_opener(response: str) -> bool:
     if len(response) > MAX_OPENER:
         return False
-    if not all(character.isalnum() or _is_blank(character) for character in response):
+    if not all(each.isalnum() or _is_blank_character(each) for each in response):
         return False  # a symbol may be a number: a keycap ten
     text = _STEP_ONE.sub("step", response.casefold())
     return all(word in OPENER_WORDS for word in re.split(r"[\W_]+", text) if word)
@@ -169,7 +174,8 @@ def _after_thinking(response: str) -> str:
 
 def _without_struck(text: str) -> str:
     """The text without what is struck out: ``~~17~~ 18``, ``<del>17</del> <ins>18</ins>``."""
-    return _INSERTED.sub("", _STRUCK.sub(" ", text)) if _STRUCK.search(text) else text
+    struck = ("~~" in text or "<" in text) and _STRUCK.search(text)
+    return _INSERTED.sub("", _STRUCK.sub(" ", text)) if struck else text
 
 
 def _said_once(text: str) -> str:

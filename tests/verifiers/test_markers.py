@@ -1,8 +1,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reward_serve.verifiers.markers import MAX_MARKERS, Marker, braced, read_markers
+from reward_serve.verifiers.markers import (
+    _MARKER,
+    MAX_MARKERS,
+    Marker,
+    _marked,
+    braced,
+    read_markers,
+)
 
 
 def only_marker(response: str) -> Marker:
@@ -308,3 +317,17 @@ def test_more_markers_than_anyone_needs_are_not_read() -> None:
 )
 def test_braces_are_read_to_their_match(text: str, found: tuple[str, int] | None) -> None:
     assert braced(text, 0) == found
+
+
+PIECES = [
+    *("answer", "Answer", "the ", "my ", "final ", "correct ", "#", "####", " ", "\n", "**", "__"),
+    *("\\boxed", "\\fbox", "\\framebox", "{18}", "<answer>", "</answer>", "18", ":", "=", "is"),
+    *("A:", "A**:", "a:", ">", '"answer"', "'final_answer'", "to the question", "anſwer", "wer"),
+    *(" " * 50, "\t" * 45, "x" * 30, "answer" + " " * 410 + "\n", "island", "boxes"),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=60).map("".join))
+def test_looking_for_signs_finds_what_the_pattern_finds_everywhere(response: str) -> None:
+    found = [match.span() for match in _marked(response)]
+    assert found == [match.span() for match in _MARKER.finditer(response)]
