@@ -20,7 +20,8 @@ PARTS = [
     "1", "18 ", "1,", "1.", "1/", "2^", "1e", "18%", "1{,}", "1 1/2 ", "½", "١", "-", "$", "\\$",
     "(", "{", "\\boxed{", "\\frac{1}{", "\\sqrt", "\\text{", "#### 18\n", "A: ", "<answer>",
     "</response>", "<", "**", "~~", " ", "\n", "\u200b", "a", "e", "not ", "one ", "twenty-",
-    "eighteen and ", "hundred thousand ", "The answer is 18, no wait, ",
+    "eighteen and ", "hundred thousand ", "answer ", "answer\t", "box", "A:",
+    "The answer is 18, no wait, ",
 ]  # fmt: skip
 
 
