@@ -3,8 +3,8 @@
     >>> RewardClient("reward").score({"response": "#### 18", "reference": "18"})  # doctest: +SKIP
     ScoreResult(id=None, score=1.0, status=<Status.OK: 'ok'>, ...)
 
-A failure of the judge is a ``ScoreResult`` with a ``status`` and no score. Only a service that
-cannot be reached or understood raises.
+A failure is a ``ScoreResult`` with a ``status`` and no score, as it is over HTTP: ``error`` where
+the replica was lost. Only an application that is not there or not understood raises.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from reward_serve.client.loop import run
 from reward_serve.client.transport import (
+    GRACE_S,
     Request,
     ServiceUnavailableError,
     as_dict,
-    deadline,
     parse_result,
     warn_of_other_major,
 )
-from reward_serve.routing.calls import GroupedHandle, call_errors, cancelled_by_caller
-from reward_serve.routing.placement import Share
-from reward_serve.schema import ScoreResult, Status, echoes, failure
+from reward_serve.routing.calls import call_errors
+from reward_serve.routing.deployment import DeploymentClient, handle_of
+from reward_serve.schema import ScoreResult
 
 DEFAULT_APP = "reward"
-
-Answer = list[ScoreResult] | ServiceUnavailableError
 
 
 class RewardClient:
@@ -49,30 +48,20 @@ class RewardClient:
         self._model = model
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._handle: GroupedHandle | None = None
+        self._deployment: DeploymentClient | None = None
 
     def score(self, request: Request) -> ScoreResult:
-        """The result of one request. Not from a running event loop: there, ``ascore``.
-
-        Raises:
-            ServiceUnavailableError: no such application, or its replica was lost.
-        """
+        """``score_batch`` of one request."""
         return self.score_batch([request])[0]
 
     def score_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """A result for each request, in order. Not from a running event loop.
 
-        Where one of several replicas was lost, its part is failures of status ``error``.
-
         Raises:
-            ServiceUnavailableError: no such application, or its only replica was lost.
+            ServiceUnavailableError: no such application, or its answer is not of results.
         """
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        handle = self._connected()
-        with handle.shares(bodies) as shares:
-            calls = [_call(handle, bodies, share) for share in shares]
-            answers = [self._told(call, deadline(bodies)) for call in calls]
-        return _joined(bodies, shares, answers)
+        return self._parsed(run(self._connected().score_batch(bodies)))
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
@@ -81,44 +70,28 @@ class RewardClient:
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        handle = await self._aconnected()
+        deployment = self._deployment
+        if deployment is None:
+            deployment = await asyncio.to_thread(self._connected)
+        return self._parsed(await deployment.score_batch(bodies))
 
-        async def one(share: Share) -> Answer:
-            answer = await self._atold(_call(handle, bodies, share), deadline(bodies))
-            handle.done(share)
-            return answer
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._app, self._model, self._timeout_s)
 
-        with handle.shares(bodies) as shares:
-            answers = await asyncio.gather(*map(one, shares))
-        return _joined(bodies, shares, answers)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"app": self._app, "model": self._model, "timeout_s": self._timeout_s}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
-
-    def _connected(self) -> GroupedHandle:
+    def _connected(self) -> DeploymentClient:
         with self._lock:  # a handle's first use is not safe for threads
-            if self._handle is None:
-                self._handle = self._connect()
-            return self._handle
+            if self._deployment is None:
+                try:
+                    self._deployment = self._connect()
+                except call_errors() as error:
+                    raise ServiceUnavailableError(
+                        f"app {self._app!r}: {type(error).__name__}: {error}; is it deployed on "
+                        "the cluster that this process belongs to (RAY_ADDRESS)?"
+                    ) from error
+            return self._deployment
 
-    async def _aconnected(self) -> GroupedHandle:
-        if self._handle is not None:
-            return self._handle
-        return await asyncio.to_thread(self._connected)
-
-    def _connect(self) -> GroupedHandle:
-        from ray import serve
-
-        try:
-            about = serve.get_app_handle(self._app).models.remote().result(timeout_s=30)
-        except call_errors() as error:
-            raise ServiceUnavailableError(
-                f"app {self._app!r}: {type(error).__name__}: {error}; is it deployed on the "
-                "cluster that this process belongs to (RAY_ADDRESS)?"
-            ) from error
+    def _connect(self) -> DeploymentClient:
+        about = handle_of(self._app).models.remote().result(timeout_s=30)
         warn_of_other_major(about["version"])
         model = self._model or about["models"][0]
         model = about.get("aliases", {}).get(model, model)
@@ -129,60 +102,7 @@ class RewardClient:
             )
         # Another than its own, where it is a gateway.
         app = about.get("applications", {}).get(model, self._app)
-        return GroupedHandle(serve.get_deployment_handle(model, app))
+        return DeploymentClient(handle_of(app, model), GRACE_S, detached=True)
 
-    def _told(self, call: Any, timeout_s: float) -> Answer:
-        try:
-            return self._parsed(call.result(timeout_s=timeout_s))
-        except TimeoutError:
-            call.cancel()
-            return self._silent(timeout_s)
-        except call_errors() as error:
-            return self._lost(error)
-
-    async def _atold(self, call: Any, timeout_s: float) -> Answer:
-        try:
-            async with asyncio.timeout(timeout_s):
-                return self._parsed(await call)
-        except TimeoutError:
-            call.cancel()
-            return self._silent(timeout_s)
-        except asyncio.CancelledError as error:
-            call.cancel()
-            if cancelled_by_caller():
-                raise
-            return self._lost(error)
-        except call_errors() as error:
-            return self._lost(error)
-
-    def _parsed(self, contents: Sequence[Any]) -> Answer:
-        try:
-            return [parse_result(content, self._app) for content in contents]
-        except ServiceUnavailableError as error:
-            return error
-
-    def _silent(self, timeout_s: float) -> ServiceUnavailableError:
-        return ServiceUnavailableError(f"app {self._app!r} gave no answer in {timeout_s:g} s")
-
-    def _lost(self, error: BaseException) -> ServiceUnavailableError:
-        return ServiceUnavailableError(f"app {self._app!r}: {type(error).__name__}: {error}")
-
-
-def _call(handle: GroupedHandle, bodies: Sequence[Any], share: Share) -> Any:
-    return handle.to(share).score_batch.remote([bodies[index] for index in share.indices])
-
-
-def _joined(
-    bodies: Sequence[Any], shares: Sequence[Share], answers: Sequence[Answer]
-) -> list[ScoreResult]:
-    """The shares' results in the batch's order; those that none came for are failures."""
-    found: dict[int, ScoreResult] = {}
-    for share, answer in zip(shares, answers, strict=True):
-        if not isinstance(answer, ServiceUnavailableError):
-            found |= zip(share.indices, answer, strict=True)
-        elif len(shares) == 1:
-            raise answer
-        else:
-            told = {i: echoes(bodies[i]) for i in share.indices}
-            found |= {i: failure(Status.ERROR, str(answer), **told[i]) for i in told}
-    return [found[index] for index in range(len(bodies))]
+    def _parsed(self, contents: Sequence[Any]) -> list[ScoreResult]:
+        return [parse_result(content, f"app {self._app!r}") for content in contents]

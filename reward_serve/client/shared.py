@@ -13,6 +13,7 @@ from reward_serve.client.coalescing import Coalescer, Outcome, Ticket, hand_out
 from reward_serve.client.counters import Counters
 from reward_serve.client.fallback import OnFailure, check_on_failure, settle
 from reward_serve.client.handle import DEFAULT_APP, RewardClient
+from reward_serve.client.loop import own_loop
 from reward_serve.client.retrying import Retrier
 from reward_serve.client.transport import Request, Transport, as_dict
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status
@@ -190,16 +191,5 @@ def _timeout_s(given: float | None) -> float:
     return seconds
 
 
-_lock = threading.RLock()
+_lock = threading.Lock()
 _clients: dict[tuple[Any, ...], Client] = {}
-_loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: a fork has none of its parent's
-
-
-def own_loop() -> asyncio.AbstractEventLoop:
-    """This process's own event loop, which no trainer can block."""
-    with _lock:
-        loop = _loops.get(os.getpid())
-        if loop is None:
-            loop = _loops[os.getpid()] = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="reward-serve", daemon=True).start()
-    return loop

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import orjson
@@ -25,6 +27,13 @@ def http_status(status: Status) -> int:
 def reply(content: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Plain data as a reply in JSON."""
     return Response(orjson.dumps(content), code, headers, media_type="application/json")
+
+
+async def lines(chunks: AsyncGenerator[list[Any], None]) -> AsyncGenerator[bytes, None]:
+    """A line of JSON for each item of each chunk."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            yield b"".join(orjson.dumps(item) + b"\n" for item in chunk)
 
 
 def retry_after(seconds: float) -> dict[str, str]:

@@ -17,7 +17,7 @@ from reward_serve.config.app import ServerConfig
 from reward_serve.http.auth import KeyLimit, KeyLimitError
 from reward_serve.http.compat import openai
 from reward_serve.http.compat.routes import CompatRoutes
-from reward_serve.http.contract import NDJSON, http_status, read_json, reply, retry_after
+from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
 from reward_serve.http.routes import build_api
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
 from reward_serve.schema import Status, retry_after_s
@@ -101,7 +101,7 @@ class Ingress:
             )
         self._hold(request, len(items))
         if NDJSON in request.headers.get("accept", ""):
-            return StreamingResponse(self._dispatcher.stream(items), media_type=NDJSON)
+            return StreamingResponse(lines(self._dispatcher.stream(items)), media_type=NDJSON)
         return reply({"results": await self._dispatcher.batch(items)})
 
     async def list_models(self) -> Response:

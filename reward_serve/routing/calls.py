@@ -7,11 +7,17 @@ many read. Requests and results are read once: sent over gRPC, a call takes half
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-from reward_serve.routing.placement import Placement, Share, replicas_of
+from reward_serve.schema import Status
+
+
+class NoAnswerError(Exception):
+    """A call that no replica answered: ``timeout``, ``overloaded`` or ``error``, and why."""
+
+    def __init__(self, status: Status, reason: str) -> None:
+        super().__init__(status, reason)
+        self.status, self.reason = status, reason
 
 
 def by_value(handle: Any) -> Any:
@@ -24,48 +30,33 @@ def by_value(handle: Any) -> Any:
         return handle
 
 
-class GroupedHandle:
-    """A deployment's handle for batches, which are split over the replicas by group.
+async def answer_of(call: Any, within_s: float) -> Any:
+    """The answer to a call, or NoAnswerError; it is cancelled when late, and with its caller."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await call
+    except BaseException as error:
+        if not isinstance(error, (asyncio.CancelledError, *call_errors())):
+            raise
+        call.cancel()
+        raise no_answer(error) from error
 
-    Args:
-        handle: Serve's own; its first use, so not from two threads at a time.
-    """
 
-    def __init__(self, handle: Any) -> None:
-        self._handle = by_value(handle)
-        self._placement = Placement()
+def no_answer(error: BaseException) -> NoAnswerError:
+    """What an exception in place of an answer means; the caller's own cancellation is raised."""
+    from ray.serve.exceptions import BackPressureError
 
-    @property
-    def application(self) -> str:
-        """The name of the application that the deployment is of."""
-        name: str = self._handle.app_name
-        return name
-
-    @contextmanager
-    def shares(self, items: Sequence[object]) -> Iterator[list[Share]]:
-        """The batch in parts, one a call, for as long as they are under way."""
-        replicas = replicas_of(self._handle.app_name, self._handle.deployment_name)
-        shares = self._placement.shares(items, replicas)
-        try:
-            yield shares
-        finally:
-            for share in shares:
-                self._placement.done(share)
-
-    def done(self, share: Share) -> None:
-        """The share is under way no more, though others may be."""
-        self._placement.done(share)
-
-    def to(self, share: Share, stream: bool = False) -> Any:
-        """The handle whose calls go where the share belongs."""
-        options: dict[str, Any] = {"stream": True} if stream else {}
-        if share.replica is not None:
-            options["session_id"] = str(share.replica)
-        return self._handle.options(**options) if options else self._handle
-
-    def anywhere(self) -> Any:
-        """The handle whose calls go where Serve chooses."""
-        return self._handle
+    if isinstance(error, asyncio.CancelledError) and cancelled_by_caller():
+        raise error
+    status, reason = Status.ERROR, f"the replica was lost ({type(error).__name__}); retry"
+    if isinstance(error, TimeoutError):
+        status, reason = Status.TIMEOUT, "no replica answered in time"
+    elif isinstance(error, BackPressureError):
+        status = Status.OVERLOADED
+        reason = "every replica is at its limit of calls; retry after a pause"
+    told = NoAnswerError(status, reason)
+    told.__cause__ = error
+    return told
 
 
 def call_errors() -> tuple[type[BaseException], ...]:

@@ -20,29 +20,17 @@ _ALWAYS = 8  # items that a replica takes whatever the others have: a usual grou
 _REMEMBERED = 8192
 _KEY_CHARS = 512
 
-_replicas: dict[tuple[str, str], int] = {}
-
-
-def replicas_of(app: str, deployment: str) -> int:
-    """How many replicas this process's router places among; 1 where nothing is placed."""
-    return max(1, _replicas.get((app, deployment), 1))
-
-
-def tell_replicas(app: str, deployment: str, count: int) -> None:
-    """What ``replicas_of`` is to say; the router's to call."""
-    _replicas[app, deployment] = count
-
 
 @dataclass(frozen=True, eq=False)
 class Share:
     """The part of a batch that one replica gets.
 
     Attributes:
-        replica: its number; None where Serve chooses.
+        replica: its id; None where Serve chooses.
         indices: of the items in the batch.
     """
 
-    replica: int | None
+    replica: str | None
     indices: Sequence[int]
 
 
@@ -51,19 +39,21 @@ class Placement:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._loads: list[int] = []
+        self._replicas: tuple[str, ...] = ()
+        self._loads: dict[str, int] = {}
         self._under_way: set[Share] = set()
-        self._moved: OrderedDict[int, int] = OrderedDict()
+        self._moved: OrderedDict[int, str] = OrderedDict()
 
-    def shares(self, items: Sequence[object], replicas: int) -> list[Share]:
-        """The batch in parts, at most one a replica; ``done`` with each when it is answered."""
-        if replicas == 1 or not items:
+    def shares(self, items: Sequence[object], replicas: tuple[str, ...]) -> list[Share]:
+        """The batch in parts, at most one a replica id; ``done`` with each when it is answered."""
+        if len(replicas) < 2 or not items:
             return [Share(None, range(len(items)))]
         keys = [group_key(item) for item in items]
-        parts: dict[int, list[int]] = {}
+        parts: dict[str, list[int]] = {}
         with self._lock:
-            if len(self._loads) != replicas:
-                self._loads = [0] * replicas
+            if self._replicas != replicas:
+                self._replicas = replicas
+                self._loads = dict.fromkeys(replicas, 0)
                 self._under_way.clear()
                 self._moved.clear()
             for index, replica in enumerate(self._place(keys)):
@@ -79,18 +69,18 @@ class Placement:
                 self._under_way.remove(share)
                 self._loads[share.replica] -= len(share.indices)
 
-    def _place(self, keys: Sequence[int]) -> list[int]:
-        mean = (sum(self._loads) + len(keys)) / len(self._loads)
+    def _place(self, keys: Sequence[int]) -> list[str]:
+        mean = (sum(self._loads.values()) + len(keys)) / len(self._loads)
         most = max(_ALWAYS, math.ceil(_SLACK * mean))
         homes = {key: self._home(key, size, most) for key, size in Counter(keys).items()}
         placed = (homes[key] for key in keys)
         return [self._fewest(1) if home is None else home for home in placed]
 
-    def _home(self, key: int, size: int, most: int) -> int | None:
+    def _home(self, key: int, size: int, most: int) -> str | None:
         """The group's replica, with its items counted; None for a group too large for one."""
         if size > most:
             return None
-        home = self._moved.get(key, key % len(self._loads))
+        home = self._moved.get(key) or self._replicas[key % len(self._replicas)]
         if self._loads[home] + size <= most:
             self._loads[home] += size
             return home
@@ -99,8 +89,8 @@ class Placement:
             self._moved.popitem(last=False)
         return home
 
-    def _fewest(self, size: int) -> int:
-        replica = min(range(len(self._loads)), key=self._loads.__getitem__)
+    def _fewest(self, size: int) -> str:
+        replica = min(self._loads, key=self._loads.__getitem__)
         self._loads[replica] += size
         return replica
 

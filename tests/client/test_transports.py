@@ -16,7 +16,7 @@ from reward_serve.client import transport
 from reward_serve.client.handle import RewardClient
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.transport import ServiceUnavailableError, as_dict, deadline
-from reward_serve.routing.calls import GroupedHandle
+from reward_serve.routing.deployment import DeploymentClient
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 from reward_serve.version import __version__
 from tests.fake_service import FakeService, Reply, free_port
@@ -460,9 +460,9 @@ class FakeHandle:
         return self.calls[-1]
 
 
-def by_handle(handle: FakeHandle, timeout_s: float = 60.0) -> RewardClient:
+def by_handle(handle: FakeHandle, timeout_s: float = 60.0, grace_s: float = 5.0) -> RewardClient:
     client = RewardClient("reward", "judge", timeout_s)
-    client._handle = GroupedHandle(handle)
+    client._deployment = DeploymentClient(handle, grace_s)
     return client
 
 
@@ -475,20 +475,33 @@ def test_a_handles_answer_is_parsed(style: str) -> None:
 
 
 @every_style
-def test_a_lost_replica_is_unavailable(style: str) -> None:
-    from ray.exceptions import RayActorError
-
-    with pytest.raises(ServiceUnavailableError, match="app 'reward': RayActorError"):
-        ask(by_handle(FakeHandle(RayActorError())), style, RIGHT)
+def test_an_answer_that_is_no_result_is_not_the_service(style: str) -> None:
+    with pytest.raises(ServiceUnavailableError, match="app 'reward': its answer is not a result"):
+        ask(by_handle(FakeHandle([{"verdict": "yes"}])), style, RIGHT)
 
 
 @every_style
-def test_a_call_given_up_on_is_cancelled(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "GRACE_S", 0.0)
+def test_a_lost_replica_is_a_typed_failure(style: str) -> None:
+    from ray.exceptions import RayActorError
+
+    (told,) = ask(by_handle(FakeHandle(RayActorError())), style, {**RIGHT, "id": "a"})
+    assert (told.status, told.score, told.id) == (Status.ERROR, None, "a")
+    assert "RayActorError" in str(told.reason)
+
+
+@every_style
+def test_a_call_given_up_on_is_cancelled(style: str) -> None:
     handle = FakeHandle(None)
-    with pytest.raises(ServiceUnavailableError, match=r"app 'reward' gave no answer in 0\.05 s"):
-        ask(by_handle(handle, 0.05), style, RIGHT)
+    (told,) = ask(by_handle(handle, 0.05, grace_s=0.0), style, RIGHT)
+    assert (told.status, told.score) == (Status.TIMEOUT, None)
     assert [call.cancelled for call in handle.calls] == [True]
+
+
+async def test_a_running_event_loop_is_not_blocked() -> None:
+    handle = FakeHandle([{"status": "ok", "score": 1.0}])
+    with pytest.raises(RuntimeError, match="running event loop"):
+        by_handle(handle).score(RIGHT)
+    assert handle.calls == []
 
 
 @pytest.mark.parametrize("style", ["ascore", "ascore_batch"])
@@ -507,11 +520,11 @@ async def test_a_caller_who_leaves_cancels_the_call(style: str) -> None:
 
 def test_threads_share_one_connection_to_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
     client = RewardClient()
-    connected: list[GroupedHandle] = []
+    connected: list[DeploymentClient] = []
 
-    def connect() -> GroupedHandle:
+    def connect() -> DeploymentClient:
         time.sleep(0.05)
-        connected.append(GroupedHandle(FakeHandle([{"status": "ok", "score": 1.0}])))
+        connected.append(DeploymentClient(FakeHandle([{"status": "ok", "score": 1.0}])))
         return connected[-1]
 
     monkeypatch.setattr(client, "_connect", connect)
@@ -526,9 +539,9 @@ def test_a_pickled_client_keeps_its_settings_and_no_handle() -> None:
     copy = pickle.loads(pickle.dumps(client))
     assert isinstance(copy, RewardClient)
     assert (copy._app, copy._model, copy._timeout_s) == ("reward", "judge", 7)
-    assert copy._handle is None
+    assert copy._deployment is None
     handle = FakeHandle([{"status": "ok", "score": 1.0}])
-    copy._handle = GroupedHandle(handle)
+    copy._deployment = DeploymentClient(handle)
     assert copy.score(RIGHT).score == 1.0
     assert handle.asked == [[{**RIGHT, "timeout_s": 7}]]
 

@@ -36,11 +36,13 @@ async def test_items_of_a_batch_go_each_to_its_model() -> None:
     assert {result["score"] for result in results} == {1.0}
 
 
-async def test_lines_of_a_stream_too() -> None:
-    asked = ["rule", "gpt-4o-mini"]
-    items = [{**GOOD, "model": name} for name in asked]
-    lines = b"".join([chunk async for chunk in dispatcher().stream(items)])
-    assert lines.count(b'"status":"ok"') == 2
+async def test_results_of_a_stream_too() -> None:
+    asked = [None, "rule", "gpt-4o-mini", "rule"]
+    items = [{**GOOD, "model": name, "id": str(n)} for n, name in enumerate(asked)]
+    chunks = [chunk async for chunk in dispatcher().stream(items)]
+    found = {r["index"]: (r["id"], r["model"], r["status"]) for chunk in chunks for r in chunk}
+    models = ["judge", "rule", "judge", "rule"]
+    assert found == {n: (str(n), model, "ok") for n, model in enumerate(models)}
 
 
 def test_clients_by_handle_are_told_each_models_application() -> None:

@@ -10,9 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.routing.placement import Placement, Share, group_key, replicas_of, tell_replicas
+from reward_serve.routing.placement import Placement, Share, group_key
 
 Item = dict[str, Any]
+
+
+def ids(count: int, first: int = 0) -> tuple[str, ...]:
+    """Of that many replicas."""
+    return tuple(f"replica-{n}" for n in range(first, first + count))
 
 
 def groups(count: int, samples: int = 8) -> list[Item]:
@@ -23,9 +28,9 @@ def interleaved(count: int, samples: int = 8) -> list[Item]:
     return sorted(groups(count, samples), key=lambda item: int(item["response"]))
 
 
-def homes(items: list[Item], shares: list[Share]) -> dict[str, set[int]]:
+def homes(items: list[Item], shares: list[Share]) -> dict[str, set[str]]:
     """Group to the replicas that its samples were placed on."""
-    found: dict[str, set[int]] = defaultdict(set)
+    found: dict[str, set[str]] = defaultdict(set)
     for share in shares:
         for index in share.indices:
             assert share.replica is not None
@@ -39,7 +44,7 @@ def test_a_burst_keeps_its_groups_whole_and_the_replicas_even(
     order: Any, replicas: int, count: int
 ) -> None:
     items = order(count)
-    shares = Placement().shares(items, replicas)
+    shares = Placement().shares(items, ids(replicas))
 
     assert all(len(found) == 1 for found in homes(items, shares).values())
     sizes = [len(share.indices) for share in shares]
@@ -52,11 +57,11 @@ def test_groups_that_come_in_pieces_meet_again(batch: int) -> None:
     items = interleaved(64)
     random.Random(0).shuffle(items)
     placement = Placement()
-    found: dict[str, set[int]] = defaultdict(set)
-    loads: Counter[int | None] = Counter()
+    found: dict[str, set[str]] = defaultdict(set)
+    loads: Counter[str | None] = Counter()
     for start in range(0, len(items), batch):
         piece = items[start : start + batch]
-        shares = placement.shares(piece, 4)
+        shares = placement.shares(piece, ids(4))
         loads.update({share.replica: len(share.indices) for share in shares})
         for group, replicas in homes(piece, shares).items():
             found[group] |= replicas
@@ -76,14 +81,14 @@ def test_a_group_goes_to_the_same_replica_in_every_process() -> None:
     lone: list[Item] = [{"group": f"g{n}"} for n in range(50)]
     first, second = Placement(), Placement()
     for item in lone:
-        (mine,), (theirs,) = first.shares([item], 4), second.shares([item], 4)
+        (mine,), (theirs,) = first.shares([item], ids(4)), second.shares([item], ids(4))
         assert mine.replica == theirs.replica
         first.done(mine)
         second.done(theirs)
 
 
 def test_one_group_too_large_for_a_replica_is_spread_over_all() -> None:
-    shares = Placement().shares([{"group": "all the same"}] * 90, 3)
+    shares = Placement().shares([{"group": "all the same"}] * 90, ids(3))
 
     assert sorted(len(share.indices) for share in shares) == [30, 30, 30]
 
@@ -91,26 +96,29 @@ def test_one_group_too_large_for_a_replica_is_spread_over_all() -> None:
 def test_what_is_answered_leaves_its_room() -> None:
     placement = Placement()
     for _ in range(20):
-        shares = placement.shares(groups(16), 2)
+        shares = placement.shares(groups(16), ids(2))
         assert sorted(len(share.indices) for share in shares) == [64, 64]
         for share in shares:
             placement.done(share)
             placement.done(share)  # once more changes nothing
 
 
-def test_replicas_may_come_and_go_under_way() -> None:
+@pytest.mark.parametrize("now", [ids(4), ids(2, first=1)], ids=["more", "one replaced"])
+def test_replicas_may_come_and_go_under_way(now: tuple[str, ...]) -> None:
     placement = Placement()
-    before = placement.shares(groups(16), 2)
-    after = placement.shares(groups(16), 4)
+    before = placement.shares(groups(16), ids(2))
+    after = placement.shares(groups(16), now)
     for share in before:
         placement.done(share)
 
     assert sum(len(share.indices) for share in after) == 128
-    assert {share.replica for share in placement.shares(groups(16), 4)} == {0, 1, 2, 3}
+    assert {share.replica for share in after} == set(now)
+    assert {share.replica for share in placement.shares(groups(16), now)} == set(now)
 
 
-def test_where_there_is_one_replica_serve_chooses() -> None:
-    (share,) = Placement().shares(groups(2), 1)
+@pytest.mark.parametrize("known", [0, 1])
+def test_where_there_is_one_replica_serve_chooses(known: int) -> None:
+    (share,) = Placement().shares(groups(2), ids(known))
 
     assert share.replica is None
     assert list(share.indices) == list(range(16))
@@ -131,16 +139,8 @@ json_like = st.recursive(
 fields = st.sampled_from(["group", "reference", "question", "response"])
 
 
-@given(st.lists(st.dictionaries(fields, json_like) | json_like), st.integers(1, 9))
+@given(st.lists(st.dictionaries(fields, json_like) | json_like), st.integers(0, 9))
 def test_every_item_is_placed_once_whatever_it_is(items: list[Any], replicas: int) -> None:
-    shares = Placement().shares(items, replicas)
+    shares = Placement().shares(items, ids(replicas))
 
     assert sorted(i for share in shares for i in share.indices) == list(range(len(items)))
-
-
-def test_a_processs_router_tells_how_many_replicas_there_are() -> None:
-    assert replicas_of("an app", "a judge") == 1
-    tell_replicas("an app", "a judge", 3)
-    assert replicas_of("an app", "a judge") == 3
-    tell_replicas("an app", "a judge", 0)
-    assert replicas_of("an app", "a judge") == 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from ray import serve
+
 LEVEL = 3
 
 
@@ -31,3 +33,10 @@ def told(response: str, reference: str, request: dict[str, Any]) -> Any:
 
 def two(response: str, reference: str) -> float:
     return 1.0
+
+
+async def is_here(response: str, reference: str, request: dict[str, Any]) -> bool:
+    """Whether this is the replica of that id; ``wait`` never ends."""
+    if response == "wait":
+        await asyncio.sleep(3600)
+    return bool(serve.get_replica_context().replica_id.unique_id == reference)

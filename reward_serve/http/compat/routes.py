@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,11 @@ from reward_serve.config.app import ServerConfig
 from reward_serve.http.compat import openai, rewards
 from reward_serve.http.contract import read_json, reply, retry_after
 from reward_serve.reward_models.chat import CHAT_TIMEOUT_S
+from reward_serve.routing.calls import NoAnswerError
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
 from reward_serve.schema import longest_timeout_s
+
+logger = logging.getLogger("ray.serve")
 
 
 class CompatRoutes:
@@ -57,7 +61,11 @@ class CompatRoutes:
         answers = body.get("n")
         self._hold(request, answers if type(answers) is int and answers > 0 else 1)
         within_s = longest_timeout_s([body]) if "timeout_s" in body else CHAT_TIMEOUT_S
-        answer = await self._dispatcher.complete(model, body, within_s)
+        try:
+            answer = await self._dispatcher.complete(model, body, within_s)
+        except NoAnswerError as error:
+            logger.warning("reward model %s: a conversation unanswered: %r", model, error.__cause__)
+            answer = {"status": error.status, "reason": error.reason, "retry_after_s": 0.0}
         if answer["status"] != "ok":
             code, kind = openai.code_of(answer["status"])
             headers = retry_after(answer["retry_after_s"]) if code == 503 else {}

@@ -1,0 +1,167 @@
+"""One deployment of a reward model: a batch is split over its replicas, called, and joined."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from contextvars import Context
+from itertools import chain
+from typing import Any
+
+from reward_serve.routing.calls import NoAnswerError, answer_of, by_value, no_answer
+from reward_serve.routing.placement import Placement, Share
+from reward_serve.routing.replicas import known_replicas
+from reward_serve.schema import echoes, failure, longest_timeout_s
+
+logger = logging.getLogger("ray.serve")
+
+GRACE_S = 2.0  # the replica keeps the deadline; this is for calls that never reach one
+
+Result = dict[str, Any]
+Chunks = AsyncGenerator[list[Result], None]
+
+
+class DeploymentClient:
+    """Calls the replicas of one deployment. Where one gives no answer, its items are failures.
+
+    Ray's consistent-hash router finds a waiting call by the id of the Serve request that makes it:
+    of several such calls it would answer one. So concurrent calls get a context each, and with it
+    an id; a single call keeps its request's id, by which the logs tell it.
+
+    Args:
+        handle: Serve's own; its first use, so not from two threads at a time.
+        grace_s: how long to wait beyond the deadline, which the replica keeps.
+        detached: single calls get a context too, for callers who make several in a request.
+    """
+
+    def __init__(self, handle: Any, grace_s: float = GRACE_S, detached: bool = False) -> None:
+        self._handle = by_value(handle)
+        self._grace_s = grace_s
+        self._detached = detached
+        self._placement = Placement()
+
+    async def score_batch(self, items: Sequence[Any]) -> list[Result]:
+        """A result for each item, in order."""
+        with self._placed(items) as shares:
+            detached = self._detached or len(shares) > 1
+            parts = [[items[i] for i in share.indices] for share in shares]
+            each = zip(shares, parts, strict=True)
+            answers = await asyncio.gather(*(self._score(*one, detached) for one in each))
+        return joined([share.indices for share in shares], answers)
+
+    async def stream(self, items: Mapping[int, Any]) -> Chunks:
+        """The results as they finish, in chunks, each result with the item's key as ``index``."""
+        keys, batch = list(items), list(items.values())
+        with self._placed(batch) as shares:
+            detached = self._detached or len(shares) > 1
+            parts = [{keys[i]: batch[i] for i in share.indices} for share in shares]
+            each = zip(shares, parts, strict=True)
+            async with aclosing(merged(self._stream(*one, detached) for one in each)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+    async def call(self, method: str, *arguments: Any, within_s: float) -> Any:
+        """What a method of any one replica returns; NoAnswerError where none answers."""
+        return await answer_of(getattr(self._handle, method).remote(*arguments), within_s)
+
+    @contextmanager
+    def _placed(self, items: Sequence[Any]) -> Iterator[list[Share]]:
+        """The batch in parts, one a call, for as long as they are under way."""
+        replicas = known_replicas(self._handle.app_name, self._handle.deployment_name)
+        shares = self._placement.shares(items, replicas)
+        try:
+            yield shares
+        finally:
+            for share in shares:
+                self._placement.done(share)
+
+    def _begin(self, method: str, share: Share, items: Any, detached: bool, **options: Any) -> Any:
+        """A call of the share's replica, under way."""
+        if share.replica is not None:
+            options["session_id"] = share.replica
+        handle = self._handle.options(**options) if options else self._handle
+        remote = getattr(handle, method).remote
+        return Context().run(remote, items) if detached else remote(items)
+
+    async def _score(self, share: Share, items: list[Any], detached: bool) -> list[Result]:
+        call = self._begin("score_batch", share, items, detached)
+        try:
+            answer: list[Result] = await answer_of(call, longest_timeout_s(items) + self._grace_s)
+            return answer
+        except NoAnswerError as error:
+            return self._failures(items, error)
+        finally:
+            self._placement.done(share)
+
+    async def _stream(self, share: Share, missing: dict[int, Any], detached: bool) -> Chunks:
+        keys, items = list(missing), list(missing.values())
+        until = asyncio.get_running_loop().time() + longest_timeout_s(items) + self._grace_s
+        call = self._begin("score_stream", share, items, detached, stream=True)
+        try:
+            chunks = aiter(call)
+            while True:
+                async with asyncio.timeout_at(until):  # not around the yield, where others wait
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    break
+                for result in chunk:
+                    result["index"] = keys[result["index"]]
+                    del missing[result["index"]]
+                yield chunk
+            if missing:
+                raise EOFError
+        except (asyncio.CancelledError, Exception) as error:  # every item gets a result
+            failures = self._failures(missing.values(), no_answer(error))
+            yield [{"index": i, **each} for i, each in zip(missing, failures, strict=True)]
+        finally:
+            if missing:
+                call.cancel()
+            self._placement.done(share)
+
+    def _failures(self, items: Iterable[Any], error: NoAnswerError) -> list[Result]:
+        model, cause = self._handle.deployment_name, error.__cause__
+        told = [failure(*error.args, model=model, **echoes(item)) for item in items]
+        logger.warning("reward model %s: %d items unanswered: %r", model, len(told), cause)
+        return [result.model_dump(mode="json") for result in told]
+
+
+def joined(parts: Iterable[Sequence[int]], answers: Iterable[Sequence[Result]]) -> list[Result]:
+    """The results of a batch that was asked in parts, each the indices of its items."""
+    pairs = (zip(*both, strict=True) for both in zip(parts, answers, strict=True))
+    found: dict[int, Result] = dict(chain.from_iterable(pairs))
+    return [found[index] for index in range(len(found))]
+
+
+async def merged(streams: Iterable[Chunks]) -> Chunks:
+    """The streams' chunks as they come, until the last ends or one raises; closes them all."""
+    ready: asyncio.Queue[list[Result] | Exception | None] = asyncio.Queue(maxsize=16)
+
+    async def pump(stream: Chunks) -> None:
+        end = None
+        try:
+            async with aclosing(stream):
+                async for chunk in stream:
+                    await ready.put(chunk)
+        except Exception as error:
+            end = error
+        await ready.put(end)
+
+    tasks = [asyncio.create_task(pump(stream)) for stream in streams]
+    try:
+        for _ in tasks:
+            while (chunk := await ready.get()) is not None:
+                if isinstance(chunk, Exception):
+                    raise chunk
+                yield chunk
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def handle_of(app: str, deployment: str | None = None) -> Any:
+    """Serve's handle to an application's ingress, or to one of its deployments."""
+    from ray import serve
+
+    return serve.get_deployment_handle(deployment, app) if deployment else serve.get_app_handle(app)

@@ -1,0 +1,264 @@
+"""A batch over several replicas: what of it is asked where, and what comes of calls that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from contextvars import ContextVar
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+import pytest
+from ray.exceptions import RayActorError
+from ray.serve.exceptions import BackPressureError
+
+from reward_serve.routing.calls import NoAnswerError
+from reward_serve.routing.deployment import DeploymentClient, joined, merged
+from reward_serve.schema import ScoreResult, Status
+from tests.fake_handle import Call, End, Handle, replicas, right
+
+ITEMS = [
+    {"response": "18", "reference": "18", "group": f"g{n // 4}", "id": str(n), "metadata": {"n": n}}
+    for n in range(32)
+]
+REQUEST: ContextVar[str] = ContextVar("as Serve keeps the request that is being answered")
+
+
+@pytest.fixture
+def two_replicas() -> Iterator[None]:
+    with replicas(2):
+        yield
+
+
+async def streamed(client: DeploymentClient, items: list[Any]) -> list[Any]:
+    """What the stream of a batch gives, by its indices in order."""
+    found: dict[int, Any] = {}
+    async for chunk in client.stream(dict(enumerate(items))):
+        for result in chunk:
+            assert found.setdefault(result.pop("index"), result) is result
+    assert sorted(found) == list(range(len(items)))
+    return [found[index] for index in range(len(items))]
+
+
+async def at_once(client: DeploymentClient, items: list[Any]) -> list[Any]:
+    return await client.score_batch(items)
+
+
+either_way = pytest.mark.parametrize("ask", [at_once, streamed])
+ENDS = [
+    (RayActorError(), "error"),
+    (grpc.RpcError("INTERNAL"), "error"),
+    (asyncio.CancelledError(), "error"),
+    (BackPressureError(num_queued_requests=9, max_queued_requests=9), "overloaded"),
+    (TimeoutError(), "timeout"),
+]
+
+
+@either_way
+@pytest.mark.usefixtures("two_replicas")
+async def test_a_batch_is_split_over_the_replicas_and_joined_in_order(ask: Any) -> None:
+    taken: list[set[str]] = [set(), set()]
+
+    def take(of: int) -> End:
+        def taking(items: list[Any]) -> list[Any]:
+            taken[of] |= {item["group"] for item in items}
+            return right(items)
+
+        return taking
+
+    results = await ask(DeploymentClient(Handle(take(0), take(1))), ITEMS)
+
+    assert [result["id"] for result in results] == [item["id"] for item in ITEMS]
+    first, second = taken
+    assert len(first) == len(second) == 4
+    assert not first & second
+
+
+@either_way
+@pytest.mark.parametrize(("end", "status"), ENDS, ids=lambda one: type(one).__name__)
+async def test_items_without_an_answer_are_typed_failures(
+    ask: Any, end: BaseException, status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("ray.serve").addHandler(caplog.handler)
+    try:
+        results = await ask(DeploymentClient(Handle(end)), ITEMS)
+    finally:
+        logging.getLogger("ray.serve").removeHandler(caplog.handler)
+
+    for item, result in zip(ITEMS, results, strict=True):
+        parsed = ScoreResult.model_validate(result)
+        assert (parsed.status.value, parsed.score, parsed.model) == (status, None, "judge")
+        assert (parsed.id, parsed.metadata) == (item["id"], item["metadata"])
+    (record,) = caplog.records
+    assert "judge: 32 items unanswered" in record.getMessage()
+    assert type(end).__name__ in record.getMessage()
+
+
+@either_way
+@pytest.mark.usefixtures("two_replicas")
+async def test_what_one_replica_lost_is_failures_and_the_others_part_stands(ask: Any) -> None:
+    results = await ask(DeploymentClient(Handle(right, RayActorError())), ITEMS)
+
+    assert [result["id"] for result in results] == [item["id"] for item in ITEMS]
+    assert Counter(result["status"] for result in results) == {"ok": 16, "error": 16}
+    assert {r["score"] for r in results if r["status"] == "error"} == {None}
+
+
+async def test_a_stream_that_ends_early_or_amid_is_filled_up() -> None:
+    class Short(Call):
+        async def __aiter__(self) -> AsyncIterator[list[Any]]:
+            yield [{"index": 1, **right([self._items[1]])[0]}]
+            if isinstance(self._end, BaseException):
+                raise self._end
+
+    for end in (right, RayActorError(), ValueError("of whatever kind")):
+        handle = Handle(end, call=Short)
+        results = await streamed(DeploymentClient(handle), ITEMS[:3])
+        assert [result["status"] for result in results] == ["error", "ok", "error"]
+        assert [call.cancelled for call in handle.calls] == [True]
+
+
+async def test_results_are_indexed_by_the_items_keys() -> None:
+    items = {7: ITEMS[0], 3: ITEMS[1]}
+    chunks = [chunk async for chunk in DeploymentClient(Handle(right)).stream(items)]
+    assert {r["index"]: r["id"] for chunk in chunks for r in chunk} == {7: "0", 3: "1"}
+
+
+async def test_a_slow_reader_misses_no_item() -> None:
+    items = [{**item, "timeout_s": 0.05} for item in ITEMS]
+    client = DeploymentClient(Handle(right), grace_s=0.0)
+    indices = []
+    async for chunk in client.stream(dict(enumerate(items))):
+        await asyncio.sleep(0.01)
+        indices += [result["index"] for result in chunk]
+    assert sorted(indices) == list(range(32))
+
+
+class Waiting(Call):
+    """A call that gets no answer."""
+
+    def __await__(self) -> Any:
+        yield from asyncio.Event().wait().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[list[Any]]:
+        await asyncio.Event().wait()
+        yield []
+
+
+@either_way
+@pytest.mark.usefixtures("two_replicas")
+async def test_a_call_given_up_on_is_cancelled(ask: Any) -> None:
+    handle = Handle(right, right, call=Waiting)
+    items = [{**item, "timeout_s": 0.05} for item in ITEMS]
+    results = await ask(DeploymentClient(handle, grace_s=0.0), items)
+
+    assert {result["status"] for result in results} == {"timeout"}
+    assert [call.cancelled for call in handle.calls] == [True, True]
+
+
+@either_way
+@pytest.mark.usefixtures("two_replicas")
+async def test_a_caller_who_leaves_cancels_the_calls_and_frees_their_room(ask: Any) -> None:
+    handle = Handle(right, right, call=Waiting)
+    client = DeploymentClient(handle)
+    for steps in range(6):  # from before the calls begin
+        task = asyncio.create_task(ask(client, ITEMS))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await asyncio.sleep(0.05)  # a stream's calls end behind it
+    assert len(handle.calls) >= 2
+    assert all(call.cancelled for call in handle.calls)
+    assert set(client._placement._loads.values()) == {0}
+
+
+async def test_a_reader_who_leaves_a_stream_cancels_its_calls() -> None:
+    class Endless(Call):
+        async def __aiter__(self) -> AsyncIterator[list[Any]]:
+            yield [{"index": 0, **right([self._items[0]])[0]}]
+            await asyncio.Event().wait()
+
+    handle = Handle(right, right, call=Endless)
+    with replicas(2):
+        async with aclosing(DeploymentClient(handle).stream(dict(enumerate(ITEMS)))) as chunks:
+            await anext(chunks)
+    await asyncio.sleep(0.05)
+    assert [call.cancelled for call in handle.calls] == [True, True]
+
+
+@either_way
+@pytest.mark.parametrize(
+    ("known", "detached", "requests"),
+    [(0, False, ["abc"]), (2, False, ["none", "none"]), (0, True, ["none"])],
+    ids=["one call keeps the request", "several have none", "nor have those of the detached"],
+)
+async def test_calls_of_one_request_at_a_time_share_no_context(
+    ask: Any, known: int, detached: bool, requests: list[str]
+) -> None:
+    REQUEST.set("abc")
+    seen: list[str] = []
+
+    def call(end: End, items: list[Any]) -> Call:
+        seen.append(REQUEST.get("none"))
+        return Call(end, items)
+
+    with replicas(known):
+        client = DeploymentClient(Handle(right, right, call=call), detached=detached)
+        results = await ask(client, ITEMS)
+    assert {result["status"] for result in results} == {"ok"}
+    assert seen == requests
+    assert REQUEST.get() == "abc"
+
+
+async def test_a_single_call_is_answered_or_says_why_not() -> None:
+    answering = DeploymentClient(Handle(lambda _: {"name": "judge"}))
+    assert await answering.call("describe", within_s=1.0) == {"name": "judge"}
+    for end, status in ENDS:
+        with pytest.raises(NoAnswerError) as why:
+            await DeploymentClient(Handle(end)).call("complete", [], within_s=1.0)
+        assert why.value.status is Status(status)
+        assert why.value.reason
+
+
+async def test_a_fault_that_is_no_replicas_is_raised() -> None:
+    with pytest.raises(LookupError):
+        await DeploymentClient(Handle(LookupError())).score_batch(ITEMS)
+    with pytest.raises(ValueError, match="zip"):
+        await DeploymentClient(Handle(lambda _: [])).score_batch(ITEMS)
+
+
+def test_parts_are_joined_and_a_short_one_is_not() -> None:
+    a, b, c = ({"id": name} for name in "abc")
+    assert joined([[2, 0], [1]], [[a, b], [c]]) == [b, c, a]
+    assert joined([], []) == []
+    with pytest.raises(ValueError, match="zip"):
+        joined([[0, 1]], [[a]])
+
+
+async def test_streams_are_merged_and_the_fault_of_one_is_not_swallowed() -> None:
+    closed: list[str] = []
+
+    async def numbers(name: str, fault: Exception | None = None) -> Any:
+        try:
+            for index in range(20):
+                await asyncio.sleep(0)
+                yield [{"index": index, "of": name}]
+                if fault:
+                    raise fault
+        finally:
+            closed.append(name)
+
+    chunks = [chunk async for chunk in merged([numbers("a"), numbers("b")])]
+    assert len(chunks) == 40
+    assert [c[0]["index"] for c in chunks if c[0]["of"] == "b"] == list(range(20))
+    assert [chunk async for chunk in merged([])] == []
+    closed.clear()
+    with pytest.raises(KeyError):
+        _ = [chunk async for chunk in merged([numbers("a"), numbers("b", KeyError())])]
+    await asyncio.sleep(0.05)
+    assert sorted(closed) == ["a", "b"]
