@@ -49,7 +49,7 @@ class InstantReplica:
     def __init__(self) -> None:
         admission = Admission(128, 100_000)
         self._scorer = Scorer(
-            "instant", InstantModel(), admission, 1024, observer=Metrics(lambda: 0, dict)
+            "instant", InstantModel(), admission, 1024, observers=[Metrics(lambda: 0, dict)]
         )
 
     async def score_batch(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,14 +11,14 @@ from rich.progress import Progress
 
 from reward_serve.client.handle import RewardClient
 from reward_serve.client.http import HttpRewardClient
+from reward_serve.client.transport import Transport
 from reward_serve.embedded.bundled import ADAPTER, STEPS, BundledModelError, prepare_bundled
-from reward_serve.evaluation.bulk import BatchScorer
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 
 
-def client_for(url: str | None, app: str | None, model: str | None) -> BatchScorer:
+def client_for(url: str | None, app: str | None, model: str | None) -> Transport:
     """A client for the application ``app`` of this cluster, or for ``url``, by default loopback.
 
     Raises:

@@ -117,35 +117,17 @@ class LogitsOutput:
     usage: Usage
 
 
-class Engine(Protocol):
-    """A frozen model that answers prompts.
+class FrozenModel(Protocol):
+    """What every engine is: a model whose weights never change. Cancelling a call aborts its work.
 
-    Cancelling a call aborts its work in the engine.
+    Attributes:
+        max_model_len: most tokens of a prompt and what is written after it.
     """
 
     max_model_len: int
 
-    @property
-    def tokenizer(self) -> Tokenizer | None:
-        """The model's; None where the engine takes messages alone."""
-
     def describe(self) -> dict[str, str]:
-        """Weights, revision, dtype, device and engine version: what a verdict depends on."""
-
-    async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-        """The log-probability of each label as the next token.
-
-        Raises:
-            EngineError: the engine failed.
-        """
-
-    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        """Text that continues the conversation.
-
-        Raises:
-            EngineError: the engine failed.
-            OverloadedError: the engine has no room for it.
-        """
+        """Weights, revision, dtype, device and engine version: what its answers depend on."""
 
     async def failure(self) -> str | None:
         """Why the engine can serve no more; None while it can."""
@@ -154,20 +136,31 @@ class Engine(Protocol):
         """End the engine and its processes."""
 
 
-class ClassifierEngine(Protocol):
-    """A frozen sequence-classification model that answers conversations of token ids.
+class Engine(FrozenModel, Protocol):
+    """A language model that reads labels and writes."""
 
-    Cancelling a call aborts its work in the engine.
-    """
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The model's; None where the engine takes messages alone."""
 
-    max_model_len: int
+    async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+        """The log-probability of each label as the next token.
+
+        Raises:
+            EngineError: the engine failed.
+            OverloadedError: the engine has no room for it.
+        """
+
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
+        """Text that continues the conversation; raises as ``label_logprobs``."""
+
+
+class ClassifierEngine(FrozenModel, Protocol):
+    """A sequence-classification model that reads conversations of token ids."""
 
     @property
     def tokenizer(self) -> ConversationTokenizer:
         """The model's."""
-
-    def describe(self) -> dict[str, str]:
-        """Weights, revision, dtype, device and engine version: what a score depends on."""
 
     async def logits(self, token_ids: Sequence[int]) -> LogitsOutput:
         """One logit a label.
@@ -175,9 +168,3 @@ class ClassifierEngine(Protocol):
         Raises:
             EngineError: the engine failed.
         """
-
-    async def failure(self) -> str | None:
-        """Why the engine can serve no more; None while it can."""
-
-    def close(self) -> None:
-        """End the engine and its processes."""

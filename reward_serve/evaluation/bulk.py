@@ -14,20 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
-from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.client.transport import ServiceUnavailableError, Transport
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 
 RIGHT = 0.5
 """A score from here on counts as right."""
-
-
-class BatchScorer(Protocol):
-    """Either client."""
-
-    async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
-        """A result for each request, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +89,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 async def score_rows(
-    client: BatchScorer,
+    client: Transport,
     rows: Sequence[Row],
     *,
     settings: dict[str, Any],

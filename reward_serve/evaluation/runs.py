@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from reward_serve.evaluation.bulk import BatchScorer, Row, Run, score_rows
+from reward_serve.client.transport import Transport
+from reward_serve.evaluation.bulk import Row, Run, score_rows
 from reward_serve.evaluation.stability import flips
 
 BATCH_SIZES = (1, 8, 64)
@@ -43,7 +44,7 @@ class Scoring:
     """Rows, whom to ask and how."""
 
     progress: Console
-    client: BatchScorer
+    client: Transport
     rows: list[Row]
     settings: dict[str, Any]
     batch_size: int
@@ -90,7 +91,7 @@ def _speed(run: Run) -> dict[str, Any]:
 
 def score_with_progress(
     out: Console,
-    client: BatchScorer,
+    client: Transport,
     rows: Sequence[Any],
     settings: dict[str, Any],
     *,

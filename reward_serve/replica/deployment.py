@@ -26,7 +26,7 @@ from reward_serve.config.models import (
 from reward_serve.engines.base import Engine
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.completions import Completer
-from reward_serve.replica.observing.base import Observer, Observers
+from reward_serve.replica.observing.base import Observer
 from reward_serve.replica.observing.failures import FailureLog
 from reward_serve.replica.observing.metrics import Metrics
 from reward_serve.replica.observing.verdicts import VerdictLog
@@ -150,7 +150,7 @@ class RewardReplica:
                 await asyncio.sleep(_FAREWELL_S)  # callers in flight get their typed errors
                 os._exit(1)
 
-    def _observed(self) -> Observers:
+    def _observed(self) -> list[Observer]:
         config = self._config
         observers: list[Observer] = [
             Metrics(lambda: self._admission.items, self._model.describe),
@@ -158,12 +158,13 @@ class RewardReplica:
         ]
         if config.verdict_log.folder:
             observers.append(VerdictLog(config.name, config.verdict_log))
-        return Observers(*observers)
+        return observers
 
     async def _flush(self) -> None:
         while True:
             await asyncio.sleep(_FLUSH_PERIOD_S)
-            self._observers.flush()
+            for observer in self._observers:
+                observer.flush()
 
     def __del__(self) -> None:
         for task in getattr(self, "_tasks", ()):

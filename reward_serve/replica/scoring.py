@@ -59,7 +59,7 @@ class Scorer:
         admission: bounds the items at work and waiting.
         max_batch_items: a larger batch is invalid as a whole.
         max_item_chars: an item whose texts together are longer is invalid.
-        observer: told of every request's end.
+        observers: see every request end.
         clock: seconds, monotonic.
     """
 
@@ -70,14 +70,14 @@ class Scorer:
         admission: Admission,
         max_batch_items: int,
         max_item_chars: int = DEFAULT_ITEM_CHARS,
-        observer: Observer | None = None,
+        observers: Sequence[Observer] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._model = model
         self._admission = admission
         self._max_batch_items = max_batch_items
-        self._observer = observer
+        self._observers = observers
         self._max_item_chars = max_item_chars
         self._clock = clock
 
@@ -92,11 +92,12 @@ class Scorer:
         try:
             result = await self._result(request, batch, visit)
         except asyncio.CancelledError:
-            if self._observer:
-                self._observer.cancelled()
+            for observer in self._observers:
+                observer.cancelled()
             raise
-        if self._observer:
-            self._observer.observe(request, result, visit.times(self._clock()))
+        times = visit.times(self._clock())
+        for observer in self._observers:
+            observer.observe(request, result, times)
         return result
 
     async def _result(self, request: object, batch: object, visit: _Visit) -> dict[str, Any]:

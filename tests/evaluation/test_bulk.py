@@ -37,7 +37,7 @@ class FakeClient:
         self.most_in_flight = 0
         self._in_flight = 0
 
-    async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
+    async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
         number = len(self.asked)
         self.asked.append(list(requests))
         self._in_flight += 1
@@ -54,14 +54,14 @@ class FakeClient:
 class FakeClientOfNobody:
     """Finds no service."""
 
-    async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
+    async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
         raise ServiceUnavailableError("http://nobody: refused")
 
 
 class FakeClientOfOne:
     """Answers the first request of a batch alone."""
 
-    async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
+    async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
         return [ok()]
 
 

@@ -444,14 +444,14 @@ async def test_latency_is_the_time_from_arrival_to_verdict_in_milliseconds() -> 
     seen = Seen()
     ticks = iter([10.0, 10.0625, 10.25, 10.25])
     clock = lambda: next(ticks)  # noqa: E731
-    scorer = Scorer("judge", FakeRewardModel(), Admission(1, 1), 1, observer=seen, clock=clock)
+    scorer = Scorer("judge", FakeRewardModel(), Admission(1, 1), 1, observers=[seen], clock=clock)
     assert (await scorer.score({"response": "18"}))["latency_ms"] == 250
     assert seen.ended == [("ok", Times(total=0.25, queue=0.0625, model=0.1875))]
 
 
 async def test_every_end_is_observed_once() -> None:
     seen = Seen()
-    scorer = Scorer("judge", FakeRewardModel(), Admission(8, 0), 8, observer=seen)
+    scorer = Scorer("judge", FakeRewardModel(), Admission(8, 0), 8, observers=[seen])
     await scorer.score_batch([*asks("18", "bug", "engine", "unparseable"), None])
     await scorer.score({"response": "hang", "timeout_s": 0.01})
     leaving = asyncio.create_task(scorer.score({"response": "hang"}))

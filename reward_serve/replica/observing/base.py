@@ -33,25 +33,3 @@ class Observer(Protocol):
 
     def flush(self) -> None:
         """A second has passed."""
-
-
-class Observers:
-    """Several as one."""
-
-    def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
-
-    def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
-        """Tell each."""
-        for observer in self._observers:
-            observer.observe(request, result, times)
-
-    def cancelled(self) -> None:
-        """Tell each."""
-        for observer in self._observers:
-            observer.cancelled()
-
-    def flush(self) -> None:
-        """Tell each."""
-        for observer in self._observers:
-            observer.flush()
