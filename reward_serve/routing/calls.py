@@ -16,7 +16,6 @@ class NoAnswerError(Exception):
     """A call that no replica answered: ``timeout``, ``overloaded`` or ``error``, and why."""
 
     def __init__(self, status: Status, reason: str) -> None:
-        super().__init__(status, reason)
         self.status, self.reason = status, reason
 
 

@@ -101,20 +101,18 @@ class DeploymentClient:
         call = self._begin("score_stream", share, items, detached, stream=True)
         try:
             chunks = aiter(call)
-            while True:
+            while True:  # until it stops, after the last item or before
                 async with asyncio.timeout_at(until):  # not around the yield, where others wait
-                    chunk = await anext(chunks, None)
-                if chunk is None:
-                    break
+                    chunk = await anext(chunks)
                 for result in chunk:
                     result["index"] = keys[result["index"]]
                     del missing[result["index"]]
                 yield chunk
+        except (asyncio.CancelledError, Exception) as error:
+            fault = no_answer(error)
             if missing:
-                raise EOFError
-        except (asyncio.CancelledError, Exception) as error:  # every item gets a result
-            failures = self._failures(missing.values(), no_answer(error))
-            yield [{"index": i, **each} for i, each in zip(missing, failures, strict=True)]
+                failures = self._failures(missing.values(), fault)
+                yield [{"index": i, **each} for i, each in zip(missing, failures, strict=True)]
         finally:
             if missing:
                 call.cancel()

@@ -109,7 +109,6 @@ def by_handle(_: str, asked: list[dict[str, Any]]) -> list[float | None]:
     return [result.score for result in RewardClient(SEVERAL, timeout_s=30).score_batch(asked)]
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("ask", [over_http, streamed, by_handle])
 def test_concurrent_calls_of_one_request_are_answered_each_where_it_was_sent(
     several_url: str, ask: Any
@@ -120,7 +119,6 @@ def test_concurrent_calls_of_one_request_are_answered_each_where_it_was_sent(
         assert ask(several_url, asked) == [1.0] * 24
 
 
-@pytest.mark.timeout(120)
 def test_a_session_goes_to_its_replica_and_of_one_that_is_gone_to_another(
     several_url: str, cluster: str
 ) -> None:
@@ -134,7 +132,6 @@ def test_a_session_goes_to_its_replica_and_of_one_that_is_gone_to_another(
     assert done.stdout.strip() in ("[0.0]", "[1.0]"), done.stderr
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "headers", [{}, {"accept": "application/x-ndjson"}], ids=["whole", "lines"]
 )
@@ -157,7 +154,6 @@ def test_a_caller_that_leaves_takes_its_work_on_every_replica_with_it(
     wait_for("the work to be aborted", lambda: at_work() == [0, 0, 0], 5)
 
 
-@pytest.mark.timeout(180)
 def test_a_killed_replicas_part_is_asked_of_the_others(several_url: str) -> None:
     before, asked = known_replicas(SEVERAL, "rule"), burst()
     os.kill(ask_replica(before[0])["pid"], signal.SIGKILL)
