@@ -28,7 +28,7 @@ class DeploymentClient:
 
     Ray's consistent-hash router finds a waiting call by the id of the Serve request that makes it:
     of several such calls it would answer one. So concurrent calls get a context each, and with it
-    an id; a single call keeps its request's id, by which the logs tell it.
+    an id; a single call keeps its request's id, under which it is logged.
 
     Args:
         handle: Serve's own; its first use, so not from two threads at a time.
@@ -102,7 +102,7 @@ class DeploymentClient:
         try:
             chunks = aiter(call)
             while True:  # until it stops, after the last item or before
-                async with asyncio.timeout_at(until):  # not around the yield, where others wait
+                async with asyncio.timeout_at(until):  # around a yield it would cancel the reader
                     chunk = await anext(chunks)
                 for result in chunk:
                     result["index"] = keys[result["index"]]

@@ -18,7 +18,8 @@ class GroupRouter(ConsistentHashRouter):
     A session that is a replica's id goes to that replica. Any other session goes by Serve's ring,
     on which the busiest of 2, 4 and 8 replicas has 1.25, 1.5 and 1.8 times its part of four
     sessions a replica. A call without a session goes by the power of two choices, for which the
-    ring would take a random replica.
+    ring would take a random replica. Concurrent calls within one Serve request need a context each,
+    as ``DeploymentClient`` makes them: Ray tells waiting calls apart by the id of their request.
     """
 
     def update_replicas(self, replicas: list[Any]) -> None:
