@@ -43,7 +43,10 @@ class Call:
 
 
 class Handle:
-    """Serve's, of the replicas ``r0``, ``r1`` and so on; a call of no session goes to the first."""
+    """Serve's, of the replicas ``r0``, ``r1`` and so on; a call of no session goes to the first.
+
+    ``by_reference`` says of each call how it went.
+    """
 
     app_name, deployment_name = "reward", "judge"
 
@@ -53,6 +56,8 @@ class Handle:
         self._session = "r0"
         self.calls: list[Any] = []
         self.options_given: list[dict[str, Any]] = []
+        self._by_reference = True
+        self.by_reference: list[bool] = []
         self.score_batch = self.score_stream = self.complete = self.describe = self
 
     def options(self, session_id: str = "r0", **options: object) -> Handle:
@@ -60,10 +65,13 @@ class Handle:
         other = Handle(*self._ends, call=self._call)
         other._session = session_id
         other.calls, other.options_given = self.calls, self.options_given
+        other._by_reference = bool(options.get("_by_reference", self._by_reference))
+        other.by_reference = self.by_reference
         return other
 
     def remote(self, *arguments: Any) -> Any:
         end = self._ends[int(self._session.removeprefix("r"))]
+        self.by_reference.append(self._by_reference)
         self.calls.append(self._call(end, *(arguments or ([],))))
         return self.calls[-1]
 

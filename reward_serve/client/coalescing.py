@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from reward_serve.routing.calls import cancelled_by_caller
+from reward_serve.routing.sizes import size_of
 from reward_serve.schema import ScoreResult
 
 Body = dict[str, Any]
+MAX_BYTES = 8 * 2**20
+"""Most bytes of a batch of several requests; a service takes bodies of 32 MiB unless told."""
 Outcome = ScoreResult | BaseException
 
 
@@ -55,8 +58,8 @@ Ask = Callable[[Sequence[Ticket]], Awaitable[None]]
 class Coalescer:
     """Gathers requests into batches on one event loop.
 
-    A batch leaves when it is full, when no other is under way, or when its first request has
-    waited for ``window_s``.
+    A batch leaves when it is full, in requests or in bytes, when no other is under way, or when
+    its first request has waited for ``window_s``.
 
     Args:
         ask: sees to it that each ticket of a batch is handed its outcome.
@@ -75,6 +78,7 @@ class Coalescer:
         self._incoming: deque[Ticket] = deque()
         self._called = False
         self._waiting: list[Ticket] = []
+        self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._under_way: set[_Sent] = set()
 
@@ -93,7 +97,12 @@ class Coalescer:
     def _take(self) -> None:
         self._called = False  # before the queue is emptied: whoever comes later calls again
         while self._incoming:
-            self._waiting.append(self._incoming.popleft())
+            ticket = self._incoming.popleft()
+            size = size_of(ticket.body)
+            if self._bytes + size > MAX_BYTES and self._waiting:
+                self._send()
+            self._waiting.append(ticket)
+            self._bytes += size
             if len(self._waiting) >= self._max_batch:
                 self._send()
         if self._waiting and not self._under_way:
@@ -106,7 +115,7 @@ class Coalescer:
             self._timer.cancel()
             self._timer = None
         batch = [ticket for ticket in self._waiting if not ticket.gone]
-        self._waiting = []
+        self._waiting, self._bytes = [], 0
         if not batch:
             return
         sent = _Sent(self._loop.create_task(self._answer(batch)), batch)

@@ -19,6 +19,7 @@ from reward_serve.replica.admission import Admission
 from reward_serve.replica.observing.base import Observer, Times
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Verdict
 from reward_serve.routing.calls import cancelled_by_caller
+from reward_serve.routing.sizes import bounded, size_of
 from reward_serve.schema import (
     DEFAULT_ITEM_CHARS,
     ScoreRequest,
@@ -150,7 +151,9 @@ class Scorer:
         """
         items = self._items(requests)
         if len(items) > self._max_batch_items:
-            yield [{"index": i, **self._too_large(r, len(items))} for i, r in enumerate(items)]
+            refused = [{"index": i, **self._too_large(r, len(items))} for i, r in enumerate(items)]
+            for part, _ in bounded(refused, size_of):
+                yield list(part)
             return
         finished: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         batch = object()
@@ -167,7 +170,8 @@ class Scorer:
                 while not finished.empty():
                     chunk.append(finished.get_nowait())
                 left -= len(chunk)
-                yield chunk
+                for part, _ in bounded(chunk, size_of):
+                    yield list(part)
         finally:
             for task in tasks:
                 task.cancel()

@@ -13,10 +13,13 @@ from reward_serve.schema import Status
 
 
 class NoAnswerError(Exception):
-    """A call that no replica answered: ``timeout``, ``overloaded`` or ``error``, and why."""
+    """A call that no replica answered: ``timeout``, ``overloaded`` or ``error``, and why.
 
-    def __init__(self, status: Status, reason: str) -> None:
-        self.status, self.reason = status, reason
+    ``too_large``: the call or its result was too large for a message, and would be again.
+    """
+
+    def __init__(self, status: Status, reason: str, too_large: bool = False) -> None:
+        self.status, self.reason, self.too_large = status, reason, too_large
 
 
 def by_value(handle: Any) -> Any:
@@ -25,6 +28,14 @@ def by_value(handle: Any) -> Any:
         return handle.options(
             _by_reference=False, request_serialization="pickle", response_serialization="pickle"
         )
+    except TypeError:
+        return handle
+
+
+def by_reference(handle: Any) -> Any:
+    """The same, for calls of any size, through the object store."""
+    try:
+        return handle.options(_by_reference=True)
     except TypeError:
         return handle
 
@@ -53,14 +64,21 @@ def no_answer(error: BaseException) -> NoAnswerError:
     elif isinstance(error, BackPressureError):
         status = Status.OVERLOADED
         reason = "every replica is at its limit of calls; retry after a pause"
-    told = NoAnswerError(status, reason)
+    told = NoAnswerError(status, reason, _is_too_large(error))
     told.__cause__ = error
     return told
 
 
+def _is_too_large(error: BaseException) -> bool:
+    from grpc import StatusCode  # type: ignore[import-untyped]
+
+    code = getattr(error, "code", None)
+    return callable(code) and code() is StatusCode.RESOURCE_EXHAUSTED
+
+
 def call_errors() -> tuple[type[BaseException], ...]:
     """What a call raises when its replica is gone, refuses it or is not to be reached in time."""
-    import grpc  # type: ignore[import-untyped]
+    import grpc
     from ray.exceptions import RayError
     from ray.serve.exceptions import RayServeException
 

@@ -10,9 +10,16 @@ from contextvars import Context
 from itertools import chain
 from typing import Any
 
-from reward_serve.routing.calls import NoAnswerError, answer_of, by_value, no_answer
+from reward_serve.routing.calls import (
+    NoAnswerError,
+    answer_of,
+    by_reference,
+    by_value,
+    no_answer,
+)
 from reward_serve.routing.placement import Placement, Share
 from reward_serve.routing.replicas import known_replicas
+from reward_serve.routing.sizes import MESSAGE_BYTES, size_of
 from reward_serve.schema import echoes, failure, longest_timeout_s
 
 logger = logging.getLogger("ray.serve")
@@ -38,6 +45,7 @@ class DeploymentClient:
 
     def __init__(self, handle: Any, grace_s: float = GRACE_S, detached: bool = False) -> None:
         self._handle = by_value(handle)
+        self._large = by_reference(handle)
         self._grace_s = grace_s
         self._detached = detached
         self._placement = Placement()
@@ -64,7 +72,8 @@ class DeploymentClient:
 
     async def call(self, method: str, *arguments: Any, within_s: float) -> Any:
         """What a method of any one replica returns; NoAnswerError where none answers."""
-        return await answer_of(getattr(self._handle, method).remote(*arguments), within_s)
+        handle = self._large if size_of(arguments) > MESSAGE_BYTES else self._handle
+        return await answer_of(getattr(handle, method).remote(*arguments), within_s)
 
     @contextmanager
     def _placed(self, items: Sequence[Any]) -> Iterator[list[Share]]:
@@ -77,28 +86,42 @@ class DeploymentClient:
             for share in shares:
                 self._placement.done(share)
 
-    def _begin(self, method: str, share: Share, items: Any, detached: bool, **options: Any) -> Any:
+    def _begin(
+        self, method: str, share: Share, items: Any, detached: bool, large: bool, **options: Any
+    ) -> Any:
         """A call of the share's replica, under way."""
         if share.replica is not None:
             options["session_id"] = share.replica
-        handle = self._handle.options(**options) if options else self._handle
+        handle = self._large if large else self._handle
+        handle = handle.options(**options) if options else handle
         remote = getattr(handle, method).remote
         return Context().run(remote, items) if detached else remote(items)
 
     async def _score(self, share: Share, items: list[Any], detached: bool) -> list[Result]:
-        call = self._begin("score_batch", share, items, detached)
+        within_s = longest_timeout_s(items) + self._grace_s
+
+        async def asked(large: bool) -> list[Result]:
+            call = self._begin("score_batch", share, items, detached, large)
+            try:
+                answer: list[Result] = await answer_of(call, within_s)
+                return answer
+            except NoAnswerError as error:
+                if error.too_large and not large:
+                    return await asked(large=True)
+                return self._failures(items, error)
+
         try:
-            answer: list[Result] = await answer_of(call, longest_timeout_s(items) + self._grace_s)
-            return answer
-        except NoAnswerError as error:
-            return self._failures(items, error)
+            return await asked(share.large)
         finally:
             self._placement.done(share)
 
-    async def _stream(self, share: Share, missing: dict[int, Any], detached: bool) -> Chunks:
+    async def _stream(
+        self, share: Share, missing: dict[int, Any], detached: bool, again: bool = False
+    ) -> Chunks:
         keys, items = list(missing), list(missing.values())
         until = asyncio.get_running_loop().time() + longest_timeout_s(items) + self._grace_s
-        call = self._begin("score_stream", share, items, detached, stream=True)
+        large = share.large or again
+        call = self._begin("score_stream", share, items, detached, large, stream=True)
         try:
             chunks = aiter(call)
             while True:  # until it stops, after the last item or before
@@ -110,7 +133,11 @@ class DeploymentClient:
                 yield chunk
         except (asyncio.CancelledError, Exception) as error:
             fault = no_answer(error)
-            if missing:
+            if missing and fault.too_large and not large:
+                async with aclosing(self._stream(share, missing, detached, True)) as rest:
+                    async for chunk in rest:
+                        yield chunk
+            elif missing:
                 failures = self._failures(missing.values(), fault)
                 yield [{"index": i, **each} for i, each in zip(missing, failures, strict=True)]
         finally:
@@ -120,7 +147,7 @@ class DeploymentClient:
 
     def _failures(self, items: Iterable[Any], error: NoAnswerError) -> list[Result]:
         model, cause = self._handle.deployment_name, error.__cause__
-        told = [failure(*error.args, model=model, **echoes(item)) for item in items]
+        told = [failure(error.status, error.reason, model=model, **echoes(item)) for item in items]
         logger.warning("reward model %s: %d items unanswered: %r", model, len(told), cause)
         return [result.model_dump(mode="json") for result in told]
 

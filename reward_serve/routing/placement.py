@@ -15,6 +15,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from reward_serve.routing.sizes import MESSAGE_BYTES, bounded, size_of
+
 _SLACK = 1.1
 _ALWAYS = 8  # items that a replica takes whatever the others have: a usual group
 _REMEMBERED = 8192
@@ -28,10 +30,12 @@ class Share:
     Attributes:
         replica: its id; None where Serve chooses.
         indices: of the items in the batch.
+        large: whether it is one item too large for a message.
     """
 
     replica: str | None
     indices: Sequence[int]
+    large: bool = False
 
 
 class Placement:
@@ -45,9 +49,9 @@ class Placement:
         self._moved: OrderedDict[int, str] = OrderedDict()
 
     def shares(self, items: Sequence[object], replicas: tuple[str, ...]) -> list[Share]:
-        """The batch in parts, at most one a replica id; ``done`` with each when it is answered."""
+        """The batch in parts, each for a message; ``done`` with each when it is answered."""
         if len(replicas) < 2 or not items:
-            return [Share(None, range(len(items)))]
+            return _messages(items, None, range(len(items)))
         keys = [group_key(item) for item in items]
         parts: dict[str, list[int]] = {}
         with self._lock:
@@ -58,7 +62,7 @@ class Placement:
                 self._moved.clear()
             for index, replica in enumerate(self._place(keys)):
                 parts.setdefault(replica, []).append(index)
-            shares = [Share(replica, indices) for replica, indices in parts.items()]
+            shares = [one for part in parts.items() for one in _messages(items, *part)]
             self._under_way.update(shares)
         return shares
 
@@ -93,6 +97,11 @@ class Placement:
         replica = min(self._loads, key=self._loads.__getitem__)
         self._loads[replica] += size
         return replica
+
+
+def _messages(items: Sequence[object], replica: str | None, indices: Sequence[int]) -> list[Share]:
+    parts = bounded(indices, lambda index: size_of(items[index]))
+    return [Share(replica, part, size > MESSAGE_BYTES) for part, size in parts]
 
 
 def group_key(item: object) -> int:

@@ -84,6 +84,19 @@ def test_a_batch_is_sent_when_it_is_full(echo: Echo, loop: asyncio.AbstractEvent
     assert echo.batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
+def test_a_batch_is_sent_before_it_is_too_large(
+    echo: Echo, loop: asyncio.AbstractEventLoop
+) -> None:
+    coalescer = Coalescer(echo, loop, 60.0, 64)
+    asked = tickets(*range(5))
+    for ticket, size in zip(asked, (3, 4, 4, 9, 1), strict=True):
+        ticket.body["response"] = "x" * (size * 2**20)
+    coalescer.submit(asked)
+
+    assert scores(asked) == list(range(5))
+    assert echo.batches == [[0, 1], [2], [3], [4]]
+
+
 def test_with_nothing_under_way_a_request_goes_at_once(
     echo: Echo, loop: asyncio.AbstractEventLoop
 ) -> None:

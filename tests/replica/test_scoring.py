@@ -17,6 +17,7 @@ from reward_serve.replica.observing.base import Times
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import InvalidRequestError, Verdict
 from reward_serve.reward_models.rule import RuleRewardModel
+from reward_serve.routing.sizes import MESSAGE_BYTES, size_of
 from reward_serve.schema import DEFAULT_ITEM_CHARS, ScoreRequest, ScoreResult, Status, Usage
 
 KEYS = tuple(ScoreResult.model_fields)
@@ -403,6 +404,17 @@ async def test_what_finishes_within_moments_comes_in_one_chunk(bench: Bench) -> 
     requests = asks("18", "19", "sleep 0.001", "sleep 0.2")
     chunks = [chunk async for chunk in bench.scorer.score_stream(requests)]
     assert [sorted(result["index"] for result in chunk) for chunk in chunks] == [[0, 1, 2], [3]]
+
+
+@pytest.mark.parametrize("max_batch_items", [8, 64])
+async def test_a_chunk_fits_a_message(max_batch_items: int) -> None:
+    scorer = Scorer("judge", FakeRewardModel(), Admission(64, 64), max_batch_items)
+    metadata = {"note": "x" * 60_000}
+    requests = [{**request, "metadata": metadata} for request in asks(*["18"] * 50)]
+    chunks = [chunk async for chunk in scorer.score_stream(requests)]
+    assert sorted(result["index"] for chunk in chunks for result in chunk) == list(range(50))
+    assert len(chunks) == 2
+    assert all(size_of(chunk) <= 1.1 * MESSAGE_BYTES for chunk in chunks)
 
 
 async def test_closing_a_stream_cancels_what_is_left(bench: Bench) -> None:

@@ -143,6 +143,48 @@ async def test_a_slow_reader_misses_no_item(log: pytest.LogCaptureFixture) -> No
     assert "judge: 0 items" not in log.text
 
 
+class TooLargeError(grpc.RpcError):  # type: ignore[misc]
+    def code(self) -> Any:
+        return grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@either_way
+async def test_a_batch_goes_in_messages_and_what_is_larger_by_reference(ask: Any) -> None:
+    handle = Handle(right)
+    items = [{**item, "response": "x" * 500_000} for item in ITEMS[:8]]
+    items.append({**ITEMS[8], "response": "x" * 3_000_000})
+    results = await ask(DeploymentClient(handle), items)
+
+    assert [result["id"] for result in results] == [item["id"] for item in items]
+    assert handle.by_reference == [False, False, True]
+
+
+@either_way
+async def test_what_is_too_large_for_a_message_is_asked_again_by_reference(ask: Any) -> None:
+    def once(items: list[Any]) -> list[Any]:
+        if not handle.by_reference[-1]:
+            raise TooLargeError
+        return right(items)
+
+    handle = Handle(once)
+    results = await ask(DeploymentClient(handle), ITEMS)
+    assert {result["status"] for result in results} == {"ok"}
+    assert handle.by_reference == [False, True]
+
+    hopeless = Handle(TooLargeError())
+    results = await ask(DeploymentClient(hopeless), ITEMS)
+    assert {result["status"] for result in results} == {"error"}
+    assert hopeless.by_reference == [False, True]
+
+
+async def test_a_large_conversation_goes_by_reference() -> None:
+    handle = Handle(right)
+    client = DeploymentClient(handle)
+    for size in (10, 3_000_000):
+        await client.call("complete", [{"id": None, "content": "x" * size}], within_s=1)
+    assert handle.by_reference == [False, True]
+
+
 class Waiting(Call):
     """A call that gets no answer."""
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reward_serve.routing.placement import Placement, Share, group_key
+from reward_serve.routing.sizes import MESSAGE_BYTES
 
 Item = dict[str, Any]
 
@@ -144,3 +145,17 @@ def test_every_item_is_placed_once_whatever_it_is(items: list[Any], replicas: in
     shares = Placement().shares(items, ids(replicas))
 
     assert sorted(i for share in shares for i in share.indices) == list(range(len(items)))
+
+
+@pytest.mark.parametrize("replicas", [(), ids(3)])
+def test_a_share_fits_a_message_and_a_larger_item_is_alone(replicas: tuple[str, ...]) -> None:
+    items = [{"response": "x" * size, "group": str(size)} for size in [400_000] * 20 + [3_000_000]]
+    placement = Placement()
+    shares = placement.shares(items, replicas)
+    assert sorted(index for share in shares for index in share.indices) == list(range(21))
+    for share in shares:
+        assert share.large is (20 in share.indices)
+        size = sum(len(items[index]["response"]) for index in share.indices)
+        assert size <= MESSAGE_BYTES or len(share.indices) == 1
+        placement.done(share)
+    assert not any(placement._loads.values())

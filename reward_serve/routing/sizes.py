@@ -1,0 +1,58 @@
+"""How large items are, and batches bounded by it.
+
+Serve's gRPC takes messages of 4 MiB (``RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH``), at the replica
+for calls and at the caller for results. Half of that is left for a result, which echoes its item's
+``metadata`` and has fields of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+MESSAGE_BYTES = 2 * 2**20
+"""Most bytes of items in one call by value; a larger item goes by reference."""
+MESSAGE_ITEMS = 1024
+"""Most items in it: results take up to 2 KB each beside what they echo."""
+
+_OVERHEAD = 16
+
+
+def size_of(value: object) -> int:
+    """At most as many bytes as plain data takes in a message; for other data, a guess."""
+    total = 0
+    left = [value]
+    while left:
+        part = left.pop()
+        if isinstance(part, str):
+            total += len(part) if part.isascii() else 4 * len(part)
+        elif isinstance(part, dict):
+            left += part
+            left += part.values()
+        elif isinstance(part, list | tuple):
+            left += part
+        elif isinstance(part, int):
+            total += part.bit_length() // 8
+        total += _OVERHEAD
+    return total
+
+
+def bounded(
+    items: Sequence[Item],
+    size: Callable[[Item], int],
+    most_bytes: int = MESSAGE_BYTES,
+    most_items: int = MESSAGE_ITEMS,
+) -> list[tuple[Sequence[Item], int]]:
+    """The items in parts and the bytes of each, in order; within both bounds or a single item."""
+    parts: list[tuple[Sequence[Item], int]] = []
+    start = total = 0
+    for at, item in enumerate(items):
+        bytes_ = size(item)
+        if at > start and (total + bytes_ > most_bytes or at - start >= most_items):
+            parts.append((items[start:at], total))
+            start, total = at, 0
+        total += bytes_
+    parts.append((items[start:], total))
+    return parts

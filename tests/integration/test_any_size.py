@@ -1,0 +1,149 @@
+"""Long rollouts and large batches, beyond what Serve's own messages hold, by every way there is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from ray import serve
+
+from reward_serve import HttpRewardClient, RewardClient, ScoreResult
+from reward_serve.app import build_app, build_gateway
+from reward_serve.client import connect
+from reward_serve.schema import DEFAULT_ITEM_CHARS, MAX_METADATA_BYTES
+from tests.integration.conftest import wait_for
+
+NAME, GATEWAY = "sizes", "sizes-gateway"
+LONG = "So far, so good.\n" * 9_412  # 160 KB
+BATCH = [
+    {"id": str(n), "response": f"{LONG}#### {n}", "reference": "3", "group": str(n // 8)}
+    for n in range(64)
+]
+RIGHT = [float(n == 3) for n in range(64)]
+Ask = Callable[[list[dict[str, Any]]], list[ScoreResult]]
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one replica", "three replicas"])
+def service(url: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a rule and of a gateway before it."""
+    scaling = {"min_replicas": request.param, "max_replicas": request.param}
+    model = {
+        "name": "rule",
+        "kind": "rule",
+        "rule": {"verifier": "gsm8k_strict_last"},
+        "resources": {"num_cpus": 0.1},
+        "autoscaling": scaling,
+    }
+    door = {
+        "models": [{"name": "rule", "application": NAME}],
+        "server": {"compatible_with": ["openrlhf"]},
+    }
+    targets = [
+        serve.RunTarget(build_app({"models": [model]}), NAME, f"/{NAME}"),
+        serve.RunTarget(build_gateway(door), GATEWAY, f"/{GATEWAY}"),
+    ]
+    serve.run_many(targets)
+    with HttpRewardClient(f"{url}/{GATEWAY}") as client:
+        wait_for("the gateway", client.is_ready, 60)
+    yield url
+    serve.delete(GATEWAY)
+    serve.delete(NAME)
+
+
+def streamed(url: str, items: list[dict[str, Any]]) -> list[ScoreResult]:
+    headers = {"accept": "application/x-ndjson"}
+    found: dict[int, ScoreResult] = {}
+    with httpx.stream(
+        "POST", f"{url}/v1/score/batch", json={"requests": items}, headers=headers, timeout=60
+    ) as reply:
+        for line in reply.iter_lines():
+            result = json.loads(line)
+            index = result.pop("index")
+            found[index] = ScoreResult.model_validate(result)
+    return [found[index] for index in range(len(items))]
+
+
+def one_by_one(**target: str) -> Ask:
+    """Singles at a time, which the trainers' client sends together."""
+
+    def ask(items: list[dict[str, Any]]) -> list[ScoreResult]:
+        client = connect(on_failure="none", timeout_s=60, **target)
+
+        async def all_at_once() -> list[ScoreResult]:
+            return list(await asyncio.gather(*map(client.ascore, items)))
+
+        return asyncio.run(all_at_once())
+
+    return ask
+
+
+def ways(url: str) -> dict[str, Ask]:
+    return {
+        "by handle": RewardClient(NAME).score_batch,
+        "by handle, through the gateway": RewardClient(GATEWAY).score_batch,
+        "singles by handle": one_by_one(app=NAME),
+        "over HTTP": HttpRewardClient(f"{url}/{NAME}", timeout_s=60).score_batch,
+        "singles over HTTP": one_by_one(url=f"{url}/{NAME}"),
+        "through the gateway": HttpRewardClient(f"{url}/{GATEWAY}", timeout_s=60).score_batch,
+        "streamed": lambda items: streamed(f"{url}/{NAME}", items),
+    }
+
+
+@pytest.mark.timeout(180)
+def test_a_batch_of_ten_megabytes_is_scored_in_every_way(service: str) -> None:
+    for way, ask in ways(service).items():
+        results = ask(BATCH)
+        assert [result.score for result in results] == RIGHT, (way, results[0])
+        assert [result.id for result in results] == [item["id"] for item in BATCH], way
+
+
+@pytest.mark.timeout(180)
+def test_the_largest_item_there_may_be_is_scored_among_small_ones(service: str) -> None:
+    reference = {"reference": "18"}
+    ending = "\n#### 18"
+    giant = "\U0001f600" * (DEFAULT_ITEM_CHARS - len(ending) - 2) + ending  # 8 MB
+    small = [{"response": f"#### {n}", **reference} for n in (17, 18)]
+    items = [small[0], {"response": giant, **reference}, small[1]]
+    for way, ask in ways(service).items():
+        assert [result.score for result in ask(items)] == [0.0, 1.0, 1.0], way
+    too_long = {"response": giant + "   ", **reference}
+    result = HttpRewardClient(f"{service}/{NAME}").score(too_long)
+    assert (result.status, result.score) == ("invalid", None)
+    assert "max_item_chars" in str(result.reason)
+
+
+@pytest.mark.timeout(180)
+def test_echoed_metadata_may_be_larger_than_a_message_together(service: str) -> None:
+    metadata = {"note": "é" * (MAX_METADATA_BYTES // 2 - 16)}
+    items = [{**item, "response": "#### 3", "metadata": metadata} for item in BATCH] * 2
+    for way, ask in ways(service).items():
+        results = ask(items)
+        assert {result.score for result in results} == {1.0}, way
+        assert all(result.metadata == metadata for result in results), way
+
+
+@pytest.mark.timeout(60)
+def test_a_body_over_the_limit_is_a_413_and_the_trainers_client_splits_it(service: str) -> None:
+    url = f"{service}/{NAME}"
+    items = [{**item, "response": item["response"] * 5} for item in BATCH]  # 51 MB
+    body = json.dumps({"requests": items})
+    reply = httpx.post(f"{url}/v1/score/batch", content=body, timeout=60)
+    assert reply.status_code == 413
+    assert "split the batch" in reply.json()["detail"]
+    results = connect(url=url, on_failure="none", timeout_s=50).score_batch(items)
+    assert [result.score for result in results] == RIGHT
+
+
+@pytest.mark.timeout(60)
+def test_openrlhfs_route_takes_long_rollouts(service: str) -> None:
+    body = {
+        "query": [f"Q{item['response']}" for item in BATCH],
+        "prompts": ["Q"] * 64,
+        "labels": ["3"] * 64,
+    }
+    reply = httpx.post(f"{service}/{GATEWAY}/get_reward", json=body, timeout=60)
+    assert reply.json()["rewards"] == RIGHT
