@@ -1,0 +1,184 @@
+"""P9: long rollouts, as reasoning policies write them: 128 prompts, 8 samples each, some 45 MB.
+
+Lengths are log-normal with a median of 32 KB, cut at 128 KB; the answer stands behind a marker at
+the end, so that rules decide. A step is sent at once, beside the same step with responses of 1 KB;
+and as its rollouts end over a minute, the longest last. Each by handle and over HTTP, in singles
+that the trainers' client sends together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import psutil
+
+from deployments.local import APP, console, deployed
+from loadtests.bench.common import Request, spread
+from reward_serve import HttpRewardClient, RewardClient, ScoreResult
+from reward_serve.client import Client
+
+PROMPTS, SAMPLES = 128, 8
+MEDIAN, SIGMA, MOST, SHORT = 32 * 1024, 0.8, 128 * 1024, 1024
+ARRIVAL_S = 60.0
+
+_WORDS = (
+    *("so", "then", "we", "add", "take", "the", "rest", "of", "each", "box"),
+    *("and", "check", "that", "it", "holds", "for", "every", "case"),
+)
+
+
+def run(repeats: int) -> dict[str, Any]:
+    """Each figure by way; ``ratio`` is verdicts a second of long responses to short ones."""
+    long = rollouts(Random(0))
+    short = [{**one, "response": one["response"][-SHORT:]} for one in long]
+    megabytes = sum(len(one["response"]) for one in long) / 1e6
+    with deployed() as service:
+        ways = {
+            "handle": Client(RewardClient(APP), on_failure="none", timeout_s=60.0),
+            "http": Client(HttpRewardClient(service.url), on_failure="none", timeout_s=60.0),
+        }
+        with watched() as at_once_mib:
+            at_once, faults = asyncio.run(_at_once(ways, long, short, repeats))
+        arriving, arriving_mib = {}, {}
+        for way, client in ways.items():
+            with console.status(f"P9: {way}, arriving"), watched() as arriving_mib[way]:
+                arriving[way] = asyncio.run(_arriving(client, long))
+    return {
+        "ratio": {
+            way: rates["long"]["median"] / rates["short"]["median"]
+            for way, rates in at_once.items()
+        },
+        "rollouts": len(long),
+        "megabytes": megabytes,
+        "mb_per_s": {
+            way: megabytes * rates["long"]["median"] / len(long) for way, rates in at_once.items()
+        },
+        "verdicts_per_s": at_once,
+        "at_once": faults,
+        "arriving": arriving,
+        "peak_mib": {"at_once": at_once_mib, "arriving": arriving_mib},
+    }
+
+
+def rollouts(random: Random) -> list[Request]:
+    """A step's requests, their prompts' samples side by side; each response says its answer."""
+    asked = []
+    for prompt in range(PROMPTS):
+        gold = random.randrange(11, 10_000)
+        for _ in range(SAMPLES):
+            size = min(MOST, int(random.lognormvariate(math.log(MEDIAN), SIGMA)))
+            said = gold + random.choice((0, 0, 0, 1))
+            ending = f"\n#### {said}"
+            asked.append(
+                {
+                    "response": _prose(random, size - len(ending)) + ending,
+                    "reference": str(gold),
+                    "group": f"prompt-{prompt}",
+                    "metadata": {"right": said == gold},
+                }
+            )
+    return asked
+
+
+def absent_or_wrong(asked: list[Request], results: list[ScoreResult]) -> dict[str, int]:
+    """How many have no score, and how many another one than their label."""
+    pairs = list(zip(asked, results, strict=True))
+    wrong = [r for a, r in pairs if r.score is not None and bool(r.score) != a["metadata"]["right"]]
+    return {"absent": sum(result.score is None for _, result in pairs), "wrong": len(wrong)}
+
+
+async def _at_once(
+    ways: dict[str, Client], long: list[Request], short: list[Request], repeats: int
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Verdicts a second by way and length, and what was absent or wrong in all."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    faults: Counter[str] = Counter(absent=0, wrong=0)
+    steps = {"long": long, "short": short}
+    order = [(way, name) for way in ways for name in steps]
+    for repeat in range(-1, repeats):
+        for way, name in Random(repeat).sample(order, len(order)):
+            asked, ask = steps[name], ways[way].ascore
+            with console.status(f"P9: {way}, {name}, {repeat + 1} of {repeats}"):
+                began = time.monotonic()
+                results = await asyncio.gather(*map(ask, asked))
+                seconds = time.monotonic() - began
+            faults.update(absent_or_wrong(asked, results))
+            if repeat >= 0:
+                rates.setdefault((way, name), []).append(len(asked) / seconds)
+    spreads = {way: {name: spread(rates[way, name]) for name in steps} for way in ways}
+    return spreads, dict(faults)
+
+
+async def _arriving(client: Client, asked: list[Request]) -> dict[str, Any]:
+    """Each is asked for when it would end, at a steady pace of tokens."""
+    longest = max(len(one["response"]) for one in asked)
+    waits: list[float] = []
+    began = time.monotonic()
+
+    async def one(request: Request) -> ScoreResult:
+        await asyncio.sleep(ARRIVAL_S * len(request["response"]) / longest)
+        sent = time.monotonic()
+        result = await client.ascore(request)
+        waits.append(time.monotonic() - sent)
+        return result
+
+    results = await asyncio.gather(*map(one, asked))
+    return {
+        "after_the_last_rollout_s": time.monotonic() - began - ARRIVAL_S,
+        "longest_wait_s": max(waits),
+        "median_wait_s": sorted(waits)[len(waits) // 2],
+        **absent_or_wrong(asked, results),
+    }
+
+
+@contextmanager
+def watched() -> Iterator[dict[str, float]]:
+    """The largest resident memory of each process seen while the context lasts, in MiB."""
+    peaks: dict[str, float] = {}
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.25):
+            for name, mib in _resident_mib().items():
+                peaks[name] = max(peaks.get(name, 0.0), mib)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield peaks
+    finally:
+        over.set()
+        thread.join()
+
+
+def _resident_mib() -> dict[str, float]:
+    own = psutil.Process()
+    found = {"client": own.memory_info().rss / 2**20}
+    for child in own.children(recursive=True):
+        try:
+            title, rss = " ".join(child.cmdline()), child.memory_info().rss / 2**20
+        except psutil.Error:
+            continue
+        for name, mark in (("proxy", "ProxyActor"), ("ingress", ":ingress"), ("replica", ":judge")):
+            if title.startswith("ray::") and mark in title:
+                found[name] = max(found.get(name, 0.0), rss)
+    return found
+
+
+def _prose(random: Random, characters: int) -> str:
+    """Lines of words and sums without an answer."""
+    lines, length = [], 0
+    while length < characters:
+        words = " ".join(random.choices(_WORDS, k=12))
+        first, second = random.randrange(2, 90), random.randrange(2, 90)
+        lines.append(f"{words}: {first} + {second} = {first + second}.")
+        length += len(lines[-1]) + 1
+    return "\n".join(lines)[:characters]

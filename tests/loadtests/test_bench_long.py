@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import time
+from random import Random
+
+from loadtests.bench.long import MEDIAN, MOST, absent_or_wrong, rollouts, watched
+from reward_serve.schema import ScoreResult, Status
+from reward_serve.verifiers import verify_any
+
+
+def test_a_step_is_long_and_rules_decide_it() -> None:
+    asked = rollouts(Random(0))
+    sizes = sorted(len(one["response"]) for one in asked)
+    assert len(asked) == 1024
+    assert 0.8 * MEDIAN < sizes[512] < 1.2 * MEDIAN
+    assert sizes[-1] == MOST
+    for one in asked[:20]:
+        outcome = verify_any(one["response"], [one["reference"]]).outcome
+        assert (outcome == "right") is one["metadata"]["right"]
+        assert outcome != "abstain"
+    assert rollouts(Random(0)) == asked
+
+
+def test_what_is_absent_or_wrong_is_counted() -> None:
+    asked = [{"metadata": {"right": True}}] * 3
+    results = [
+        ScoreResult(status=Status.OK, score=1.0),
+        ScoreResult(status=Status.OK, score=0.0),
+        ScoreResult(status=Status.ERROR, reason="gone"),
+    ]
+    assert absent_or_wrong(asked, results) == {"absent": 1, "wrong": 1}
+
+
+def test_peaks_of_memory_are_seen_while_the_context_lasts() -> None:
+    with watched() as peaks:
+        time.sleep(0.6)
+    assert peaks["client"] > 10
