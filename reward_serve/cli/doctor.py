@@ -31,20 +31,24 @@ console = Console(stderr=True)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at; ``remedy`` is set exactly when it is a problem."""
+    """One thing looked at; ``remedy`` is set exactly when it is a problem, or may be one.
+
+    A ``warning`` is for what cannot be seen from here, such as a firewall; it fails nothing.
+    """
 
     what: str
     found: str
     remedy: str | None = None
+    warning: bool = False
 
 
 def doctor(
     url: Annotated[str | None, typer.Option(help="Check the service there, too.")] = None,
 ) -> None:
-    """Say what this machine would run and why; exit 1 when something is amiss."""
+    """Say what this machine would run and why; exit 1 when there is a problem."""
     findings = examine_machine() + (examine_service(url, api_key()) if url else [])
     console.print(_findings_table(findings))
-    if any(finding.remedy for finding in findings):
+    if any(finding.remedy and not finding.warning for finding in findings):
         raise typer.Exit(1)
 
 
@@ -177,6 +181,7 @@ def _replica_ports() -> Finding:
         "Serve replicas listen on all interfaces: " + ", ".join(map(str, sorted(ports))),
         "whoever reaches these ports can run code here: let only the cluster's nodes through the "
         "firewall (docs/threat-model.md)",
+        warning=True,
     )
 
 

@@ -258,6 +258,13 @@ def test_doctor_exits_0_where_nothing_is_amiss(
         assert told in result.stderr
 
 
+def test_doctor_shows_a_warning_and_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound(monkeypatch, Finding("replica ports", "33443", "look at the firewall", warning=True))
+    result = invoke("doctor")
+    assert result.exit_code == 0
+    assert "look at the firewall" in " ".join(result.stderr.split())
+
+
 def test_doctor_exits_1_where_something_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     sound(monkeypatch, Finding("python", "3.11"), Finding("engine", "no vLLM", "install it"))
     result = invoke("doctor")
