@@ -7,7 +7,7 @@ for calls and at the caller for results. Half of that is left for a result, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -23,19 +23,18 @@ _OVERHEAD = 16
 def size_of(value: object) -> int:
     """At most as many bytes as plain data takes in a message; for other data, a guess."""
     total = 0
-    left = [value]
+    left: list[Iterable[object]] = [(value,)]
     while left:
-        part = left.pop()
-        if isinstance(part, str):
-            total += len(part) if part.isascii() else 4 * len(part)
-        elif isinstance(part, dict):
-            left += part
-            left += part.values()
-        elif isinstance(part, list | tuple):
-            left += part
-        elif isinstance(part, int):
-            total += part.bit_length() // 8
-        total += _OVERHEAD
+        for part in left.pop():
+            total += _OVERHEAD
+            if isinstance(part, str):
+                total += len(part) if part.isascii() else 4 * len(part)
+            elif isinstance(part, dict):
+                left += part, part.values()
+            elif isinstance(part, list | tuple):
+                left.append(part)
+            elif isinstance(part, int):
+                total += part.bit_length() // 8
     return total
 
 
