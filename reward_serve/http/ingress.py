@@ -6,24 +6,41 @@ Requests pass to a reward model's replica as they came: what they say is checked
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response, Security
 from fastapi.responses import StreamingResponse
+from fastapi.security import HTTPBearer
 from ray import serve
 from ray.serve.handle import DeploymentHandle
+from starlette.middleware.authentication import AuthenticationMiddleware
 
 from reward_serve.config.app import ServerConfig
-from reward_serve.http.auth import KeyLimit, KeyLimitError
+from reward_serve.http.auth import ApiKeys, KeyLimit, KeyLimitError
 from reward_serve.http.compat import openai
+from reward_serve.http.compat.docs import CHAT_DOCS, GET_REWARD_DOCS, REMOTE_RM_DOCS
 from reward_serve.http.compat.routes import CompatRoutes
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
-from reward_serve.http.routes import build_api
+from reward_serve.http.docs import (
+    BATCH_DOCS,
+    HEALTH_DOCS,
+    KEY_DOCS,
+    LIMIT_DOCS,
+    MODELS_DOCS,
+    READY_DOCS,
+    SINGLE_DOCS,
+)
+from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
 from reward_serve.schema import Status, retry_after_s
 from reward_serve.version import __version__
 
 logger = logging.getLogger("ray.serve")
+
+_BEARER = HTTPBearer(
+    scheme_name="API key", description="One of the deployment's API keys", auto_error=False
+)
 
 
 @serve.ingress()
@@ -58,7 +75,7 @@ class Ingress:
         """Called by Serve, once, for the application behind the HTTP port."""
         server = self._server
         compatible = CompatRoutes(self._dispatcher, server, self._hold)
-        return build_api(self, self._keys, compatible, server.compatible_with)
+        return _api(self, self._keys, compatible, server.compatible_with)
 
     async def models(self) -> dict[str, Any]:
         """For clients by handle: the reward models with their applications, and the version."""
@@ -136,3 +153,47 @@ class Ingress:
             if error.never:
                 raise HTTPException(413, str(error)) from None
             raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
+
+
+def _api(
+    routes: Ingress,
+    key_digests: Mapping[str, str],
+    compatible: CompatRoutes,
+    compatible_with: Collection[str],
+) -> FastAPI:
+    """Which path calls what, who may ask, and how it is described.
+
+    With any API keys, every path but ``/health`` and ``/ready`` asks for one, ``/docs`` and the
+    paths that do not exist among them.
+    """
+    api = FastAPI(title="reward_serve", version=__version__)
+    if key_digests:
+        limited, keyed = _keyed(KEY_DOCS | LIMIT_DOCS), _keyed(KEY_DOCS)
+    else:
+        limited = keyed = dict
+    api.post("/v1/score", **limited(SINGLE_DOCS))(routes.score)
+    api.post("/v1/score/batch", **limited(BATCH_DOCS))(routes.score_batch)
+    api.get("/v1/models", **keyed(MODELS_DOCS))(routes.list_models)
+    if "openai" in compatible_with:
+        api.post("/v1/chat/completions", **limited(CHAT_DOCS))(compatible.chat_completions)
+    if "openrlhf" in compatible_with:
+        api.post("/get_reward", **limited(GET_REWARD_DOCS))(compatible.get_reward)
+    if "slime" in compatible_with:
+        api.post("/remote_rm", **limited(REMOTE_RM_DOCS))(compatible.remote_rm)
+    api.get("/health", **HEALTH_DOCS)(routes.health)
+    api.get("/ready", **READY_DOCS)(routes.ready)
+    if key_digests:
+        keys = BearerKeys(ApiKeys(key_digests))
+        api.add_middleware(AuthenticationMiddleware, backend=keys, on_error=unauthorized)
+    api.add_middleware(Exchange)  # the last is the outermost
+    return api
+
+
+def _keyed(refusals: dict[int | str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Adds to a path's description the key that the middleware asks for, and its refusals."""
+
+    def described(docs: dict[str, Any]) -> dict[str, Any]:
+        responses = {**docs["responses"], **refusals}
+        return {**docs, "responses": responses, "dependencies": [Security(_BEARER)]}
+
+    return described
