@@ -68,7 +68,7 @@ class Shape(LoadTestShape):
 
 
 class Caller(User):
-    """Asks once a second, or as soon as it is answered; in ``grpo_burst``, as rollouts end."""
+    """Asks once a second, or as soon as it is answered; in an open loop, as rollouts end."""
 
     abstract = True
     transport: ClassVar[str]

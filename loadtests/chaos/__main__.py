@@ -18,6 +18,7 @@ from loadtests.bench.common import machine
 from loadtests.chaos.report import Figures, broken, table
 from loadtests.chaos.scenarios import (
     cache,
+    giants,
     injected,
     kills,
     leavers,
@@ -34,6 +35,7 @@ Run = Callable[[Sequence[str]], Iterator[tuple[str, Figures]]]
 _RUNS: list[tuple[tuple[str, ...], Run]] = [
     (injected.NAMES, injected.run),
     (leavers.NAMES, leavers.run),
+    (giants.NAMES, giants.run),
     (updates.NAMES, updates.run),
     (zero.NAMES, zero.run),
     (overload.NAMES, overload.run),

@@ -97,12 +97,14 @@ class Tally:
             "why": dict(Counter(o.why for o in self.ended if o.outcome in ("wrong", "lost"))),
         }
 
-    def waits_s(self, *outcomes: Outcome, since_s: float = 0.0) -> list[float]:
-        """How long requests took that were asked since then and ended so."""
+    def waits_s(
+        self, *outcomes: Outcome, since_s: float = 0.0, way: str | None = None
+    ) -> list[float]:
+        """How long requests took that were asked since then, by that way, and ended so."""
         return [
             one.ended_s - one.asked_s
             for one in self.ended
-            if one.outcome in outcomes and one.asked_s >= since_s
+            if one.outcome in outcomes and one.asked_s >= since_s and way in (None, one.way)
         ]
 
     def recovered_s(self, since_s: float) -> dict[str, float]:
@@ -208,7 +210,7 @@ async def open_loop(
 
 
 def quantiles(seconds: Sequence[float]) -> dict[str, float | None]:
-    """The median, the 99th percentile and the longest, in seconds; None of none."""
-    cuts = {"p50_s": percentile(seconds, 50), "p99_s": percentile(seconds, 99)}
+    """The median, two high percentiles and the longest, in seconds; None of none."""
+    cuts = {f"p{percent}_s": percentile(seconds, percent) for percent in (50, 95, 99)}
     cuts["max_s"] = max(seconds, default=None)
     return {name: None if cut is None else round(cut, 3) for name, cut in cuts.items()}

@@ -19,13 +19,14 @@ from typing import Annotated
 import typer
 
 from deployments.local import ROOT, console, deployed
+from loadtests.load.shapes import SHAPES
 
 _LOCUSTFILE = ROOT / "loadtests" / "locustfile.py"
 
 
 def main(
     context: typer.Context,
-    shape: Annotated[str, typer.Option(help="steady, ramp, spike, soak or grpo_burst.")] = "steady",
+    shape: Annotated[str, typer.Option(help=f"{', '.join(SHAPES)}.")] = "steady",
     url: Annotated[str, typer.Option(help="A running service, instead of one of its own.")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder for report, CSV and figures.")] = None,
     web: Annotated[bool, typer.Option(help="Locust's web page, on 127.0.0.1.")] = False,

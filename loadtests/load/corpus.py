@@ -48,7 +48,7 @@ class Call:
 
 
 class Rollouts:
-    """Samples out of a file's rows, group by group.
+    """Samples out of rows, group by group.
 
     Args:
         rows: of which those with the same question and reference belong together.
@@ -72,19 +72,6 @@ class Rollouts:
         self._rng, self._run = rng, run
         self._timeout_s, self._repeats = timeout_s, repeats
         self._groups = self._inputs = self._samples = 0
-
-    @classmethod
-    def of(cls, path: Path, rng: Random, run: str, timeout_s: float, repeats: float) -> Rollouts:
-        """Of a file.
-
-        Raises:
-            ValueError: it cannot be read, or does not hold what it should.
-        """
-        try:
-            rows = read_rows(path)
-        except OSError as error:
-            raise ValueError(f"data: {error}") from error
-        return cls(rows, rng, run, timeout_s, repeats)
 
     def group(self, size: int) -> list[Sample]:
         """Samples of one prompt."""
@@ -137,6 +124,18 @@ class Rollouts:
             "timeout_s": self._timeout_s,
         }
         return Sample(sample.input, {**sample.body, **told}, sample.correct)
+
+
+def rows_of(path: Path) -> list[Row]:
+    """A file's rows.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    try:
+        return read_rows(path)
+    except OSError as error:
+        raise ValueError(f"data: {error}") from error
 
 
 def marked(response: str, mark: str) -> str:

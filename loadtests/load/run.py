@@ -15,8 +15,9 @@ from gevent.event import Event
 from gevent.pool import Group
 
 from loadtests.load.checking import GRACE_S
-from loadtests.load.corpus import Body, Call, Rollouts, letters
+from loadtests.load.corpus import Body, Call, Rollouts, letters, rows_of
 from loadtests.load.handle_link import HandleLink, LostError
+from loadtests.load.long_rows import long_rows
 from loadtests.load.shapes import Bursts, Load
 from loadtests.load.tally import Tally, tolerated
 from reward_serve.client import HttpRewardClient, ServiceUnavailableError
@@ -50,7 +51,8 @@ class Run:
         self.size = options.batch if self.transport == "http-batch" else 1
         rng = Random(options.seed)
         run = letters(time.time_ns() // 10**6)
-        self.rollouts = Rollouts.of(Path(options.data), rng, run, self.timeout_s, options.repeats)
+        rows = long_rows(Random(options.seed)) if self.load.long else rows_of(Path(options.data))
+        self.rollouts = Rollouts(rows, rng, run, self.timeout_s, options.repeats)
         self.calls: deque[Call] = deque()
         if self.load.open_loop:
             self.calls.extend(self.rollouts.bursts(self._bursts(), self.load.duration_s, self.size))
@@ -120,7 +122,7 @@ class Run:
             "repeats": self.options.repeats,
             "timeout_s": self.timeout_s,
             "seed": self.options.seed,
-            "data": Path(self.options.data).name,
+            "data": "long_rows" if self.load.long else Path(self.options.data).name,
         }
 
     def _by_handle(self, bodies: Sequence[Body]) -> Sequence[ScoreResult | None]:

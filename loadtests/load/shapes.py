@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, get_args
 
-Shape = Literal["steady", "ramp", "spike", "soak", "grpo_burst"]
+Shape = Literal["steady", "ramp", "spike", "soak", "grpo_burst", "long_rollouts"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 
 TICK_S = 1.0
 """A caller asks once in so many seconds, or as soon as it is answered if that takes longer."""
 
-_PEAK: dict[Shape, int] = {"steady": 8, "ramp": 24, "spike": 64, "soak": 4, "grpo_burst": 1}
-_LASTS_S: dict[Shape, float] = {
-    "steady": 60, "ramp": 120, "spike": 60, "soak": 1800, "grpo_burst": 60,
+_PEAK: dict[Shape, int] = {
+    "steady": 8, "ramp": 24, "spike": 64, "soak": 4, "grpo_burst": 1, "long_rollouts": 1,
 }  # fmt: skip
+_LASTS_S: dict[Shape, float] = {
+    "steady": 60, "ramp": 120, "spike": 60, "soak": 1800, "grpo_burst": 60, "long_rollouts": 60,
+}  # fmt: skip
+_OPEN: tuple[Shape, ...] = ("grpo_burst", "long_rollouts")
 _SPIKE = (0.4, 0.6)
 _CALM_SHARE = 8
 
@@ -26,7 +29,7 @@ class Load:
 
     Attributes:
         shape: which one.
-        users: callers at the peak; in ``grpo_burst`` one, the trainer.
+        users: callers at the peak; in an open loop one, the trainer.
         duration_s: how long it lasts.
     """
 
@@ -48,13 +51,18 @@ class Load:
             raise ValueError(f"shape: {shape!r} is none of {', '.join(SHAPES)}")
         if users < 0 or duration_s < 0:
             raise ValueError("users and duration: must not be negative")
-        peak = 1 if known == "grpo_burst" else users or _PEAK[known]
+        peak = 1 if known in _OPEN else users or _PEAK[known]
         return cls(known, peak, duration_s or _LASTS_S[known])
 
     @property
     def open_loop(self) -> bool:
         """Whether requests arrive whatever became of the earlier ones."""
-        return self.shape == "grpo_burst"
+        return self.shape in _OPEN
+
+    @property
+    def long(self) -> bool:
+        """Whether responses are long ones written by code, and not the file's."""
+        return self.shape == "long_rollouts"
 
     def users_at(self, elapsed_s: float) -> int | None:
         """Callers at a time of the run; None when it is over.

@@ -147,6 +147,7 @@ async def test_recovery_counts_from_the_strike_and_only_what_was_asked_after_it(
     await tally.put("handle", right_after(1.0), [next(questions)])
     assert tally.recovered_s(struck_s) == {"handle": 4.0}
     assert tally.waits_s("right", since_s=struck_s) == [4.0, 1.0]
+    assert tally.waits_s("right", since_s=struck_s, way="http") == []
 
 
 def test_an_outage_is_the_longest_time_without_a_right_answer_by_a_way() -> None:
@@ -209,5 +210,5 @@ def test_a_pool_is_drawn_from() -> None:
 
 
 def test_quantiles_of_nothing_are_none() -> None:
-    assert quantiles([]) == {"p50_s": None, "p99_s": None, "max_s": None}
+    assert quantiles([]) == dict.fromkeys(["p50_s", "p95_s", "p99_s", "max_s"])
     assert quantiles([1.0, 3.0])["max_s"] == 3.0

@@ -79,6 +79,21 @@ def test_right_answers_to_bursts_pass_and_are_reported(
     assert "/v1/score" in (tmp_path / "locust_stats.csv").read_text(encoding="utf-8")
 
 
+def test_long_rollouts_are_written_and_a_rule_decides_each(rows: Path, tmp_path: Path) -> None:
+    with FakeService() as service:
+        code, told = load(service.url, rows, tmp_path, "--shape", "long_rollouts", *BURSTS)
+        asked = [len(c.body["response"]) for c in service.calls if c.path == "/v1/score"]
+
+    assert (code, told["failed"]) == (0, [])
+    assert (told["right"], told["agreement_with_labels"], told["sources"]) == (
+        16,
+        1.0,
+        {"rule": 16},
+    )
+    assert (told["shape"], told["data"]) == ("long_rollouts", "long_rows")
+    assert sorted(asked)[8] > 16_000
+
+
 def test_one_lie_of_many_answers_fails_the_run(rows: Path, tmp_path: Path) -> None:
     with LyingOnce() as service:
         code, told = load(service.url, rows, tmp_path, "--peak-users", "4")

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from loadtests.load.corpus import Rollouts, letters, marked
+from loadtests.load.corpus import Rollouts, letters, marked, rows_of
 from loadtests.load.shapes import Bursts
 from reward_serve.evaluation.bulk import Row
 from reward_serve.schema import ScoreRequest
@@ -80,8 +80,8 @@ def test_a_file_that_cannot_be_asked_is_refused_with_its_line(tmp_path: Path) ->
     for text, fault in (("", "no rows"), ('{"response": 18}', "line 1"), ("{}", "line 1")):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ValueError, match=fault):
-            Rollouts.of(path, Random(0), "run", 30.0, 0.0)
+            Rollouts(rows_of(path), Random(0), "run", 30.0, 0.0)
     with pytest.raises(ValueError, match="data"):
-        Rollouts.of(tmp_path / "none.jsonl", Random(0), "run", 30.0, 0.0)
+        rows_of(tmp_path / "none.jsonl")
     with pytest.raises(ValueError, match="repeats"):
         rollouts(repeats=1.0)

@@ -35,9 +35,9 @@ def test_a_spike_has_its_peak_in_the_middle_fifth() -> None:
 
 
 def test_bursts_come_from_one_trainer_in_an_open_loop() -> None:
-    load = Load.of("grpo_burst", 7)
-
-    assert (load.users, load.open_loop) == (1, True)
+    for shape in ("grpo_burst", "long_rollouts"):
+        load = Load.of(shape, 7)
+        assert (load.users, load.open_loop) == (1, True)
     assert not Load.of("spike").open_loop
 
 

@@ -1,0 +1,156 @@
+"""Callers whose items and batches are as large as the service takes, and now and then larger.
+
+They run in a process of their own: it takes them a tenth of a second to write a body, in which
+nobody else who shares their event loop would be heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count, islice
+from random import Random
+
+from deployments.local import APP
+from loadtests.chaos.load import GRACE_S, Ask, Tally
+from loadtests.chaos.posting import Poster
+from loadtests.chaos.questions import Pair, Question, Questions, marked
+from reward_serve.client import RewardClient
+from reward_serve.routing.sizes import size_of
+from reward_serve.schema import DEFAULT_ITEM_CHARS
+
+DEADLINE_S = 60.0
+PAUSE_S = 2.0  # of each caller, between an answer and the next body
+BATCH_BYTES = (20e6, 31e6)
+LONG_CHARS = (2**15, 2**17, 2**20)  # an item of a batch
+TOO_LARGE_BYTES = 34e6
+TOO_LARGE, TOO_LONG = "body over 32 MiB", "item over max_item_chars"
+REFUSED = {f"{TOO_LARGE}: 413", f"{TOO_LONG}: invalid"}
+
+_WIDE = "\U0001f600"  # four bytes, in Python and in UTF-8; twelve where JSON escapes it
+_TEXT = "So far, so good.\n"
+_REFUSED_EVERY_S = 5.0
+
+Draw = Callable[[str, Random], list[Question]]
+
+
+@dataclass
+class Giants:
+    """What became of them.
+
+    Attributes:
+        tally: of those within the limits.
+        codes: HTTP status codes of all replies.
+        refused: what was over which limit and what was said to it, to how often.
+        bodies: that were sent within the limits.
+        mib: of data in them.
+    """
+
+    tally: Tally = field(default_factory=Tally)
+    codes: Counter[int] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    bodies: int = 0
+    mib: float = 0.0
+
+
+def grown(rng: Random, characters: int, filler: str = _TEXT) -> Pair:
+    """A question that a rule decides, of so many characters in all."""
+    body, right = marked(rng)
+    room = characters - len(body["response"]) - len(body["reference"])
+    padding = (filler * (room // len(filler) + 1))[:room]
+    return {**body, "response": padding + body["response"]}, right
+
+
+def giant(run: str, rng: Random, over: int = 0) -> list[Question]:
+    """A single item of as many characters as there may be, or of more; four bytes each."""
+    draw = partial(grown, characters=DEFAULT_ITEM_CHARS + over, filler=_WIDE)
+    return [next(Questions(draw, run, DEADLINE_S, seed=rng.randrange(2**32)))]
+
+
+def batch(run: str, rng: Random, size: float | None = None) -> list[Question]:
+    """Long items; together of a size that is drawn, unless it is given."""
+    characters = rng.choice(LONG_CHARS)
+    items = int((size or rng.uniform(*BATCH_BYTES)) / characters)
+    draw = partial(grown, characters=characters)
+    return list(islice(Questions(draw, run, DEADLINE_S), items))
+
+
+def connect(address: str) -> None:
+    """Make this process one of the cluster's."""
+    import ray
+
+    ray.init(address=address, namespace="serve", log_to_driver=False, logging_level="error")
+
+
+def ask_for(url: str, seconds: float) -> Giants:
+    """Callers by every way for so long, from a process that is connected."""
+    return asyncio.run(_ask_for(url, seconds))
+
+
+async def _ask_for(url: str, seconds: float) -> Giants:
+    told = Giants()
+    by_handle = RewardClient(APP)
+    ends = told.tally.clock() + seconds
+    async with Poster(url) as poster:
+        ways: dict[str, tuple[Ask, Draw]] = {
+            "item by handle": (by_handle.ascore_batch, giant),
+            "item over HTTP": (poster.single, giant),
+            "batch by handle": (by_handle.ascore_batch, batch),
+            "batch over HTTP": (poster.batch, batch),
+            "batch streamed": (poster.streamed, batch),
+        }
+        callers = [
+            _caller(told, way, *of, ends, PAUSE_S * turn / len(ways))
+            for turn, (way, of) in enumerate(ways.items())
+        ]
+        await asyncio.gather(*callers, _refused(told, poster, by_handle, ends))
+        told.codes = poster.codes
+    return told
+
+
+async def _caller(
+    told: Giants, way: str, ask: Ask, draw: Draw, ends: float, after_s: float
+) -> None:
+    rng, tally = Random(way), told.tally
+    await asyncio.sleep(after_s)
+    for turn in count():
+        if tally.clock() > ends:
+            return
+        questions = draw(f"{way}-{turn}", rng)
+        told.bodies += 1
+        told.mib += sum(size_of(question.body) for question in questions) / 2**20
+        await tally.put(way, ask, questions)
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _refused(told: Giants, poster: Poster, by_handle: RewardClient, ends: float) -> None:
+    rng = Random(TOO_LARGE)
+
+    async def too_large() -> str:
+        asked = batch("too-large", rng, TOO_LARGE_BYTES)
+        return str(await poster.code([question.body for question in asked]))
+
+    async def too_long(ask: Ask) -> str:
+        (question,) = giant("too-long", rng, over=1)
+        (result,) = await ask([question.body])
+        return result.status.value
+
+    attempts = (
+        (TOO_LARGE, too_large),
+        (TOO_LONG, partial(too_long, poster.single)),
+        (TOO_LONG, partial(too_long, by_handle.ascore_batch)),
+    )
+    for turn in count():
+        if told.tally.clock() > ends:
+            return
+        what, attempt = attempts[turn % len(attempts)]
+        try:
+            async with asyncio.timeout(DEADLINE_S + GRACE_S):
+                said = await attempt()
+        except Exception as error:
+            said = type(error).__name__
+        told.refused[f"{what}: {said}"] += 1
+        await asyncio.sleep(_REFUSED_EVERY_S)

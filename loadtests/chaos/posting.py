@@ -1,0 +1,73 @@
+"""Requests over HTTP without the service's own client, and the status codes of the replies."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from loadtests.chaos.questions import Body
+from reward_serve.http.contract import NDJSON
+from reward_serve.schema import ScoreResult
+
+_SINGLE, _BATCH = "/v1/score", "/v1/score/batch"
+
+
+class Poster:
+    """Posts, as long as it takes; whoever asks keeps the time. A reply without results raises.
+
+    Args:
+        url: of the service.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.codes: Counter[int] = Counter()
+        """Status codes of all replies."""
+        self._client = httpx.AsyncClient(base_url=url, timeout=None, limits=httpx.Limits())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._client.aclose()
+
+    async def single(self, bodies: list[Body]) -> list[ScoreResult]:
+        """The result of the one request."""
+        (body,) = bodies
+        told = (await self._post(_SINGLE, body)).json()
+        told.pop("detail", None)
+        return [ScoreResult.model_validate(told)]
+
+    async def batch(self, bodies: list[Body]) -> list[ScoreResult]:
+        """The results of a batch."""
+        reply = await self._post(_BATCH, {"requests": bodies})
+        return [ScoreResult.model_validate(told) for told in reply.json()["results"]]
+
+    async def streamed(self, bodies: list[Body]) -> list[ScoreResult]:
+        """The results of a batch that is answered in NDJSON."""
+        found: dict[int, ScoreResult] = {}
+        content, accept = json.dumps({"requests": bodies}), {"accept": NDJSON}
+        async with self._client.stream("POST", _BATCH, content=content, headers=accept) as reply:
+            self.codes[reply.status_code] += 1
+            async for line in reply.aiter_lines():
+                told = json.loads(line)
+                index = told.pop("index")
+                found[index] = ScoreResult.model_validate(told)
+        return [found[index] for index in range(len(bodies))]
+
+    async def code(self, bodies: list[Body]) -> int:
+        """The status code of a batch's reply."""
+        return (await self._post(_BATCH, {"requests": bodies})).status_code
+
+    async def _post(self, path: str, body: Any) -> httpx.Response:
+        reply = await self._client.post(path, content=json.dumps(body))
+        self.codes[reply.status_code] += 1
+        return reply

@@ -1,0 +1,123 @@
+"""``giants``: bodies up to the limits, and over them, among small requests; on a rule model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from deployments.local import APP
+from loadtests.chaos.cluster import Target, deployed_rule, local_cluster, until
+from loadtests.chaos.faults import memory_mib
+from loadtests.chaos.giants import DEADLINE_S, REFUSED, Giants, ask_for, connect
+from loadtests.chaos.load import Ask, Tally, open_loop, quantiles
+from loadtests.chaos.posting import Poster
+from loadtests.chaos.questions import Questions, marked
+from loadtests.chaos.report import Bounds, Figures, reported
+from reward_serve.client import RewardClient
+
+NAMES = ("giants",)
+
+SMALL_PER_S = 40.0
+CALM_S, AMONG_S = 20.0, 40.0
+SLOWER = 2.0  # times: what the small requests' p95 may come to
+GROWTH, GROWTH_MIB, SETTLED_S = 1.25, 150.0, 30.0
+_CPUS = 16  # logical
+_PROCESSES = ("rule", "ingress")
+
+
+def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
+    """Small requests by themselves, then with giants among them, which another process sends."""
+    with local_cluster(num_cpus=_CPUS) as address:
+        target, _ = deployed_rule(address, rule={"verifier": "gsm8k_strict_last"})
+        with ProcessPoolExecutor(1, get_context("spawn"), connect, (address,)) as pool:
+            yield "giants", asyncio.run(_run(target, pool))
+
+
+async def _run(target: Target, pool: ProcessPoolExecutor) -> Figures:
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(pool, os.getpid)  # once it is connected
+    async with Poster(target.url) as poster:
+        ways = {"handle": RewardClient(APP).ascore_batch, "http": poster.single}
+        calm = await _small(ways, "calm", CALM_S)
+        before = await asyncio.to_thread(memory_mib)
+        asking = loop.run_in_executor(pool, ask_for, target.url, AMONG_S)
+        among = await _small(ways, "among", AMONG_S)
+        giants = await asking
+    memory = {"before": before, "at_once": await asyncio.to_thread(memory_mib)}
+    settled_s = await until(lambda: settled(before, memory_mib()), SETTLED_S)
+    memory["after"] = await asyncio.to_thread(memory_mib)
+    small = {
+        way: {
+            "calm": quantiles(calm.waits_s("right", way=way)),
+            "among": quantiles(among.waits_s("right", way=way)),
+        }
+        for way in ways
+    }
+    codes = poster.codes + giants.codes
+    figures = {
+        **joined(calm, among, giants.tally).figures(),
+        "small": small,
+        **told(giants),
+        "codes": {str(code): number for code, number in sorted(codes.items())},
+        "memory_mib": memory,
+        "settled_s": None if settled_s is None else round(settled_s, 1),
+        "note": "; ".join(
+            f"small by {way}: p95 {each['among']['p95_s']} s, calm {each['calm']['p95_s']} s"
+            for way, each in small.items()
+        ),
+    }
+    back = f"memory is back within {GROWTH - 1:.0%} or {GROWTH_MIB:g} MiB in {SETTLED_S:g} s"
+    bounds = {
+        "every request within the limits has its score": figures["right"] == figures["asked"],
+        "what is over a limit is a 413, or invalid": giants.refused.keys() == REFUSED,
+        "no reply is a 5xx": not any(code >= 500 for code in codes),
+        **not_slower(small),
+        back: settled_s is not None,
+    }
+    return reported(figures, bounds)
+
+
+def told(giants: Giants) -> Figures:
+    """What was sent, how long it took, what was refused."""
+    ways = sorted({one.way for one in giants.tally.ended})
+    return {
+        "giants": {way: quantiles(giants.tally.waits_s("right", way=way)) for way in ways},
+        "bodies": giants.bodies,
+        "mib": round(giants.mib),
+        "refused": dict(giants.refused),
+    }
+
+
+def not_slower(small: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> Bounds:
+    """By each way: the bound on the small requests' p95 among giants."""
+    return {
+        f"small by {way}: p95 is at most {SLOWER:g} times the calm one": (
+            each["among"]["p95_s"] or float("inf")
+        )
+        <= SLOWER * (each["calm"]["p95_s"] or 0.0)
+        for way, each in small.items()
+    }
+
+
+def settled(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
+    """Whether replica and ingress hold about as much as before."""
+    return all(
+        now[each] <= max(GROWTH * before[each], before[each] + GROWTH_MIB) for each in _PROCESSES
+    )
+
+
+def joined(*tallies: Tally) -> Tally:
+    """One tally of several loads."""
+    every = Tally()
+    every.asked = sum(one.asked for one in tallies)
+    every.ended = [ended for one in tallies for ended in one.ended]
+    return every
+
+
+async def _small(ways: Mapping[str, Ask], run: str, seconds: float) -> Tally:
+    tally = Tally()
+    await open_loop(tally, ways, Questions(marked, run, DEADLINE_S), SMALL_PER_S, seconds)
+    return tally
