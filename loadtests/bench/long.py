@@ -9,7 +9,6 @@ that the trainers' client sends together.
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections import Counter
@@ -22,17 +21,13 @@ import psutil
 
 from deployments.local import APP, console, deployed
 from loadtests.bench.common import Request, spread
+from loadtests.load.long_rows import length, rollout
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult
 from reward_serve.client import Client
 
 PROMPTS, SAMPLES = 128, 8
-MEDIAN, SIGMA, MOST, SHORT = 32 * 1024, 0.8, 128 * 1024, 1024
+SHORT = 1024
 ARRIVAL_S = 60.0
-
-_WORDS = (
-    *("so", "then", "we", "add", "take", "the", "rest", "of", "each", "box"),
-    *("and", "check", "that", "it", "holds", "for", "every", "case"),
-)
 
 
 def run(repeats: int) -> dict[str, Any]:
@@ -74,12 +69,10 @@ def rollouts(random: Random) -> list[Request]:
     for prompt in range(PROMPTS):
         gold = random.randrange(11, 10_000)
         for _ in range(SAMPLES):
-            size = min(MOST, int(random.lognormvariate(math.log(MEDIAN), SIGMA)))
             said = gold + random.choice((0, 0, 0, 1))
-            ending = f"\n#### {said}"
             asked.append(
                 {
-                    "response": _prose(random, size - len(ending)) + ending,
+                    "response": rollout(random, said, length(random)),
                     "reference": str(gold),
                     "group": f"prompt-{prompt}",
                     "metadata": {"right": said == gold},
@@ -171,14 +164,3 @@ def _resident_mib() -> dict[str, float]:
             if title.startswith("ray::") and mark in title:
                 found[name] = max(found.get(name, 0.0), rss)
     return found
-
-
-def _prose(random: Random, characters: int) -> str:
-    """Lines of words and sums without an answer."""
-    lines, length = [], 0
-    while length < characters:
-        words = " ".join(random.choices(_WORDS, k=12))
-        first, second = random.randrange(2, 90), random.randrange(2, 90)
-        lines.append(f"{words}: {first} + {second} = {first + second}.")
-        length += len(lines[-1]) + 1
-    return "\n".join(lines)[:characters]
