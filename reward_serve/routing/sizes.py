@@ -14,8 +14,6 @@ Item = TypeVar("Item")
 
 MESSAGE_BYTES = 2 * 2**20
 """Most bytes of items in one call by value; a larger item goes by reference."""
-MESSAGE_ITEMS = 1024
-"""Most items in it: results take up to 2 KB each beside what they echo."""
 
 _OVERHEAD = 16
 
@@ -39,17 +37,14 @@ def size_of(value: object) -> int:
 
 
 def bounded(
-    items: Sequence[Item],
-    size: Callable[[Item], int],
-    most_bytes: int = MESSAGE_BYTES,
-    most_items: int = MESSAGE_ITEMS,
+    items: Sequence[Item], size: Callable[[Item], int], most_bytes: int = MESSAGE_BYTES
 ) -> list[tuple[Sequence[Item], int]]:
-    """The items in parts and the bytes of each, in order; within both bounds or a single item."""
+    """The items in parts and the bytes of each, in order; within the bound or a single item."""
     parts: list[tuple[Sequence[Item], int]] = []
     start = total = 0
     for at, item in enumerate(items):
         bytes_ = size(item)
-        if at > start and (total + bytes_ > most_bytes or at - start >= most_items):
+        if at > start and total + bytes_ > most_bytes:
             parts.append((items[start:at], total))
             start, total = at, 0
         total += bytes_
