@@ -84,14 +84,20 @@ class Memory:
         kept = [one for at, one in zip(self.times_s, self.samples, strict=True) if at <= end_s]
         return kept or self.samples[:1]
 
+    @property
+    def peaks(self) -> dict[str, float]:
+        """The largest sample of each process."""
+        names = {name for sample in self.samples for name in sample}
+        return {name: max(one.get(name, 0.0) for one in self.samples) for name in sorted(names)}
+
 
 @contextmanager
-def watched(sizes: Callable[[], Sizes]) -> Iterator[Memory]:
-    """Sample while the context lasts."""
+def watched(sizes: Callable[[], Sizes], period_s: float | None = None) -> Iterator[Memory]:
+    """Sample while the context lasts, at first and every ``period_s`` seconds; default 5."""
     memory, over, began = Memory(), threading.Event(), time.monotonic()
 
     def watch() -> None:
-        while not over.wait(_PERIOD_S if memory.samples else 0):
+        while not over.wait((period_s or _PERIOD_S) if memory.samples else 0):
             memory.samples.append(sizes())
             memory.times_s.append(time.monotonic() - began)
 

@@ -9,11 +9,8 @@ that the trainers' client sends together.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from random import Random
 from typing import Any
 
@@ -21,13 +18,16 @@ import psutil
 
 from deployments.local import APP, console, deployed
 from loadtests.bench.common import Request, spread
+from loadtests.chaos.faults import memory_mib
 from loadtests.load.long_rows import length, rollout
+from loadtests.soak import watched
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult
 from reward_serve.client import Client
 
 PROMPTS, SAMPLES = 128, 8
 SHORT = 1024
 ARRIVAL_S = 60.0
+PERIOD_S = 0.5  # of looking at memory
 
 
 def run(repeats: int) -> dict[str, Any]:
@@ -40,12 +40,13 @@ def run(repeats: int) -> dict[str, Any]:
             "handle": Client(RewardClient(APP), on_failure="none", timeout_s=60.0),
             "http": Client(HttpRewardClient(service.url), on_failure="none", timeout_s=60.0),
         }
-        with watched() as at_once_mib:
+        with watched(_resident_mib, PERIOD_S) as at_once_memory:
             at_once, faults = asyncio.run(_at_once(ways, long, short, repeats))
-        arriving, arriving_mib = {}, {}
+        arriving, arriving_memory = {}, {}
         for way, client in ways.items():
-            with console.status(f"P9: {way}, arriving"), watched() as arriving_mib[way]:
+            with console.status(f"P9: {way}, arriving"), watched(_resident_mib, PERIOD_S) as memory:
                 arriving[way] = asyncio.run(_arriving(client, long))
+            arriving_memory[way] = memory.peaks
     return {
         "ratio": {
             way: rates["long"]["median"] / rates["short"]["median"]
@@ -59,7 +60,7 @@ def run(repeats: int) -> dict[str, Any]:
         "verdicts_per_s": at_once,
         "at_once": faults,
         "arriving": arriving,
-        "peak_mib": {"at_once": at_once_mib, "arriving": arriving_mib},
+        "peak_mib": {"at_once": at_once_memory.peaks, "arriving": arriving_memory},
     }
 
 
@@ -132,35 +133,6 @@ async def _arriving(client: Client, asked: list[Request]) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def watched() -> Iterator[dict[str, float]]:
-    """The largest resident memory of each process seen while the context lasts, in MiB."""
-    peaks: dict[str, float] = {}
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.25):
-            for name, mib in _resident_mib().items():
-                peaks[name] = max(peaks.get(name, 0.0), mib)
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield peaks
-    finally:
-        over.set()
-        thread.join()
-
-
 def _resident_mib() -> dict[str, float]:
-    own = psutil.Process()
-    found = {"client": own.memory_info().rss / 2**20}
-    for child in own.children(recursive=True):
-        try:
-            title, rss = " ".join(child.cmdline()), child.memory_info().rss / 2**20
-        except psutil.Error:
-            continue
-        for name, mark in (("proxy", "ProxyActor"), ("ingress", ":ingress"), ("replica", ":judge")):
-            if title.startswith("ray::") and mark in title:
-                found[name] = max(found.get(name, 0.0), rss)
-    return found
+    """Of this process, the client, and of the application's, with their engines."""
+    return {"client": psutil.Process().memory_info().rss / 2**20, **memory_mib()}

@@ -1,7 +1,7 @@
 """Callers whose items and batches are as large as the service takes, and now and then larger.
 
-They run in a process of their own: it takes them a tenth of a second to write a body, in which
-nobody else who shares their event loop would be heard.
+They run in a process of their own: writing a body as JSON takes a tenth of a second, and would
+block every other caller on the same event loop.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ Draw = Callable[[str, Random], list[Question]]
 
 @dataclass
 class Giants:
-    """What became of them.
+    """What was sent, and how it ended.
 
     Attributes:
-        tally: of those within the limits.
-        codes: HTTP status codes of all replies.
-        refused: what was over which limit and what was said to it, to how often.
-        bodies: that were sent within the limits.
-        mib: of data in them.
+        tally: requests within the limits.
+        codes: HTTP status codes, counted over all replies.
+        refused: the limit that was passed and the answer, such as "body over 32 MiB: 413", counted.
+        bodies: how many were sent within the limits.
+        mib: their data.
     """
 
     tally: Tally = field(default_factory=Tally)
@@ -79,21 +79,21 @@ def batch(run: str, rng: Random, size: float | None = None) -> list[Question]:
 
 
 def connect(address: str) -> None:
-    """Make this process one of the cluster's."""
+    """Join this process to the cluster."""
     import ray
 
     ray.init(address=address, namespace="serve", log_to_driver=False, logging_level="error")
 
 
 def ask_for(url: str, seconds: float) -> Giants:
-    """Callers by every way for so long, from a process that is connected."""
+    """Send giants by every way for ``seconds``, from a process that has joined the cluster."""
     return asyncio.run(_ask_for(url, seconds))
 
 
 async def _ask_for(url: str, seconds: float) -> Giants:
-    told = Giants()
+    sent = Giants()
     by_handle = RewardClient(APP)
-    ends = told.tally.clock() + seconds
+    ends = sent.tally.clock() + seconds
     async with Poster(url) as poster:
         ways: dict[str, tuple[Ask, Draw]] = {
             "item by handle": (by_handle.ascore_batch, giant),
@@ -103,30 +103,30 @@ async def _ask_for(url: str, seconds: float) -> Giants:
             "batch streamed": (poster.streamed, batch),
         }
         callers = [
-            _caller(told, way, *of, ends, PAUSE_S * turn / len(ways))
+            _caller(sent, way, *of, ends, PAUSE_S * turn / len(ways))
             for turn, (way, of) in enumerate(ways.items())
         ]
-        await asyncio.gather(*callers, _refused(told, poster, by_handle, ends))
-        told.codes = poster.codes
-    return told
+        await asyncio.gather(*callers, _refused(sent, poster, by_handle, ends))
+        sent.codes = poster.codes
+    return sent
 
 
 async def _caller(
-    told: Giants, way: str, ask: Ask, draw: Draw, ends: float, after_s: float
+    sent: Giants, way: str, ask: Ask, draw: Draw, ends: float, after_s: float
 ) -> None:
-    rng, tally = Random(way), told.tally
+    rng, tally = Random(way), sent.tally
     await asyncio.sleep(after_s)
     for turn in count():
         if tally.clock() > ends:
             return
         questions = draw(f"{way}-{turn}", rng)
-        told.bodies += 1
-        told.mib += sum(size_of(question.body) for question in questions) / 2**20
+        sent.bodies += 1
+        sent.mib += sum(size_of(question.body) for question in questions) / 2**20
         await tally.put(way, ask, questions)
         await asyncio.sleep(PAUSE_S)
 
 
-async def _refused(told: Giants, poster: Poster, by_handle: RewardClient, ends: float) -> None:
+async def _refused(sent: Giants, poster: Poster, by_handle: RewardClient, ends: float) -> None:
     rng = Random(TOO_LARGE)
 
     async def too_large() -> str:
@@ -144,13 +144,13 @@ async def _refused(told: Giants, poster: Poster, by_handle: RewardClient, ends: 
         (TOO_LONG, partial(too_long, by_handle.ascore_batch)),
     )
     for turn in count():
-        if told.tally.clock() > ends:
+        if sent.tally.clock() > ends:
             return
         what, attempt = attempts[turn % len(attempts)]
         try:
             async with asyncio.timeout(DEADLINE_S + GRACE_S):
-                said = await attempt()
+                answer = await attempt()
         except Exception as error:
-            said = type(error).__name__
-        told.refused[f"{what}: {said}"] += 1
+            answer = type(error).__name__
+        sent.refused[f"{what}: {answer}"] += 1
         await asyncio.sleep(_REFUSED_EVERY_S)

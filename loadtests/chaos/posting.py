@@ -17,7 +17,7 @@ _SINGLE, _BATCH = "/v1/score", "/v1/score/batch"
 
 
 class Poster:
-    """Posts, as long as it takes; whoever asks keeps the time. A reply without results raises.
+    """Posts without a timeout; the caller keeps the time. A reply without results raises.
 
     Args:
         url: of the service.
@@ -42,25 +42,25 @@ class Poster:
     async def single(self, bodies: list[Body]) -> list[ScoreResult]:
         """The result of the one request."""
         (body,) = bodies
-        told = (await self._post(_SINGLE, body)).json()
-        told.pop("detail", None)
-        return [ScoreResult.model_validate(told)]
+        content = (await self._post(_SINGLE, body)).json()
+        content.pop("detail", None)
+        return [ScoreResult.model_validate(content)]
 
     async def batch(self, bodies: list[Body]) -> list[ScoreResult]:
         """The results of a batch."""
         reply = await self._post(_BATCH, {"requests": bodies})
-        return [ScoreResult.model_validate(told) for told in reply.json()["results"]]
+        return [ScoreResult.model_validate(content) for content in reply.json()["results"]]
 
     async def streamed(self, bodies: list[Body]) -> list[ScoreResult]:
         """The results of a batch that is answered in NDJSON."""
         found: dict[int, ScoreResult] = {}
-        content, accept = json.dumps({"requests": bodies}), {"accept": NDJSON}
-        async with self._client.stream("POST", _BATCH, content=content, headers=accept) as reply:
+        body, accept = json.dumps({"requests": bodies}), {"accept": NDJSON}
+        async with self._client.stream("POST", _BATCH, content=body, headers=accept) as reply:
             self.codes[reply.status_code] += 1
             async for line in reply.aiter_lines():
-                told = json.loads(line)
-                index = told.pop("index")
-                found[index] = ScoreResult.model_validate(told)
+                content = json.loads(line)
+                index = content.pop("index")
+                found[index] = ScoreResult.model_validate(content)
         return [found[index] for index in range(len(bodies))]
 
     async def code(self, bodies: list[Body]) -> int:

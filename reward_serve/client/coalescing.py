@@ -20,7 +20,7 @@ from reward_serve.schema import ScoreResult
 
 Body = dict[str, Any]
 MAX_BYTES = 8 * 2**20
-"""Most bytes of a batch of several requests; a service takes bodies of 32 MiB unless told."""
+"""Bytes of a batch of several requests; the service's default limit is 32 MiB a body."""
 Outcome = ScoreResult | BaseException
 
 

@@ -1,4 +1,4 @@
-"""This process's own event loop, which no trainer can block."""
+"""An event loop in a thread of its own, which no trainer can block."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ _loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: a fork has none
 
 
 def own_loop() -> asyncio.AbstractEventLoop:
-    """The loop, which runs in a thread of its own."""
+    """This process's loop, started at the first call."""
     with _lock:
         loop = _loops.get(os.getpid())
         if loop is None:
@@ -23,13 +23,25 @@ def own_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of work on the loop. Not from a running event loop, which it would block."""
-    if asyncio._get_running_loop() is not None:
+    """Run a coroutine on the loop and wait for its result.
+
+    Raises:
+        RuntimeError: the caller runs in an event loop itself, which waiting would block.
+    """
+    if _in_event_loop():
         work.close()
-        raise RuntimeError("not from a running event loop: await the method's async twin")
+        raise RuntimeError("this would block the running event loop: await the async method")
     future = asyncio.run_coroutine_threadsafe(work, own_loop())
     try:
         return future.result()
     except BaseException:
         future.cancel()
         raise
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -50,6 +50,23 @@ class _Skeleton:
     label_ids: Mapping[str, int]
     length: int
 
+    def filled(
+        self, texts: Mapping[str, str], encoded: Mapping[str, list[int]], cut_characters: int
+    ) -> Prompt:
+        """The prompt, with each field's text in its turn and its token ids in their run."""
+        messages = [
+            {
+                "role": role,
+                "content": "".join(part + texts.get(name or "", "") for part, name in parts),
+            }
+            for role, parts in self.turns
+        ]
+        ids: list[int] = []
+        for run, name in self.runs:
+            ids += run
+            ids += encoded[name] if name else ()
+        return Prompt(messages, ids, self.label_ids, cut_characters)
+
 
 class Renderer:
     """Renders for one tokenizer.
@@ -119,18 +136,7 @@ class Renderer:
             lambda text: defuse(shown(text)),
             self._encode,
         )
-        messages = [
-            {
-                "role": role,
-                "content": "".join(part + texts.get(name or "", "") for part, name in parts),
-            }
-            for role, parts in skeleton.turns
-        ]
-        ids: list[int] = []
-        for run, name in skeleton.runs:
-            ids += run
-            ids += encoded[name] if name else ()
-        return Prompt(messages, ids, skeleton.label_ids, cut_characters)
+        return skeleton.filled(texts, encoded, cut_characters)
 
     def _skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
         key = (template.name, template.digest, mode, enable_thinking)

@@ -13,9 +13,12 @@ from reward_serve.schema import Status
 
 
 class NoAnswerError(Exception):
-    """A call that no replica answered: ``timeout``, ``overloaded`` or ``error``, and why.
+    """No replica answered a call.
 
-    ``too_large``: the call or its result was too large for a message, and would be again.
+    Attributes:
+        status: ``timeout``, ``overloaded`` or ``error``.
+        reason: why.
+        too_large: the call or its result did not fit a message; do not retry it unchanged.
     """
 
     def __init__(self, status: Status, reason: str, too_large: bool = False) -> None:

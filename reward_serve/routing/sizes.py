@@ -1,4 +1,4 @@
-"""How large items are, and batches bounded by it.
+"""The size of items, and how batches are split to fit Serve's messages.
 
 Serve's gRPC takes messages of 4 MiB (``RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH``), at the replica
 for calls and at the caller for results. Half of that is left for a result, which echoes its item's
@@ -13,13 +13,13 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 MESSAGE_BYTES = 2 * 2**20
-"""Most bytes of items in one call by value; a larger item goes by reference."""
+"""Bytes of items in one call by value; a larger item goes by reference."""
 
 _OVERHEAD = 16
 
 
 def size_of(value: object) -> int:
-    """At most as many bytes as plain data takes in a message; for other data, a guess."""
+    """An upper bound of the bytes that plain data takes in a message; a guess for other data."""
     total = 0
     left: list[Iterable[object]] = [(value,)]
     while left:
@@ -39,7 +39,10 @@ def size_of(value: object) -> int:
 def bounded(
     items: Sequence[Item], size: Callable[[Item], int], most_bytes: int = MESSAGE_BYTES
 ) -> list[tuple[Sequence[Item], int]]:
-    """The items in parts and the bytes of each, in order; within the bound or a single item."""
+    """Split items, in order, into parts of at most ``most_bytes``, and give the bytes of each.
+
+    An item larger than that is a part of its own.
+    """
     parts: list[tuple[Sequence[Item], int]] = []
     start = total = 0
     for at, item in enumerate(items):

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import time
 from random import Random
 
-from loadtests.bench.long import absent_or_wrong, rollouts, watched
+from loadtests.bench.long import absent_or_wrong, rollouts
 from loadtests.load.long_rows import LONGEST_CHARS, MEDIAN_CHARS
 from reward_serve.schema import ScoreResult, Status
 from reward_serve.verifiers import verify_any
@@ -30,9 +29,3 @@ def test_what_is_absent_or_wrong_is_counted() -> None:
         ScoreResult(status=Status.ERROR, reason="gone"),
     ]
     assert absent_or_wrong(asked, results) == {"absent": 1, "wrong": 1}
-
-
-def test_peaks_of_memory_are_seen_while_the_context_lasts() -> None:
-    with watched() as peaks:
-        time.sleep(0.6)
-    assert peaks["client"] > 10

@@ -49,3 +49,16 @@ def test_a_process_has_its_memory_and_one_that_is_gone_has_none() -> None:
 
     assert soak._rss(Gone()) == 0.0
     assert Memory().samples == []
+
+
+def test_peaks_are_of_each_process_whenever_it_was_there() -> None:
+    assert Memory([0, 1, 2], [{"a": 1.0}, {"a": 3.0, "b": 9.0}, {"a": 2.0}]).peaks == {
+        "a": 3.0,
+        "b": 9.0,
+    }
+
+
+def test_memory_is_sampled_as_often_as_asked() -> None:
+    with watched(lambda: {"a": 1.0}, period_s=0.01) as memory:
+        time.sleep(0.2)
+    assert len(memory.samples) > 3

@@ -60,7 +60,7 @@ async def _run(target: Target, pool: ProcessPoolExecutor) -> Figures:
     figures = {
         **joined(calm, among, giants.tally).figures(),
         "small": small,
-        **told(giants),
+        **sent(giants),
         "codes": {str(code): number for code, number in sorted(codes.items())},
         "memory_mib": memory,
         "settled_s": None if settled_s is None else round(settled_s, 1),
@@ -80,7 +80,7 @@ async def _run(target: Target, pool: ProcessPoolExecutor) -> Figures:
     return reported(figures, bounds)
 
 
-def told(giants: Giants) -> Figures:
+def sent(giants: Giants) -> Figures:
     """What was sent, how long it took, what was refused."""
     ways = sorted({one.way for one in giants.tally.ended})
     return {
