@@ -43,10 +43,14 @@ def by_reference(handle: Any) -> Any:
         return handle
 
 
-async def answer_of(call: Any, within_s: float) -> Any:
-    """The answer to a call, or NoAnswerError; it is cancelled when late, and with its caller."""
+async def answer_of(call: Any, until: float) -> Any:
+    """The answer to a call by a time of the event loop's clock; cancelled then, or with its caller.
+
+    Raises:
+        NoAnswerError: there was none.
+    """
     try:
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout_at(until):
             return await call
     except BaseException as error:
         if not isinstance(error, (asyncio.CancelledError, *call_errors())):

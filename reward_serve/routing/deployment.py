@@ -73,7 +73,8 @@ class DeploymentClient:
     async def call(self, method: str, *arguments: Any, within_s: float) -> Any:
         """What a method of any one replica returns; NoAnswerError where none answers."""
         handle = self._large if size_of(arguments) > MESSAGE_BYTES else self._handle
-        return await answer_of(getattr(handle, method).remote(*arguments), within_s)
+        until = asyncio.get_running_loop().time() + within_s
+        return await answer_of(getattr(handle, method).remote(*arguments), until)
 
     @contextmanager
     def _placed(self, items: Sequence[Any]) -> Iterator[list[Share]]:
@@ -98,12 +99,12 @@ class DeploymentClient:
         return Context().run(remote, items) if detached else remote(items)
 
     async def _score(self, share: Share, items: list[Any], detached: bool) -> list[Result]:
-        within_s = longest_timeout_s(items) + self._grace_s
+        until = self._until(items)
 
         async def asked(large: bool) -> list[Result]:
             call = self._begin("score_batch", share, items, detached, large)
             try:
-                answer: list[Result] = await answer_of(call, within_s)
+                answer: list[Result] = await answer_of(call, until)
                 return answer
             except NoAnswerError as error:
                 if error.too_large and not large:
@@ -116,11 +117,15 @@ class DeploymentClient:
             self._placement.done(share)
 
     async def _stream(
-        self, share: Share, missing: dict[int, Any], detached: bool, again: bool = False
+        self,
+        share: Share,
+        missing: dict[int, Any],
+        detached: bool,
+        again: float | None = None,
     ) -> Chunks:
         keys, items = list(missing), list(missing.values())
-        until = asyncio.get_running_loop().time() + longest_timeout_s(items) + self._grace_s
-        large = share.large or again
+        until = again or self._until(items)  # again: by reference, until then
+        large = share.large or again is not None
         call = self._begin("score_stream", share, items, detached, large, stream=True)
         try:
             chunks = aiter(call)
@@ -134,7 +139,7 @@ class DeploymentClient:
         except (asyncio.CancelledError, Exception) as error:
             fault = no_answer(error)
             if missing and fault.too_large and not large:
-                async with aclosing(self._stream(share, missing, detached, True)) as rest:
+                async with aclosing(self._stream(share, missing, detached, until)) as rest:
                     async for chunk in rest:
                         yield chunk
             elif missing:
@@ -144,6 +149,10 @@ class DeploymentClient:
             if missing:
                 call.cancel()
             self._placement.done(share)
+
+    def _until(self, items: Iterable[Any]) -> float:
+        """When to give up on the items, by the event loop's clock."""
+        return asyncio.get_running_loop().time() + longest_timeout_s(items) + self._grace_s
 
     def _failures(self, items: Iterable[Any], error: NoAnswerError) -> list[Result]:
         model, cause = self._handle.deployment_name, error.__cause__

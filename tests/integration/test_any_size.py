@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -147,3 +151,16 @@ def test_openrlhfs_route_takes_long_rollouts(service: str) -> None:
     }
     reply = httpx.post(f"{service}/{GATEWAY}/get_reward", json=body, timeout=60)
     assert reply.json()["rewards"] == RIGHT
+
+
+@pytest.mark.timeout(180)
+def test_a_replica_killed_amid_long_rollouts_costs_no_verdict(service: str) -> None:
+    pid = serve.get_deployment_handle("rule", NAME).describe.remote().result(timeout_s=30)["pid"]
+    client = connect(app=NAME, on_failure="none", timeout_s=120)
+    items = [{**item, "id": f"{n}-{item['id']}"} for n in range(8) for item in BATCH]  # 82 MB
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.score_batch, items)
+        time.sleep(0.3)
+        os.kill(pid, signal.SIGKILL)
+        results = asked.result(timeout=150)
+    assert [result.score for result in results] == RIGHT * 8

@@ -9,6 +9,10 @@ from reward_serve.routing.calls import NoAnswerError, answer_of, by_value, cance
 from reward_serve.schema import Status
 
 
+def after(seconds: float) -> float:
+    return asyncio.get_running_loop().time() + seconds
+
+
 class Handle:
     """A deployment's handle that keeps the options it is given."""
 
@@ -78,14 +82,14 @@ class Pending:
 async def test_a_call_in_time_is_its_answer() -> None:
     call = Pending()
     call.answer.set_result("18")
-    assert await answer_of(call, 1.0) == "18"
+    assert await answer_of(call, after(1.0)) == "18"
     assert not call.cancelled
 
 
 async def test_a_call_that_is_late_is_cancelled() -> None:
     call = Pending()
     with pytest.raises(NoAnswerError) as why:
-        await answer_of(call, 0.01)
+        await answer_of(call, after(0.01))
     assert (why.value.status, why.value.reason) == (Status.TIMEOUT, "no replica answered in time")
     assert call.cancelled
 
@@ -94,13 +98,13 @@ async def test_a_call_that_its_other_end_cancelled_has_no_answer() -> None:
     call = Pending()
     call.answer.cancel()
     with pytest.raises(NoAnswerError, match="CancelledError") as why:
-        await answer_of(call, 1.0)
+        await answer_of(call, after(1.0))
     assert why.value.status is Status.ERROR
 
 
 async def test_a_call_is_cancelled_with_its_caller() -> None:
     call = Pending()
-    task = asyncio.create_task(answer_of(call, 60.0))
+    task = asyncio.create_task(answer_of(call, after(60.0)))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -112,4 +116,4 @@ async def test_a_fault_of_ours_is_raised_as_it_is() -> None:
     call = Pending()
     call.answer.set_exception(LookupError("of ours"))
     with pytest.raises(LookupError, match="of ours"):
-        await answer_of(call, 1.0)
+        await answer_of(call, after(1.0))
