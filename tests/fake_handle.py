@@ -58,6 +58,7 @@ class Handle:
         self.options_given: list[dict[str, Any]] = []
         self._by_reference = True
         self.by_reference: list[bool] = []
+        self.batches: list[str] = []
         self.score_batch = self.score_stream = self.complete = self.describe = self
 
     def options(self, session_id: str = "r0", **options: object) -> Handle:
@@ -66,13 +67,15 @@ class Handle:
         other._session = session_id
         other.calls, other.options_given = self.calls, self.options_given
         other._by_reference = bool(options.get("_by_reference", self._by_reference))
-        other.by_reference = self.by_reference
+        other.by_reference, other.batches = self.by_reference, self.batches
         return other
 
     def remote(self, *arguments: Any) -> Any:
         end = self._ends[int(self._session.removeprefix("r"))]
         self.by_reference.append(self._by_reference)
-        self.calls.append(self._call(end, *(arguments or ([],))))
+        items, *batch = arguments or ([],)
+        self.batches += batch
+        self.calls.append(self._call(end, items))
         return self.calls[-1]
 
 

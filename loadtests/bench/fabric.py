@@ -52,9 +52,11 @@ class InstantReplica:
             "instant", InstantModel(), admission, 1024, observers=[Metrics(lambda: 0, dict)]
         )
 
-    async def score_batch(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    async def score_batch(
+        self, requests: list[dict[str, Any]], batch: str | None = None
+    ) -> list[dict[str, Any]]:
         """A result for each request, in order."""
-        return await self._scorer.score_batch(requests)
+        return await self._scorer.score_batch(requests, batch)
 
 
 class Raw:

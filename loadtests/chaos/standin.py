@@ -136,15 +136,17 @@ class StandInReplica:
         judge = Judge(config, self._engine)
         self._scorer = Scorer(NAME, judge, self._admission, max_batch_items=1024)
 
-    async def score_batch(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    async def score_batch(
+        self, requests: list[dict[str, Any]], batch: str | None = None
+    ) -> list[dict[str, Any]]:
         """A result for each request, in order."""
-        return await self._scorer.score_batch(requests)
+        return await self._scorer.score_batch(requests, batch)
 
     async def score_stream(
-        self, requests: list[dict[str, Any]]
+        self, requests: list[dict[str, Any]], batch: str | None = None
     ) -> AsyncIterator[list[dict[str, Any]]]:
         """Chunks of results as they finish."""
-        async for chunk in self._scorer.score_stream(requests):
+        async for chunk in self._scorer.score_stream(requests, batch):
             yield chunk
 
     async def describe(self) -> dict[str, Any]:

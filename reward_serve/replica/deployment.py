@@ -83,15 +83,22 @@ class RewardReplica:
         """The ``ScoreResult`` of one ``ScoreRequest``."""
         return await self._scorer.score(request)
 
-    async def score_batch(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """A ``ScoreResult`` for each ``ScoreRequest``, in order."""
-        return await self._scorer.score_batch(requests)
+    async def score_batch(
+        self, requests: list[dict[str, Any]], batch: str | None = None
+    ) -> list[dict[str, Any]]:
+        """A ``ScoreResult`` for each ``ScoreRequest``, in order.
+
+        Args:
+            requests: the batch, or a part of it.
+            batch: the same for all parts of a batch, which take turns as one.
+        """
+        return await self._scorer.score_batch(requests, batch)
 
     async def score_stream(
-        self, requests: list[dict[str, Any]]
+        self, requests: list[dict[str, Any]], batch: str | None = None
     ) -> AsyncIterator[list[dict[str, Any]]]:
         """Chunks of results as they finish, each result with its ``index``."""
-        async for chunk in self._scorer.score_stream(requests):
+        async for chunk in self._scorer.score_stream(requests, batch):
             yield chunk
 
     async def complete(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -131,8 +131,12 @@ class Scorer:
             logger.exception("reward model %s failed at request id=%r", self._name, parsed.id)
             return self._failed(Status.ERROR, f"{type(error).__name__}: {error}", echoed, began)
 
-    async def score_batch(self, requests: object) -> list[dict[str, Any]]:
+    async def score_batch(self, requests: object, batch: object = None) -> list[dict[str, Any]]:
         """A result for each request, in order; one item's failure is its own.
+
+        Args:
+            requests: the batch, or a part of it.
+            batch: shared by the parts of a batch, which are admitted in turn as one.
 
         Raises:
             TypeError: ``requests`` is not a list.
@@ -140,11 +144,13 @@ class Scorer:
         items = self._items(requests)
         if len(items) > self._max_batch_items:
             return [self._too_large(item, len(items)) for item in items]
-        batch = object()
+        batch = batch or object()
         return list(await asyncio.gather(*(self.score(item, batch) for item in items)))
 
-    async def score_stream(self, requests: object) -> AsyncIterator[list[dict[str, Any]]]:
-        """Results as they finish, in chunks, each result with its ``index``.
+    async def score_stream(
+        self, requests: object, batch: object = None
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        """The results of ``score_batch`` as they finish, in chunks, each with its ``index``.
 
         Raises:
             TypeError: ``requests`` is not a list.
@@ -156,7 +162,7 @@ class Scorer:
                 yield list(part)
             return
         finished: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        batch = object()
+        batch = batch or object()
 
         async def one(index: int, item: object) -> None:
             finished.put_nowait({"index": index, **await self.score(item, batch)})

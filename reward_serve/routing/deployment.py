@@ -9,6 +9,7 @@ from contextlib import aclosing, contextmanager
 from contextvars import Context
 from itertools import chain
 from typing import Any
+from uuid import uuid4
 
 from reward_serve.routing.calls import (
     NoAnswerError,
@@ -53,20 +54,20 @@ class DeploymentClient:
     async def score_batch(self, items: Sequence[Any]) -> list[Result]:
         """A result for each item, in order."""
         with self._placed(items) as shares:
-            detached = self._detached or len(shares) > 1
+            batch = uuid4().hex if len(shares) > 1 else None
             parts = [[items[i] for i in share.indices] for share in shares]
             each = zip(shares, parts, strict=True)
-            answers = await asyncio.gather(*(self._score(*one, detached) for one in each))
+            answers = await asyncio.gather(*(self._score(*one, batch) for one in each))
         return joined([share.indices for share in shares], answers)
 
     async def stream(self, items: Mapping[int, Any]) -> Chunks:
         """The results as they finish, in chunks, each result with the item's key as ``index``."""
-        keys, batch = list(items), list(items.values())
-        with self._placed(batch) as shares:
-            detached = self._detached or len(shares) > 1
-            parts = [{keys[i]: batch[i] for i in share.indices} for share in shares]
+        keys, values = list(items), list(items.values())
+        with self._placed(values) as shares:
+            batch = uuid4().hex if len(shares) > 1 else None
+            parts = [{keys[i]: values[i] for i in share.indices} for share in shares]
             each = zip(shares, parts, strict=True)
-            async with aclosing(merged(self._stream(*one, detached) for one in each)) as chunks:
+            async with aclosing(merged(self._stream(*one, batch) for one in each)) as chunks:
                 async for chunk in chunks:
                     yield chunk
 
@@ -88,21 +89,23 @@ class DeploymentClient:
                 self._placement.done(share)
 
     def _begin(
-        self, method: str, share: Share, items: Any, detached: bool, large: bool, **options: Any
+        self, method: str, share: Share, items: Any, batch: str | None, large: bool, **options: Any
     ) -> Any:
-        """A call of the share's replica, under way."""
+        """Call the share's replica; ``batch`` is the same for all parts of one batch."""
         if share.replica is not None:
             options["session_id"] = share.replica
         handle = self._large if large else self._handle
         handle = handle.options(**options) if options else handle
         remote = getattr(handle, method).remote
-        return Context().run(remote, items) if detached else remote(items)
+        if batch is not None:
+            return Context().run(remote, items, batch)
+        return Context().run(remote, items) if self._detached else remote(items)
 
-    async def _score(self, share: Share, items: list[Any], detached: bool) -> list[Result]:
+    async def _score(self, share: Share, items: list[Any], batch: str | None) -> list[Result]:
         until = self._until(items)
 
         async def asked(large: bool) -> list[Result]:
-            call = self._begin("score_batch", share, items, detached, large)
+            call = self._begin("score_batch", share, items, batch, large)
             try:
                 answer: list[Result] = await answer_of(call, until)
                 return answer
@@ -120,13 +123,13 @@ class DeploymentClient:
         self,
         share: Share,
         missing: dict[int, Any],
-        detached: bool,
+        batch: str | None,
         again: float | None = None,
     ) -> Chunks:
         keys, items = list(missing), list(missing.values())
         until = again or self._until(items)  # again: by reference, until then
         large = share.large or again is not None
-        call = self._begin("score_stream", share, items, detached, large, stream=True)
+        call = self._begin("score_stream", share, items, batch, large, stream=True)
         try:
             chunks = aiter(call)
             while True:  # until it stops, after the last item or before
@@ -139,7 +142,7 @@ class DeploymentClient:
         except (asyncio.CancelledError, Exception) as error:
             fault = no_answer(error)
             if missing and fault.too_large and not large:
-                async with aclosing(self._stream(share, missing, detached, until)) as rest:
+                async with aclosing(self._stream(share, missing, batch, until)) as rest:
                     async for chunk in rest:
                         yield chunk
             elif missing:

@@ -406,6 +406,26 @@ async def test_what_finishes_within_moments_comes_in_one_chunk(bench: Bench) -> 
     assert [sorted(result["index"] for result in chunk) for chunk in chunks] == [[0, 1, 2], [3]]
 
 
+@pytest.mark.parametrize(("parts", "before"), [("one batch", 9), ("three batches", 24)])
+async def test_the_parts_of_a_batch_take_turns_as_one(parts: str, before: int) -> None:
+    """How many items are admitted before a single that comes after three parts of eight."""
+    order: list[str] = []
+
+    class Ordered(FakeRewardModel):
+        async def score(self, request: ScoreRequest) -> Verdict:
+            order.append(request.response)
+            await asyncio.sleep(0)
+            return await super().score(request)
+
+    scorer = Scorer("judge", Ordered(), Admission(1, 64), 8)
+    names = ["b"] * 3 if parts == "one batch" else [None] * 3
+    tasks = [asyncio.ensure_future(scorer.score_batch(asks(*["18"] * 8), name)) for name in names]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.ensure_future(scorer.score_batch(asks("19"))))
+    await asyncio.gather(*tasks)
+    assert order.index("19") == before
+
+
 @pytest.mark.parametrize("max_batch_items", [8, 64])
 async def test_a_chunk_fits_a_message(max_batch_items: int) -> None:
     scorer = Scorer("judge", FakeRewardModel(), Admission(64, 64), max_batch_items)

@@ -157,6 +157,8 @@ async def test_a_batch_goes_in_messages_and_what_is_larger_by_reference(ask: Any
 
     assert [result["id"] for result in results] == [item["id"] for item in items]
     assert handle.by_reference == [False, False, True]
+    assert len(handle.batches) == 3
+    assert len(set(handle.batches)) == 1
 
 
 @either_way
