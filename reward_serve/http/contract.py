@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import AsyncGenerator
@@ -11,10 +12,12 @@ from typing import Any
 import orjson
 from fastapi import HTTPException, Request, Response
 
+from reward_serve import memory
 from reward_serve.schema import Status, deeper_than
 
 NDJSON = "application/x-ndjson"
 MAX_BODY_DEPTH = 64
+_TRIM_AFTER_S = 0.1  # when the request's last references are gone
 
 _CODES = {Status.INVALID: 422, Status.TIMEOUT: 504, Status.OVERLOADED: 503}
 
@@ -59,6 +62,9 @@ async def read_json(request: Request, limit: int) -> Any:
         body += chunk
         if len(body) > limit:
             raise too_large
+    if len(body) > memory.LARGE_BYTES:
+        later = asyncio.get_running_loop().call_later
+        request.state.until_end.callback(later, _TRIM_AFTER_S, memory.trim)
     content = _parsed(body)
     if deeper_than(content, MAX_BODY_DEPTH):
         raise HTTPException(422, f"body: is nested over {MAX_BODY_DEPTH} deep; flatten it")

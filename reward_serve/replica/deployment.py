@@ -28,6 +28,7 @@ from reward_serve.replica.admission import Admission
 from reward_serve.replica.completions import Completer
 from reward_serve.replica.observing.base import Observer
 from reward_serve.replica.observing.failures import FailureLog
+from reward_serve.replica.observing.memory import MemoryTrimmer
 from reward_serve.replica.observing.metrics import Metrics
 from reward_serve.replica.observing.verdicts import VerdictLog
 from reward_serve.replica.scoring import Scorer
@@ -162,6 +163,7 @@ class RewardReplica:
         observers: list[Observer] = [
             Metrics(lambda: self._admission.items, self._model.describe),
             FailureLog(config.name),
+            MemoryTrimmer(),
         ]
         if config.verdict_log.folder:
             observers.append(VerdictLog(config.name, config.verdict_log))

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,7 @@ from reward_serve.schema import (
 logger = logging.getLogger(__name__)
 
 _FLUSH_S = 0.02
+_LONG_CHARS = 2**14
 
 
 class _DeadlinePassedError(Exception):
@@ -81,6 +83,7 @@ class Scorer:
         self._observers = observers
         self._max_item_chars = max_item_chars
         self._clock = clock
+        self._long_items = asyncio.Lock()
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
         """The result of one request, as a plain dict; its deadline runs from here.
@@ -188,13 +191,15 @@ class Scorer:
         if request.model not in (None, self._name):
             asked = ascii((request.model or "")[:64])
             raise InvalidRequestError(f"model: {asked} was sent to {self._name!r}")
-        self._check_size(request)
+        is_long = self._characters(request) > _LONG_CHARS
         try:
             place = self._admission.place(request.timeout_s, batch)
             async with asyncio.timeout(request.timeout_s) as deadline, place:
                 visit.placed = self._clock()
-                # Rules never wait: without this a batch of them would hold the event loop.
-                await asyncio.sleep(0)
+                # Rules never wait: without this a batch of them would hold the event loop. Long
+                # items start one by one, so that a short one waits for one of them at most.
+                async with self._long_items if is_long else nullcontext():
+                    await asyncio.sleep(0)
                 left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
                 return await self._model.score(request.model_copy(update={"timeout_s": left_s}))
         except TimeoutError:
@@ -206,7 +211,8 @@ class Scorer:
                 raise
             raise EngineError("the engine cancelled the request") from None
 
-    def _check_size(self, request: ScoreRequest) -> None:
+    def _characters(self, request: ScoreRequest) -> int:
+        """How long the item is; InvalidRequestError where that is too long."""
         sizes = request.characters
         total, longest = sum(sizes.values()), max(sizes, key=sizes.__getitem__)
         if total > self._max_item_chars:
@@ -214,6 +220,7 @@ class Scorer:
                 f"{longest}: {sizes[longest]} characters of the item's {total}, where "
                 f"max_item_chars allows {self._max_item_chars}; send less, such as the end of it"
             )
+        return total
 
     def _failed(
         self, status: Status, reason: str, echoed: dict[str, Any], began: float

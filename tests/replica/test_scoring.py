@@ -503,3 +503,23 @@ async def test_a_model_is_told_what_is_left_of_the_deadline() -> None:
     first, second = bench.model.left_s
     assert 4.9 < first <= 5
     assert 4.5 < second < 4.81
+
+
+async def test_a_short_item_passes_a_batch_of_long_ones(bench: Bench) -> None:
+    long = [{"response": str(index) + " word" * 8_000} for index in range(7)]
+    batch = asyncio.create_task(bench.scorer.score_batch(long))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # all of the batch are admitted
+    await bench.score("18")
+    assert bench.model.asked.index("18") <= 2  # 7 where each holds the event loop in its turn
+    assert [result["status"] for result in await batch] == ["ok"] * 7
+
+
+async def test_a_long_item_that_is_cancelled_holds_up_no_other(bench: Bench) -> None:
+    first, second = ("a" * 40_000, "b" * 40_000)
+    cancelled = asyncio.create_task(bench.score(first))
+    following = asyncio.create_task(bench.score(second))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    assert (await following).status == Status.OK
+    assert bench.model.asked == [second]
