@@ -109,8 +109,8 @@ def inexact(cfg: SkyRLTrainConfig) -> list[str]:
         )
     if cfg.trainer.strategy == "megatron":
         found.append(
-            "with strategy=megatron, which was not tested, the KL loss is a mean over micro-batches, "
-            "the last of which may be smaller"
+            "with strategy=megatron, which was not tested, the KL loss is a mean over "
+            "micro-batches, the last of which may be smaller"
         )
     if algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == "adaptive":
         found.append("the adaptive KL controller counts undecided samples")

@@ -184,9 +184,7 @@ def _neutral(generator_output: Any, uids: Sequence[str]) -> Any:
         if absent:
             mean = fmean(decided.get(uids[row], [0.0]))
             reward = rewards[row]
-            rewards[row] = (
-                [0.0] * (len(reward) - 1) + [mean] if isinstance(reward, list) else mean
-            )
+            rewards[row] = [0.0] * (len(reward) - 1) + [mean] if isinstance(reward, list) else mean
     return {**generator_output, "rewards": rewards}
 
 

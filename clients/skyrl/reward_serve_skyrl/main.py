@@ -28,7 +28,6 @@ from reward_serve_skyrl.decided import DecidedOnly
 from reward_serve_skyrl.envs import settings_of
 from reward_serve_skyrl.registration import JUDGE, register_envs
 
-
 logger = logging.getLogger(__name__)
 
 

@@ -11,12 +11,14 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from skyrl.backends.skyrl_train.distributed.dispatch import MeshDispatch
+from skyrl.backends.skyrl_train.utils.ppo_utils import PolicyLossRegistry
 from skyrl.backends.skyrl_train.workers.worker import PolicyWorkerBase
 from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer, GeneratedOutputGroup
 
@@ -54,8 +56,6 @@ class Worker(PolicyWorkerBase):  # type: ignore[misc]  # skyrl is untyped
             backward=lambda loss, model, optimizer: loss.backward(),
             all_reduce=lambda data, *args, **kwargs: data,
         )
-        from skyrl.backends.skyrl_train.utils.ppo_utils import PolicyLossRegistry
-
         self.policy_loss_fn = PolicyLossRegistry.get(self.cfg.algorithm.policy_loss_type)
 
 
@@ -68,6 +68,8 @@ class Dispatch:
         self.optimizer = torch.optim.AdamW(self.policy.parameters(), lr=0.01)
         self.gradients: list[torch.Tensor] = []
         """Of each optimiser step."""
+        self.trained: list[int] = []
+        """Samples of each mini-batch."""
 
     def get_lcm_dp_size(self) -> int:
         return self.ranks
@@ -87,6 +89,7 @@ class Dispatch:
 
     def forward_backward_from_staged(self, model: str, chunks: Sequence[Any]) -> Any:
         assert len(chunks) == self.ranks
+        self.trained.append(sum(len(chunk) for chunk in chunks))
         outputs = [self.worker.forward_backward(chunk) for chunk in chunks]
         self.policy.logits.grad /= self.ranks  # as data-parallel workers average
         return outputs[0]
@@ -157,6 +160,11 @@ def output_of(samples: Sequence[Sample]) -> dict[str, Any]:
     }
 
 
+def group_of(samples: Sequence[Sample]) -> GeneratedOutputGroup:
+    """One prompt's samples as the asynchronous trainer's generation workers give them."""
+    return GeneratedOutputGroup(output_of(samples), samples[0].group, 1)
+
+
 def config(samples: Sequence[Sample], *overrides: str) -> JudgedTrainConfig:
     """A step of these samples, in two mini-batches; a KL loss that weighs something."""
     groups = len({s.group for s in samples})
@@ -191,9 +199,9 @@ def step(trainer: Any, samples: Sequence[Sample]) -> list[torch.Tensor]:
     """One step of a trainer, from the rollouts on; the gradients of its optimiser steps."""
     with on_cpu():
         if isinstance(trainer, FullyAsyncRayPPOTrainer):
-            groups = {s.group: [t for t in samples if t.group == s.group] for s in samples}
+            groups = [list(group) for _, group in groupby(samples, lambda s: s.group)]
             data = trainer.convert_generation_group_mini_batch_to_training_input(
-                [GeneratedOutputGroup(output_of(group), uid, 1) for uid, group in groups.items()]
+                [group_of(group) for group in groups]
             )
             asyncio.run(trainer._run_training(data))
         else:

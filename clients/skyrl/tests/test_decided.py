@@ -1,4 +1,4 @@
-"""Undecided samples and SkyRL 0.4.0's own gradients: none of theirs, and their siblings' as without."""
+"""SkyRL 0.4.0's own gradients of a step with undecided samples are those of a step without them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from skyrl.train import trainer as skyrl_trainer
 from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.trainer import RayPPOTrainer
 
-from clients.skyrl.tests.cpu_training import Sample, config, samples_of, step, trainer_of
+from clients.skyrl.tests.cpu_training import (
+    Sample,
+    config,
+    group_of,
+    output_of,
+    samples_of,
+    step,
+    trainer_of,
+)
 from reward_serve_skyrl.decided import TooManyUndecidedError
 from reward_serve_skyrl.main import FullyAsyncTrainer, SyncTrainer
 
@@ -87,9 +95,7 @@ def test_gradients_are_those_of_a_step_without_the_undecided(
     samples = samples_of(rewards)
     setting = f"trainer.algorithm.loss_reduction={reduction}"
 
-    assert_equal(
-        with_undecided(mode, samples, setting), without(mode, decided(samples), setting)
-    )
+    assert_equal(with_undecided(mode, samples, setting), without(mode, decided(samples), setting))
 
 
 @pytest.mark.parametrize("estimator", ["grpo", "rloo", "maxrl", "reinforce++"])
@@ -148,9 +154,7 @@ def test_a_lone_survivor_counts_where_samples_are_not_compared(mode: str, withou
     samples = samples_of([[1.0, 0.0], [None, 1.0], [0.0, 1.0], [1.0, 1.0]])
     setting = "trainer.algorithm.advantage_estimator=reinforce++"
 
-    assert_equal(
-        with_undecided(mode, samples, setting), without(mode, decided(samples), setting)
-    )
+    assert_equal(with_undecided(mode, samples, setting), without(mode, decided(samples), setting))
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -221,12 +225,10 @@ def test_a_step_that_is_all_decided_is_skyrls_own() -> None:
 
 
 def test_undecided_samples_give_a_group_no_spread() -> None:
-    from clients.skyrl.tests.cpu_training import GeneratedOutputGroup, output_of
-
     def kept(kind: type, rewards: Sequence[float | None]) -> bool:
         group = samples_of([rewards])
         trainer = trainer_of(kind, config(group, "trainer.policy_mini_batch_size=1"))
-        return bool(trainer._should_keep_group(GeneratedOutputGroup(output_of(group), "g", 1)))
+        return bool(trainer._should_keep_group(group_of(group)))
 
     assert kept(FullyAsyncRayPPOTrainer, [1.0, 1.0, None])
     assert not kept(FullyAsyncTrainer, [1.0, 1.0, None])
@@ -234,8 +236,6 @@ def test_undecided_samples_give_a_group_no_spread() -> None:
 
 
 def test_dynamic_sampling_keeps_groups_by_their_decided_rewards() -> None:
-    from clients.skyrl.tests.cpu_training import output_of
-
     samples = samples_of([[1.0, 1.0, None, 1.0], [1.0, 0.0, None, 1.0]])
     setting = ["trainer.algorithm.dynamic_sampling.type=filter", "trainer.train_batch_size=1"]
     trainer = trainer_of(SyncTrainer, config(samples, *setting, "trainer.policy_mini_batch_size=1"))
