@@ -1,4 +1,4 @@
-"""slime's interface as published: ``Sample`` of slime/utils/types.py, RolloutManager's arguments."""
+"""slime's interface as published: ``Sample`` of slime/utils/types.py, its arguments."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ async def score(args: Any, sample: Any, **_: Any) -> float:
 
 
 def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
-    """slime's normalisation within groups, of decided samples alone.
+    """Normalise rewards within groups as slime does, of decided samples alone.
 
     Undecided samples, and a group's lone survivor where its rewards are centred, are masked by
     ``remove_sample``.
