@@ -53,7 +53,7 @@ $(STAMP): requirements/cpu.txt pyproject.toml $(wildcard clients/*/pyproject.tom
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -r requirements/cpu.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . \
-	    --editable clients/skyrl --editable clients/trl --editable clients/verl
+	    --editable clients/skyrl --editable clients/slime --editable clients/trl --editable clients/verl
 	@touch $@
 
 demo: $(STAMP)  ## Deploy the bundled judge, score a labelled file (DATA= OUT= RULES=off), shut down
@@ -87,9 +87,10 @@ $(SKYRL_STAMP): $(STAMP) requirements/skyrl.txt
 	    -r requirements/skyrl.txt
 	@touch $@
 
-test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's reward managers and SkyRL's generator, whose pins need their own place
+test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's, SkyRL's and TRL's own code; the first two's pins need their own place
 	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/pytest.ini clients/verl/tests
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
+	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/trl/tests
 
 rollout-overlap: $(SKYRL_STAMP)  ## Does judging hide behind generation? SkyRL's generator against each judge (DATA=)
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m loadtests.rollout_overlap $(if $(DATA),--data "$(DATA)")

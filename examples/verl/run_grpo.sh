@@ -39,6 +39,12 @@ settings=(
   reward.num_workers=8
   reward.custom_reward_function.path=pkg://reward_serve_verl
   reward.custom_reward_function.name=compute_score
+  # Samples that nobody could decide are left out of training.
+  reward.reward_manager.source=importlib
+  reward.reward_manager.name=DecidedRewardManager
+  reward.reward_manager.module.path=pkg://reward_serve_verl.training
+  trainer.v1.sampler.custom_sampler.path=pkg://reward_serve_verl.training
+  trainer.v1.sampler.custom_sampler.name=DecidedReplayBuffer
   "+reward.custom_reward_function.reward_kwargs.url=$url"
   trainer.n_gpus_per_node=1
   trainer.nnodes=1

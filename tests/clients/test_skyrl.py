@@ -68,15 +68,16 @@ def test_without_a_service_the_rule_decides_and_says_so() -> None:
     assert metrics["judge_failed_error"] + metrics["judge_failed_timeout"] == 1.0
 
 
-def test_what_nobody_decides_is_no_silent_zero(
-    service: FakeService, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("on_failure", ["rule", "none"])
+def test_what_nobody_decides_is_marked_and_said(
+    service: FakeService, caplog: pytest.LogCaptureFixture, on_failure: str
 ) -> None:
     service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
-    env = judge(service.url)
+    env = judge(service.url, on_failure=on_failure)
+    env.step(UNDECIDED)
 
-    assert env.step(UNDECIDED)["reward"] == 0.0
     assert env.get_metrics()["judge_undecided"] == 1.0
-    assert "nobody could decide: invalid" in caplog.text
+    assert "undecided: invalid" in caplog.text
 
 
 def test_an_exception_of_the_client_ends_nothing(
@@ -98,10 +99,9 @@ def test_envs_of_a_target_share_a_client(service: FakeService) -> None:
     assert (counts["asked"], counts["ok"]) == (3, 3)
 
 
-@pytest.mark.parametrize("on_failure", ["raise", "none"])
-def test_what_skyrl_cannot_do_is_refused(on_failure: str) -> None:
-    with pytest.raises(ValueError, match=f"on_failure={on_failure}"):
-        judge("http://x", on_failure=on_failure)
+def test_an_exception_which_would_end_skyrl_is_refused() -> None:
+    with pytest.raises(ValueError, match="on_failure=raise"):
+        judge("http://x", on_failure="raise")
 
 
 @pytest.mark.parametrize("truth", [None, " "])

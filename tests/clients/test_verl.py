@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from reward_serve.client import ScoringError
 from reward_serve_verl import compute_score, compute_score_batched, compute_score_sync
 from reward_serve_verl.requests import references, request_for
 from tests.fake_service import FakeService, Reply, free_port
@@ -29,7 +30,7 @@ async def test_a_row_earns_what_the_service_says(service: FakeService) -> None:
 
 def test_a_batch_is_answered_in_order(service: FakeService) -> None:
     told = compute_score_batched(
-        ["gsm8k"] * 3, [RIGHT, WRONG, RIGHT], ["18", "18", "17"], [{}, {}, {}], url=service.url
+        ["gsm8k"] * 3, [RIGHT, WRONG, RIGHT], ["18", "18", "17"], url=service.url, on_failure=0.0
     )
 
     assert [one["score"] for one in told] == [1.0, 0.0, 0.0]
@@ -43,20 +44,30 @@ def test_without_a_service_the_rule_decides_and_says_so() -> None:
     assert told["failed_error"] + told["failed_timeout"] == 1.0
 
 
-def test_what_nobody_decides_is_no_silent_zero(
-    service: FakeService, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("on_failure", ["rule", "none", "raise"])
+async def test_what_nobody_decides_raises(service: FakeService, on_failure: str) -> None:
     service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
-    told = compute_score_sync("gsm8k", UNDECIDED, "18", None, url=service.url)
+    settings = {"url": service.url, "on_failure": on_failure}
 
-    assert (told["score"], told["undecided"], told["failed_invalid"]) == (0.0, 1.0, 1.0)
-    assert "nobody could decide: invalid" in caplog.text
+    with pytest.raises(ScoringError, match="no verdict: invalid"):
+        await compute_score("gsm8k", UNDECIDED, "18", None, **settings)
+    with pytest.raises(ScoringError, match="no verdict: invalid"):
+        compute_score_sync("gsm8k", UNDECIDED, "18", None, **settings)
 
 
-@pytest.mark.parametrize("on_failure", ["raise", "none"])
-def test_what_verl_cannot_do_is_refused(on_failure: str) -> None:
-    with pytest.raises(ValueError, match="verl can neither leave a sample out"):
-        compute_score_sync("gsm8k", RIGHT, "18", None, url="http://x", on_failure=on_failure)
+def test_a_reward_that_is_named_stands_for_it(service: FakeService) -> None:
+    service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
+    told = compute_score_sync("gsm8k", UNDECIDED, "18", None, url=service.url, on_failure=0.25)
+
+    assert (told["score"], told["fallback"], told["failed_invalid"]) == (0.25, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("on_failure", ["rule", "none", "raise"])
+def test_a_batch_of_numbers_cannot_leave_a_sample_out(on_failure: str) -> None:
+    with pytest.raises(ValueError, match="cannot leave an undecided one out"):
+        compute_score_batched(
+            ["gsm8k"], [RIGHT], ["18"], [{}], url="http://x", on_failure=on_failure
+        )
 
 
 @pytest.mark.parametrize(

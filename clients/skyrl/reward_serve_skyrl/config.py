@@ -17,13 +17,18 @@ from skyrl.train.config.config import (
 
 @dataclass
 class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
-    """Where the judge is and what a failed verdict comes to; ``reward_serve.client.connect``."""
+    """Where the judge is and what a failed verdict comes to; ``reward_serve.client.connect``.
+
+    ``max_undecided``: beyond this share of a step's samples without a verdict the run stops; at 1
+    it never does. Undecided samples are left out of training.
+    """
 
     url: str | None = None
     app: str | None = None
     model: str | None = None
     timeout_s: float | None = None
     on_failure: str = "rule"
+    max_undecided: float = 0.2
 
 
 @dataclass
@@ -63,3 +68,50 @@ def check_judging_overlaps(cfg: SkyRLTrainConfig) -> None:
             "environment.skyrl_gym.max_env_workers=0 steps environments on the event loop, which "
             "a judge's answer would block; set it to the samples in flight, at least 1"
         )
+
+
+def check_undecided_can_be_left_out(cfg: SkyRLTrainConfig) -> None:
+    """Refuse settings under which an undecided sample cannot be left out of training.
+
+    Raises:
+        ValueError: names the setting and the remedy.
+    """
+    limit = cfg.environment.skyrl_gym.gsm8k_judge.max_undecided
+    if not 0 <= limit <= 1:
+        raise ValueError(
+            f"environment.skyrl_gym.gsm8k_judge.max_undecided={limit}: must be a share of a step's "
+            "samples, from 0 to 1"
+        )
+    if cfg.generator.step_wise_trajectories:
+        raise ValueError(
+            "generator.step_wise_trajectories=true: these environments take one turn, and an "
+            "undecided one could not be left out; set it to false"
+        )
+    if cfg.trainer.algorithm.loss_reduction == "token_mean_legacy":
+        raise ValueError(
+            "trainer.algorithm.loss_reduction=token_mean_legacy weighs a sample by the others of "
+            "its micro-batch, from which an undecided one cannot be left out; set token_mean"
+        )
+
+
+def inexact(cfg: SkyRLTrainConfig) -> list[str]:
+    """Where an undecided sample still counts under these settings, and how much."""
+    algorithm, policy = cfg.trainer.algorithm, cfg.trainer.policy
+    placement = cfg.trainer.placement
+    gpus = placement.policy_num_nodes * placement.policy_num_gpus_per_node
+    ranks = gpus // policy.sequence_parallel_size
+    found = []
+    if ranks > 1 and (algorithm.use_kl_loss or algorithm.use_entropy_loss):
+        found.append(
+            "SkyRL pads a mini-batch whose decided samples do not divide among "
+            f"{ranks} data-parallel ranks, and the KL and entropy losses count up to {ranks - 1} "
+            "padding rows of it"
+        )
+    if cfg.trainer.strategy == "megatron":
+        found.append(
+            "with strategy=megatron, which was not tested, the KL loss is a mean over "
+            "micro-batches, the last of which may be smaller"
+        )
+    if algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == "adaptive":
+        found.append("the adaptive KL controller counts undecided samples")
+    return found

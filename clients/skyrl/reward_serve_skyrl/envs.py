@@ -90,18 +90,17 @@ class GSM8kJudgeEnv(_GSM8kEnv):
     """A ``reward_serve`` service decides.
 
     A judge that fails is not a wrong answer: by default the rule verifier decides in its place
-    (``on_failure``), and what nobody could decide earns 0.0, since SkyRL cannot leave a sample
-    out, with ``judge_undecided`` 1 and a warning.
+    (``on_failure``). A sample that is still undecided has the metric ``judge_undecided`` 1, by
+    which ``DecidedOnly`` leaves it out of training; its reward, which SkyRL requires, is 0.0.
     """
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
         super().__init__(env_config, extras)
         settings = settings_of(env_config)
-        if settings.get("on_failure") in ("raise", "none"):
+        if settings.get("on_failure") == "raise":
             raise ValueError(
-                f"environment.skyrl_gym.gsm8k_judge.on_failure={settings['on_failure']}: an "
-                "exception in an environment ends SkyRL's process, and it cannot leave a sample "
-                "out; use rule or a number"
+                "environment.skyrl_gym.gsm8k_judge.on_failure=raise: an exception in an "
+                "environment ends SkyRL's process; use none, rule or a number"
             )
         self._client = connect(**{"on_failure": "rule", **settings})
 
@@ -120,7 +119,7 @@ class GSM8kJudgeEnv(_GSM8kEnv):
         }
         self.metrics = {f"judge_{name}": value for name, value in told.items()}
         if result.score is None:
-            logger.warning("nobody could decide: %s: %s; 0.0", result.status.value, result.reason)
+            logger.warning("undecided: %s: %s", result.status.value, result.reason)
             return 0.0
         return result.score
 
@@ -138,4 +137,6 @@ def settings_of(env_config: Any) -> dict[str, Any]:
     """What the environment's section says of ``reward_serve.client.connect``."""
     if is_dataclass(env_config) and not isinstance(env_config, type):
         env_config = asdict(env_config)
-    return {name: value for name, value in dict(env_config or {}).items() if value is not None}
+    settings = dict(env_config or {})
+    settings.pop("max_undecided", None)  # the trainer's
+    return {name: value for name, value in settings.items() if value is not None}

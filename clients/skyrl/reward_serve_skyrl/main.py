@@ -6,39 +6,66 @@ Takes the settings of ``skyrl.train.entrypoints.main_base`` and the environments
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any
 
 import ray
 from skyrl.train.entrypoints.main_base import BasePPOExp
+from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
+from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils import validate_cfg
 from skyrl.train.utils.utils import initialize_ray
 
 from reward_serve.client import connect
-from reward_serve_skyrl.config import JudgedTrainConfig, check_judging_overlaps
+from reward_serve_skyrl.config import (
+    JudgedTrainConfig,
+    check_judging_overlaps,
+    check_undecided_can_be_left_out,
+    inexact,
+)
+from reward_serve_skyrl.decided import DecidedOnly
 from reward_serve_skyrl.envs import settings_of
 from reward_serve_skyrl.registration import JUDGE, register_envs
 
+logger = logging.getLogger(__name__)
 
-class FullyAsyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
-    """An experiment of SkyRL's fully asynchronous trainer."""
+
+class SyncTrainer(DecidedOnly, RayPPOTrainer):  # type: ignore[misc]  # skyrl is untyped
+    """SkyRL's synchronous trainer, of decided samples."""
+
+
+class FullyAsyncTrainer(DecidedOnly, FullyAsyncRayPPOTrainer):  # type: ignore[misc]
+    """SkyRL's fully asynchronous trainer, of decided samples."""
+
+
+class SyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
+    """An experiment of the synchronous trainer."""
 
     def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
         """The trainer; the arguments are those of ``BasePPOExp.get_trainer``."""
-        from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
+        return SyncTrainer(*args, **kwargs)
 
-        return FullyAsyncRayPPOTrainer(*args, **kwargs)
+
+class FullyAsyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
+    """An experiment of the fully asynchronous trainer."""
+
+    def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
+        """The trainer; the arguments are those of ``BasePPOExp.get_trainer``."""
+        return FullyAsyncTrainer(*args, **kwargs)
 
 
 def read_config(arguments: list[str]) -> JudgedTrainConfig:
     """The configuration that the arguments say, validated.
 
     Raises:
-        ValueError: a setting is unknown, or keeps judging from hiding behind generation.
+        ValueError: a setting is unknown, keeps judging from hiding behind generation, or an
+            undecided sample in training.
     """
     own = [one for one in arguments if not one.startswith("trainer.override_entrypoint=")]
     cfg: JudgedTrainConfig = JudgedTrainConfig.from_cli_overrides(own)
     check_judging_overlaps(cfg)
+    check_undecided_can_be_left_out(cfg)
     validate_cfg(cfg)
     return cfg
 
@@ -66,7 +93,9 @@ def train(cfg: JudgedTrainConfig) -> None:
     """Train in this process; the registry of environments is each process's own."""
     register_envs()
     check_judge_answers(cfg)
-    experiment = FullyAsyncExp if cfg.trainer.fully_async.enabled else BasePPOExp
+    if counted := inexact(cfg):
+        logger.warning("undecided samples are left out of training, but %s", "; ".join(counted))
+    experiment = FullyAsyncExp if cfg.trainer.fully_async.enabled else SyncExp
     experiment(cfg).run()
 
 

@@ -49,11 +49,6 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
         chosen.pop("app", None)
     if info.get("batch_size"):
         chosen["max_batch"] = int(info["batch_size"])
-    if chosen["on_failure"] in ("raise", "none"):
-        raise ValueError(
-            f"on_failure={chosen['on_failure']!r}: verl can neither leave a sample out nor go on "
-            "after an exception; use rule or a number"
-        )
     return connect(**chosen)
 
 

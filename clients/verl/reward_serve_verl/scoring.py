@@ -1,16 +1,18 @@
-"""What verl calls, and what it is told: the same keys every time, numbers alone."""
+"""What verl calls, and what it is told: the same keys every time, numbers alone.
+
+A sample that nobody could decide raises: verl's V1 trainer stores no trajectory for it, and its
+siblings' baseline never hears of it (``training.py``).
+"""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reward_serve.client import Client, metrics_of
+from reward_serve.client import Client, ScoringError, metrics_of
+from reward_serve.client.fallback import check_on_failure
 from reward_serve.schema import ScoreResult
 from reward_serve_verl.requests import client_for, request_for
-
-logger = logging.getLogger(__name__)
 
 
 async def compute_score(
@@ -31,8 +33,10 @@ async def compute_score(
             ``reward_serve.client.connect``; what else verl passes is ignored.
 
     Returns:
-        ``score``, and what became of the request: see ``told``. Where nobody could decide, score
-        0.0 with ``undecided`` 1, since verl cannot leave a sample out.
+        ``score``, and what became of the request: see ``told``.
+
+    Raises:
+        ScoringError: nobody could decide; verl's V1 trainer then leaves the sample out.
     """
     info = extra_info or {}
     client = client_for(info, settings)
@@ -46,7 +50,11 @@ def compute_score_sync(
     extra_info: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> dict[str, float]:
-    """``compute_score`` for callers that cannot await; verl runs it in a thread."""
+    """``compute_score`` for callers that cannot await; verl runs it in a thread.
+
+    Raises:
+        ScoringError: nobody could decide.
+    """
     info = extra_info or {}
     client = client_for(info, settings)
     return told(client.score(request_for(solution_str, ground_truth, info)))
@@ -62,8 +70,14 @@ def compute_score_batched(
     """A dict of ``compute_score`` for each response, in order.
 
     Raises:
-        ValueError: the lists differ in length.
+        ValueError: the lists differ in length, or ``on_failure`` is no number: a batch of scores
+            has no place for an undecided sample.
     """
+    if not isinstance(check_on_failure(settings.get("on_failure", "rule")), float):
+        raise ValueError(
+            "compute_score_batched returns a number for every response and cannot leave an "
+            "undecided one out: name its reward (on_failure=0.0), or use compute_score"
+        )
     infos = [info or {} for info in extra_infos or [None] * len(solution_strs)]
     lengths = {len(data_sources), len(solution_strs), len(ground_truths), len(infos)}
     if len(lengths) > 1:
@@ -87,13 +101,15 @@ def told(result: ScoreResult) -> dict[str, float]:
     Returns:
         ``score``; ``acc``; what ``reward_serve.client.metrics_of`` tells; ``latency_ms`` in the
         service.
+
+    Raises:
+        ScoringError: the result has no score.
     """
     if result.score is None:
-        logger.warning("nobody could decide: %s: %s; 0.0", result.status.value, result.reason)
-    score = 0.0 if result.score is None else result.score
+        raise ScoringError(result)
     return {
-        "score": score,
-        "acc": float(score >= 0.5),
+        "score": result.score,
+        "acc": float(result.score >= 0.5),
         **metrics_of(result),
         "latency_ms": result.latency_ms,
     }

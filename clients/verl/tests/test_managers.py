@@ -21,7 +21,6 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from verl import DataProto
 from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
@@ -68,21 +67,6 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
                 return
         time.sleep(0.5)
     raise TimeoutError(f"{url} was not ready in 120 s")
-
-
-@pytest.fixture(scope="session")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tokenizer of bytes, in a folder."""
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {letter: index for index, letter in enumerate(["<pad>", *letters])}
-    bytes_ = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    bytes_.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bytes_.decoder = decoders.ByteLevel()
-    folder = tmp_path_factory.mktemp("tokenizer")
-    PreTrainedTokenizerFast(
-        tokenizer_object=bytes_, pad_token="<pad>", eos_token="<pad>"
-    ).save_pretrained(folder)
-    return folder
 
 
 def configured(url: str, tokenizer: Path, name: str) -> DictConfig:

@@ -1,0 +1,206 @@
+"""Leaves undecided samples out of SkyRL 0.4.0's training: mix ``DecidedOnly`` into its trainer.
+
+Between the forward passes and the advantages the rows of undecided samples are removed from the
+batch. Everything after that (estimator, batch normalisation, loss reduction, KL and entropy loss)
+sees a step in which they were never sampled.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from skyrl.train.dataset.preprocess import compute_prompt_boundaries
+
+logger = logging.getLogger(__name__)
+
+UNDECIDED = "judge_undecided"
+_FAILED = "judge_failed_"
+_COMPARING = frozenset({"grpo", "rloo", "maxrl"})
+"""Estimators that compare a sample with its siblings."""
+
+
+class TooManyUndecidedError(RuntimeError):
+    """More of a step's samples are undecided than ``max_undecided`` allows."""
+
+
+class DecidedOnly:
+    """Mixin for ``RayPPOTrainer`` and ``FullyAsyncRayPPOTrainer``, to stand before them.
+
+    A sample is undecided where its environment's metrics say ``judge_undecided``. A group whose
+    undecided samples leave fewer than two to compare contributes nothing, and a mini-batch without
+    samples takes no optimiser step.
+
+    Metrics: ``reward/undecided_share`` of the step's samples. The rewards logged are those of
+    decided samples; an undecided sample's own is NaN.
+
+    Raises:
+        TooManyUndecidedError: the share exceeds
+            ``environment.skyrl_gym.gsm8k_judge.max_undecided``.
+    """
+
+    cfg: Any
+    all_metrics: dict[str, Any]
+    global_step: int
+
+    def handle_dynamic_sampling(self, generator_output: Any, uids: list[str]) -> Any:
+        """SkyRL's, which judges a group by the spread of its decided rewards."""
+        neutral = _neutral(generator_output, uids)
+        return super().handle_dynamic_sampling(neutral, uids)  # type: ignore[misc]
+
+    def _should_keep_group(self, group: Any) -> bool:
+        output = group.generator_output
+        neutral = _neutral(output, [group.uid] * len(output["rewards"]))
+        kept: bool = super()._should_keep_group(  # type: ignore[misc]
+            replace(group, generator_output=neutral)
+        )
+        return kept
+
+    def postprocess_generator_output(
+        self,
+        generator_output: Any,
+        uids: list[str],
+        metrics_generator_output: Any = None,
+        metrics_uids: list[str] | None = None,
+    ) -> Any:
+        """SkyRL's, with the metrics of decided samples.
+
+        Raises:
+            TooManyUndecidedError: see the class.
+        """
+        seen, seen_uids = metrics_generator_output or generator_output, metrics_uids or uids
+        undecided = _undecided(seen)
+        self._check_share(undecided, seen)
+        if not any(undecided):
+            return super().postprocess_generator_output(  # type: ignore[misc]
+                generator_output, uids, metrics_generator_output, metrics_uids
+            )
+        decided = [row for row, absent in enumerate(undecided) if not absent]
+        metrics = {"rewards": [seen["rewards"][row] for row in decided]} if decided else None
+        before = set(self.all_metrics)
+        output, uids = super().postprocess_generator_output(  # type: ignore[misc]
+            _neutral(generator_output, uids),
+            uids,
+            metrics,
+            [seen_uids[row] for row in decided] or None,
+        )
+        if metrics is None:  # no reward, no mean of rewards
+            for name in set(self.all_metrics) - before:
+                del self.all_metrics[name]
+        for reward, absent in zip(output["rewards"], _undecided(output), strict=True):
+            if absent:
+                reward[-1] = math.nan
+        return output, uids
+
+    def _check_share(self, undecided: Sequence[bool], seen: Any) -> None:
+        share = sum(undecided) / len(undecided)
+        self.all_metrics["reward/undecided_share"] = share
+        if not share:
+            return
+        why = Counter(
+            name.removeprefix(_FAILED)
+            for metrics in seen["env_metrics"]
+            for name, value in (metrics or {}).items()
+            if metrics.get(UNDECIDED) and name.startswith(_FAILED) and value
+        )
+        reasons = ", ".join(f"{status} {count}" for status, count in why.most_common())
+        what = (
+            f"step {self.global_step}: {sum(undecided)} of {len(undecided)} samples are undecided"
+            f" ({reasons})"
+        )
+        limit = self.cfg.environment.skyrl_gym.gsm8k_judge.max_undecided
+        if share > limit:
+            raise TooManyUndecidedError(
+                f"{what}, a share above environment.skyrl_gym.gsm8k_judge.max_undecided={limit}; "
+                "see to the reward service, or set max_undecided=1 to train on the decided ones"
+            )
+        logger.warning("%s; the step is trained without them", what)
+
+    def convert_to_training_input(self, generator_output: Any, uids: list[str]) -> Any:
+        """SkyRL's, with the rows to train on in the metadata where some are left out."""
+        data = super().convert_to_training_input(generator_output, uids)  # type: ignore[misc]
+        undecided = _undecided(generator_output)
+        if any(undecided):
+            comparing = str(self.cfg.trainer.algorithm.advantage_estimator) in _COMPARING
+            data.metadata["rows_to_train"] = rows_to_train(uids, undecided, comparing)
+        return data
+
+    def compute_advantages_and_returns(self, data: Any) -> Any:
+        """SkyRL's, of the samples to train on alone.
+
+        Args:
+            data: the step's batch; tensors of shape (samples, tokens).
+
+        Returns:
+            The batch without the samples that are left out, mini-batches without any removed.
+        """
+        rows = data.metadata.pop("rows_to_train", None)
+        if rows == []:
+            logger.warning("step %d: nothing to train on, no optimiser step", self.global_step)
+            data["advantages"] = data["returns"] = torch.zeros_like(data["rewards"])
+            for name in _boundaries(data.metadata):
+                data.metadata[name] = []
+            return data
+        taken = data if rows is None else _taken(data, rows)
+        return super().compute_advantages_and_returns(taken)  # type: ignore[misc]
+
+
+def rows_to_train(uids: Sequence[str], undecided: Sequence[bool], comparing: bool) -> list[int]:
+    """The rows of decided samples.
+
+    Args:
+        uids: the group of each row.
+        undecided: whether each row is.
+        comparing: whether a lone survivor of its group is left out too: without siblings GRPO
+            would train on its raw reward.
+    """
+    missing = {uid for uid, absent in zip(uids, undecided, strict=True) if absent}
+    left = Counter(uid for uid, absent in zip(uids, undecided, strict=True) if not absent)
+    lone = {uid for uid in missing if comparing and left[uid] < 2}
+    return [row for row, uid in enumerate(uids) if not undecided[row] and uid not in lone]
+
+
+def _undecided(generator_output: Any) -> list[bool]:
+    marks = generator_output.get("env_metrics") or [{}] * len(generator_output["response_ids"])
+    return [bool((metrics or {}).get(UNDECIDED)) for metrics in marks]
+
+
+def _neutral(generator_output: Any, uids: Sequence[str]) -> Any:
+    """The output with an undecided sample's reward at its siblings' mean, which adds no spread."""
+    rewards: list[Any] = list(generator_output["rewards"])
+    undecided = _undecided(generator_output)
+    decided: dict[str, list[float]] = {}
+    for uid, reward, absent in zip(uids, rewards, undecided, strict=True):
+        if not absent:
+            decided.setdefault(uid, []).append(sum(reward) if isinstance(reward, list) else reward)
+    for row, absent in enumerate(undecided):
+        if absent:
+            mean = fmean(decided.get(uids[row], [0.0]))
+            reward = rewards[row]
+            rewards[row] = [0.0] * (len(reward) - 1) + [mean] if isinstance(reward, list) else mean
+    return {**generator_output, "rewards": rewards}
+
+
+def _taken(data: Any, rows: Sequence[int]) -> Any:
+    """The rows of a batch, in order, with the boundaries that they leave."""
+    index = torch.tensor(rows)
+    taken = type(data)({k: None if v is None else v[index] for k, v in data.items()})
+    uids = [data.metadata["uids"][row] for row in rows]
+    taken.metadata = {**data.metadata, "uids": uids, "pad_size": 0}
+    for name, old in _boundaries(data.metadata).items():
+        ends = np.searchsorted(rows, np.array(old)).tolist()
+        taken.metadata[name] = [(start, end) for start, end in ends if start < end]
+    taken.metadata["policy_prompt_boundaries"] = compute_prompt_boundaries(uids)
+    return taken
+
+
+def _boundaries(metadata: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
+    """Where mini-batches and prompts begin and end."""
+    return {name: value for name, value in metadata.items() if name.endswith("_boundaries")}

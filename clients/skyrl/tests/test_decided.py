@@ -1,0 +1,245 @@
+"""SkyRL 0.4.0's own gradients of a step with undecided samples are those of a step without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from skyrl.train import trainer as skyrl_trainer
+from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
+from skyrl.train.trainer import RayPPOTrainer
+
+from clients.skyrl.tests.cpu_training import (
+    Sample,
+    config,
+    group_of,
+    output_of,
+    samples_of,
+    step,
+    trainer_of,
+)
+from reward_serve_skyrl.decided import TooManyUndecidedError
+from reward_serve_skyrl.main import FullyAsyncTrainer, SyncTrainer
+
+REDUCTIONS = ["token_mean", "sequence_mean", "seq_mean_token_sum_norm", "prompt_mean"]
+OURS = {"sync": SyncTrainer, "async": FullyAsyncTrainer}
+SKYRLS = {"sync": RayPPOTrainer, "async": FullyAsyncRayPPOTrainer}
+LOSS = {"sync": "regular", "async": "rollout_is"}
+ANY = "environment.skyrl_gym.gsm8k_judge.max_undecided=1"
+FOURS = [
+    [None, 0.0, 1.0, 1.0],
+    [1.0, 0.25, 0.5, 0.0],
+    [0.0, 0.0, 1.0, None],
+    [0.5, None, None, 1.0],
+]
+EIGHTS = [
+    [1.0, 0.0, None, 0.0, 1.0, 1.0, 0.5, 0.0],
+    [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0],
+    [None, 1.0, 1.0, 0.0, None, 0.25, 1.0, 1.0],
+    [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, None],
+]
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[torch.Tensor]]:
+    """SkyRL's own gradients of a step in which only these samples were ever sampled.
+
+    Its check that each prompt has the same number of samples is the one thing put aside.
+    """
+    boundaries = skyrl_trainer.compute_prompt_mini_batch_boundaries
+
+    def gradients(mode: str, samples: Sequence[Sample], *overrides: str, ranks: int = 1) -> Any:
+        groups = len({s.group for s in samples})
+        cfg = config(samples, f"trainer.algorithm.policy_loss_type={LOSS[mode]}", *overrides)
+        size = min(cfg.trainer.policy_mini_batch_size, groups)
+        monkeypatch.setattr(
+            skyrl_trainer,
+            "compute_prompt_mini_batch_boundaries",
+            lambda uids, *_: boundaries(uids, size, groups, True, 0),
+        )
+        got = step(trainer_of(SKYRLS[mode], cfg, ranks), samples)
+        monkeypatch.undo()
+        return got
+
+    return gradients
+
+
+def with_undecided(
+    mode: str, samples: Sequence[Sample], *overrides: str, ranks: int = 1
+) -> list[torch.Tensor]:
+    """The gradients of our trainer's step."""
+    loss = f"trainer.algorithm.policy_loss_type={LOSS[mode]}"
+    cfg = config(samples, ANY, loss, *overrides)
+    return step(trainer_of(OURS[mode], cfg, ranks), samples)
+
+
+def decided(samples: Sequence[Sample]) -> list[Sample]:
+    return [s for s in samples if s.reward is not None]
+
+
+def assert_equal(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    assert len(got) == len(expected) > 0
+    for one, other in zip(got, expected, strict=True):
+        assert other.abs().max() > 1e-3
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("rewards", [FOURS, EIGHTS], ids=["n4", "n8"])
+def test_gradients_are_those_of_a_step_without_the_undecided(
+    mode: str, reduction: str, rewards: Any, without: Any
+) -> None:
+    samples = samples_of(rewards)
+    setting = f"trainer.algorithm.loss_reduction={reduction}"
+
+    assert_equal(with_undecided(mode, samples, setting), without(mode, decided(samples), setting))
+
+
+@pytest.mark.parametrize("estimator", ["grpo", "rloo", "maxrl", "reinforce++"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "advantage_batch_normalize=true",
+        "use_entropy_loss=true",
+        "grpo_norm_by_std=false",
+    ],
+)
+def test_so_are_they_with_other_estimators_and_losses(
+    estimator: str, setting: str, without: Any
+) -> None:
+    samples = samples_of(FOURS)
+    settings = [
+        f"trainer.algorithm.advantage_estimator={estimator}",
+        f"trainer.algorithm.{setting}",
+    ]
+
+    assert_equal(
+        with_undecided("sync", samples, *settings), without("sync", decided(samples), *settings)
+    )
+
+
+def test_so_are_they_on_two_data_parallel_ranks(without: Any) -> None:
+    samples = samples_of(FOURS)
+    # SkyRL does not remove the rows that pad a mini-batch from its log-probabilities.
+    whole = "trainer.recompute_old_logprobs_per_minibatch=false"
+
+    assert_equal(
+        with_undecided("sync", samples, whole, ranks=2),
+        without("sync", decided(samples), whole, ranks=2),
+    )
+
+
+def test_filling_in_zero_would_have_moved_the_policy_elsewhere(without: Any) -> None:
+    samples = samples_of(FOURS)
+    filled = [Sample(s.group, s.reward or 0.0, s.tokens) for s in samples]
+    zeroed, right = without("sync", filled), without("sync", decided(samples))
+
+    assert (zeroed[0] - right[0]).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_lone_survivor_trains_nothing(mode: str, without: Any) -> None:
+    samples = samples_of([[1.0, 0.0, 0.0, 1.0], [None, None, 1.0, None], *FOURS[1:3]])
+    rest = decided(s for s in samples if s.group != "prompt 1")
+    one_step = "trainer.policy_mini_batch_size=4"
+
+    assert_equal(with_undecided(mode, samples, one_step), without(mode, rest, one_step))
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_lone_survivor_counts_where_samples_are_not_compared(mode: str, without: Any) -> None:
+    samples = samples_of([[1.0, 0.0], [None, 1.0], [0.0, 1.0], [1.0, 1.0]])
+    setting = "trainer.algorithm.advantage_estimator=reinforce++"
+
+    assert_equal(with_undecided(mode, samples, setting), without(mode, decided(samples), setting))
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_mini_batch_without_samples_takes_no_optimiser_step(mode: str, without: Any) -> None:
+    absent: list[float | None] = [None] * 4
+    samples = samples_of([absent, absent, *FOURS[1:3]])
+    one_step = "trainer.policy_mini_batch_size=2"
+
+    assert_equal(with_undecided(mode, samples, one_step), without(mode, decided(samples), one_step))
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_step_of_undecided_samples_takes_no_optimiser_step(mode: str) -> None:
+    samples = samples_of([[None] * 4, [None, 1.0, None, None]])
+    loss = f"trainer.algorithm.policy_loss_type={LOSS[mode]}"
+    trainer = trainer_of(OURS[mode], config(samples, ANY, loss))
+    before = trainer.dispatch.policy.logits.detach().clone()
+
+    assert step(trainer, samples) == []
+    assert torch.equal(trainer.dispatch.policy.logits, before)
+    assert trainer.all_metrics["reward/undecided_share"] == 7 / 8
+
+
+def test_the_rewards_logged_are_of_decided_samples() -> None:
+    samples = samples_of(FOURS)
+    trainer = trainer_of(SyncTrainer, config(samples, ANY))
+    step(trainer, samples)
+    rewards = [s.reward for s in decided(samples)]
+    mean = pytest.approx(sum(rewards) / len(rewards))
+
+    assert trainer.all_metrics["reward/avg_raw_reward"] == mean
+    assert trainer.all_metrics["loss/avg_final_rewards"] == mean
+    assert trainer.all_metrics["reward/undecided_share"] == 0.25
+
+
+def test_where_none_is_decided_no_reward_is_logged() -> None:
+    samples = samples_of([[None, None], [None, None]])
+    trainer = trainer_of(SyncTrainer, config(samples, ANY))
+    step(trainer, samples)
+
+    assert {name for name in trainer.all_metrics if "reward" in name} == {"reward/undecided_share"}
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_run_stops_beyond_max_undecided_and_says_why(mode: str) -> None:
+    samples = samples_of(FOURS)
+    trainer = trainer_of(OURS[mode], config(samples))
+
+    with pytest.raises(TooManyUndecidedError, match=r"4 of 16 .* \(timeout 4\).*max_undecided=0.2"):
+        step(trainer, samples)
+    assert trainer.dispatch.gradients == []
+
+
+@pytest.mark.parametrize("limit", ["0.25", "1"])
+def test_it_goes_on_up_to_max_undecided(limit: str) -> None:
+    samples = samples_of(FOURS)
+    setting = f"environment.skyrl_gym.gsm8k_judge.max_undecided={limit}"
+
+    assert len(step(trainer_of(SyncTrainer, config(samples, setting)), samples)) == 2
+
+
+def test_a_step_that_is_all_decided_is_skyrls_own() -> None:
+    samples = samples_of([[1.0, 0.0, 0.0, 1.0], FOURS[1]])
+    cfg = config(samples)
+
+    ours, skyrls = (step(trainer_of(kind, cfg), samples) for kind in (SyncTrainer, RayPPOTrainer))
+    assert all(map(torch.equal, ours, skyrls))
+
+
+def test_undecided_samples_give_a_group_no_spread() -> None:
+    def kept(kind: type, rewards: Sequence[float | None]) -> bool:
+        group = samples_of([rewards])
+        trainer = trainer_of(kind, config(group, "trainer.policy_mini_batch_size=1"))
+        return bool(trainer._should_keep_group(group_of(group)))
+
+    assert kept(FullyAsyncRayPPOTrainer, [1.0, 1.0, None])
+    assert not kept(FullyAsyncTrainer, [1.0, 1.0, None])
+    assert kept(FullyAsyncTrainer, [1.0, 0.0, None])
+
+
+def test_dynamic_sampling_keeps_groups_by_their_decided_rewards() -> None:
+    samples = samples_of([[1.0, 1.0, None, 1.0], [1.0, 0.0, None, 1.0]])
+    setting = ["trainer.algorithm.dynamic_sampling.type=filter", "trainer.train_batch_size=1"]
+    trainer = trainer_of(SyncTrainer, config(samples, *setting, "trainer.policy_mini_batch_size=1"))
+    trainer.dynamic_sampling_state = None
+    _, uids, again = trainer.handle_dynamic_sampling(output_of(samples), [s.group for s in samples])
+
+    assert (set(uids), again) == ({"prompt 1"}, False)

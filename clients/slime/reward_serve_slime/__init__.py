@@ -1,0 +1,77 @@
+"""slime's rewards, answered by a ``reward_serve`` service; undecided samples are masked.
+
+    --custom-rm-path reward_serve_slime.score
+    --custom-reward-post-process-path reward_serve_slime.post_process_rewards
+
+The service is found by ``REWARD_SERVE_URL`` or ``REWARD_SERVE_APP``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from reward_serve.client import connect
+
+__all__ = ["post_process_rewards", "score"]
+
+_CENTRED = frozenset({"grpo", "gspo", "cispo", "reinforce_plus_plus_baseline"})
+_SCALED = frozenset({"grpo", "gspo", "cispo"})
+
+
+async def score(args: Any, sample: Any, **_: Any) -> float:
+    """A sample's score; NaN where nobody could decide, since slime takes None for unscored."""
+    request = {"response": sample.response, "reference": str(sample.label)}
+    if isinstance(sample.prompt, str):
+        request["question"] = sample.prompt
+    result = await connect(on_failure="rule").ascore(request)
+    return math.nan if result.score is None else result.score
+
+
+def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
+    """Normalise rewards within groups as slime does, of decided samples alone.
+
+    Undecided samples, and a group's lone survivor where its rewards are centred, are masked by
+    ``remove_sample``.
+
+    Args:
+        args: slime's; ``advantage_estimator``, ``rewards_normalization`` and
+            ``grpo_std_normalization`` are read.
+        samples: of a whole step, their groups by ``group_index``.
+
+    Returns:
+        Raw rewards, where an undecided sample has its siblings' mean, and rewards to train on.
+    """
+    rewards = [float(sample.get_reward_value(args)) for sample in samples]
+    groups: dict[Any, list[float]] = {}
+    for sample, reward in zip(samples, rewards, strict=True):
+        decided = groups.setdefault(sample.group_index, [])
+        if not math.isnan(reward):
+            decided.append(reward)
+    raw, trained = [], []
+    centred = args.rewards_normalization and args.advantage_estimator in _CENTRED
+    for sample, reward in zip(samples, rewards, strict=True):
+        decided = groups[sample.group_index]
+        mean = fmean(decided) if decided else 0.0
+        absent = math.isnan(reward)
+        raw.append(mean if absent else reward)
+        lone = centred and len(decided) == 1 < _size(samples, sample)
+        if absent or lone:
+            sample.remove_sample = True
+            trained.append(0.0)
+        else:
+            trained.append(_normalised(reward, decided, args) if centred else reward)
+    return raw, trained
+
+
+def _size(samples: Sequence[Any], member: Any) -> int:
+    return sum(sample.group_index == member.group_index for sample in samples)
+
+
+def _normalised(reward: float, decided: Sequence[float], args: Any) -> float:
+    centred = reward - fmean(decided)
+    if args.advantage_estimator in _SCALED and args.grpo_std_normalization and len(decided) > 1:
+        return centred / (stdev(decided) + 1e-6)
+    return centred

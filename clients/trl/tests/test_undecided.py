@@ -1,0 +1,110 @@
+"""Undecided samples in TRL 1.16's own GRPOTrainer: what is left out, and what still counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+FOUR = [1.0, 0.0, None, 0.0]
+EIGHT = [1.0, None, 0.0, 0.0, None, 1.0, 1.0, 0.5]
+
+
+class Watch(TrainerCallback):  # type: ignore[misc]  # transformers is untyped here
+    """The gradient of each optimiser step."""
+
+    def __init__(self) -> None:
+        self.gradients: list[torch.Tensor] = []
+
+    def on_pre_optimizer_step(self, *_: Any, model: Any, **__: Any) -> None:
+        grads = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+        self.gradients.append(torch.cat(grads).clone())
+
+
+def tokens(number: int) -> list[int]:
+    return [3 + (5 * number + 2 * place) % 20 for place in range(2 + number % 3)]
+
+
+def train(
+    rewards: Sequence[float | None], numbers: Sequence[int], out: Path, loss: str = "dapo"
+) -> tuple[torch.Tensor, float]:
+    """A step on the completions of these numbers: the gradient, and how far the policy moved."""
+    vocabulary = {chr(ord("a") + n): n for n in range(26)}
+    letters = Tokenizer(models.WordLevel(vocabulary, unk_token="a"))
+    letters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=26, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+            num_attention_heads=2,
+        )
+    )  # fmt: skip
+    before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+    completions = [[*tokens(number), 1] for number in numbers]
+    watch = Watch()
+    trainer = GRPOTrainer(
+        model=model,
+        processing_class=PreTrainedTokenizerFast(
+            tokenizer_object=letters, pad_token="a", eos_token="b"
+        ),
+        args=GRPOConfig(
+            output_dir=str(out), use_cpu=True, bf16=False, max_steps=1, report_to="none",
+            num_generations=len(rewards), per_device_train_batch_size=len(rewards),
+            max_grad_norm=0.0, learning_rate=0.01, save_strategy="no", loss_type=loss,
+            max_completion_length=8,
+        ),
+        train_dataset=Dataset.from_list([{"prompt": "cd"}] * 2),
+        reward_funcs=[lambda **_: list(rewards)],
+        rollout_func=lambda prompts, _: {
+            "prompt_ids": [[2, 3] for _ in prompts],
+            "completion_ids": completions,
+            "logprobs": [[-3.0] * len(ids) for ids in completions],
+        },
+        callbacks=[watch],
+    )  # fmt: skip
+    trainer.train()
+    after = torch.cat([p.detach().flatten() for p in model.parameters()])
+    (gradient,) = watch.gradients
+    return gradient, float((after - before).abs().max())
+
+
+@pytest.mark.parametrize("rewards", [FOUR, EIGHT], ids=["n4", "n8"])
+def test_the_baseline_is_of_decided_samples_and_dapo_counts_the_others_tokens(
+    rewards: list[float | None], tmp_path: Path
+) -> None:
+    decided = [n for n, reward in enumerate(rewards) if reward is not None]
+    got, _ = train(rewards, range(len(rewards)), tmp_path)
+    without, _ = train([rewards[n] for n in decided], decided, tmp_path)
+    share = sum(len(tokens(n)) + 1 for n in decided) / sum(
+        len(tokens(n)) + 1 for n in range(len(rewards))
+    )
+
+    assert without.abs().max() > 1e-3
+    torch.testing.assert_close(got, without * share, rtol=1e-4, atol=1e-6)
+
+
+def test_bnpo_counts_their_tokens_too(tmp_path: Path) -> None:
+    got, _ = train(FOUR, range(4), tmp_path, "bnpo")
+    dapo, _ = train(FOUR, range(4), tmp_path)
+
+    torch.testing.assert_close(got, dapo, rtol=1e-4, atol=1e-6)
+
+
+def test_a_lone_survivor_has_no_gradient(tmp_path: Path) -> None:
+    gradient, _ = train([None, 1.0, None, None], range(4), tmp_path)
+
+    assert not gradient.any()
+
+
+def test_a_step_of_undecided_samples_has_no_gradient_but_an_optimiser_step(tmp_path: Path) -> None:
+    gradient, moved = train([None] * 4, range(4), tmp_path)
+
+    assert not gradient.any()  # ``train`` found one optimiser step
+    assert moved == 0  # a first step: Adam has no momentum yet

@@ -1,0 +1,99 @@
+"""What verl 0.9.1's V1 trainer needs to leave undecided samples out, by settings.
+
+    reward.reward_manager.source=importlib
+    reward.reward_manager.name=DecidedRewardManager
+    reward.reward_manager.module.path=pkg://reward_serve_verl.training
+    trainer.v1.sampler.custom_sampler.path=pkg://reward_serve_verl.training
+    trainer.v1.sampler.custom_sampler.name=DecidedReplayBuffer
+
+An undecided sample's ``compute_score`` raises, and verl stores no trajectory for it. Synchronous
+training goes on with its siblings; asynchronous training replaces its group, by verl's own sampler.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import transfer_queue
+from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+
+class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is untyped
+    """verl's naive reward manager, refusing a trainer that cannot leave a sample out.
+
+    Raises:
+        ValueError: ``trainer.use_v1`` is false, and ``on_failure`` is no number.
+    """
+
+    def __init__(self, config: Any, tokenizer: Any, compute_score: Any, **others: Any) -> None:
+        function = config.reward.custom_reward_function
+        on_failure = (function.get("reward_kwargs") or {}).get("on_failure", "rule")
+        if not config.trainer.use_v1 and not _is_number(on_failure):
+            raise ValueError(
+                f"trainer.use_v1=false with on_failure={on_failure}: that trainer ends at the "
+                "first undecided sample; set trainer.use_v1=true, or name the reward of undecided "
+                "samples: +reward.custom_reward_function.reward_kwargs.on_failure=0.0"
+            )
+        super().__init__(config, tokenizer, compute_score, **others)
+
+
+class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untyped
+    """verl's synchronous replay buffer without the lone survivors of groups.
+
+    A group of one would train on its raw reward: verl takes 0 for its mean and 1 for its standard
+    deviation.
+
+    Raises:
+        ValueError: the trainer is asynchronous; verl's own buffer replaces groups there.
+        RuntimeError: from ``sample``, when no group of the batch has two decided samples.
+    """
+
+    def __init__(self, trainer_mode: str, *args: Any, **settings: Any) -> None:
+        if trainer_mode != "sync":
+            raise ValueError(
+                f"trainer.v1.trainer_mode={trainer_mode}: verl replaces groups with an undecided "
+                "sample by itself; leave trainer.v1.sampler.custom_sampler unset"
+            )
+        super().__init__(trainer_mode, *args, **settings)
+
+    def _select_prompt_uids(
+        self, partition_id: str, sampleable_keys: set[str], batch_size: int
+    ) -> tuple[list[str], dict[str, dict[str, Any]], dict[str, int]]:
+        selected: list[str]
+        selected, rows, steps = super()._select_prompt_uids(
+            partition_id, sampleable_keys, batch_size
+        )
+        if partition_id == "val":
+            return selected, rows, steps
+        lone = self.failure_keys[partition_id] & _of_one_session(rows)
+        dropped = [key for key in rows if _uid(key) in lone.intersection(selected)]
+        if dropped:
+            transfer_queue.kv_clear(partition_id=partition_id, keys=dropped)
+        kept = {key: tag for key, tag in rows.items() if key not in dropped}
+        if not any(_uid(key) in selected for key in kept):
+            raise RuntimeError(
+                f"none of the step's {len(selected)} prompts has two decided samples, so there is "
+                "nothing to train on: see to the reward service (each undecided sample's reason "
+                "is in the log of verl's agent loop workers), then resume from the last checkpoint"
+            )
+        return selected, kept, steps
+
+
+def _uid(key: str) -> str:
+    return key.split("_")[0]
+
+
+def _of_one_session(keys: Iterable[str]) -> set[str]:
+    counts = Counter(_uid(session) for session in {key.rpartition("_")[0] for key in keys})
+    return {uid for uid, count in counts.items() if count == 1}
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,276 @@
+"""Undecided samples through verl 0.9.1's V1 trainer, from reward to gradient.
+
+Real: agent loop worker, TransferQueue, replay buffers, padding, advantage, loss. Fake: generation
+and the policy, which is a table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+import torch
+import transfer_queue as tq
+from omegaconf import OmegaConf
+from tensordict import TensorDict
+from transformers import PreTrainedTokenizerFast
+from verl import DataProto
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
+from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+from verl.trainer.config import AlgoConfig
+from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
+from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
+from verl.trainer.ppo.ray_trainer import compute_advantage
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
+from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.workers.config import ActorConfig
+
+from reward_serve_verl.training import DecidedReplayBuffer
+
+RIGHT, WRONG, UNDECIDED = "So #### 18", "#### 17", "18 or 17, who knows?"
+FOUR = [RIGHT, WRONG, UNDECIDED, RIGHT]
+EIGHT = [RIGHT, UNDECIDED, WRONG, WRONG, RIGHT, UNDECIDED, WRONG, RIGHT]
+REWARD = {RIGHT: 1.0, WRONG: 0.0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def queue() -> Iterator[None]:
+    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
+    tq.init()
+    yield
+    tq.close()
+    ray.shutdown()
+
+
+@pytest.fixture
+def rollout(tokenizer: Any) -> Callable[..., None]:
+    """Rolls groups of responses out: each scored, with no service up, and put into the queue."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
+
+    async def run(groups: dict[str, Sequence[str]]) -> None:
+        reward = RewardLoopWorker(configured(url, str(tokenizer)))
+        await worker_of(ids, reward).run(groups)
+
+    return lambda groups: asyncio.run(run(groups))
+
+
+def configured(url: str, tokenizer: str, use_v1: bool = True, **settings: Any) -> Any:
+    function = {
+        "path": "pkg://reward_serve_verl",
+        "name": "compute_score",
+        "reward_kwargs": {"url": url, "timeout_s": 0.2, **settings},
+    }
+    manager = {
+        "source": "importlib",
+        "name": "DecidedRewardManager",
+        "module": {"path": "pkg://reward_serve_verl.training"},
+    }
+    return OmegaConf.create(
+        {
+            "reward": {
+                "custom_reward_function": function,
+                "reward_manager": manager,
+                "reward_model": {"enable": False},
+            },
+            "actor_rollout_ref": {"model": {"path": tokenizer, "tokenizer_path": None}},
+            "trainer": {"use_v1": use_v1},
+        }
+    )
+
+
+def worker_of(ids: Any, reward: RewardLoopWorker) -> Any:
+    """verl's agent loop worker, its generation from a list."""
+
+    class Worker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"n": 0}}})
+            self.processor, self.distillation_enabled = None, False
+            self.mm_processor_kwargs: dict[str, Any] = {}
+            score = SimpleNamespace(remote=reward.compute_score)
+            self.reward_loop_worker_handles = [SimpleNamespace(compute_score=score)]
+
+        async def run(self, groups: dict[str, Sequence[str]]) -> None:
+            for uid, responses in groups.items():
+                tag = {"is_prompt": True, "status": "pending", "global_steps": 1}
+                await tq.async_kv_put(key=uid, partition_id="train", tag=tag)
+                prompt = {"uid": uid, "responses": responses, "__rollout_n__": len(responses)}
+                await self._run_prompt(prompt, {}, trajectory={"validate": False})
+
+        async def _run_agent_loop(
+            self, sampling_params: Any, *, session_id: int, uid: str, responses: Any, **_: Any
+        ) -> None:
+            tokens = ids.encode(responses[session_id])
+            output = AgentLoopOutput(
+                prompt_ids=[1, 2],
+                response_ids=tokens,
+                response_mask=[1] * len(tokens),
+                response_logprobs=[-1.0] * len(tokens),
+                num_turns=2,
+                metrics=AgentLoopMetrics(),
+                extra_fields={"min_global_steps": 1, "max_global_steps": 1},
+            )
+            row = {
+                "data_source": "gsm8k",
+                "reward_model": {"style": "rule", "ground_truth": "18"},
+                "extra_info": {"index": 0, "question": "How many?"},
+            }
+            output.extra_fields["reward_extra_info"] = {}
+            await self._agent_loop_postprocess(
+                output, False, uid=uid, session_id=session_id, global_steps=1, **row
+            )
+
+    return Worker()
+
+
+def buffer_of(kind: type, mode: str, refill: Callable[[int], None] | None = None) -> Any:
+    return kind(
+        trainer_mode=mode,
+        trainer_config={},
+        max_off_policy_threshold=None,
+        max_off_policy_strategy="drop",
+        sampler_kwargs={},
+        poll_interval=0.01,
+        refill_fn=refill,
+    )
+
+
+def gradient(rows: TensorDict, advantages: torch.Tensor, mode: str, size: int) -> torch.Tensor:
+    """Of verl's policy loss, for a policy that gives each token a probability of its own."""
+    policy = torch.linspace(-1, 1, 300, dtype=torch.float64).requires_grad_()
+    mask = rows["response_mask"].bool()
+    log_prob = policy.log_softmax(-1)[rows["responses"]]
+    config = ActorConfig(strategy="fsdp", ppo_micro_batch_size_per_gpu=1, rollout_n=1)
+    config.global_batch_info.update(
+        dp_size=1, batch_num_tokens=mask.sum(), global_batch_size=size, loss_scale_factor=32
+    )
+    loss, _ = compute_policy_loss_vanilla(
+        log_prob.detach() - 0.05, log_prob, advantages, mask, mode, config
+    )
+    loss.backward()
+    assert policy.grad is not None
+    return policy.grad
+
+
+def trained(batch: Any, pad_to: int, mode: str) -> torch.Tensor:
+    """The gradient that verl's trainer makes of a batch of its replay buffer."""
+    batch = upsample_batch_to_divisible_size(batch, pad_to, eos_token_id=0)
+    config = OmegaConf.create(
+        {
+            "algorithm": {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1, "lam": 1},
+            "actor_rollout_ref": {"rollout": {"n": 4}},
+        }
+    )
+    PPOTrainer._compute_advantage(SimpleNamespace(config=config), batch, {})
+    fields = ["responses", "response_mask", "advantages"]
+    rows = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=fields)
+    rows = rows.to_padded_tensor()
+    return gradient(rows, rows["advantages"], mode, pad_to)
+
+
+def without(groups: Sequence[Sequence[str]], tokenizer: Any, mode: str, size: int) -> torch.Tensor:
+    """verl's gradient of the decided samples alone, as if no other had ever been sampled."""
+    ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
+    decided = [(n, r) for n, group in enumerate(groups) for r in group if r in REWARD]
+    tokens = [torch.tensor(ids.encode(response)) for _, response in decided]
+    responses = torch.nn.utils.rnn.pad_sequence(tokens, batch_first=True)
+    mask = torch.zeros_like(responses)
+    rewards = torch.zeros(responses.shape)
+    for row, (_, response) in enumerate(decided):
+        mask[row, : len(tokens[row])] = 1
+        rewards[row, len(tokens[row]) - 1] = REWARD[response]
+    data = DataProto.from_dict(
+        tensors={"token_level_rewards": rewards, "response_mask": mask},
+        non_tensors={"uid": np.array([str(n) for n, _ in decided], dtype=object)},
+    )
+    data = compute_advantage(data, adv_estimator="grpo", config=AlgoConfig())
+    rows = TensorDict({"responses": responses, "response_mask": mask}, batch_size=len(decided))
+    return gradient(rows, data.batch["advantages"], mode, size)
+
+
+@pytest.mark.parametrize("group", [FOUR, EIGHT], ids=["n4", "n8"])
+def test_gradients_are_those_of_a_step_without_the_undecided(
+    group: list[str], rollout: Any, tokenizer: Any
+) -> None:
+    whole = [WRONG, WRONG, RIGHT, WRONG] * (len(group) // 4)
+    rollout({"a": group, "b": whole})
+    batch, _ = buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 2)
+    assert len(batch) == sum(r in REWARD for r in [*group, *whole])
+    got = trained(batch, 2 * len(group), "token-mean")
+    tq.kv_clear(partition_id="train", keys=batch.keys)
+
+    expected = without([group, whole], tokenizer, "token-mean", 0)
+    assert expected.abs().max() > 1e-3
+    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["seq-mean-token-mean", "seq-mean-token-sum-norm"])
+def test_sequence_means_divide_by_the_samples_that_were_asked_for(
+    mode: str, rollout: Any, tokenizer: Any
+) -> None:
+    rollout({"a": FOUR})
+    batch, _ = buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 1)
+    got = trained(batch, 4, mode)
+    tq.kv_clear(partition_id="train", keys=batch.keys)
+
+    expected = without([FOUR], tokenizer, mode, 3)
+    torch.testing.assert_close(got, expected * 3 / 4, rtol=1e-6, atol=1e-9)
+
+
+def test_a_lone_survivor_is_not_trained_on(rollout: Any) -> None:
+    rollout({"a": FOUR, "b": [UNDECIDED, RIGHT, UNDECIDED, UNDECIDED]})
+    batch, _ = buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 2)
+
+    assert {key.split("_")[0] for key in batch.keys} == {"a"}
+    assert set(tq.kv_list("train")["train"]) == set(batch.keys)
+    tq.kv_clear(partition_id="train", keys=batch.keys)
+
+
+@pytest.mark.parametrize("last", [RIGHT, UNDECIDED], ids=["lone survivor", "all undecided"])
+def test_a_step_of_undecided_samples_ends_before_the_optimiser(last: str, rollout: Any) -> None:
+    rollout({"a": [UNDECIDED] * 4, "b": [UNDECIDED] * 3 + [last]})
+
+    with pytest.raises(RuntimeError, match="none of the step's 2 prompts has two decided samples"):
+        buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 2)
+    tq.kv_clear(partition_id="train", keys=["a", "b"])
+
+
+def test_asynchronous_training_replaces_the_group(rollout: Any) -> None:
+    asked: list[int] = []
+
+    def refill(prompts: int) -> None:
+        asked.append(prompts)
+        rollout({"c": [RIGHT, WRONG, WRONG, RIGHT]})
+
+    rollout({"a": FOUR, "b": [RIGHT, WRONG, RIGHT, RIGHT]})
+    batch, _ = buffer_of(ReplayBufferAsync, "colocate_async", refill).sample(1, "train", 2)
+
+    assert asked == [1]
+    assert {key.split("_")[0] for key in batch.keys} == {"b", "c"}
+    tq.kv_clear(partition_id="train", keys=batch.keys)
+
+
+def test_in_asynchronous_training_the_synchronous_buffer_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"leave trainer\.v1\.sampler\.custom_sampler unset"):
+        buffer_of(DecidedReplayBuffer, "separate_async")
+
+
+@pytest.mark.parametrize(("on_failure", "refused"), [("rule", True), (0.0, False)])
+def test_the_legacy_trainer_is_refused_unless_a_reward_is_named(
+    on_failure: Any, refused: bool, tokenizer: Any
+) -> None:
+    config = configured("http://x", str(tokenizer), use_v1=False, on_failure=on_failure)
+    if not refused:
+        RewardLoopWorker(config)
+        return
+    with pytest.raises(ValueError, match=r"trainer\.use_v1=false with on_failure=rule"):
+        RewardLoopWorker(config)

@@ -1,0 +1,78 @@
+"""slime's interface as published: ``Sample`` of slime/utils/types.py, its arguments."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from reward_serve_slime import post_process_rewards, score
+from tests.fake_service import FakeService
+
+GRPO = SimpleNamespace(
+    advantage_estimator="grpo", rewards_normalization=True, grpo_std_normalization=True
+)
+
+
+@dataclass
+class Sample:
+    """The fields of slime's that are read or written."""
+
+    group_index: int
+    reward: float
+    prompt: Any = "How many?"
+    response: str = ""
+    label: str = "18"
+    remove_sample: bool = False
+
+    def get_reward_value(self, args: Any) -> float:
+        return self.reward
+
+
+def samples(*groups: list[float]) -> list[Sample]:
+    return [Sample(index, reward) for index, group in enumerate(groups) for reward in group]
+
+
+def slimes(group: list[float]) -> list[float]:
+    """``RolloutManager._post_process_rewards`` of one group."""
+    rewards = torch.tensor(group)
+    rewards = rewards - rewards.mean()
+    normalised: list[float] = (rewards / (rewards.std() + 1e-6)).tolist()
+    return normalised
+
+
+def test_a_step_that_is_all_decided_is_slimes_own() -> None:
+    raw, rewards = post_process_rewards(GRPO, samples([1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0]))
+
+    assert raw == [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+    assert rewards == pytest.approx(slimes(raw[:4]) + slimes(raw[4:]), abs=1e-5)
+
+
+@pytest.mark.parametrize("group", [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0, 0.5, 1.0, 0.0]])
+def test_siblings_have_the_advantages_of_a_group_without_the_undecided(group: list[float]) -> None:
+    step = samples([*group, math.nan])
+    raw, rewards = post_process_rewards(GRPO, step)
+
+    assert rewards == pytest.approx([*slimes(group), 0.0], abs=1e-5)
+    assert [s.remove_sample for s in step] == [False] * len(group) + [True]
+    assert raw[-1] == pytest.approx(sum(group) / len(group))
+
+
+def test_a_lone_survivor_is_masked() -> None:
+    step = samples([math.nan, 1.0, math.nan, math.nan], [1.0, 0.0, 1.0, 1.0])
+    post_process_rewards(GRPO, step)
+
+    assert [s.remove_sample for s in step] == [True] * 4 + [False] * 4
+
+
+async def test_undecided_is_nan_for_slime(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWARD_SERVE_URL", service.url)
+
+    assert await score(None, Sample(0, 0.0, response="#### 18")) == 1.0
+    assert math.isnan(await score(None, Sample(0, 0.0, response="18 or 17, who knows?")))
