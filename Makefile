@@ -59,9 +59,8 @@ $(STAMP): requirements/dev.txt pyproject.toml $(wildcard clients/*/pyproject.tom
 demo: $(STAMP)  ## Deploy the bundled judge, score a labelled file (DATA= OUT= RULES=off), shut down
 	$(BIN)/python -m examples.demo $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)") --rules $(RULES)
 
-serve: $(STAMP)  ## Serve deployments/judge.yaml on 127.0.0.1:8000 until interrupted
-	$(BIN)/python -m reward_serve prepare
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/serve run deployments/judge.yaml
+serve: $(STAMP)  ## Serve the bundled judge on 127.0.0.1:8000 until interrupted (ARGS="MODEL --port 8001")
+	$(BIN)/python -m reward_serve serve $(ARGS)
 
 train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train file (DATA= OUT=)
 	$(BIN)/python -m examples.train_judge $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
