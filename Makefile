@@ -48,10 +48,10 @@ help:  ## Show the targets
 
 setup: $(STAMP)  ## Build .venv (done by the other targets when needed)
 
-$(STAMP): requirements/cpu.txt pyproject.toml $(wildcard clients/*/pyproject.toml)
+$(STAMP): requirements/dev.txt pyproject.toml $(wildcard clients/*/pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps -r requirements/cpu.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps -r requirements/dev.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . \
 	    --editable clients/skyrl --editable clients/slime --editable clients/trl --editable clients/verl
 	@touch $@
@@ -59,9 +59,8 @@ $(STAMP): requirements/cpu.txt pyproject.toml $(wildcard clients/*/pyproject.tom
 demo: $(STAMP)  ## Deploy the bundled judge, score a labelled file (DATA= OUT= RULES=off), shut down
 	$(BIN)/python -m examples.demo $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)") --rules $(RULES)
 
-serve: $(STAMP)  ## Serve deployments/judge.yaml on 127.0.0.1:8000 until interrupted
-	$(BIN)/python -m reward_serve prepare
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/serve run deployments/judge.yaml
+serve: $(STAMP)  ## Serve the bundled judge on 127.0.0.1:8000 until interrupted (ARGS="MODEL --port 8001")
+	$(BIN)/python -m reward_serve serve $(ARGS)
 
 train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train file (DATA= OUT=)
 	$(BIN)/python -m examples.train_judge $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
@@ -118,13 +117,19 @@ format: $(STAMP)  ## Rewrite files in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+LOCK := pip compile --quiet --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+CPU_LOCK := $(LOCK) --python-version 3.11 --override requirements/overrides.txt \
+    --override requirements/cpu-overrides.txt --extra serve --extra bundled --extra remote --extra eval
+
 lock:  ## Recompile requirements/*.txt (needs uv)
-	$(UV) pip compile --quiet --python-version 3.11 --no-emit-index-url --no-emit-find-links \
-	    --override requirements/overrides.txt --extra serve --extra remote --extra eval --extra train --extra load --extra dev \
-	    --custom-compile-command "make lock" \
-	    -o requirements/cpu.txt pyproject.toml requirements/cpu.in
-	$(UV) pip compile --quiet --python-version 3.11 --no-emit-index-url --no-emit-find-links \
-	    --custom-compile-command "make lock" -o requirements/verl.txt requirements/verl.in
+	$(UV) $(CPU_LOCK) -o requirements/cpu.txt pyproject.toml requirements/cpu.in
+	$(UV) $(CPU_LOCK) --constraint requirements/cpu.txt --extra train --extra load --extra dev \
+	    -o requirements/dev.txt pyproject.toml requirements/cpu.in
+	env -u UV_FIND_LINKS -u UV_TORCH_BACKEND $(UV) $(LOCK) --python-version 3.12 \
+	    --python-platform x86_64-manylinux_2_35 --override requirements/overrides.txt \
+	    --extra serve --extra vllm --extra bundled --extra remote --extra eval \
+	    -o requirements/cuda.txt pyproject.toml
+	$(UV) $(LOCK) --python-version 3.11 -o requirements/verl.txt requirements/verl.in
 
 clean:  ## Remove the environment and caches of this checkout
 	rm -rf $(VENV) $(VERL) $(SKYRL) .pytest_cache .mypy_cache .ruff_cache

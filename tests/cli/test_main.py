@@ -291,7 +291,7 @@ def test_doctor_of_nobody_exits_1_with_the_remedy(monkeypatch: pytest.MonkeyPatc
     result = invoke("doctor", "--url", url)
     assert result.exit_code == 1
     assert f"{url}: ConnectError" in result.stderr
-    assert "serve run deployments/judge.yaml" in result.stderr
+    assert "start it: reward-serve serve" in result.stderr
 
 
 def test_without_a_command_the_commands_are_shown() -> None:

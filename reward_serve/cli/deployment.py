@@ -1,0 +1,196 @@
+"""The deployments file that the options of ``reward-serve serve`` stand for.
+
+Options are put into the shipped file that is nearest: what they leave out is what it says.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+import yaml
+
+from reward_serve.cli.shipped import shipped_file
+from reward_serve.config.app import parse_config, parse_gateway
+from reward_serve.config.base import ConfigError
+from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
+from reward_serve.config.vllm_build import installed_build
+from reward_serve.engines.checkpoint import is_folder
+from reward_serve.http.auth import read_key_digests
+from reward_serve.templates import FILE_SUFFIXES
+
+Kind = Literal["judge", "classifier"]
+ModeName = Literal["label", "generate"]
+
+_PARSERS = {
+    "reward_serve.app:build_app": parse_config,
+    "reward_serve.app:build_gateway": parse_gateway,
+}
+_GPU_SHARE_OF_THE_BUNDLED = 0.1
+_ONLY_FOR_GPUS = ("device", "dtype", "max_num_seqs")
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What the command line says of the model; None where it says nothing."""
+
+    kind: Kind | None = None
+    template: str | None = None
+    mode: ModeName | None = None
+    rules: bool | None = None
+    adapter: str | None = None
+    tp: int | None = None
+    gpus: float | None = None
+    cpus: float | None = None
+    replicas: str | None = None
+
+    def given(self) -> list[str]:
+        """The names of the options that were given."""
+        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What the command line says of the HTTP side; None where it says nothing."""
+
+    host: str | None = None
+    port: int | None = None
+    api_keys_file: Path | None = None
+
+
+def deployments_file(model: str, options: ModelOptions, server: ServerOptions) -> dict[str, Any]:
+    """The content of the deployments file, checked.
+
+    Args:
+        model: ``bundled``, a folder, a hub id, or a deployments file.
+        options: of the model.
+        server: of the HTTP side.
+
+    Raises:
+        typer.BadParameter: an option does not fit, or there is no such file.
+        ConfigError: names the field and the remedy.
+    """
+    if model.endswith(FILE_SUFFIXES):
+        if options.given():
+            raise typer.BadParameter(
+                f"--{options.given()[0]}: {model} is a deployments file, which says it; edit that"
+            )
+        path = Path(model)
+        content = _read(path if path.is_file() else shipped_file(model))
+    else:
+        content = _read(shipped_file(_nearest(model, options)))
+        _put_model(content["applications"][0]["args"], model, options)
+    http = content.setdefault("http_options", {})
+    http |= {k: v for k, v in (("host", server.host), ("port", server.port)) if v is not None}
+    if server.api_keys_file:
+        for args in _args_behind_http(content):
+            args.setdefault("server", {})["api_keys_file"] = str(server.api_keys_file.resolve())
+    check(content)
+    return content
+
+
+def check(content: dict[str, Any]) -> None:
+    """Read the ``args`` of every application of ours, as Serve will where it builds them.
+
+    Raises:
+        ConfigError: names the field and the remedy.
+    """
+    for application in content["applications"]:
+        if parse := _PARSERS.get(application["import_path"]):
+            parse(application.get("args", {}))
+
+
+def check_keys(content: dict[str, Any]) -> None:
+    """Read the API keys that the file names, for a cluster of this machine.
+
+    Raises:
+        ConfigError: names the field and the remedy; never shows a key.
+    """
+    for args in _args_behind_http(content):
+        server = args.get("server") or {}
+        read_key_digests(server.get("api_keys_file"), server.get("api_keys_env"))
+
+
+def is_open(content: dict[str, Any]) -> bool:
+    """Whether other machines may ask without a key."""
+    if content["http_options"].get("host", "0.0.0.0") in ("127.0.0.1", "localhost", "::1"):
+        return False
+    servers = [args.get("server") or {} for args in _args_behind_http(content)]
+    return not all(s.get("api_keys_file") or s.get("api_keys_env") for s in servers)
+
+
+def _nearest(model: str, options: ModelOptions) -> str:
+    if options.kind == "classifier":
+        return "classifier.yaml"
+    return "judge.yaml" if model == BUNDLED_MODEL else "judge-gpu.yaml"
+
+
+def _put_model(args: dict[str, Any], model: str, options: ModelOptions) -> None:
+    (section,) = args["models"]
+    engine = section["engine"]
+    if model != BUNDLED_MODEL:
+        folder = Path(model).expanduser().resolve() if is_folder(model) else None
+        section["name"] = _name(folder.name if folder else model.rpartition("/")[2])
+        engine |= {"model": str(folder or model), "dtype": "auto"}
+        if not folder and model != section["name"]:
+            args["server"] = {"aliases": {model: section["name"]}}
+    if options.adapter:
+        named = options.adapter in (SHIPPED_ADAPTER, "none")
+        engine["adapter"] = options.adapter if named else str(Path(options.adapter).resolve())
+    _put_resources(section, model, options)
+    judge = {"template": options.template, "mode": options.mode, "rules_first": options.rules}
+    if options.template and options.template.endswith(FILE_SUFFIXES):
+        judge["template"] = str(Path(options.template).resolve())
+    if judge := {field: value for field, value in judge.items() if value is not None}:
+        section.setdefault("judge", {}).update(judge)
+    if options.replicas:
+        section["autoscaling"] = _scaling(options.replicas)
+
+
+def _put_resources(section: dict[str, Any], model: str, options: ModelOptions) -> None:
+    engine, gpus = section["engine"], options.gpus
+    if model == BUNDLED_MODEL and installed_build() == "cuda" and not options.tp and gpus is None:
+        gpus = _GPU_SHARE_OF_THE_BUNDLED
+    if gpus == 0 or (gpus is None and not options.tp and installed_build() == "cpu"):
+        for field in _ONLY_FOR_GPUS if model != BUNDLED_MODEL else ():
+            engine.pop(field, None)
+        gpus = None
+    if options.tp:
+        engine["tensor_parallel_size"] = options.tp
+    for field, value in (("num_cpus", options.cpus), ("num_gpus", gpus)):
+        if value is not None:
+            section.setdefault("resources", {})[field] = value
+
+
+def _scaling(replicas: str) -> dict[str, int]:
+    found = re.fullmatch(r"(\d+)(?::(\d+))?", replicas)
+    if not found:
+        raise typer.BadParameter(f"--replicas: write MIN:MAX, such as 1:4, not {replicas!r}")
+    return {"min_replicas": int(found[1]), "max_replicas": int(found[2] or found[1])}
+
+
+def _name(model: str) -> str:
+    """A deployment's name, which is stricter than a folder's."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", model).lstrip("._-")[:64] or "model"
+
+
+def _args_behind_http(content: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        application.setdefault("args", {})
+        for application in content["applications"]
+        if application.get("route_prefix", "/") is not None
+        and application["import_path"] in _PARSERS
+    ]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict) or not content.get("applications"):
+        raise ConfigError(f"{path}: has no applications; see `reward-serve deployments show judge`")
+    return content

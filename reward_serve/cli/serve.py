@@ -1,0 +1,102 @@
+"""``reward-serve serve``: any model, by one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from rich.console import Console
+
+from reward_serve.cli.console import prepare_with_progress
+from reward_serve.cli.deployment import (
+    Kind,
+    ModelOptions,
+    ModeName,
+    ServerOptions,
+    check_keys,
+    deployments_file,
+    is_open,
+)
+from reward_serve.config.base import ConfigError
+from reward_serve.config.engine import BUNDLED_MODEL
+from reward_serve.launch import LaunchError, serve_until_stopped
+
+console = Console(stderr=True)
+
+Model = Annotated[
+    str, typer.Argument(help="bundled, a folder, a hub id, or a deployments file (.yaml).")
+]
+KindOption = Annotated[Kind | None, typer.Option(help="Of reward model; default judge.")]
+Template = Annotated[str | None, typer.Option(help="A judging template: its name, or a .yaml.")]
+Mode = Annotated[ModeName | None, typer.Option(help="How the judge answers; default label.")]
+Rules = Annotated[
+    bool | None,
+    typer.Option("--rules/--no-rules", help="Ask the model only what no rule decides; default."),
+]
+Adapter = Annotated[
+    str | None, typer.Option(help="Merged into bundled: shipped, none, or a LoRA's folder.")
+]
+TensorParallel = Annotated[int | None, typer.Option(min=1, help="GPUs of a replica's engine.")]
+Replicas = Annotated[
+    str | None, typer.Option(metavar="MIN:MAX", help="How many; they follow the load.")
+]
+Gpus = Annotated[float | None, typer.Option(min=0, help="Of a replica, or a share such as 0.1.")]
+Cpus = Annotated[float | None, typer.Option(min=0.1, help="Cores of a replica.")]
+Host = Annotated[str | None, typer.Option(help="Where to listen; default 127.0.0.1.")]
+Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Default 8000.")]
+Keys = Annotated[Path | None, typer.Option(help="Who may ask: a file of lines 'name: key'.")]
+Address = Annotated[
+    str | None, typer.Option(help="A Ray cluster that runs (auto: this machine's); default own.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the deployments file instead.")]
+
+
+def serve(
+    model: Model = BUNDLED_MODEL,
+    kind: KindOption = None,
+    template: Template = None,
+    mode: Mode = None,
+    rules: Rules = None,
+    adapter: Adapter = None,
+    tp: TensorParallel = None,
+    gpus: Gpus = None,
+    cpus: Cpus = None,
+    replicas: Replicas = None,
+    host: Host = None,
+    port: Port = None,
+    api_keys_file: Keys = None,
+    address: Address = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Serve a model until Ctrl-C or SIGTERM; all that it started ends with it.
+
+    What no option says is as in the shipped deployments file that is nearest.
+    """
+    options = ModelOptions(kind, template, mode, rules, adapter, tp, gpus, cpus, replicas)
+    server = ServerOptions(host, port, api_keys_file)
+    try:
+        content = deployments_file(model, options, server)
+        if dry_run:
+            typer.echo(yaml.safe_dump(content, sort_keys=False), nl=False)
+            return
+        if address is None:
+            check_keys(content)
+        if is_open(content):
+            _warn(content)
+        if model == BUNDLED_MODEL and address is None and adapter is None:
+            prepare_with_progress(console)
+        serve_until_stopped(content, address, console)
+    except (ConfigError, LaunchError) as error:
+        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def _warn(content: dict[str, object]) -> None:
+    console.print(
+        "whoever reaches this port may ask, and ask for anything to be judged: give "
+        "--api-keys-file FILE, or leave --host out",
+        style="yellow",
+        markup=False,
+    )

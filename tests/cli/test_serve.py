@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+import yaml
+from ray.serve.schema import ServeDeploySchema
+from typer.testing import CliRunner, Result
+
+import reward_serve.cli.deployment
+import reward_serve.config.models
+from reward_serve.app import deployment_options
+from reward_serve.cli.main import cli
+from reward_serve.client.http import HttpRewardClient
+from reward_serve.config.app import AppConfig, parse_config
+from reward_serve.config.models import ClassifierModel, JudgeModel
+from reward_serve.shipped import Build, deployments_files
+from tests.fake_service import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+QWEN = "Qwen/Qwen2.5-1.5B-Instruct"
+
+
+def invoke(*arguments: object) -> Result:
+    runner = CliRunner(env={"COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"})
+    return runner.invoke(cli, [str(argument) for argument in arguments])
+
+
+def dry_run(*arguments: object) -> ServeDeploySchema:
+    result = invoke("serve", *arguments, "--dry-run")
+    assert result.exit_code == 0, result.output
+    return ServeDeploySchema.model_validate(yaml.safe_load(result.stdout))
+
+
+def application(schema: ServeDeploySchema) -> AppConfig:
+    (app,) = schema.applications
+    assert app.import_path == "reward_serve.app:build_app"
+    return parse_config(app.args)
+
+
+def has_build(monkeypatch: pytest.MonkeyPatch, build: Build | None) -> None:
+    for module in (reward_serve.cli.deployment, reward_serve.config.models):
+        monkeypatch.setattr(module, "installed_build", lambda: build)
+
+
+def test_without_options_it_stands_for_the_shipped_file() -> None:
+    shipped = yaml.safe_load(deployments_files()["judge.yaml"].read_text(encoding="utf-8"))
+    assert yaml.safe_load(invoke("serve", "--dry-run").stdout) == shipped
+
+
+def test_a_hub_id_over_two_gpus() -> None:
+    schema = dry_run(QWEN, "--tp", 2, "--replicas", "1:4")
+    config = application(schema)
+    (model,) = config.models
+    assert isinstance(model, JudgeModel)
+    assert (model.engine.model, model.engine.tensor_parallel_size) == (QWEN, 2)
+    assert config.server.aliases == {QWEN: model.name}
+    options = deployment_options(model)
+    assert options["placement_group_bundles"] == [{"CPU": 1.0, "GPU": 2.0}]
+    scaling = options["autoscaling_config"]
+    assert (scaling["min_replicas"], scaling["max_replicas"]) == (1, 4)
+    assert schema.http_options.host == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "device", "gpus"),
+    [
+        ("cpu", [], "cpu", 0.0),
+        ("cpu", ["--gpus", 1], "cuda", 1.0),
+        ("cuda", [], "cuda", 1.0),
+        ("cuda", ["--gpus", 0.5], "cuda", 0.5),
+        (None, [], "cuda", 1.0),
+    ],
+)
+def test_a_hub_id_runs_where_the_installed_vllm_can(
+    monkeypatch: pytest.MonkeyPatch,
+    build: Build | None,
+    options: list[object],
+    device: str,
+    gpus: float,
+) -> None:
+    has_build(monkeypatch, build)
+    (model,) = application(dry_run(QWEN, *options)).models
+    assert isinstance(model, JudgeModel)
+    assert (model.engine.device, model.resources.num_gpus) == (device, gpus)
+
+
+def test_under_the_cuda_build_the_bundled_judge_takes_a_share_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    has_build(monkeypatch, "cuda")
+    (model,) = application(dry_run()).models
+    assert model.resources.num_gpus == 0.1
+
+
+def test_under_the_cuda_build_a_file_without_gpus_is_refused_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    has_build(monkeypatch, "cuda")
+    result = invoke("serve", "judge.yaml", "--dry-run")
+    assert result.exit_code == 1
+    assert "resources.num_gpus" in result.stderr
+    assert "reward-serve requirements cpu" in result.stderr
+
+
+def test_a_folder_is_named_by_its_path(tmp_path: Path) -> None:
+    folder = tmp_path / "my judge"
+    folder.mkdir()
+    (model,) = application(dry_run(folder, "--cpus", 3, "--no-rules")).models
+    assert isinstance(model, JudgeModel)
+    assert (model.name, model.engine.model) == ("my-judge", str(folder))
+    assert (model.resources.num_cpus, model.judge.rules_first) == (3.0, False)
+
+
+def test_a_classifier() -> None:
+    (model,) = application(dry_run("org/reward-model", "--kind", "classifier")).models
+    assert isinstance(model, ClassifierModel)
+    assert model.name == "reward-model"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["judge.yaml", "--tp", 2], "--tp"),
+        (["none.yaml"], "none.yaml"),
+        (["--replicas", "many"], "MIN:MAX"),
+        (["--replicas", "4:1"], "max_replicas"),
+        (["--template", "none"], "template"),
+        ([QWEN, "--adapter", "lora"], "adapter"),
+        ([QWEN, "--tp", 2, "--gpus", 1], "num_gpus"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_by_name(arguments: list[object], fault: str) -> None:
+    result = invoke("serve", *arguments, "--dry-run")
+    assert result.exit_code != 0
+    assert fault in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "is_open"),
+    [({}, False), ({"host": "0.0.0.0"}, True), ({"host": "0.0.0.0", "keys": "keys"}, False)],
+)
+def test_other_machines_may_ask_without_a_key_where_the_host_is_open(
+    given: dict[str, Any], is_open: bool
+) -> None:
+    keys = Path(given["keys"]) if "keys" in given else None
+    server = reward_serve.cli.deployment.ServerOptions(given.get("host"), None, keys)
+    options = reward_serve.cli.deployment.ModelOptions()
+    content = reward_serve.cli.deployment.deployments_file("bundled", options, server)
+    assert reward_serve.cli.deployment.is_open(content) is is_open
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
+def test_it_serves_until_a_signal_and_leaves_no_process(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    url, log = f"http://127.0.0.1:{(port := free_port())}", tmp_path / "log"
+    command = [sys.executable, "-m", "reward_serve", "serve", "rule.yaml", "--port", str(port)]
+    with log.open("w") as out:
+        service = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=out,
+            # As a shell starts what is in its background.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        )
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "reward_serve", "wait", "--url", url], cwd=ROOT, check=True
+        )
+        with HttpRewardClient(url) as client:
+            assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
+        family = psutil.Process(service.pid).children(recursive=True)
+        service.send_signal(number)
+        assert service.wait(60) == 0, log.read_text(encoding="utf-8")
+        _, alive = psutil.wait_procs(family, timeout=20)
+        alive = [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
+        assert not alive
+    finally:
+        service.kill()
+    assert f"REWARD_SERVE_URL={url}" in log.read_text(encoding="utf-8")
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url)

@@ -1,0 +1,75 @@
+"""The wheel, installed beside this environment's packages and away from the clone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from reward_serve.client.http import HttpRewardClient
+from reward_serve.shipped import deployments_files, requirements_file
+from tests.fake_service import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+UV = Path(sys.executable).with_name("uv")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of an environment with our wheels, and by a .pth the other packages of this."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for project in (ROOT, *sorted((ROOT / "clients").glob("*/pyproject.toml"))):
+        source = project if project.is_dir() else project.parent
+        _run(UV, "build", "--quiet", "--wheel", "--out-dir", folder / "dist", source)
+    environment = folder / "environment"
+    _run(UV, "venv", "--quiet", "--python", sys.executable, environment)
+    wheels = sorted((folder / "dist").glob("*.whl"))
+    python = environment / "bin" / "python"
+    _run(UV, "pip", "install", "--quiet", "--python", python, "--no-deps", *wheels)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    return environment / "bin"
+
+
+def _run(*command: object, cwd: Path = ROOT) -> str:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+def test_it_carries_every_deployments_file_and_the_requirements(
+    installed: Path, tmp_path: Path
+) -> None:
+    command = installed / "reward-serve"
+    listed = _run(command, "deployments", "list", cwd=tmp_path).splitlines()
+    assert [line.split()[0] for line in listed] == list(deployments_files())
+    cuda = requirements_file("cuda").read_text(encoding="utf-8")
+    assert _run(command, "requirements", "cuda", cwd=tmp_path) == cuda
+    where = "import reward_serve, reward_serve_verl; print(reward_serve.__file__)"
+    assert _run(installed / "python", "-c", where, cwd=tmp_path).startswith(str(installed.parent))
+
+
+def test_it_serves(installed: Path, tmp_path: Path) -> None:
+    port = str(free_port())
+    command = [str(installed / "reward-serve"), "serve", "rule.yaml", "--port", port]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    service = subprocess.Popen(command, cwd=tmp_path, env=environment)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _run(installed / "reward-serve", "wait", "--url", url, cwd=tmp_path)
+        with HttpRewardClient(url) as client:
+            assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
+        service.terminate()
+        assert service.wait(60) == 0
+    finally:
+        service.kill()
