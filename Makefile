@@ -9,6 +9,11 @@ VERL := .venv-verl
 VERL_STAMP := $(VERL)/.installed
 SKYRL := .skyrl
 SKYRL_STAMP := $(SKYRL)/.installed
+CACHE := $(or $(REWARD_SERVE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reward_serve)
+TINKER := $(CACHE)/tinker
+TINKER_STAMP := $(TINKER)/.installed
+# pyenv's shim for a version that is not its current one fails.
+PYTHON312 ?= $(firstword $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.12.*/bin/python3.12) python3.12)
 
 empty :=
 space := $(empty) $(empty)
@@ -87,6 +92,14 @@ $(SKYRL_STAMP): $(STAMP) requirements/skyrl.txt
 	    -r requirements/skyrl.txt
 	@touch $@
 
+# 6 GB, hence in the cache, where checkouts share it.
+$(TINKER_STAMP): $(STAMP) requirements/tinker.txt
+	@$(PYTHON312) --version >/dev/null 2>&1 || { echo "SkyRL's engine needs Python 3.12, and $(PYTHON312) does not \
+	run: install it (uv python install 3.12), or name it: make $@ PYTHON312=/path/to/python3.12" >&2; exit 1; }
+	@test -x $(TINKER)/bin/python || $(UV) venv --quiet --python $(PYTHON312) $(TINKER)
+	$(UV) pip install --quiet --python $(TINKER)/bin/python --no-deps -r requirements/tinker.txt
+	@touch $@
+
 test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's reward managers and SkyRL's generator, whose pins need their own place
 	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/pytest.ini clients/verl/tests
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
@@ -124,6 +137,8 @@ lock:  ## Recompile requirements/*.txt (needs uv)
 	    -o requirements/cpu.txt pyproject.toml requirements/cpu.in
 	$(UV) pip compile --quiet --python-version 3.11 --no-emit-index-url --no-emit-find-links \
 	    --custom-compile-command "make lock" -o requirements/verl.txt requirements/verl.in
+	$(UV) pip compile --quiet --python-version 3.12 --no-emit-index-url --no-emit-find-links \
+	    --custom-compile-command "make lock" -o requirements/tinker.txt requirements/tinker.in
 
 clean:  ## Remove the environment and caches of this checkout
 	rm -rf $(VENV) $(VERL) $(SKYRL) .pytest_cache .mypy_cache .ruff_cache
