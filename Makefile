@@ -132,7 +132,7 @@ format: $(STAMP)  ## Rewrite files in the project's format
 
 lock:  ## Recompile requirements/*.txt (needs uv)
 	$(UV) pip compile --quiet --python-version 3.11 --no-emit-index-url --no-emit-find-links \
-	    --override requirements/overrides.txt --extra serve --extra remote --extra eval --extra train --extra load --extra dev \
+	    --override requirements/overrides.txt --extra serve --extra remote --extra eval --extra train --extra grpo --extra load --extra dev \
 	    --custom-compile-command "make lock" \
 	    -o requirements/cpu.txt pyproject.toml requirements/cpu.in
 	$(UV) pip compile --quiet --python-version 3.11 --no-emit-index-url --no-emit-find-links \

@@ -75,22 +75,22 @@ class Learner:
         self._record = record
         self._told = told
         self._rollouts: deque[_Rollout] = deque()
-        self._weights = ""
+        self._weights, self._version = "", 0
 
     def run(self) -> None:
         """Take the steps that are missing."""
         first = len(self._record.steps)
         if first >= self._settings.steps:
             return
+        self._version = first
         self._weights = self._policy.save_for_sampler(f"step-{first}")
         self._evaluate(first)
         if self._settings.ahead:
             self._launch(first)
             ray.get(self._rollouts[0].sampled)
+        self._launch(first + self._settings.ahead)
         for step in range(first, self._settings.steps):
             self._step(step)
-            if (step + 1) % self._settings.evaluate_every == 0:
-                self._evaluate(step + 1)
 
     def _step(self, step: int) -> None:
         times = [time.perf_counter()]
@@ -98,7 +98,7 @@ class Learner:
         def lap() -> None:
             times.append(time.perf_counter())
 
-        self._sample(step)
+        ray.get(self._rollouts[-1].sampled)
         lap()
         rollout = self._rollouts.popleft()
         groups: list[Group] = [g for part in ray.get(rollout.judged) for g in part]
@@ -111,19 +111,25 @@ class Learner:
         metrics = self._policy.train(batch, self._settings.learning_rate)
         lap()
         stale, self._weights = self._weights, self._policy.save_for_sampler(f"step-{step + 1}")
-        state = self._policy.save_state(f"step-{step + 1}")
+        self._version = step + 1
+        saved = self._policy.save_state(f"step-{step + 1}")
+        evaluating = (step + 1) % self._settings.evaluate_every == 0
+        following = step + 1 + self._settings.ahead
+        if not evaluating:
+            # While the engine saves, all the prompts arrive, and it makes one batch of them.
+            self._launch(following)
+        state = saved()
         lap()
         self._finish(step, times, groups, batch, failed, state, stale, metrics)
-
-    def _sample(self, step: int) -> None:
-        """Have a batch sampled: this step's, or the next where the run is one step ahead."""
-        ahead = step + self._settings.ahead
-        if ahead < self._settings.steps:
-            self._launch(ahead)
-            ray.get(self._rollouts[-1].sampled)
+        if evaluating:
+            self._evaluate(step + 1)
+            self._launch(following)
 
     def _launch(self, step: int) -> None:
+        """Have a step's batch sampled and judged, if there is such a step."""
         settings = self._settings
+        if step >= settings.steps:
+            return
         items = ray.get(self._parts.data.batch.remote(step, settings.prompts))
         first = (settings.seed * 100_000 + step * settings.prompts) * settings.group
         seeds = [first + place * settings.group for place in range(len(items))]
@@ -135,12 +141,17 @@ class Learner:
         self._rollouts.append(_Rollout(step, sampled, judged))
 
     def _sampled(self, items: list[Item], seeds: list[int], group: int) -> list[Any]:
-        version, limit = len(self._record.steps), self._settings.max_tokens
+        limit = self._settings.max_tokens
         workers = self._parts.workers
         share = -(-len(items) // len(workers))
         return [
             worker.sample.remote(
-                items[at : at + share], self._weights, version, seeds[at : at + share], group, limit
+                items[at : at + share],
+                self._weights,
+                self._version,
+                seeds[at : at + share],
+                group,
+                limit,
             )
             for worker, at in zip(workers, range(0, len(items), share), strict=False)
         ]

@@ -23,8 +23,7 @@ Split = Literal["train", "held_out"]
 
 TRAIN_PROBLEMS = 2000
 HELD_OUT_PROBLEMS = 200
-_LARGEST = 99
-_FACTORS = (2, 12)
+_FACTORS = (2, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def _problem(template: dict[str, str], index: int, rng: Random) -> Problem:
 
 
 def _numbers(signs: list[str], rng: Random) -> tuple[list[int], tuple[Step, ...]]:
-    """Operands with whole results from 1 to 144, and the steps."""
+    """Operands with whole results from 1 to 101, and the steps."""
     while True:
         operands, steps = [_first(signs[0], rng)], []
         value = operands[0]
@@ -108,15 +107,15 @@ def _first(sign: str, rng: Random) -> int:
         return rng.randint(*_FACTORS)
     if sign == "/":
         return rng.randint(*_FACTORS) * rng.randint(*_FACTORS)
-    return rng.randint(5, _LARGEST - 20)
+    return rng.randint(8, 40)
 
 
 def _right(sign: str, left: int, rng: Random) -> int | None:
     """A number that may follow; None where there is none."""
     if sign == "+":
-        return rng.randint(2, 40)
+        return rng.randint(2, 20)
     if sign == "-":
-        return rng.randint(2, left - 1) if left > 2 else None
+        return rng.randint(2, min(left - 1, 20)) if left > 2 else None
     if sign == "*":
         return rng.randint(*_FACTORS)
     divisors = [n for n in range(_FACTORS[0], _FACTORS[1] + 1) if left % n == 0 and left > n]

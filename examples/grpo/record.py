@@ -41,7 +41,8 @@ class Record:
                 )
         run.write_text(json.dumps(asdict(settings), indent=1) + "\n", encoding="utf-8")
         self.steps = _read(folder / "steps.jsonl")
-        _keep(folder / "samples.jsonl", len(self.steps))
+        for name in ("steps.jsonl", "samples.jsonl"):
+            _keep(folder / name, len(self.steps))
         _keep(folder / "evaluations.jsonl", len(self.steps) + 1)
 
     def step(self, line: dict[str, Any], groups: list[Group]) -> None:
@@ -88,10 +89,12 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def _keep(path: Path, steps: int) -> None:
-    """Remove the lines of steps that were not finished."""
-    kept = [json.dumps(line) + "\n" for line in _read(path) if line["step"] < steps]
+    """Remove the lines of steps that were not finished, and what was cut off."""
     if path.exists():
-        path.write_text("".join(kept), encoding="utf-8")
+        kept = path.with_suffix(".kept")
+        lines = [json.dumps(line) + "\n" for line in _read(path) if line["step"] < steps]
+        kept.write_text("".join(lines), encoding="utf-8")
+        kept.replace(path)
 
 
 def _append(path: Path, lines: list[dict[str, Any]]) -> None:

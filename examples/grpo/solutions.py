@@ -31,13 +31,13 @@ def solution(problem: Problem, index: int, rng: Random) -> str:
     if index % MARKED_EVERY == 0:
         return f"{working}\n#### {problem.answer}"
     closing = rng.choice(_CLOSINGS).format(answer=problem.answer, unit=problem.unit)
-    if rng.random() < 0.2:  # some say the answer and nothing else
+    if rng.random() < 0.04:  # some say the answer and nothing else
         return closing[0].upper() + closing[1:]
     return f"{working}{rng.choice((' ', chr(10)))}{closing}"
 
 
 def _working(steps: tuple[Step, ...], rng: Random) -> str:
-    style = rng.choice((_equations, _lines, _spoken, _ordered))
+    style = rng.choice((_equations, _equations, _equations, _lines, _ordered, _spoken))
     return style(steps)
 
 
