@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import logging
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
@@ -16,11 +19,12 @@ import typer
 from filelock import FileLock, Timeout
 
 from deployments.local import console, deployed, free_port
+from examples.grpo import results
 from examples.grpo.data_server import DataServer
 from examples.grpo.engine import Engine
 from examples.grpo.learner import Learner, Parts
 from examples.grpo.policy import Policy
-from examples.grpo.record import Record
+from examples.grpo.record import Record, RecordError
 from examples.grpo.replay_buffer import ReplayBuffer
 from examples.grpo.rollout import RolloutWorker
 from examples.grpo.settings import RUNS, Settings
@@ -28,11 +32,13 @@ from examples.grpo.warm_up import WarmUp, warmed_up
 from reward_serve.cli.console import prepare_with_progress
 from reward_serve.embedded.bundled import cache_folder
 
+logger = logging.getLogger(__name__)
+
 _TOGETHER = 2  # sampling a batch ahead, and judging
 
 
 def main(
-    run: Annotated[str, typer.Argument(help=f"One of {', '.join(RUNS)}.")] = "judge-sync",
+    run: Annotated[str, typer.Argument(help=f"all, or one of {', '.join(RUNS)}.")] = "judge-sync",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the run: NAME=VALUE.")
     ] = None,
@@ -40,9 +46,14 @@ def main(
     name: Annotated[str | None, typer.Option(help="Of the run's folder; else the run's.")] = None,
 ) -> None:
     """Train a policy; go on where a run of this folder was stopped."""
-    if run not in RUNS:
-        raise typer.BadParameter(f"{run!r} is none of {', '.join(RUNS)}")
-    train(changed(RUNS[run], set_ or []), out / (name or run))
+    chosen = list(RUNS) if run == "all" else [run]
+    if not set(chosen) <= RUNS.keys():
+        raise typer.BadParameter(f"{run!r} is none of all, {', '.join(RUNS)}")
+    # Ended by a signal, it ends its parts first.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    for one in chosen:
+        train(changed(RUNS[one], set_ or []), out / (name or one))
+    results.write(out)
 
 
 def changed(settings: Settings, pairs: list[str]) -> Settings:
@@ -65,8 +76,29 @@ def changed(settings: Settings, pairs: list[str]) -> Settings:
 
 
 def train(settings: Settings, folder: Path) -> None:
-    """Start the parts, train, and end them."""
-    record = Record(folder, settings)
+    """Start the parts, train, and end them.
+
+    Raises:
+        SystemExit: the run ended before its last step; the reason was shown.
+    """
+    try:
+        record = Record(folder, settings)
+    except RecordError as error:
+        console.print(str(error), style="red", markup=False)
+        raise SystemExit(1) from None
+    try:
+        _train(settings, record)
+    except (Exception, KeyboardInterrupt) as error:
+        logger.debug("the run ended", exc_info=True)
+        reason = str(error).strip().rpartition("\n")[2]  # of a worker's error, its own line
+        say(
+            f"ended after {len(record.steps)} of {settings.steps} steps: "
+            f"{type(error).__name__}: {reason}; the same command goes on from there"
+        )
+        raise SystemExit(1) from None
+
+
+def _train(settings: Settings, record: Record) -> None:
     model = prepare_with_progress(console, adapter=None)
     home = cache_folder() / "grpo"
     with ExitStack() as stack:

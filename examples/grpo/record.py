@@ -40,7 +40,7 @@ class Record:
                     "name another folder, or remove this one"
                 )
         run.write_text(json.dumps(asdict(settings), indent=1) + "\n", encoding="utf-8")
-        self.steps = _read(folder / "steps.jsonl")
+        self.steps = read_lines(folder / "steps.jsonl")
         for name in ("steps.jsonl", "samples.jsonl"):
             _keep(folder / name, len(self.steps))
         _keep(folder / "evaluations.jsonl", len(self.steps) + 1)
@@ -53,7 +53,7 @@ class Record:
 
     def evaluated(self, step: int) -> bool:
         """Whether there is an evaluation after so many steps."""
-        lines = _read(self.folder / "evaluations.jsonl")
+        lines = read_lines(self.folder / "evaluations.jsonl")
         return any(line["step"] == step for line in lines)
 
     def evaluation(self, line: dict[str, Any]) -> None:
@@ -82,7 +82,7 @@ def _told(step: int, group: Group) -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     """The lines; one that was cut off when the process died is left out."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
     return [json.loads(line) for line in lines]
@@ -92,7 +92,7 @@ def _keep(path: Path, steps: int) -> None:
     """Remove the lines of steps that were not finished, and what was cut off."""
     if path.exists():
         kept = path.with_suffix(".kept")
-        lines = [json.dumps(line) + "\n" for line in _read(path) if line["step"] < steps]
+        lines = [json.dumps(line) + "\n" for line in read_lines(path) if line["step"] < steps]
         kept.write_text("".join(lines), encoding="utf-8")
         kept.replace(path)
 
