@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -56,8 +57,6 @@ def test_every_solution_ends_in_the_right_answer() -> None:
 
 
 def test_the_templates_are_read_as_data() -> None:
-    templates = yaml.safe_load(
-        (problems.Path(problems.__file__).parent / "templates.yaml").read_text()
-    )
+    templates = yaml.safe_load((Path(problems.__file__).parent / "templates.yaml").read_text())
 
     assert all(re.fullmatch(r"a( [-+*/] [bc]){1,2}", t["steps"]) for t in templates["train"])
