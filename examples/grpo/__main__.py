@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
@@ -49,8 +48,6 @@ def main(
     chosen = list(RUNS) if run == "all" else [run]
     if not set(chosen) <= RUNS.keys():
         raise typer.BadParameter(f"{run!r} is none of all, {', '.join(RUNS)}")
-    # Ended by a signal, it ends its parts first.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     for one in chosen:
         train(changed(RUNS[one], set_ or []), out / (name or one))
     results.write(out)
@@ -104,6 +101,8 @@ def _train(settings: Settings, record: Record) -> None:
     with ExitStack() as stack:
         stack.enter_context(only_one(home))
         stack.enter_context(cluster(settings))
+        # Ray has a handler of its own, which ends the process at once.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         parts, policy = start(settings, record, model, home, stack)
         Learner(settings, policy, parts, record, say).run()
 

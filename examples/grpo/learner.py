@@ -112,18 +112,12 @@ class Learner:
         lap()
         stale, self._weights = self._weights, self._policy.save_for_sampler(f"step-{step + 1}")
         self._version = step + 1
-        saved = self._policy.save_state(f"step-{step + 1}")
-        evaluating = (step + 1) % self._settings.evaluate_every == 0
-        following = step + 1 + self._settings.ahead
-        if not evaluating:
-            # While the engine saves, all the prompts arrive, and it makes one batch of them.
-            self._launch(following)
-        state = saved()
+        state = self._policy.save_state(f"step-{step + 1}")
         lap()
         self._finish(step, times, groups, batch, failed, state, stale, metrics)
-        if evaluating:
+        if (step + 1) % self._settings.evaluate_every == 0:
             self._evaluate(step + 1)
-            self._launch(following)
+        self._launch(step + 1 + self._settings.ahead)
 
     def _launch(self, step: int) -> None:
         """Have a step's batch sampled and judged, if there is such a step."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +78,9 @@ class Policy:
         # SkyRL's engine leaves out the part of the path that deleting asks for.
         return f"{owner.removesuffix('/sampler_weights')}/sampler_weights/{name}"
 
-    def save_state(self, name: str) -> Callable[[], str]:
-        """Begin to save weights and optimiser; waits for it and gives their path."""
-        saving = self._client.save_state(name)
-        return lambda: str(saving.result(timeout=TIMEOUT_S).path)
+    def save_state(self, name: str) -> str:
+        """Save weights and optimiser; their path."""
+        return str(self._client.save_state(name).result(timeout=TIMEOUT_S).path)
 
     def delete(self, path: str) -> None:
         """Delete a checkpoint; one that is gone is no error."""

@@ -59,7 +59,7 @@ def warmed_up(
     for start in range(0, len(texts), recipe.batch):
         policy.imitate(texts[start : start + recipe.batch], recipe.learning_rate)
         told(f"warm-up: {start + recipe.batch} of {len(texts)} solutions")
-    state = policy.save_state("warm-up")()
+    state = policy.save_state("warm-up")
     record.write_text(json.dumps({"state": state, **asdict(recipe)}) + "\n", encoding="utf-8")
     return state
 

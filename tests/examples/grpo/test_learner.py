@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -54,9 +53,9 @@ class FakePolicy:
         self.kept.add(f"sampler/{name}")
         return f"sampler/{name}"
 
-    def save_state(self, name: str) -> Callable[[], str]:
+    def save_state(self, name: str) -> str:
         self.kept.add(f"state/{name}")
-        return lambda: f"state/{name}"
+        return f"state/{name}"
 
     def delete(self, path: str) -> None:
         self.kept.discard(path)
