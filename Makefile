@@ -9,6 +9,11 @@ VERL := .venv-verl
 VERL_STAMP := $(VERL)/.installed
 SKYRL := .skyrl
 SKYRL_STAMP := $(SKYRL)/.installed
+CACHE := $(or $(REWARD_SERVE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reward_serve)
+TINKER := $(CACHE)/tinker
+TINKER_STAMP := $(TINKER)/.installed
+# pyenv's shim for a version that is not its current one fails.
+PYTHON312 ?= $(firstword $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.12.*/bin/python3.12) python3.12)
 
 empty :=
 space := $(empty) $(empty)
@@ -41,7 +46,7 @@ ARGS ?=
 MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo-trl test test-all test-clients rollout-overlap bench loadtest soak chaos check format lock clean
+.PHONY: help setup demo serve train-judge grpo-trl grpo grpo-compare test test-all test-clients rollout-overlap bench loadtest soak chaos check format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +73,12 @@ train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train f
 grpo-trl: $(STAMP)  ## A few GRPO steps with TRL on the CPU, rewarded by the bundled judge (OUT=)
 	$(BIN)/python -m examples.trl.grpo_gsm8k $(if $(OUT),--out "$(OUT)")
 
+grpo: $(STAMP) $(TINKER_STAMP)  ## Warm a policy up and train it with GRPO by SkyRL's engine, rewarded by the bundled judge (OUT=)
+	$(BIN)/python -m examples.grpo judge-sync --name short --set steps=12 --set evaluate_every=12 $(if $(OUT),--out "$(OUT)")
+
+grpo-compare: $(STAMP) $(TINKER_STAMP)  ## GRPO by rule and judge, synchronous and one step ahead, and with failures; hours (OUT=)
+	$(BIN)/python -m examples.grpo all $(if $(OUT),--out "$(OUT)")
+
 test: $(STAMP)  ## Unit tests, and integration tests on a real Serve app and engine
 	$(BIN)/python -m pytest -m "not slow"
 
@@ -87,6 +98,7 @@ $(SKYRL_STAMP): $(STAMP) requirements/skyrl.txt
 	@touch $@
 
 test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's, SkyRL's and TRL's own code; the first two's pins need their own place
+	$(UV) $(LOCK) --python-version 3.12 -o requirements/tinker.txt requirements/tinker.in
 	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/pytest.ini clients/verl/tests
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
 	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/trl/tests
@@ -123,13 +135,14 @@ CPU_LOCK := $(LOCK) --python-version 3.11 --override requirements/overrides.txt 
 
 lock:  ## Recompile requirements/*.txt (needs uv)
 	$(UV) $(CPU_LOCK) -o requirements/cpu.txt pyproject.toml requirements/cpu.in
-	$(UV) $(CPU_LOCK) --constraint requirements/cpu.txt --extra train --extra load --extra dev \
+	$(UV) $(CPU_LOCK) --constraint requirements/cpu.txt --extra train --extra grpo --extra load --extra dev \
 	    -o requirements/dev.txt pyproject.toml requirements/cpu.in
 	env -u UV_FIND_LINKS -u UV_TORCH_BACKEND $(UV) $(LOCK) --python-version 3.12 \
 	    --python-platform x86_64-manylinux_2_35 --override requirements/overrides.txt \
 	    --extra serve --extra vllm --extra bundled --extra remote --extra eval \
 	    -o requirements/cuda.txt pyproject.toml
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/verl.txt requirements/verl.in
+	$(UV) $(LOCK) --python-version 3.12 -o requirements/tinker.txt requirements/tinker.in
 
 clean:  ## Remove the environment and caches of this checkout
 	rm -rf $(VENV) $(VERL) $(SKYRL) .pytest_cache .mypy_cache .ruff_cache

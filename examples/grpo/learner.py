@@ -1,0 +1,211 @@
+"""The learner: samples, has the samples judged, trains, saves, and records each step."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+import ray
+
+from examples.grpo.advantages import group_advantages
+from examples.grpo.data_server import Item
+from examples.grpo.faults import inject
+from examples.grpo.policy import Policy
+from examples.grpo.record import Record
+from examples.grpo.samples import Group, right_by_format, right_by_value
+from examples.grpo.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_EVALUATION_SEED = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The actors that a learner works with.
+
+    Attributes:
+        data: a ``DataServer``.
+        buffer: a ``ReplayBuffer``.
+        workers: of ``RolloutWorker``, at least one.
+    """
+
+    data: Any
+    buffer: Any
+    workers: list[Any]
+
+
+@dataclass
+class _Rollout:
+    """A step's batch under way: references to its groups, unjudged and judged, one a worker."""
+
+    step: int
+    sampled: list[Any]
+    judged: list[Any]
+
+
+class Learner:
+    """Trains a policy.
+
+    Args:
+        settings: of the run.
+        policy: at the state after the record's last step.
+        parts: the actors.
+        record: of the run; its finished steps are not taken again.
+        told: of each step, a line.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        policy: Policy,
+        parts: Parts,
+        record: Record,
+        told: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._parts = parts
+        self._record = record
+        self._told = told
+        self._rollouts: deque[_Rollout] = deque()
+        self._weights, self._version = "", 0
+
+    def run(self) -> None:
+        """Take the steps that are missing."""
+        first = len(self._record.steps)
+        if first >= self._settings.steps:
+            return
+        self._version = first
+        self._weights = self._policy.save_for_sampler(f"step-{first}")
+        self._evaluate(first)
+        if self._settings.ahead:
+            self._launch(first)
+            ray.get(self._rollouts[0].sampled)
+        self._launch(first + self._settings.ahead)
+        for step in range(first, self._settings.steps):
+            self._step(step)
+
+    def _step(self, step: int) -> None:
+        times = [time.perf_counter()]
+
+        def lap() -> None:
+            times.append(time.perf_counter())
+
+        ray.get(self._rollouts[-1].sampled)
+        lap()
+        rollout = self._rollouts.popleft()
+        groups: list[Group] = [g for part in ray.get(rollout.judged) for g in part]
+        lap()
+        failed = inject(groups, self._settings, step)
+        for group in groups:
+            group.advantages = group_advantages([sample.reward for sample in group.samples])
+        self._parts.buffer.add.remote(groups)
+        batch = ray.get(self._parts.buffer.take.remote(self._settings.train_groups, step))
+        metrics = self._policy.train(batch, self._settings.learning_rate)
+        lap()
+        stale, self._weights = self._weights, self._policy.save_for_sampler(f"step-{step + 1}")
+        self._version = step + 1
+        state = self._policy.save_state(f"step-{step + 1}")
+        lap()
+        self._finish(step, times, groups, batch, failed, state, stale, metrics)
+        if (step + 1) % self._settings.evaluate_every == 0:
+            self._evaluate(step + 1)
+        self._launch(step + 1 + self._settings.ahead)
+
+    def _launch(self, step: int) -> None:
+        """Have a step's batch sampled and judged, if there is such a step."""
+        settings = self._settings
+        if step >= settings.steps:
+            return
+        items = ray.get(self._parts.data.batch.remote(step, settings.prompts))
+        first = (settings.seed * 100_000 + step * settings.prompts) * settings.group
+        seeds = [first + place * settings.group for place in range(len(items))]
+        sampled = self._sampled(items, seeds, settings.group)
+        judged = [
+            worker.judge.remote(part)
+            for worker, part in zip(self._parts.workers, sampled, strict=False)
+        ]
+        self._rollouts.append(_Rollout(step, sampled, judged))
+
+    def _sampled(self, items: list[Item], seeds: list[int], group: int) -> list[Any]:
+        limit = self._settings.max_tokens
+        workers = self._parts.workers
+        share = -(-len(items) // len(workers))
+        return [
+            worker.sample.remote(
+                items[at : at + share],
+                self._weights,
+                self._version,
+                seeds[at : at + share],
+                group,
+                limit,
+            )
+            for worker, at in zip(workers, range(0, len(items), share), strict=False)
+        ]
+
+    def _evaluate(self, step: int) -> None:
+        """Sample each held-out problem once, and count the right answers."""
+        if self._record.evaluated(step):
+            return
+        items = ray.get(self._parts.data.held_out.remote())
+        seeds = [_EVALUATION_SEED + place for place in range(len(items))]
+        groups = [g for part in ray.get(self._sampled(items, seeds, 1)) for g in part]
+        answers = [(group.samples[0].text, group.answer) for group in groups]
+        by_value = [right_by_value(*one) for one in answers]
+        by_format = [right_by_format(*one) for one in answers]
+        line = {"step": step, "by_value": fmean(by_value), "by_format": fmean(by_format)}
+        self._record.evaluation({**line, "right": [int(one) for one in by_value]})
+        self._told(
+            f"after {step} steps: held-out {line['by_value']:.3f} by value, "
+            f"{line['by_format']:.3f} by format"
+        )
+
+    def _finish(
+        self,
+        step: int,
+        times: list[float],
+        groups: list[Group],
+        batch: list[Group],
+        failed: int,
+        state: str,
+        stale: str,
+        metrics: dict[str, float],
+    ) -> None:
+        """Record the step, then delete what it replaced."""
+        samples = [(group, sample) for group in groups for sample in group.samples]
+        decided = [sample.reward for _, sample in samples if sample.reward is not None]
+        laps = [after - before for before, after in pairwise(times)]
+        line = {
+            "step": step,
+            "reward": fmean(decided) if decided else None,
+            "by_value": fmean(right_by_value(s.text, g.answer) for g, s in samples),
+            "by_format": fmean(right_by_format(s.text, g.answer) for g, s in samples),
+            "undecided": sum(sample.reward is None for _, sample in samples),
+            "injected": failed,
+            "trained_groups": len(batch),
+            "staleness": [step - group.version for group in batch],
+            **dict(zip(("sample_s", "judge_s", "train_s", "weights_s"), laps, strict=True)),
+            "grad_norm": metrics.get("skyrl.ai/grad_norm"),
+            "state": state,
+        }
+        replaced = [self._record.steps[-1]["state"]] if self._record.steps else []
+        self._record.step(line, groups)
+        for path in (*replaced, stale):
+            self._policy.delete(path)
+        self._told(_in_words(line))
+
+
+def _in_words(line: dict[str, Any]) -> str:
+    reward = "none" if line["reward"] is None else f"{line['reward']:.2f}"
+    seconds = ", ".join(f"{name[:-2]} {line[name]:.1f}" for name in line if name.endswith("_s"))
+    return (
+        f"step {line['step'] + 1}: reward {reward}, right {line['by_value']:.2f}, "
+        f"trained on {line['trained_groups']} groups; seconds: {seconds}"
+    )

@@ -1,0 +1,133 @@
+"""Word problems of one and two steps, written by code from a seed; their answers are known exactly.
+
+>>> from random import Random
+>>> problem = next(problems("train", Random(0)))
+>>> problem.answer == problem.steps[-1].result
+True
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+import yaml
+
+Split = Literal["train", "held_out"]
+
+TRAIN_PROBLEMS = 2000
+HELD_OUT_PROBLEMS = 200
+_FACTORS = (2, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation of a solution: ``left sign right = result``, the sign of ``+-*/``."""
+
+    left: int
+    sign: str
+    right: int
+    result: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A question and how its answer follows.
+
+    Attributes:
+        question: in words.
+        steps: one or two; the last one's result is the answer.
+        unit: what is counted, in words.
+        template: which of the split's templates the question was made from.
+    """
+
+    question: str
+    steps: tuple[Step, ...]
+    unit: str
+    template: int
+
+    @property
+    def answer(self) -> int:
+        """The one right answer."""
+        return self.steps[-1].result
+
+
+def make(split: Split, count: int, seed: int) -> list[Problem]:
+    """So many different problems of a split; the same seed gives the same."""
+    return list(islice(problems(split, Random(f"{split}/{seed}")), count))
+
+
+def problems(split: Split, rng: Random) -> Iterator[Problem]:
+    """Different problems without end, each template in its turn."""
+    seen = set()
+    while True:
+        for index, template in enumerate(_texts()[split]):
+            problem = _problem(template, index, rng)
+            if problem.question not in seen:
+                seen.add(problem.question)
+                yield problem
+
+
+def _problem(template: dict[str, str], index: int, rng: Random) -> Problem:
+    signs = re.findall(r"[-+*/]", template["steps"])
+    operands, steps = _numbers(signs, rng)
+    words = {"name": rng.choice(_texts()["names"]), "thing": rng.choice(_texts()["things"])}
+    numbers = dict(zip("abc", operands, strict=False))
+    question = template["text"].format(**words, **numbers)
+    asked = re.search(r"[Hh]ow many (\w+)|[Hh]ow (old)", question)
+    assert asked is not None, question
+    return Problem(question, steps, asked[1] or "years", index)
+
+
+def _numbers(signs: list[str], rng: Random) -> tuple[list[int], tuple[Step, ...]]:
+    """Operands with whole results from 1 to 101, and the steps."""
+    while True:
+        operands, steps = [_first(signs[0], rng)], []
+        value = operands[0]
+        for sign in signs:
+            right = _right(sign, value, rng)
+            if right is None:
+                break
+            result = _apply(value, sign, right)
+            steps.append(Step(value, sign, right, result))
+            operands.append(right)
+            value = result
+        else:
+            return operands, tuple(steps)
+
+
+def _first(sign: str, rng: Random) -> int:
+    if sign == "*":
+        return rng.randint(*_FACTORS)
+    if sign == "/":
+        return rng.randint(*_FACTORS) * rng.randint(*_FACTORS)
+    return rng.randint(8, 40)
+
+
+def _right(sign: str, left: int, rng: Random) -> int | None:
+    """A number that may follow; None where there is none."""
+    if sign == "+":
+        return rng.randint(2, 20)
+    if sign == "-":
+        return rng.randint(2, min(left - 1, 20)) if left > 2 else None
+    if sign == "*":
+        return rng.randint(*_FACTORS)
+    divisors = [n for n in range(_FACTORS[0], _FACTORS[1] + 1) if left % n == 0 and left > n]
+    return rng.choice(divisors) if divisors else None
+
+
+def _apply(left: int, sign: str, right: int) -> int:
+    return {"+": left + right, "-": left - right, "*": left * right, "/": left // right}[sign]
+
+
+@cache
+def _texts() -> dict[str, Any]:
+    path = Path(__file__).with_name("templates.yaml")
+    texts: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return texts

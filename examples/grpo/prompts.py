@@ -1,0 +1,16 @@
+"""A problem as the policy reads it, in tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ASK = "Solve the problem. End with #### <number>."
+
+
+def prompt_tokens(tokenizer: Any, question: str) -> list[int]:
+    """The conversation up to where the policy answers."""
+    conversation = [{"role": "system", "content": ASK}, {"role": "user", "content": question}]
+    tokens: list[int] = tokenizer.apply_chat_template(
+        conversation, add_generation_prompt=True, tokenize=True, return_dict=False
+    )
+    return tokens

@@ -1,0 +1,104 @@
+"""A run's folder: its settings, each finished step, its samples, its evaluations; JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from examples.grpo.samples import Group, right_by_format, right_by_value
+from examples.grpo.settings import Settings
+
+
+class RecordError(RuntimeError):
+    """A run's folder cannot be gone on with; says why."""
+
+
+class Record:
+    """The folder of a run.
+
+    Args:
+        folder: made where it is missing.
+        settings: of the run.
+
+    Raises:
+        RecordError: the folder is that of a run with other settings.
+    """
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        run = folder / "run.json"
+        if run.exists():
+            found = json.loads(run.read_text(encoding="utf-8"))
+            told = {k: (found.get(k), v) for k, v in asdict(settings).items() if found.get(k) != v}
+            if differing := {k: both for k, both in told.items() if k != "steps"}:
+                raise RecordError(
+                    f"{folder}: is a run with other settings (found, asked): {differing}; "
+                    "name another folder, or remove this one"
+                )
+        run.write_text(json.dumps(asdict(settings), indent=1) + "\n", encoding="utf-8")
+        self.steps = read_lines(folder / "steps.jsonl")
+        for name in ("steps.jsonl", "samples.jsonl"):
+            _keep(folder / name, len(self.steps))
+        _keep(folder / "evaluations.jsonl", len(self.steps) + 1)
+
+    def step(self, line: dict[str, Any], groups: list[Group]) -> None:
+        """Record a finished step, its samples first: a step with a line has them all."""
+        _append(self.folder / "samples.jsonl", [_told(line["step"], group) for group in groups])
+        _append(self.folder / "steps.jsonl", [line])
+        self.steps.append(line)
+
+    def evaluated(self, step: int) -> bool:
+        """Whether there is an evaluation after so many steps."""
+        lines = read_lines(self.folder / "evaluations.jsonl")
+        return any(line["step"] == step for line in lines)
+
+    def evaluation(self, line: dict[str, Any]) -> None:
+        """Record an evaluation."""
+        _append(self.folder / "evaluations.jsonl", [line])
+
+
+def _told(step: int, group: Group) -> dict[str, Any]:
+    return {
+        "step": step,
+        "problem": group.problem,
+        "answer": group.answer,
+        "version": group.version,
+        "samples": [
+            {
+                "text": sample.text,
+                "verdict": sample.verdict,
+                "reward": sample.reward,
+                "by_value": right_by_value(sample.text, group.answer),
+                "by_format": right_by_format(sample.text, group.answer),
+                "by_rule": sample.metrics.get("judge_by_rule", 0.0),
+                "tokens": len(sample.tokens),
+            }
+            for sample in group.samples
+        ],
+    }
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines; one that was cut off when the process died is left out."""
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def _keep(path: Path, steps: int) -> None:
+    """Remove the lines of steps that were not finished, and what was cut off."""
+    if path.exists():
+        kept = path.with_suffix(".kept")
+        lines = [json.dumps(line) + "\n" for line in read_lines(path) if line["step"] < steps]
+        kept.write_text("".join(lines), encoding="utf-8")
+        kept.replace(path)
+
+
+def _append(path: Path, lines: list[dict[str, Any]]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(line) + "\n" for line in lines))
+        file.flush()
+        os.fsync(file.fileno())

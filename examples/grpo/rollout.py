@@ -1,0 +1,111 @@
+"""A rollout worker: samples from the policy's endpoint, then steps SkyRL's environments.
+
+It keeps nothing between calls, so that a worker that died is replaced and asked again.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import skyrl_gym
+import tinker
+from transformers import AutoTokenizer
+
+from examples.grpo.data_server import Item
+from examples.grpo.engine import API_KEY
+from examples.grpo.prompts import prompt_tokens
+from examples.grpo.samples import Group, Sample
+from reward_serve_skyrl import register_envs
+
+ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "rule": ("gsm8k", {}),  # SkyRL's own
+    # A failed verdict comes back as a marked 0.0, which _verdict makes absent again.
+    "judge": ("gsm8k_judge", {"app": "reward", "on_failure": 0.0, "timeout_s": 180.0}),
+}
+_ENV_THREADS = 64
+_SAMPLE_TIMEOUT_S = 600.0
+
+
+class RolloutWorker:
+    """Samples and has the samples judged.
+
+    Args:
+        url: the Tinker endpoint.
+        model: the base model's folder, for its tokenizer.
+        reward: which of ``ENVIRONMENTS``.
+    """
+
+    def __init__(self, url: str, model: Path, reward: str) -> None:
+        register_envs()
+        self._service = tinker.ServiceClient(base_url=url, api_key=API_KEY)
+        self._tokenizer = AutoTokenizer.from_pretrained(model)
+        self._environment, self._config = ENVIRONMENTS[reward]
+        self._threads = ThreadPoolExecutor(_ENV_THREADS)
+
+    def sample(
+        self,
+        items: list[Item],
+        weights: str,
+        version: int,
+        seeds: list[int],
+        group: int,
+        max_tokens: int,
+    ) -> list[Group]:
+        """Groups of unjudged samples, one an item, in order.
+
+        Args:
+            items: the problems.
+            weights: path of the sampler's weights.
+            version: of those weights.
+            seeds: one an item; a group's samples have that seed and the following.
+            group: samples an item.
+            max_tokens: of a response.
+        """
+        client = self._service.create_sampling_client(model_path=weights)
+        groups, pending = [], []
+        for (index, problem), seed in zip(items, seeds, strict=True):
+            prompt = prompt_tokens(self._tokenizer, problem.question)
+            groups.append(Group(index, problem.question, problem.answer, prompt, version))
+            parameters = tinker.SamplingParams(
+                max_tokens=max_tokens,
+                temperature=1.0,
+                seed=seed,
+                stop=[self._tokenizer.eos_token_id],
+            )
+            # All at once: the engine makes one padded batch of what waits.
+            pending.append(client.sample(tinker.ModelInput.from_ints(prompt), group, parameters))
+        for made, future, seed in zip(groups, pending, seeds, strict=True):
+            sequences = future.result(timeout=_SAMPLE_TIMEOUT_S).sequences
+            made.samples = [
+                Sample(list(s.tokens), list(s.logprobs), self._text(s.tokens), seed + place)
+                for place, s in enumerate(sequences)
+            ]
+        return groups
+
+    def judge(self, groups: list[Group]) -> list[Group]:
+        """The groups, each sample with its verdict."""
+        asked = [(group, sample) for group in groups for sample in group.samples]
+        for _ in self._threads.map(self._step, *zip(*asked, strict=True)):
+            pass
+        return groups
+
+    def _step(self, group: Group, sample: Sample) -> None:
+        row = {
+            "reward_spec": {"method": "rule", "ground_truth": str(group.answer)},
+            "extra_info": {"question": group.question, "split": "train", "index": group.problem},
+        }
+        env = skyrl_gym.make(self._environment, env_config=self._config, extras=row)
+        score = float(env.step(sample.text)["reward"])
+        sample.metrics = env.get_metrics()
+        sample.verdict = sample.reward = _verdict(score, sample.metrics)
+
+    def _text(self, tokens: Any) -> str:
+        text: str = self._tokenizer.decode(list(tokens), skip_special_tokens=True)
+        return text
+
+
+def _verdict(score: float, metrics: dict[str, float]) -> float | None:
+    failed = metrics.get("judge_fallback") or metrics.get("judge_undecided")
+    return None if failed else score

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from examples.grpo import tethered
+
+OWNER = """
+import subprocess, sys, time
+subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, start_new_session=True)
+time.sleep(60)
+"""
+COMMAND = ["sh", "-c", 'sleep 60 & echo $! > "$0"; wait']
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 20
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+def runs(pid: int) -> bool:
+    state = Path(f"/proc/{pid}/stat")
+    try:
+        return state.read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_what_a_command_started_ends_with_its_killed_owner(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    tether = [sys.executable, tethered.__file__, *COMMAND, str(told)]
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, *tether])
+    assert until(lambda: told.exists() and bool(told.read_text().strip()))
+    grandchild = int(told.read_text())
+    assert runs(grandchild)
+
+    os.kill(owner.pid, signal.SIGKILL)
+    owner.wait()
+
+    assert until(lambda: not runs(grandchild))
+
+
+def test_its_status_is_the_commands() -> None:
+    command = [sys.executable, tethered.__file__, sys.executable, "-c", "raise SystemExit(7)"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.wait() == 7
