@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +106,22 @@ def test_the_variables_say_where_to_ask(
 
     assert compute_score_sync("gsm8k", RIGHT, "18")["score"] == 1.0
     assert service.calls[0].headers["authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize(("info", "key"), [({}, "of the file"), ({"api_key": "of-row"}, "of-row")])
+def test_a_key_in_a_file_comes_after_the_rows_and_before_the_variables(
+    service: FakeService,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    info: dict[str, str],
+    key: str,
+) -> None:
+    monkeypatch.setenv("LLM_JUDGE_SERVER_API_KEY", "of-the-environment")
+    (tmp_path / ".env").write_text("REWARD_SERVE_API_KEY=of the file", encoding="utf-8")
+    settings = {"url": service.url, "api_key_file": str(tmp_path / ".env")}
+    compute_score_sync("gsm8k", RIGHT, "18", info, **settings)
+
+    assert service.calls[0].headers["authorization"] == f"Bearer {key}"
 
 
 def test_a_row_becomes_a_request() -> None:

@@ -17,9 +17,10 @@ from typing import Any
 from reward_serve.client import Client, connect
 
 _CLIENT_SETTINGS = (
-    "url", "app", "model", "api_key", "timeout_s", "on_failure", "window_s", "max_batch",
-    "max_attempts",
+    "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "window_s",
+    "max_batch", "max_attempts",
 )  # fmt: skip
+_OTHER_WAYS = {"url": "app", "api_key": "api_key_file"}  # to say the same
 _OPTIONS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -42,12 +43,13 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
         ("timeout_s", "timeout", "LLM_JUDGE_SERVER_TIMEOUT"),
     ):
         said = info.get(key)
-        if said is None and name not in chosen and not (name == "url" and "app" in chosen):
+        other = _OTHER_WAYS.get(name, name)
+        if said is None and name not in chosen and other not in chosen:
             said = os.environ.get(variable)
         if said is not None:
             chosen[name] = float(said) if name == "timeout_s" else said
-    if chosen.get("url") and info.get("server_url"):
-        chosen.pop("app", None)
+            if other != name:
+                chosen.pop(other, None)
     if info.get("batch_size"):
         chosen["max_batch"] = int(info["batch_size"])
     return connect(**chosen)
