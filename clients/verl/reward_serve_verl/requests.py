@@ -42,7 +42,7 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
         ("api_key", "api_key", "LLM_JUDGE_SERVER_API_KEY"),
         ("timeout_s", "timeout", "LLM_JUDGE_SERVER_TIMEOUT"),
     ):
-        said = info.get(key)
+        said = None if info.get(key) == "" else info.get(key)
         other = _OTHER_WAYS.get(name, name)
         if said is None and name not in chosen and other not in chosen:
             said = os.environ.get(variable)
