@@ -21,8 +21,10 @@ from verl.utils.fs import copy_to_local
 
 from reward_serve_verl.probe import check_row
 
+_TaskRunner = TaskRunnerV1.__ray_metadata__.modified_class.__ray_actor_class__
 
-class ProbingTaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):  # type: ignore[misc]
+
+class ProbingTaskRunner(_TaskRunner):  # type: ignore[misc]  # verl is untyped
     """verl's task runner; in the cluster, where a service by handle can be asked."""
 
     def run(self, config: DictConfig) -> None:

@@ -22,7 +22,7 @@ from verl.trainer.ppo.reward import get_custom_reward_fn
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
-from reward_serve_verl.main import check_rows, main
+from reward_serve_verl.main import ProbingTaskRunner, main
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "verl" / "run_grpo.sh"
 
@@ -114,7 +114,7 @@ def test_the_first_row_of_the_training_files_is_asked_about(suffix: str, tmp_pat
         url = f"http://127.0.0.1:{server.server_port}"
         config = composed(f"data.train_files=['{file}']", REWARD_SERVE_URL=url)
         with pytest.raises(ValueError, match=r"refuses the first row.*there is no 'x'"):
-            check_rows(config)
+            ProbingTaskRunner().run(config)
         server.shutdown()
 
     (asked,) = Refusal.asked.pop()["requests"]
