@@ -190,6 +190,6 @@ def test_a_wrong_setting_is_told(
         ({"api_key_file": __file__}, "api_key_file: .* is not a key alone"),
     ],
 )
-def test_a_key_that_cannot_be_read_is_refused(settings: dict[str, str], said: str) -> None:
+def test_a_key_that_cannot_be_read_is_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         connect(url="http://x", **settings)

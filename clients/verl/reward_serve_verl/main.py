@@ -21,7 +21,7 @@ from verl.utils.fs import copy_to_local
 
 from reward_serve_verl.probe import check_row
 
-_TaskRunner = TaskRunnerV1.__ray_metadata__.modified_class.__ray_actor_class__
+_TaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class.__ray_actor_class__
 
 
 class ProbingTaskRunner(_TaskRunner):  # type: ignore[misc]  # verl is untyped
@@ -51,7 +51,9 @@ def _rows(file: str) -> Iterator[dict[str, Any]]:
     return iter(datasets.load_dataset(kind, data_files=path, split="train", streaming=True))
 
 
-@hydra.main(config_path="pkg://verl.trainer.config", config_name="ppo_trainer", version_base=None)
+@hydra.main(  # type: ignore[untyped-decorator]
+    config_path="pkg://verl.trainer.config", config_name="ppo_trainer", version_base=None
+)
 def main(config: DictConfig) -> None:
     """Train as the command line says.
 
