@@ -142,13 +142,13 @@ class Bench:
         from skyrl_gym.envs.registration import register, registry
 
         from reward_serve_skyrl.config import JudgedTrainConfig
-        from reward_serve_skyrl.registration import JUDGE, RULE, register_envs
+        from reward_serve_skyrl.registration import JUDGE, register_envs
 
         if JUDGE not in registry:
             register(id=JUDGE, entry_point="loadtests.recorded_env:RecordedJudgeEnv")
         register_envs()
         SEEN.clear()
-        env = JUDGE if url else RULE
+        env = JUDGE if url else "gsm8k"
         config = JudgedTrainConfig.from_cli_overrides(
             [
                 f"environment.env_class={env}",

@@ -18,13 +18,14 @@ launch() {
   shift 2
   local data="${DATA_DIR:-$HOME/data/gsm8k}/$reward"
   local out="${OUT_DIR:-$HOME/runs/gsm8k}/${reward}_$mode"
-  local url=${REWARD_SERVE_URL:-}
+  local environment=gsm8k_judge url=${REWARD_SERVE_URL:-}
+  [[ $reward == rule ]] && environment=gsm8k # skyrl_gym's own strict match
   [[ -z $url && ${JUDGE:-qwen} == bundled ]] && url=http://127.0.0.1:8000
   local settings=(
     "${HYPERPARAMETERS[@]}"
     "data.train_data=['$data/train.parquet']"
     "data.val_data=['$data/validation.parquet']"
-    "environment.env_class=gsm8k_$reward"
+    "environment.env_class=$environment"
     "trainer.run_name=gsm8k_${reward}_$mode"
     "trainer.ckpt_path=$out/checkpoints"
     "trainer.export_path=$out/exports"

@@ -1,7 +1,8 @@
 """GSM8K as SkyRL and verl read it: ``python -m examples.gsm8k.prepare_dataset --out data/gsm8k``.
 
-Writes ``train.parquet`` and ``validation.parquet``. The variant says which of the environments of
-``clients/skyrl`` decides the reward; nothing else differs between the two, so that runs compare.
+Writes ``train.parquet`` and ``validation.parquet``. The variant says which environment decides the
+reward: the judge's of ``clients/skyrl``, or skyrl_gym's ``gsm8k``. Nothing else differs between the
+two, so that runs compare.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ class Variant(StrEnum):
 
     judge = "judge"
     rule = "rule"
+
+
+_ENVIRONMENTS = {Variant.judge: "gsm8k_judge", Variant.rule: "gsm8k"}
 
 
 def main(
@@ -65,7 +69,7 @@ def prepared(rows: list[dict[str, str]], split: str, variant: Variant) -> list[d
     columns = []
     for index, row in enumerate(rows):
         question, answer = row.get("question"), row.get("answer")
-        if not question or not answer or not (truth := final_answer(answer)):
+        if not question or not answer or not (truth := _number(answer)):
             raise typer.BadParameter(
                 f"{split}: row {index + 1}: a row has a question, and an answer that ends in "
                 f"'#### <number>'; found {sorted(row)}"
@@ -74,7 +78,7 @@ def prepared(rows: list[dict[str, str]], split: str, variant: Variant) -> list[d
             {
                 "data_source": HUB,
                 "prompt": [{"role": "user", "content": f"{question} {INSTRUCTION}"}],
-                "env_class": f"gsm8k_{variant.value}",
+                "env_class": _ENVIRONMENTS[variant],
                 "reward_spec": {"method": "rule", "ground_truth": truth},
                 "reward_model": {"style": "rule", "ground_truth": truth},
                 "extra_info": {
@@ -86,6 +90,11 @@ def prepared(rows: list[dict[str, str]], split: str, variant: Variant) -> list[d
             }
         )
     return columns
+
+
+def _number(answer: str) -> str:
+    """The final answer as skyrl_gym and verl compare it: without commas."""
+    return final_answer(answer).replace(",", "")
 
 
 def write(columns: list[dict[str, Any]], path: Path) -> None:

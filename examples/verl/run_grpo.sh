@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # GRPO on GSM8K with verl 0.9.1, rewarded by the judge: 1 GPU for the trainer.
 #
-# The judge is a service of its own, asked over HTTP, since verl's pins are not ours: the one at
-# REWARD_SERVE_URL, else the bundled judge on CPU cores, deployed here (JUDGE=bundled of
-# examples/gsm8k/deploy_judge.sh).
+# The judge is a service of its own, since verl's pins are not ours: the one at REWARD_SERVE_URL, or
+# the application REWARD_SERVE_APP of the trainer's Ray cluster (same versions of Ray and Python),
+# else the bundled judge on CPU cores, deployed here (JUDGE=bundled of
+# examples/gsm8k/deploy_judge.sh). A judge that refuses the first row ends the run.
 #
 # TRAINER_PYTHON  the trainer's interpreter, with reward-serve-verl (python)
 # DATA_DIR        holds judge/ of examples/gsm8k/prepare_dataset.py ($HOME/data/gsm8k)
@@ -13,7 +14,14 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 data=${DATA_DIR:-$HOME/data/gsm8k}/judge
-url=${REWARD_SERVE_URL:-http://127.0.0.1:8000}
+if [[ -n ${REWARD_SERVE_URL:-} && -n ${REWARD_SERVE_APP:-} ]]; then
+  echo "REWARD_SERVE_URL and REWARD_SERVE_APP are both set; unset one" >&2
+  exit 2
+elif [[ -n ${REWARD_SERVE_APP:-} ]]; then
+  service=app=$REWARD_SERVE_APP
+else
+  service=url=${REWARD_SERVE_URL:-http://127.0.0.1:8000}
+fi
 settings=(
   algorithm.adv_estimator=grpo
   algorithm.use_kl_in_reward=false
@@ -45,7 +53,7 @@ settings=(
   reward.reward_manager.module.path=pkg://reward_serve_verl.training
   trainer.v1.sampler.custom_sampler.path=pkg://reward_serve_verl.training
   trainer.v1.sampler.custom_sampler.name=DecidedReplayBuffer
-  "+reward.custom_reward_function.reward_kwargs.url=$url"
+  "+reward.custom_reward_function.reward_kwargs.$service"
   trainer.n_gpus_per_node=1
   trainer.nnodes=1
   trainer.total_epochs=20
@@ -66,5 +74,5 @@ if [[ ! -f $data/train.parquet ]]; then
     "--out $data" >&2
   exit 1
 fi
-[[ -n ${REWARD_SERVE_URL:-} ]] || JUDGE=bundled "$here/../gsm8k/deploy_judge.sh"
-exec "${TRAINER_PYTHON:-python}" -m verl.trainer.main_ppo "${settings[@]}"
+[[ -n ${REWARD_SERVE_URL:-}${REWARD_SERVE_APP:-} ]] || JUDGE=bundled "$here/../gsm8k/deploy_judge.sh"
+exec "${TRAINER_PYTHON:-python}" -m reward_serve_verl.main "${settings[@]}"

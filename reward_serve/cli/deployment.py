@@ -135,8 +135,6 @@ def _put_model(args: dict[str, Any], model: str, options: ModelOptions) -> None:
         folder = Path(model).expanduser().resolve() if is_folder(model) else None
         section["name"] = _name(folder.name if folder else model.rpartition("/")[2])
         engine |= {"model": str(folder or model), "dtype": "auto"}
-        if not folder and model != section["name"]:
-            args["server"] = {"aliases": {model: section["name"]}}
     if options.adapter:
         named = options.adapter in (SHIPPED_ADAPTER, "none")
         engine["adapter"] = options.adapter if named else str(Path(options.adapter).resolve())

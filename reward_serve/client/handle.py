@@ -3,8 +3,9 @@
     >>> RewardClient("reward").score({"response": "#### 18", "reference": "18"})  # doctest: +SKIP
     ScoreResult(id=None, score=1.0, status=<Status.OK: 'ok'>, ...)
 
-A failure is a ``ScoreResult`` with a ``status`` and no score, as it is over HTTP: ``error`` where
-the replica was lost. Only an application that is not there or not understood raises.
+A request's ``model`` is a name or an alias, as over HTTP. A failure is a ``ScoreResult`` with a
+``status`` and no score: ``error`` where the replica was lost. Only an application that is not there
+or not understood raises; where it is a gateway, requests wait for the applications behind it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from reward_serve.client.transport import (
     warn_of_other_major,
 )
 from reward_serve.routing.calls import call_errors
-from reward_serve.routing.deployment import DeploymentClient, handle_of
+from reward_serve.routing.deployment import handle_of
+from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult
 
 DEFAULT_APP = "reward"
@@ -37,7 +39,7 @@ class RewardClient:
 
     Args:
         app: the Serve application's name.
-        model: which of its reward models; default the first.
+        model: which of its reward models requests are for that name none; default the first.
         timeout_s: deadline of requests that name none.
     """
 
@@ -48,7 +50,7 @@ class RewardClient:
         self._model = model
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._deployment: DeploymentClient | None = None
+        self._dispatcher: Dispatcher | None = None
 
     def score(self, request: Request) -> ScoreResult:
         """``score_batch`` of one request."""
@@ -61,7 +63,7 @@ class RewardClient:
             ServiceUnavailableError: no such application, or its answer is not of results.
         """
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        return self._parsed(run(self._connected().score_batch(bodies)))
+        return self._parsed(run(self._connected().batch(bodies)))
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
@@ -70,39 +72,39 @@ class RewardClient:
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        deployment = self._deployment
-        if deployment is None:
-            deployment = await asyncio.to_thread(self._connected)
-        return self._parsed(await deployment.score_batch(bodies))
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            dispatcher = await asyncio.to_thread(self._connected)
+        return self._parsed(await dispatcher.batch(bodies))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._app, self._model, self._timeout_s)
 
-    def _connected(self) -> DeploymentClient:
+    def _connected(self) -> Dispatcher:
         with self._lock:  # a handle's first use is not safe for threads
-            if self._deployment is None:
+            if self._dispatcher is None:
                 try:
-                    self._deployment = self._connect()
+                    self._dispatcher = self._connect()
                 except call_errors() as error:
                     raise ServiceUnavailableError(
                         f"app {self._app!r}: {type(error).__name__}: {error}; is it deployed on "
                         "the cluster that this process belongs to (RAY_ADDRESS)?"
                     ) from error
-            return self._deployment
+            return self._dispatcher
 
-    def _connect(self) -> DeploymentClient:
+    def _connect(self) -> Dispatcher:
         about = handle_of(self._app).models.remote().result(timeout_s=30)
         warn_of_other_major(about["version"])
-        model = self._model or about["models"][0]
-        model = about.get("aliases", {}).get(model, model)
-        if model not in about["models"]:
+        models, aliases = about["models"], about.get("aliases", {})
+        model = aliases.get(self._model, self._model) or models[0]
+        if model not in models:
             raise ServiceUnavailableError(
-                f"app {self._app!r} has no model {model!r}; choose of {', '.join(about['models'])}",
+                f"app {self._app!r} has no model {model!r}; choose of {', '.join(models)}",
                 status_code=404,
             )
-        # Another than its own, where it is a gateway.
-        app = about.get("applications", {}).get(model, self._app)
-        return DeploymentClient(handle_of(app, model), GRACE_S, detached=True)
+        applications = about.get("applications", {})  # others than its own, of a gateway
+        handles = {name: handle_of(applications.get(name, self._app), name) for name in models}
+        return Dispatcher(handles, aliases, default=model, grace_s=GRACE_S, detached=True)
 
     def _parsed(self, contents: Sequence[Any]) -> list[ScoreResult]:
         return [parse_result(content, f"app {self._app!r}") for content in contents]

@@ -16,6 +16,7 @@ from reward_serve.client.handle import DEFAULT_APP, RewardClient
 from reward_serve.client.loop import own_loop
 from reward_serve.client.retrying import Retrier
 from reward_serve.client.transport import Request, Transport, as_dict
+from reward_serve.keys import read_key
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Client:
             way; with none, it goes at once.
         max_batch: most requests to travel together.
         max_attempts: how often a request is sent at most; None for as long as its deadline lasts.
+        model: which reward model requests are for that name none; default the service's first.
 
     Raises:
         ValueError: ``on_failure`` is none of these.
@@ -48,8 +50,10 @@ class Client:
         window_s: float = 0.002,
         max_batch: int = 128,
         max_attempts: int | None = None,
+        model: str | None = None,
     ) -> None:
         self._timeout_s = timeout_s
+        self._model = {"model": model} if model else {}
         self._on_failure = check_on_failure(on_failure)
         self.counters = Counters()
         self._retrier = Retrier(transport, self.counters, max_attempts)
@@ -99,7 +103,8 @@ class Client:
     def _submitted(
         self, requests: Sequence[Request], loop: asyncio.AbstractEventLoop | None
     ) -> list[Ticket]:
-        tickets = [Ticket(as_dict(request, self._timeout_s), loop) for request in requests]
+        bodies = [{**self._model, **as_dict(request, self._timeout_s)} for request in requests]
+        tickets = [Ticket(body, loop) for body in bodies]
         self.counters.asked(len(tickets))
         self._coalescer.submit(tickets)
         return tickets
@@ -136,8 +141,8 @@ def connect(
     *,
     url: str | None = None,
     app: str | None = None,
-    model: str | None = None,
     api_key: str | None = None,
+    api_key_file: str | None = None,
     timeout_s: float | None = None,
     **settings: Any,
 ) -> Client:
@@ -147,13 +152,15 @@ def connect(
         url: the service over HTTP; else ``REWARD_SERVE_URL``.
         app: the Serve application of this process's cluster; else ``REWARD_SERVE_APP``. Where
             neither is said anywhere: ``reward``.
-        model: which of an application's reward models; default the first. By handle alone.
         api_key: for HTTP; else ``REWARD_SERVE_API_KEY``.
+        api_key_file: a file of the key alone, or a ``.env`` file that sets
+            ``REWARD_SERVE_API_KEY``; before that variable of the environment.
         timeout_s: deadline over all attempts; else ``REWARD_SERVE_TIMEOUT_S``, else 60.
         **settings: of ``Client``.
 
     Raises:
-        ValueError: both ``url`` and ``app`` are given, or a setting is wrong.
+        ValueError: both ``url`` and ``app`` are given, or ``api_key`` and ``api_key_file``, or a
+            setting is wrong.
     """
     if url and app:
         raise ValueError(f"url and app={app!r} are both given: give one of them")
@@ -161,13 +168,13 @@ def connect(
         url, app = os.environ.get("REWARD_SERVE_URL"), os.environ.get("REWARD_SERVE_APP")
         if url and app:
             raise ValueError("REWARD_SERVE_URL and REWARD_SERVE_APP are both set; unset one")
-    api_key = api_key or os.environ.get("REWARD_SERVE_API_KEY")
+    api_key = _api_key(api_key, api_key_file)
     seconds = _timeout_s(timeout_s)
-    key = (os.getpid(), url, app, model, api_key, seconds, *sorted(settings.items()))
+    key = (os.getpid(), url, app, api_key, seconds, *sorted(settings.items()))
     with _lock:
         if key not in _clients:
             _clients[key] = Client(
-                _over_http(url, api_key) if url else RewardClient(app or DEFAULT_APP, model),
+                _over_http(url, api_key) if url else RewardClient(app or DEFAULT_APP),
                 timeout_s=seconds,
                 **settings,
             )
@@ -178,6 +185,19 @@ def _over_http(url: str, api_key: str | None) -> Transport:
     from reward_serve.client.http import HttpRewardClient
 
     return HttpRewardClient(url, api_key)
+
+
+def _api_key(given: str | None, file: str | None) -> str | None:
+    if not file:
+        return given or os.environ.get("REWARD_SERVE_API_KEY")
+    if given:
+        raise ValueError(f"api_key and api_key_file={file!r} are both given: give one of them")
+    try:
+        return read_key(file, "REWARD_SERVE_API_KEY")
+    except OSError as error:
+        raise ValueError(f"api_key_file: {file}: {error.strerror}; name a readable file") from None
+    except ValueError as error:
+        raise ValueError(f"api_key_file: {error}") from None
 
 
 def _timeout_s(given: float | None) -> float:

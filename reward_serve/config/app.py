@@ -5,13 +5,22 @@
 2.0
 """
 
+import re
+from collections import Counter
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from reward_serve.config.base import ConfigError, ConfigFaults, Count, Section
-from reward_serve.config.models import ModelConfig, PanelModel
+from reward_serve.config.models import (
+    ClassifierModel,
+    JudgeModel,
+    ModelConfig,
+    PanelModel,
+    RemoteModel,
+)
 
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _Config = TypeVar("_Config", bound=Section)
 
 
@@ -37,7 +46,9 @@ class ServerConfig(Section):
         None, description="items that a key may have in flight through one ingress replica"
     )
     aliases: dict[str, str] = Field(
-        default_factory=dict, description="other names by which callers know a reward model"
+        default_factory=dict,
+        description="other names by which callers know a reward model; its checkpoint's hub id is "
+        "one by itself, unless several models serve that",
     )
     compatible_with: set[Literal["openai", "openrlhf", "slime"]] = Field(
         default_factory=set,
@@ -87,6 +98,18 @@ class AppConfig(_Args):
     models: list[ModelConfig] = Field(min_length=1)
 
     @model_validator(mode="after")
+    def _checkpoints_are_aliases(self) -> Self:
+        """A checkpoint's hub id names the model that serves it, unless several do."""
+        served = [
+            (checkpoint, model.name) for model in self.models if (checkpoint := _id_of(model))
+        ]
+        counts = Counter(checkpoint for checkpoint, _ in served)
+        names = {model.name for model in self.models}
+        found = {c: name for c, name in served if counts[c] == 1 and c not in names}
+        self.server.aliases = {**found, **self.server.aliases}
+        return self
+
+    @model_validator(mode="after")
     def _panels_have_their_members(self) -> Self:
         kinds = {model.name: model.kind for model in self.models}
         for panel in (model for model in self.models if isinstance(model, PanelModel)):
@@ -99,6 +122,15 @@ class AppConfig(_Args):
                         "application it is"
                     )
         return self
+
+
+def _id_of(model: ModelConfig) -> str | None:
+    """What the hub or the endpoint calls the model's checkpoint; None for a folder."""
+    if isinstance(model, RemoteModel):
+        return model.remote.model
+    if isinstance(model, JudgeModel | ClassifierModel) and _HUB_ID.fullmatch(model.engine.model):
+        return model.engine.model
+    return None
 
 
 class GatewayModel(Section):

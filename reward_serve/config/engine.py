@@ -73,7 +73,12 @@ class RemoteConfig(Section):
         None, min_length=1, description="such as http://127.0.0.1:8001/v1; default OpenAI's"
     )
     api_key_env: str | None = Field("OPENAI_API_KEY", min_length=1, description="null: no key")
-    api_key_file: str | None = Field(None, min_length=1, description="before api_key_env")
+    api_key_file: str | None = Field(
+        None,
+        min_length=1,
+        description="before api_key_env: a file of the key alone, or a .env file that sets the "
+        "variable which api_key_env names",
+    )
     requests_per_minute: Count | None = Field(None, description="of each replica")
     tokens_per_minute: Count | None = Field(
         None, description="of each replica; prompts are taken at three characters a token"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.engine import RemoteConfig
@@ -17,6 +16,7 @@ from reward_serve.engines.base import (
     Sampling,
     TextOutput,
 )
+from reward_serve.keys import read_key
 from reward_serve.schema import Usage
 
 if TYPE_CHECKING:
@@ -138,7 +138,9 @@ def _client(config: RemoteConfig) -> AsyncOpenAI:
 def _key(config: RemoteConfig) -> str:
     if config.api_key_file is not None:
         try:
-            return Path(config.api_key_file).expanduser().read_text(encoding="utf-8").strip()
+            return read_key(config.api_key_file, config.api_key_env or "OPENAI_API_KEY")
+        except ValueError as error:
+            raise RemoteKeyError(f"remote.api_key_file: {error}") from None
         except OSError as error:
             raise RemoteKeyError(
                 f"remote.api_key_file: {config.api_key_file}: {error.strerror}; it is read in the "

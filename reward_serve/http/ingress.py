@@ -32,6 +32,7 @@ from reward_serve.http.docs import (
     SINGLE_DOCS,
 )
 from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
+from reward_serve.routing.deployment import handle_of
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
 from reward_serve.schema import Status, retry_after_s
 from reward_serve.version import __version__
@@ -62,9 +63,7 @@ class Ingress:
     ) -> None:
         self._server = ServerConfig.model_validate(server)
         handles = {
-            name: serve.get_deployment_handle(name, model, _check_exists=False)
-            if isinstance(model, str)
-            else model
+            name: handle_of(model, name) if isinstance(model, str) else model
             for name, model in models.items()
         }
         self._dispatcher = Dispatcher(handles, self._server.aliases)

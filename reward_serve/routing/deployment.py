@@ -198,7 +198,9 @@ async def merged(streams: Iterable[Chunks]) -> Chunks:
 
 
 def handle_of(app: str, deployment: str | None = None) -> Any:
-    """Serve's handle to an application's ingress, or to one of its deployments."""
+    """Serve's handle to an application's ingress, or to one of its deployments, which may come."""
     from ray import serve
 
-    return serve.get_deployment_handle(deployment, app) if deployment else serve.get_app_handle(app)
+    if deployment is None:
+        return serve.get_app_handle(app)
+    return serve.get_deployment_handle(deployment, app, _check_exists=False)

@@ -23,18 +23,29 @@ class Dispatcher:
     """Asks reward models.
 
     Args:
-        models: their handles, by name; the first is the default.
+        models: their handles, by name.
         aliases: other names by which callers know them.
+        default: the model of items that name none; by default the first.
+        grace_s: of ``DeploymentClient``.
+        detached: of ``DeploymentClient``.
     """
 
     def __init__(
-        self, models: Mapping[str, DeploymentHandle], aliases: Mapping[str, str] | None = None
+        self,
+        models: Mapping[str, DeploymentHandle],
+        aliases: Mapping[str, str] | None = None,
+        *,
+        default: str | None = None,
+        grace_s: float = GRACE_S,
+        detached: bool = False,
     ) -> None:
-        self._models = {name: DeploymentClient(handle) for name, handle in models.items()}
-        self._default = next(iter(models))
+        self._models = {
+            name: DeploymentClient(handle, grace_s, detached) for name, handle in models.items()
+        }
+        self._default = default or next(iter(models))
         self._aliases = aliases or {}
         self.applications = {name: handle.app_name for name, handle in models.items()}
-        """Each reward model's name and its application's, the default first."""
+        """Each reward model's name and its application's."""
 
     def pick(self, name: object) -> str:
         """The model that is meant; the default where none is named.

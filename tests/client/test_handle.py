@@ -14,11 +14,12 @@ from ray import serve
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import RayServeException
 
-from reward_serve.client import Client, RewardClient, ServiceUnavailableError
-from reward_serve.routing.deployment import DeploymentClient
+from reward_serve.client import Client, RewardClient, ServiceUnavailableError, connect
+from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult, Status
 from reward_serve.version import __version__
 from tests.fake_handle import Call, End, Handle, replicas, right
+from tests.fake_service import FakeService
 
 ASKED = {"response": "#### 18", "reference": "18"}
 ASKED_OF_BOTH = [{**ASKED, "group": f"g{n // 4}", "id": str(n)} for n in range(32)]
@@ -29,7 +30,8 @@ each_end = pytest.mark.parametrize("end", ENDS, ids=["ray", "grpc", "cancelled b
 def client_of(*ends: End) -> RewardClient:
     """A client whose calls to each replica end so."""
     client = RewardClient("reward")
-    client._deployment = DeploymentClient(Handle(*ends))
+    handles: Any = {"judge": Handle(*ends)}
+    client._dispatcher = Dispatcher(handles)
     return client
 
 
@@ -103,8 +105,42 @@ def test_a_model_is_found_where_its_application_says(
 ) -> None:
     monkeypatch.setattr(serve, "get_app_handle", lambda _: Door({**about, "version": __version__}))
     monkeypatch.setattr(serve, "get_deployment_handle", Found)
-    handle = RewardClient("door", model=asked)._connected()._handle
-    assert (handle.name, handle.app_name) == found
+    result = RewardClient("door", model=asked).score(ASKED)
+    assert result.model == "/".join(found)
+
+
+@pytest.mark.parametrize("model", [None, "rule"])
+@either_way
+async def test_each_request_goes_to_the_model_that_it_names(
+    model: str | None, ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = {
+        "models": ["judge", "rule"],
+        "applications": {"judge": "door", "rule": "cheap"},  # as a gateway says
+        "aliases": {"Qwen/Qwen3-32B": "judge"},
+        "version": __version__,
+    }
+    monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
+    monkeypatch.setattr(serve, "get_deployment_handle", Found)
+    named = ["rule", "Qwen/Qwen3-32B", "judge", None]
+    asked = [ASKED if name is None else {**ASKED, "model": name} for name in named]
+    results = await ask(RewardClient("door", model=model), asked)
+
+    default = "rule/cheap" if model else "judge/door"
+    expected = ["rule/cheap", "judge/door", "judge/door", default]
+    assert [result.model for result in results] == expected
+    # To a replica, which knows its own name alone.
+    assert [result.reason for result in results] == ["rule", "judge", "judge", ""]
+
+
+async def test_the_shared_clients_model_is_of_requests_that_name_none(
+    service: FakeService,
+) -> None:
+    client = connect(url=service.url, model="rule")
+    refused = await client.ascore_batch([ASKED, {**ASKED, "model": "rule"}])
+
+    assert [result.status for result in refused] == [Status.OK] * 2
+    assert [each["model"] for each in service.calls[0].body["requests"]] == ["rule"] * 2
 
 
 def test_a_model_that_is_not_there_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,19 +151,28 @@ def test_a_model_that_is_not_there_is_not_asked_for_again(monkeypatch: pytest.Mo
     assert not refusal.value.retryable
 
 
-@pytest.mark.parametrize("gateway", [False, True])
-def test_an_application_that_is_not_there_may_come(
-    gateway: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def absent(*_: str) -> Any:
+def test_an_application_that_is_not_there_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(_: str) -> Any:
         raise RayServeException("no such application")
 
-    about = {"models": ["judge"], "applications": {"judge": "away"}, "version": __version__}
-    monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about) if gateway else absent())
-    monkeypatch.setattr(serve, "get_deployment_handle", absent)
+    monkeypatch.setattr(serve, "get_app_handle", absent)
     with pytest.raises(ServiceUnavailableError, match=r"app 'door': .*is it deployed") as refusal:
         RewardClient("door").score(ASKED)
     assert refusal.value.retryable
+
+
+def test_an_application_behind_a_gateway_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[tuple[str, str, bool]] = []
+
+    def get(name: str, app: str, _check_exists: bool = True) -> Any:
+        found.append((name, app, _check_exists))
+        return Found(name, app)
+
+    about = {"models": ["judge"], "applications": {"judge": "away"}, "version": __version__}
+    monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
+    monkeypatch.setattr(serve, "get_deployment_handle", get)
+    RewardClient("door").score(ASKED)
+    assert found == [("judge", "away", False)]
 
 
 def test_the_client_is_imported_without_ray() -> None:
@@ -148,10 +193,18 @@ class Door:
 
 
 class Found:
-    """A deployment's handle, by where it was looked for."""
+    """A deployment's handle, which answers with where it was found."""
 
-    def __init__(self, name: str, app_name: str) -> None:
-        self.name, self.app_name = name, app_name
+    def __init__(self, name: str, app_name: str, **_: Any) -> None:
+        self.deployment_name, self.app_name = name, app_name
+        self.score_batch = self
 
     def options(self, **_: Any) -> Found:
         return self
+
+    def remote(self, items: list[Any]) -> Call:
+        return Call(lambda items: [self._answer(item) for item in items], items)
+
+    def _answer(self, item: dict[str, Any]) -> dict[str, Any]:
+        model, reason = f"{self.deployment_name}/{self.app_name}", item.get("model", "")
+        return {"status": "ok", "score": 1.0, "model": model, "reason": reason}

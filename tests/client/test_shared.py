@@ -180,3 +180,16 @@ def test_a_wrong_setting_is_told(
         monkeypatch.setenv(f"REWARD_SERVE_{name}", value)
     with pytest.raises(ValueError, match=found):
         connect(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"api_key": "k", "api_key_file": "f"}, "are both given"),
+        ({"api_key_file": "none/there"}, "api_key_file: none/there: No such file"),
+        ({"api_key_file": __file__}, "api_key_file: .* is not a key alone"),
+    ],
+)
+def test_a_key_that_cannot_be_read_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        connect(url="http://x", **settings)

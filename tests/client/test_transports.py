@@ -16,7 +16,7 @@ from reward_serve.client import transport
 from reward_serve.client.handle import RewardClient
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.transport import ServiceUnavailableError, as_dict, deadline
-from reward_serve.routing.deployment import DeploymentClient
+from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 from reward_serve.version import __version__
 from tests.fake_service import FakeService, Reply, free_port
@@ -462,7 +462,8 @@ class FakeHandle:
 
 def by_handle(handle: FakeHandle, timeout_s: float = 60.0, grace_s: float = 5.0) -> RewardClient:
     client = RewardClient("reward", "judge", timeout_s)
-    client._deployment = DeploymentClient(handle, grace_s)
+    handles: Any = {"judge": handle}
+    client._dispatcher = Dispatcher(handles, grace_s=grace_s)
     return client
 
 
@@ -520,11 +521,12 @@ async def test_a_caller_who_leaves_cancels_the_call(style: str) -> None:
 
 def test_threads_share_one_connection_to_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
     client = RewardClient()
-    connected: list[DeploymentClient] = []
+    connected: list[Dispatcher] = []
 
-    def connect() -> DeploymentClient:
+    def connect() -> Dispatcher:
         time.sleep(0.05)
-        connected.append(DeploymentClient(FakeHandle([{"status": "ok", "score": 1.0}])))
+        handles: Any = {"judge": FakeHandle([{"status": "ok", "score": 1.0}])}
+        connected.append(Dispatcher(handles))
         return connected[-1]
 
     monkeypatch.setattr(client, "_connect", connect)
@@ -539,9 +541,9 @@ def test_a_pickled_client_keeps_its_settings_and_no_handle() -> None:
     copy = pickle.loads(pickle.dumps(client))
     assert isinstance(copy, RewardClient)
     assert (copy._app, copy._model, copy._timeout_s) == ("reward", "judge", 7)
-    assert copy._deployment is None
+    assert copy._dispatcher is None
     handle = FakeHandle([{"status": "ok", "score": 1.0}])
-    copy._deployment = DeploymentClient(handle)
+    copy._dispatcher = by_handle(handle)._dispatcher
     assert copy.score(RIGHT).score == 1.0
     assert handle.asked == [[{**RIGHT, "timeout_s": 7}]]
 

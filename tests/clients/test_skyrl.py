@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import skyrl_gym
 
 from reward_serve.client import connect
-from reward_serve_skyrl import GSM8kJudgeEnv, GSM8kRuleEnv, register_envs
+from reward_serve_skyrl import GSM8kJudgeEnv, register_envs
 from tests.fake_service import FakeService, Reply, free_port
 
 RIGHT, WRONG, UNDECIDED = "#### 18", "#### 17", "18 or 17, who knows?"
@@ -107,17 +108,42 @@ def test_an_exception_which_would_end_skyrl_is_refused() -> None:
 @pytest.mark.parametrize("truth", [None, " "])
 def test_a_row_without_its_answer_is_refused(truth: str | None) -> None:
     with pytest.raises(ValueError, match=r"reward_spec\.ground_truth: is missing"):
-        GSM8kRuleEnv(extras=row(truth))
+        GSM8kJudgeEnv(extras=row(truth))
+
+
+def test_template_and_options_go_with_every_request(service: FakeService) -> None:
+    options = {"mode": "generate", "max_tokens": 64}
+    judge(service.url, model="rule", template="solution", options=options).step(RIGHT)
+
+    (request,) = service.calls[0].body["requests"]
+    assert (request["template"], request["options"]) == ("solution", options)
+    assert (request["model"], request["response"]) == ("rule", RIGHT)
+
+
+def test_left_unset_they_are_the_deployments(service: FakeService) -> None:
+    judge(service.url, template=None, options={}, max_attempts=None).step(RIGHT)
+
+    (request,) = service.calls[0].body["requests"]
+    assert not request.keys() & {"template", "options", "model"}
+
+
+def test_a_request_is_sent_so_often_at_most(service: FakeService) -> None:
+    service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 503)
+    judge(service.url, max_attempts=2, timeout_s=5.0).step(RIGHT)
+
+    assert len(service.calls) == 2
 
 
 @pytest.mark.parametrize(
-    ("response", "reward", "abstained"), [(RIGHT, 1, 0), (WRONG, 0, 0), (UNDECIDED, 0, 1)]
+    ("name", "text"), [("key", "secret\n"), (".env", "OTHER=1\nREWARD_SERVE_API_KEY='secret'\n")]
 )
-def test_the_rule_alone(response: str, reward: float, abstained: float) -> None:
-    env = GSM8kRuleEnv(extras=row())
+def test_the_key_is_read_from_a_file(
+    service: FakeService, tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    judge(service.url, api_key_file=str(tmp_path / name)).step(RIGHT)
 
-    assert env.step(response)["reward"] == reward
-    assert env.get_metrics() == {"rule_abstained": abstained}
+    assert service.calls[0].headers["authorization"] == "Bearer secret"
 
 
 def test_registered_envs_are_made_by_name(service: FakeService) -> None:
@@ -126,4 +152,3 @@ def test_registered_envs_are_made_by_name(service: FakeService) -> None:
 
     env = skyrl_gym.make("gsm8k_judge", env_config={"url": service.url}, extras=row())
     assert env.step(RIGHT)["reward"] == 1.0
-    assert skyrl_gym.make("gsm8k_rule", extras=row()).step(WRONG)["reward"] == 0.0

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import inspect
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reward_serve.client import ScoringError
 from reward_serve_verl import compute_score, compute_score_batched, compute_score_sync
+from reward_serve_verl import llm_judge_remote as drop_in
+from reward_serve_verl.probe import check_row
 from reward_serve_verl.requests import references, request_for
 from tests.fake_service import FakeService, Reply, free_port
 
@@ -104,6 +108,22 @@ def test_the_variables_say_where_to_ask(
     assert service.calls[0].headers["authorization"] == "Bearer secret"
 
 
+@pytest.mark.parametrize(("info", "key"), [({}, "of the file"), ({"api_key": "of-row"}, "of-row")])
+def test_a_key_in_a_file_comes_after_the_rows_and_before_the_variables(
+    service: FakeService,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    info: dict[str, str],
+    key: str,
+) -> None:
+    monkeypatch.setenv("LLM_JUDGE_SERVER_API_KEY", "of-the-environment")
+    (tmp_path / ".env").write_text("REWARD_SERVE_API_KEY=of the file", encoding="utf-8")
+    settings = {"url": service.url, "api_key_file": str(tmp_path / ".env")}
+    compute_score_sync("gsm8k", RIGHT, "18", info, **settings)
+
+    assert service.calls[0].headers["authorization"] == f"Bearer {key}"
+
+
 def test_a_row_becomes_a_request() -> None:
     info = {
         "problem": "How many?",
@@ -127,6 +147,23 @@ def test_a_row_becomes_a_request() -> None:
 
 
 @pytest.mark.parametrize(
+    ("thinking", "options"),
+    [
+        (True, {"enable_thinking": True, "mode": "generate"}),
+        (False, {"enable_thinking": False}),
+    ],
+)
+def test_a_judge_that_thinks_writes(thinking: bool, options: dict[str, Any]) -> None:
+    assert request_for(RIGHT, "18", {"enable_thinking": thinking})["options"] == options
+
+
+def test_the_rows_prompt_selects_gold_answers_before_its_question() -> None:
+    info = {"filter_gt_by_prompt_token": True, "question": "Apples", "prompt": "Now the pears"}
+
+    assert request_for(RIGHT, ["18 apples", "19 pears"], info)["reference"] == ["19 pears"]
+
+
+@pytest.mark.parametrize(
     ("truth", "info", "expected"),
     [
         ("18", {}, ["18"]),
@@ -135,8 +172,82 @@ def test_a_row_becomes_a_request() -> None:
         ({"a": "18", "b": "19"}, {"target_gt": "b"}, ["19"]),
         (["18", "19"], {"target_gt": ["19"]}, ["19"]),
         (["18", "19"], {"target_gt": "20"}, ["18", "19"]),
-        (["18 apples", "19 pears"], {"filter_gt_by_prompt_token": True}, ["19 pears"]),
+        (["18 apples", "19 Pears."], {"filter_gt_by_prompt_token": True}, ["19 Pears."]),
+        (["1 pearstem", "2 plums"], {"filter_gt_by_prompt_token": True}, ["1 pearstem", "2 plums"]),
     ],
 )
 def test_which_gold_answers_count(truth: Any, info: dict[str, Any], expected: list[str]) -> None:
     assert references(truth, "Count the pears", info) == expected
+
+
+@pytest.mark.parametrize("info", [{"model_name": "Qwen/Qwen3-32B"}, {"temperature": 9}])
+def test_a_run_ends_where_the_service_refuses_a_row(
+    service: FakeService, info: dict[str, Any]
+) -> None:
+    with pytest.raises(
+        ValueError, match=r"refuses the first row.*: (model|options\.temperature): "
+    ):
+        check_row(
+            {"reward_model": {"ground_truth": "18"}, "extra_info": info}, {"url": service.url}
+        )
+
+
+def test_a_run_begins_where_a_row_is_taken(service: FakeService) -> None:
+    check_row({"reward_model": {"ground_truth": "18"}}, {"url": service.url})
+
+    assert service.calls[0].body["requests"][0]["reference"] == ["18"]
+
+
+def test_a_run_begins_without_its_service(caplog: pytest.LogCaptureFixture) -> None:
+    settings = {"url": f"http://127.0.0.1:{free_port()}", "timeout_s": 1, "on_failure": "rule"}
+    check_row({"reward_model": {"ground_truth": "18"}, "extra_info": None}, settings)
+
+    assert "a probe had no verdict: error" in caplog.text
+
+
+@pytest.fixture
+def told_where(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> FakeService:
+    monkeypatch.setenv("LLM_JUDGE_SERVER_URL", service.url)
+    return service
+
+
+def test_the_drop_in_has_the_signatures_of_what_it_replaces() -> None:
+    single = inspect.signature(drop_in.compute_score)
+    batched = inspect.signature(drop_in.compute_score_batched)
+
+    one = ["data_source", "solution_str", "ground_truth", "extra_info"]
+    several = ["data_sources", "solution_strs", "ground_truths", "extra_infos"]
+    assert list(single.parameters) == one + several
+    assert [p.kind.name for p in single.parameters.values()] == (
+        ["POSITIONAL_OR_KEYWORD"] * 4 + ["KEYWORD_ONLY"] * 4
+    )
+    assert list(batched.parameters) == several
+    assert not inspect.iscoroutinefunction(drop_in.compute_score)
+
+
+def test_the_drop_in_returns_floats(told_where: FakeService) -> None:
+    one = drop_in.compute_score("gsm8k", RIGHT, ["17", "18"], {"problem": "9 + 9?"})
+    several = drop_in.compute_score_batched(["gsm8k"] * 2, [RIGHT, WRONG], ["18", ["18"]])
+    by_name = drop_in.compute_score(solution_strs=[WRONG], ground_truths=["18"], extra_infos=[{}])
+
+    assert (one, type(one)) == (1.0, float)
+    assert (several, by_name) == ([1.0, 0.0], [0.0])
+    assert {type(score) for score in several} == {float}
+
+
+def test_the_drop_in_says_that_it_cannot_leave_a_sample_out(
+    told_where: FakeService, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drop_in, "_undecided", count(1))
+    told_where.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
+
+    assert drop_in.compute_score("gsm8k", RIGHT, "18") == 1.0  # the rule's
+    assert "undecided samples" not in caplog.text
+    assert drop_in.compute_score("gsm8k", UNDECIDED, "18") == 0.0
+    assert "1 undecided samples so far scored 0.0" in caplog.text
+
+
+@pytest.mark.parametrize("given", [{}, {"solution_str": RIGHT}, {"ground_truth": "18"}])
+def test_the_drop_in_asks_for_both(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="one is missing; give both"):
+        drop_in.compute_score("gsm8k", **given)

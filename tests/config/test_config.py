@@ -563,6 +563,31 @@ def test_an_alias_stands_for_a_model_that_there_is(aliases: dict[str, str], said
     assert said in fault({**args(), "server": {"aliases": aliases}})
 
 
+@pytest.mark.parametrize(
+    ("checkpoints", "aliases", "expected"),
+    [
+        (["Qwen/Qwen3-32B", "bundled"], {}, {"Qwen/Qwen3-32B": "m0"}),
+        (["Qwen/Qwen3-32B"] * 2, {}, {}),
+        (["Qwen/Qwen3-32B"] * 2, {"Qwen/Qwen3-32B": "m1"}, {"Qwen/Qwen3-32B": "m1"}),
+        (["/models/qwen", "./models/qwen"], {}, {}),
+    ],
+)
+def test_a_checkpoint_names_the_only_model_that_serves_it(
+    checkpoints: list[str], aliases: dict[str, str], expected: dict[str, str]
+) -> None:
+    models = [
+        {"name": f"m{n}", "kind": "judge", "engine": {"model": checkpoint}}
+        for n, checkpoint in enumerate(checkpoints)
+    ]
+    config = parse_config({"models": models, "server": {"aliases": aliases}})
+    assert config.server.aliases == expected
+
+
+def test_an_endpoints_model_is_found_by_its_own_name() -> None:
+    model = {"name": "hosted", "kind": "remote", "remote": {"model": "gpt-4o-mini"}}
+    assert parse_config({"models": [model]}).server.aliases == {"gpt-4o-mini": "hosted"}
+
+
 def test_a_service_that_is_not_known_cannot_be_compatible_with() -> None:
     assert "'slime'" in fault({**args(), "server": {"compatible_with": ["slimy"]}})
 

@@ -210,8 +210,17 @@ def test_the_key_is_read_where_the_file_says(
     assert by_variable._client.api_key == "sk-of-the-environment"
     OpenAIEngine(RemoteConfig(model="m", api_key_env=None))
 
+    variables = tmp_path / "judge.env"
+    variables.write_text(f"OTHER=1\nMY_KEY={KEY}\n")
+    by_env_file = RemoteConfig(model="m", api_key_env="MY_KEY", api_key_file=str(variables))
+    assert OpenAIEngine(by_env_file)._client.api_key == KEY
+
     monkeypatch.delenv("MY_KEY")
-    for settings in ({"api_key_env": "MY_KEY"}, {"api_key_file": str(tmp_path / "none")}):
+    for settings in (
+        {"api_key_env": "MY_KEY"},
+        {"api_key_file": str(tmp_path / "none")},
+        {"api_key_file": str(variables)},  # which does not set OPENAI_API_KEY
+    ):
         with pytest.raises(RemoteKeyError, match=r"remote\.api_key_"):
             OpenAIEngine(RemoteConfig.model_validate({"model": "m", **settings}))
 

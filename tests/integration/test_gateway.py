@@ -96,6 +96,16 @@ def test_three_kinds_answer_at_once_through_one_door(gateway: str) -> None:
 
 
 @pytest.mark.timeout(240)
+def test_by_handle_each_request_goes_to_the_model_that_it_names(gateway: str) -> None:
+    asked = [*mixed(), {**PROSE, "model": "Qwen/Qwen3-32B"}]
+    results = RewardClient(GATEWAY, timeout_s=60).score_batch(asked)
+    assert [result.status for result in results] == [Status.OK] * 6
+    names = ["judge", "rule", "rule", "reward-model", "judge", "judge"]
+    assert [result.model for result in results] == names
+    assert [results[i].score for i in (0, 1, 2, 4, 5)] == [1.0, 1.0, 0.0, 1.0, 1.0]
+
+
+@pytest.mark.timeout(240)
 def test_a_model_is_replaced_under_load_without_an_error_to_the_others(gateway: str) -> None:
     ended: Counter[tuple[str, str, float | None]] = Counter()
     done = threading.Event()

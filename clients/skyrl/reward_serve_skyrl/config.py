@@ -6,6 +6,7 @@ environment.env_class=gsm8k_judge environment.skyrl_gym.gsm8k_judge.url=http://1
 # No `from __future__ import annotations` here: SkyRL reads the fields' types.
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from skyrl.train.config.config import (
     BaseConfig,
@@ -17,7 +18,10 @@ from skyrl.train.config.config import (
 
 @dataclass
 class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
-    """Where the judge is and what a failed verdict comes to; ``reward_serve.client.connect``.
+    """Where the judge is, how it judges, and what a failed verdict comes to.
+
+    ``template`` and ``options`` go with every request; the others are settings of
+    ``reward_serve.client.connect``. ``api_key_file`` is read in the trainer's workers.
 
     ``max_undecided``: beyond this share of a step's samples without a verdict the run stops; at 1
     it never does. Undecided samples are left out of training.
@@ -26,7 +30,11 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     url: str | None = None
     app: str | None = None
     model: str | None = None
+    api_key_file: str | None = None
+    template: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
+    max_attempts: int | None = None
     on_failure: str = "rule"
     max_undecided: float = 0.2
 

@@ -1,4 +1,4 @@
-"""The environments: one turn, one response, one reward.
+"""The environment: one turn, one response, one reward.
 
 ``step`` blocks while the judge answers, in one of the threads that the generator steps its
 environments in, beside the generation of the other trajectories.
@@ -17,20 +17,23 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from reward_serve.client import connect, metrics_of
 from reward_serve.schema import ScoreResult, Status
-from reward_serve.verifiers import verify
 
 logger = logging.getLogger(__name__)
 
 
-class _GSM8kEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
-    """One turn against the row's gold answer.
+class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
+    """A ``reward_serve`` service decides, in one turn, against the row's gold answer.
+
+    A judge that fails is not a wrong answer: by default the rule verifier decides in its place
+    (``on_failure``). A sample that is still undecided has the metric ``judge_undecided`` 1, by
+    which ``DecidedOnly`` leaves it out of training; its reward, which SkyRL requires, is 0.0.
 
     Args:
         env_config: the environment's section of the configuration.
         extras: the row's columns; ``reward_spec.ground_truth`` is the gold answer.
 
     Raises:
-        ValueError: the row has no gold answer.
+        ValueError: the row has no gold answer, or a setting is wrong.
     """
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
@@ -45,64 +48,19 @@ class _GSM8kEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         self.reference = str(truth)
         self.extras = extras
         self.metrics: dict[str, float] = {}
-
-    def step(self, action: str) -> BaseTextEnvStepOutput:
-        """Score the response and end the episode."""
-        return BaseTextEnvStepOutput(
-            observations=[], reward=self.reward(action), done=True, metadata={}
-        )
-
-    def reward(self, response: str) -> float:
-        """What the response earns."""
-        raise NotImplementedError
-
-    def get_metrics(self) -> dict[str, float]:
-        """What was seen of this episode's reward, as numbers."""
-        return self.metrics
-
-    @staticmethod
-    def aggregate_metrics(metrics: list[dict[str, float]]) -> dict[str, float]:
-        """Means and the longest wait, over episodes.
-
-        Their names say so: SkyRL's fully asynchronous trainer adds up what is not called a mean,
-        an average, a minimum or a maximum.
-        """
-        seen = [one for one in metrics if one]  # an episode that was cut off has none
-        if not seen:
-            return {}
-        told = {f"{name}_mean": fmean(one[name] for one in seen) for name in seen[0]}
-        if "judge_wall_ms" in seen[0]:
-            told["judge_wall_ms_max"] = max(one["judge_wall_ms"] for one in seen)
-        return told
-
-
-class GSM8kRuleEnv(_GSM8kEnv):
-    """The rule verifier alone, in this process: 1 where it proves the response right."""
-
-    def reward(self, response: str) -> float:
-        """1.0 where proven right, else 0.0; metric ``rule_abstained`` tells the undecided."""
-        outcome = verify(response, self.reference).outcome
-        self.metrics = {"rule_abstained": float(outcome == "abstain")}
-        return float(outcome == "right")
-
-
-class GSM8kJudgeEnv(_GSM8kEnv):
-    """A ``reward_serve`` service decides.
-
-    A judge that fails is not a wrong answer: by default the rule verifier decides in its place
-    (``on_failure``). A sample that is still undecided has the metric ``judge_undecided`` 1, by
-    which ``DecidedOnly`` leaves it out of training; its reward, which SkyRL requires, is 0.0.
-    """
-
-    def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
-        super().__init__(env_config, extras)
-        settings = settings_of(env_config)
+        settings, self._asked = settings_of(env_config)
         if settings.get("on_failure") == "raise":
             raise ValueError(
                 "environment.skyrl_gym.gsm8k_judge.on_failure=raise: an exception in an "
                 "environment ends SkyRL's process; use none, rule or a number"
             )
         self._client = connect(**{"on_failure": "rule", **settings})
+
+    def step(self, action: str) -> BaseTextEnvStepOutput:
+        """Score the response and end the episode."""
+        return BaseTextEnvStepOutput(
+            observations=[], reward=self.reward(action), done=True, metadata={}
+        )
 
     def reward(self, response: str) -> float:
         """The service's score, or what stands in for it; see the metrics."""
@@ -123,9 +81,28 @@ class GSM8kJudgeEnv(_GSM8kEnv):
             return 0.0
         return result.score
 
+    def get_metrics(self) -> dict[str, float]:
+        """What was seen of this episode's reward, as numbers."""
+        return self.metrics
+
+    @staticmethod
+    def aggregate_metrics(metrics: list[dict[str, float]]) -> dict[str, float]:
+        """Means and the longest wait, over episodes.
+
+        Their names say so: SkyRL's fully asynchronous trainer adds up what is not called a mean,
+        an average, a minimum or a maximum.
+        """
+        seen = [one for one in metrics if one]  # an episode that was cut off has none
+        if not seen:
+            return {}
+        told = {f"{name}_mean": fmean(one[name] for one in seen) for name in seen[0]}
+        if "judge_wall_ms" in seen[0]:
+            told["judge_wall_ms_max"] = max(one["judge_wall_ms"] for one in seen)
+        return told
+
     def _request(self, response: str) -> dict[str, Any]:
         info = self.extras.get("extra_info") or {}
-        request = {"response": response, "reference": self.reference}
+        request = {**self._asked, "response": response, "reference": self.reference}
         if info.get("question"):
             request["question"] = str(info["question"])
         if info.get("index") is not None:
@@ -133,10 +110,15 @@ class GSM8kJudgeEnv(_GSM8kEnv):
         return request
 
 
-def settings_of(env_config: Any) -> dict[str, Any]:
-    """What the environment's section says of ``reward_serve.client.connect``."""
+def settings_of(env_config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the environment's section says.
+
+    Returns:
+        settings of ``reward_serve.client.connect``, and what goes with every request.
+    """
     if is_dataclass(env_config) and not isinstance(env_config, type):
         env_config = asdict(env_config)
-    settings = dict(env_config or {})
+    settings = {name: value for name, value in dict(env_config or {}).items() if value is not None}
     settings.pop("max_undecided", None)  # the trainer's
-    return {name: value for name, value in settings.items() if value is not None}
+    asked = {name: settings.pop(name) for name in ("template", "options") if name in settings}
+    return settings, {name: value for name, value in asked.items() if value}

@@ -1,6 +1,6 @@
-"""SkyRL's entry point with these environments: ``python -m reward_serve_skyrl.main key=value ...``.
+"""SkyRL's entry point with this environment: ``python -m reward_serve_skyrl.main key=value ...``.
 
-Takes the settings of ``skyrl.train.entrypoints.main_base`` and the environments' own.
+Takes the settings of ``skyrl.train.entrypoints.main_base`` and the environment's own.
 ``trainer.fully_async.enabled=true`` trains fully asynchronously.
 """
 
@@ -78,9 +78,10 @@ def check_judge_answers(cfg: JudgedTrainConfig) -> None:
     """
     if cfg.environment.env_class != JUDGE:
         return
-    settings = settings_of(cfg.environment.skyrl_gym.gsm8k_judge)
+    settings, asked = settings_of(cfg.environment.skyrl_gym.gsm8k_judge)
     client = connect(**{**settings, "on_failure": "none", "max_attempts": 5})
-    result = client.score({"response": "#### 18", "question": "9 + 9?", "reference": "#### 18"})
+    row = {"response": "#### 18", "question": "9 + 9?", "reference": "#### 18"}
+    result = client.score({**asked, **row})
     if result.score is None:
         where = settings.get("url") or f"application {settings.get('app', 'reward')!r}"
         raise RuntimeError(

@@ -4,6 +4,8 @@
     reward.custom_reward_function.name=compute_score
 
 ``compute_score`` is a coroutine function, which verl awaits for each trajectory beside the rollout.
+``llm_judge_remote`` has the synchronous signatures and the floats of the function it replaces, and
+``python -m reward_serve_verl.main`` is verl's entry point with a probe of the service.
 """
 
 from reward_serve_verl.scoring import compute_score, compute_score_batched, compute_score_sync

@@ -4,21 +4,23 @@ Of ``extra_info``: ``server_url``, ``api_key``, ``timeout``, ``batch_size`` say 
 ask; ``problem`` or ``question``, ``model_name``, ``temperature``, ``top_p``, ``max_new_tokens``,
 ``enable_thinking``, ``prompt_template`` what to ask (a name, ``default`` for the deployment's own,
 or a template itself where the deployment has ``judge.inline_templates``); ``target_gt`` and
-``filter_gt_by_prompt_token`` which of several gold answers count.
+``filter_gt_by_prompt_token``, with ``prompt``, which of several gold answers count.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from reward_serve.client import Client, connect
 
 _CLIENT_SETTINGS = (
-    "url", "app", "model", "api_key", "timeout_s", "on_failure", "window_s", "max_batch",
-    "max_attempts",
+    "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "window_s",
+    "max_batch", "max_attempts",
 )  # fmt: skip
+_OTHER_WAYS = {"url": "app", "api_key": "api_key_file"}  # to say the same
 _OPTIONS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -40,13 +42,14 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
         ("api_key", "api_key", "LLM_JUDGE_SERVER_API_KEY"),
         ("timeout_s", "timeout", "LLM_JUDGE_SERVER_TIMEOUT"),
     ):
-        said = info.get(key)
-        if said is None and name not in chosen and not (name == "url" and "app" in chosen):
+        said = None if info.get(key) == "" else info.get(key)
+        other = _OTHER_WAYS.get(name, name)
+        if said is None and name not in chosen and other not in chosen:
             said = os.environ.get(variable)
         if said is not None:
             chosen[name] = float(said) if name == "timeout_s" else said
-    if chosen.get("url") and info.get("server_url"):
-        chosen.pop("app", None)
+            if other != name:
+                chosen.pop(other, None)
     if info.get("batch_size"):
         chosen["max_batch"] = int(info["batch_size"])
     return connect(**chosen)
@@ -57,7 +60,7 @@ def request_for(response: str, ground_truth: Any, info: Mapping[str, Any]) -> di
     question = info.get("problem") or info.get("question")
     request: dict[str, Any] = {
         "response": response,
-        "reference": references(ground_truth, question, info),
+        "reference": references(ground_truth, info.get("prompt") or question, info),
     }
     if question:
         request["question"] = str(question)
@@ -70,15 +73,17 @@ def request_for(response: str, ground_truth: Any, info: Mapping[str, Any]) -> di
     options = {
         ours: info[theirs] for theirs, ours in _OPTIONS.items() if info.get(theirs) is not None
     }
+    if options.get("enable_thinking"):
+        options["mode"] = "generate"  # a deployment in label mode writes nothing
     return {**request, "options": options} if options else request
 
 
-def references(ground_truth: Any, question: Any, info: Mapping[str, Any]) -> list[str]:
+def references(ground_truth: Any, prompt: Any, info: Mapping[str, Any]) -> list[str]:
     """The gold answers that count; where a selection leaves none, all do.
 
     Args:
         ground_truth: one, a list, or a mapping of names to them.
-        question: whose last word ``filter_gt_by_prompt_token`` looks for.
+        prompt: whose last word ``filter_gt_by_prompt_token`` looks for, whatever its case.
         info: the row's.
     """
     named = ground_truth if isinstance(ground_truth, Mapping) else None
@@ -88,10 +93,14 @@ def references(ground_truth: Any, question: Any, info: Mapping[str, Any]) -> lis
         wanted = {str(one) for one in _listed(info["target_gt"])}
         names = list(named) if named is not None else texts
         kept = [t for name, t in zip(names, texts, strict=True) if wanted & {str(name), t}] or texts
-    if info.get("filter_gt_by_prompt_token") and str(question or "").split():
-        token = str(question).split()[-1]
-        kept = [text for text in kept if token in text] or kept
+    if info.get("filter_gt_by_prompt_token") and str(prompt or "").split():
+        last = _words(str(prompt).split()[-1])
+        kept = [text for text in kept if last and last <= _words(text)] or kept
     return kept
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
 
 
 def _listed(value: Any) -> list[Any]:

@@ -78,6 +78,22 @@ def compute_score_batched(
             "compute_score_batched returns a number for every response and cannot leave an "
             "undecided one out: name its reward (on_failure=0.0), or use compute_score"
         )
+    results = results_of(data_sources, solution_strs, ground_truths, extra_infos, settings)
+    return [told(result) for result in results]
+
+
+def results_of(
+    data_sources: Sequence[str],
+    solution_strs: Sequence[str],
+    ground_truths: Sequence[Any],
+    extra_infos: Sequence[Mapping[str, Any] | None] | None,
+    settings: Mapping[str, Any],
+) -> list[ScoreResult]:
+    """A result for each response, in order; one batch for each client that the rows ask through.
+
+    Raises:
+        ValueError: the lists differ in length.
+    """
     infos = [info or {} for info in extra_infos or [None] * len(solution_strs)]
     lengths = {len(data_sources), len(solution_strs), len(ground_truths), len(infos)}
     if len(lengths) > 1:
@@ -92,7 +108,7 @@ def compute_score_batched(
     for client, indices in asked.items():
         requests = [request_for(solution_strs[i], ground_truths[i], infos[i]) for i in indices]
         results.update(zip(indices, client.score_batch(requests), strict=True))
-    return [told(results[index]) for index in range(len(infos))]
+    return [results[index] for index in range(len(infos))]
 
 
 def told(result: ScoreResult) -> dict[str, float]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import skyrl_gym
 from typer.testing import CliRunner
 
 from examples.gsm8k.prepare_dataset import main
-from reward_serve_skyrl import GSM8kRuleEnv
 from reward_serve_verl.requests import request_for
 
 ROWS = [
@@ -49,9 +49,10 @@ def test_both_trainers_adapters_read_the_rows(tmp_path: Path) -> None:
     row = read(tmp_path, "validation")[10]
 
     assert row["env_class"] == "gsm8k_judge"
-    assert GSM8kRuleEnv(extras=row).step("#### 1000")["reward"] == 1.0
+    for response in ("#### 1000", "#### 1,000"):
+        assert skyrl_gym.make("gsm8k", extras=row).step(response)["reward"] == 1.0
     asked = request_for("#### 1000", row["reward_model"]["ground_truth"], row["extra_info"])
-    assert (asked["reference"], asked["question"]) == (["1,000"], "What is 1000?")
+    assert (asked["reference"], asked["question"]) == (["1000"], "What is 1000?")
     assert asked["group"] == "validation/10"
 
 
@@ -62,7 +63,7 @@ def test_the_variants_differ_in_the_environment_alone(tmp_path: Path) -> None:
     rule = read(tmp_path, "train")
 
     assert {row.pop("env_class") for row in judge} == {"gsm8k_judge"}
-    assert {row.pop("env_class") for row in rule} == {"gsm8k_rule"}
+    assert {row.pop("env_class") for row in rule} == {"gsm8k"}
     assert [row["extra_info"] for row in judge] == [row["extra_info"] for row in rule]
     assert [list(row["prompt"]) for row in judge] == [list(row["prompt"]) for row in rule]
 

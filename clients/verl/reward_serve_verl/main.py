@@ -1,0 +1,71 @@
+"""verl's entry point with a probe: ``python -m reward_serve_verl.main key=value ...``.
+
+Takes the settings of ``verl.trainer.main_ppo``, whose V1 trainer it runs. The first row of each
+training file is asked about before anything is loaded; a row that the service refuses ends the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import datasets
+import hydra
+import ray
+from omegaconf import DictConfig
+from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import validate_config
+from verl.utils.device import auto_set_device
+from verl.utils.fs import copy_to_local
+
+from reward_serve_verl.probe import check_row
+
+_TaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class.__ray_actor_class__
+
+
+class ProbingTaskRunner(_TaskRunner):  # type: ignore[misc]  # verl is untyped
+    """verl's task runner; in the cluster, where a service by handle can be asked."""
+
+    def run(self, config: DictConfig) -> None:
+        """Probe, then train."""
+        check_rows(config)
+        super().run(config)
+
+
+def check_rows(config: DictConfig) -> None:
+    """Ask the service about the first row of each training file.
+
+    Raises:
+        ValueError: the service refuses one.
+    """
+    settings = config.reward.custom_reward_function.get("reward_kwargs") or {}
+    files = config.data.train_files
+    for file in [files] if isinstance(files, str) else files:
+        check_row(next(_rows(file)), settings)
+
+
+def _rows(file: str) -> Iterator[dict[str, Any]]:
+    kind = "parquet" if file.endswith(".parquet") else "json"
+    path = copy_to_local(file)
+    return iter(datasets.load_dataset(kind, data_files=path, split="train", streaming=True))
+
+
+@hydra.main(  # type: ignore[untyped-decorator]
+    config_path="pkg://verl.trainer.config", config_name="ppo_trainer", version_base=None
+)
+def main(config: DictConfig) -> None:
+    """Train as the command line says.
+
+    Raises:
+        ValueError: ``trainer.use_v1`` is false, or verl refuses a setting.
+    """
+    if not config.trainer.use_v1:
+        raise ValueError("trainer.use_v1=false: this entry point runs verl's V1 trainer; set true")
+    auto_set_device(config)
+    validate_config(config, need_reference_policy(config), need_critic(config))
+    run_ppo(config, task_runner_class=ray.remote(ProbingTaskRunner))
+
+
+if __name__ == "__main__":
+    main()
