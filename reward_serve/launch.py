@@ -116,11 +116,11 @@ def wait_until_ready(
         while True:
             states = {name: _state(name) for name in names}
             elapsed = time.monotonic() - began
-            told = "; ".join(f"{name}: {state.lower()}" for name, (state, _) in states.items())
-            status.update(f"{told} ({elapsed:.0f} s)")
-            if told != shown and not out.is_terminal:
-                out.print(told, markup=False, highlight=False)
-            shown = told
+            progress = "; ".join(f"{name}: {state.lower()}" for name, (state, _) in states.items())
+            status.update(f"{progress} ({elapsed:.0f} s)")
+            if progress != shown and not out.is_terminal:
+                out.print(progress, markup=False, highlight=False)
+            shown = progress
             for name, (state, message) in states.items():
                 if state in _FAILED or elapsed > timeout_s:
                     raise LaunchError(f"{name}: {state.lower()} after {elapsed:.0f} s: {message}")

@@ -47,7 +47,7 @@ def main(
     """Train a policy; go on where a run of this folder was stopped."""
     chosen = list(RUNS) if run == "all" else [run]
     if not set(chosen) <= RUNS.keys():
-        raise typer.BadParameter(f"{run!r} is none of all, {', '.join(RUNS)}")
+        raise typer.BadParameter(f"there is no run {run!r}; choose from all, {', '.join(RUNS)}")
     for one in chosen:
         train(changed(RUNS[one], set_ or []), out / (name or one))
     results.write(out)
@@ -60,16 +60,16 @@ def changed(settings: Settings, pairs: list[str]) -> Settings:
         typer.BadParameter: there is no such setting, or the value is not of its kind.
     """
     kinds = {field.name: type(getattr(settings, field.name)) for field in fields(settings)}
-    told: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
         if name not in kinds:
-            raise typer.BadParameter(f"{name!r} is none of {', '.join(kinds)}")
+            raise typer.BadParameter(f"no setting {name!r}; choose from {', '.join(kinds)}")
         try:
-            told[name] = value == "true" if kinds[name] is bool else kinds[name](value)
+            values[name] = value == "true" if kinds[name] is bool else kinds[name](value)
         except ValueError:
-            raise typer.BadParameter(f"{pair}: is no {kinds[name].__name__}") from None
-    return replace(settings, **told)
+            raise typer.BadParameter(f"{pair}: must be of type {kinds[name].__name__}") from None
+    return replace(settings, **values)
 
 
 def train(settings: Settings, folder: Path) -> None:

@@ -58,7 +58,7 @@ class Learner:
         policy: at the state after the record's last step.
         parts: the actors.
         record: of the run; its finished steps are not taken again.
-        told: of each step, a line.
+        report: called with a line for each step.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Learner:
         policy: Policy,
         parts: Parts,
         record: Record,
-        told: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._policy = policy
         self._parts = parts
         self._record = record
-        self._told = told
+        self._report = report
         self._rollouts: deque[_Rollout] = deque()
         self._weights, self._version = "", 0
 
@@ -162,7 +162,7 @@ class Learner:
         by_format = [right_by_format(*one) for one in answers]
         line = {"step": step, "by_value": fmean(by_value), "by_format": fmean(by_format)}
         self._record.evaluation({**line, "right": [int(one) for one in by_value]})
-        self._told(
+        self._report(
             f"after {step} steps: held-out {line['by_value']:.3f} by value, "
             f"{line['by_format']:.3f} by format"
         )
@@ -199,7 +199,7 @@ class Learner:
         self._record.step(line, groups)
         for path in (*replaced, stale):
             self._policy.delete(path)
-        self._told(_in_words(line))
+        self._report(_in_words(line))
 
 
 def _in_words(line: dict[str, Any]) -> str:

@@ -33,8 +33,12 @@ class Record:
         run = folder / "run.json"
         if run.exists():
             found = json.loads(run.read_text(encoding="utf-8"))
-            told = {k: (found.get(k), v) for k, v in asdict(settings).items() if found.get(k) != v}
-            if differing := {k: both for k, both in told.items() if k != "steps"}:
+            differing = {
+                name: (found.get(name), value)
+                for name, value in asdict(settings).items()
+                if found.get(name) != value and name != "steps"
+            }
+            if differing:
                 raise RecordError(
                     f"{folder}: is a run with other settings (found, asked): {differing}; "
                     "name another folder, or remove this one"
@@ -47,7 +51,7 @@ class Record:
 
     def step(self, line: dict[str, Any], groups: list[Group]) -> None:
         """Record a finished step, its samples first: a step with a line has them all."""
-        _append(self.folder / "samples.jsonl", [_told(line["step"], group) for group in groups])
+        _append(self.folder / "samples.jsonl", [_recorded(line["step"], group) for group in groups])
         _append(self.folder / "steps.jsonl", [line])
         self.steps.append(line)
 
@@ -61,7 +65,7 @@ class Record:
         _append(self.folder / "evaluations.jsonl", [line])
 
 
-def _told(step: int, group: Group) -> dict[str, Any]:
+def _recorded(step: int, group: Group) -> dict[str, Any]:
     return {
         "step": step,
         "problem": group.problem,

@@ -41,7 +41,7 @@ def warmed_up(
     recipe: WarmUp,
     begin: Callable[[], Policy],
     tokenizer: Any,
-    told: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> str:
     """The path of a warmed-up state, made where the engine's home has none by this recipe.
 
@@ -50,7 +50,7 @@ def warmed_up(
         recipe: how.
         begin: makes a policy with a new adapter.
         tokenizer: the policy's.
-        told: of each optimiser step.
+        report: called with a line for each optimiser step.
     """
     record = home / f"warm-up-{_digest(recipe)}.json"
     if record.exists():
@@ -58,7 +58,7 @@ def warmed_up(
     policy, texts = begin(), _texts(recipe, tokenizer)
     for start in range(0, len(texts), recipe.batch):
         policy.imitate(texts[start : start + recipe.batch], recipe.learning_rate)
-        told(f"warm-up: {start + recipe.batch} of {len(texts)} solutions")
+        report(f"warm-up: {start + recipe.batch} of {len(texts)} solutions")
     state = policy.save_state("warm-up")
     record.write_text(json.dumps({"state": state, **asdict(recipe)}) + "\n", encoding="utf-8")
     return state

@@ -70,12 +70,12 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         except Exception as error:  # SkyRL ends the process on any exception of an environment
             logger.exception("no verdict, and no way to ask for one")
             result = ScoreResult(status=Status.ERROR, reason=f"{type(error).__name__}: {error}")
-        told = {
+        metrics = {
             "wall_ms": 1000 * (time.perf_counter() - began),
             "latency_ms": result.latency_ms,
             **metrics_of(result),
         }
-        self.metrics = {f"judge_{name}": value for name, value in told.items()}
+        self.metrics = {f"judge_{name}": value for name, value in metrics.items()}
         if result.score is None:
             logger.warning("undecided: %s: %s", result.status.value, result.reason)
             return 0.0
@@ -95,10 +95,10 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         seen = [one for one in metrics if one]  # an episode that was cut off has none
         if not seen:
             return {}
-        told = {f"{name}_mean": fmean(one[name] for one in seen) for name in seen[0]}
+        means = {f"{name}_mean": fmean(one[name] for one in seen) for name in seen[0]}
         if "judge_wall_ms" in seen[0]:
-            told["judge_wall_ms_max"] = max(one["judge_wall_ms"] for one in seen)
-        return told
+            means["judge_wall_ms_max"] = max(one["judge_wall_ms"] for one in seen)
+        return means
 
     def _request(self, response: str) -> dict[str, Any]:
         info = self.extras.get("extra_info") or {}

@@ -9,6 +9,7 @@ The service is found by ``REWARD_SERVE_URL`` or ``REWARD_SERVE_APP``.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
@@ -45,6 +46,7 @@ def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float]
         Raw rewards, where an undecided sample has its siblings' mean, and rewards to train on.
     """
     rewards = [float(sample.get_reward_value(args)) for sample in samples]
+    sizes = Counter(sample.group_index for sample in samples)
     groups: dict[Any, list[float]] = {}
     for sample, reward in zip(samples, rewards, strict=True):
         decided = groups.setdefault(sample.group_index, [])
@@ -57,17 +59,13 @@ def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float]
         mean = fmean(decided) if decided else 0.0
         absent = math.isnan(reward)
         raw.append(mean if absent else reward)
-        lone = centred and len(decided) == 1 < _size(samples, sample)
+        lone = centred and len(decided) == 1 < sizes[sample.group_index]
         if absent or lone:
             sample.remove_sample = True
             trained.append(0.0)
         else:
             trained.append(_normalised(reward, decided, args) if centred else reward)
     return raw, trained
-
-
-def _size(samples: Sequence[Any], member: Any) -> int:
-    return sum(sample.group_index == member.group_index for sample in samples)
 
 
 def _normalised(reward: float, decided: Sequence[float], args: Any) -> float:

@@ -1,4 +1,4 @@
-"""What verl calls, and what it is told: the same keys every time, numbers alone.
+"""The reward functions that verl calls. Each reward is a dict of numbers with the same keys.
 
 A sample that nobody could decide raises: verl's V1 trainer stores no trajectory for it, and its
 siblings' baseline never hears of it (``training.py``).
@@ -33,14 +33,14 @@ async def compute_score(
             ``reward_serve.client.connect``; what else verl passes is ignored.
 
     Returns:
-        ``score``, and what became of the request: see ``told``.
+        ``score``, and metrics of the request: see ``as_reward``.
 
     Raises:
         ScoringError: nobody could decide; verl's V1 trainer then leaves the sample out.
     """
     info = extra_info or {}
     client = client_for(info, settings)
-    return told(await client.ascore(request_for(solution_str, ground_truth, info)))
+    return as_reward(await client.ascore(request_for(solution_str, ground_truth, info)))
 
 
 def compute_score_sync(
@@ -57,7 +57,7 @@ def compute_score_sync(
     """
     info = extra_info or {}
     client = client_for(info, settings)
-    return told(client.score(request_for(solution_str, ground_truth, info)))
+    return as_reward(client.score(request_for(solution_str, ground_truth, info)))
 
 
 def compute_score_batched(
@@ -79,7 +79,7 @@ def compute_score_batched(
             "undecided one out: name its reward (on_failure=0.0), or use compute_score"
         )
     results = results_of(data_sources, solution_strs, ground_truths, extra_infos, settings)
-    return [told(result) for result in results]
+    return [as_reward(result) for result in results]
 
 
 def results_of(
@@ -111,7 +111,7 @@ def results_of(
     return [results[index] for index in range(len(infos))]
 
 
-def told(result: ScoreResult) -> dict[str, float]:
+def as_reward(result: ScoreResult) -> dict[str, float]:
     """A result as verl's metrics take it.
 
     Returns:

@@ -75,8 +75,8 @@ class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         kept = {key: tag for key, tag in rows.items() if key not in dropped}
         if not any(_uid(key) in selected for key in kept):
             raise RuntimeError(
-                f"none of the step's {len(selected)} prompts has two decided samples, so there is "
-                "nothing to train on: see to the reward service (each undecided sample's reason "
+                f"nothing to train on: all {len(selected)} prompts have fewer than two decided "
+                "samples; see to the reward service (each undecided sample's reason "
                 "is in the log of verl's agent loop workers), then resume from the last checkpoint"
             )
         return selected, kept, steps
