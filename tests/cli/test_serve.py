@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,10 @@ def test_it_serves_until_a_signal_and_leaves_no_process(
         )
         with HttpRewardClient(url) as client:
             assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
+        until = time.monotonic() + 60  # Serve reports an application later than that answers
+        while f"REWARD_SERVE_URL={url}" not in log.read_text(encoding="utf-8"):
+            assert time.monotonic() < until, log.read_text(encoding="utf-8")
+            time.sleep(0.1)
         family = psutil.Process(service.pid).children(recursive=True)
         service.send_signal(number)
         assert service.wait(60) == 0, log.read_text(encoding="utf-8")
@@ -187,6 +192,5 @@ def test_it_serves_until_a_signal_and_leaves_no_process(
         assert not alive
     finally:
         service.kill()
-    assert f"REWARD_SERVE_URL={url}" in log.read_text(encoding="utf-8")
     with pytest.raises(httpx.ConnectError):
         httpx.get(url)
