@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from clients.skyrl.tests import small_run
 from clients.skyrl.tests.cpu_training import Dispatch, on_cpu
-from clients.skyrl.tests.test_fully_async import ROWS, WORKERS, Logged
-from examples.gsm8k.prepare_dataset import Variant, prepared, write
+from clients.skyrl.tests.small_run import Logged
 from reward_serve_skyrl import main
 from tests.fake_service import FakeService
 
@@ -22,29 +20,18 @@ LIFE = 1 + A_STEP + SAMPLES
 """Verdicts before the service dies: the check before training, a step, and one prompt."""
 
 
-class Policy:
+class Policy(small_run.Policy):
     """Answers each prompt rightly and wrongly in turn; in a step, all but one prompt's late."""
 
     def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
+        super().__init__(tokenizer)
         self._asked: list[int] = []
 
-    async def generate(self, engine_input: Any, model: str | None = None) -> dict[str, Any]:
-        (ids,) = engine_input["prompt_token_ids"]
-        number = int(self._tokenizer.decode(ids).partition("What is ")[2].partition(" +")[0])
+    async def text(self, number: int) -> str:
         step, wrong = len(self._asked) // A_STEP, self._asked.count(number) % 2
         self._asked.append(number)
         await asyncio.sleep(0 if number == self._asked[step * A_STEP] else 1)
-        text = f"#### {number + 1 - wrong}"
-        tokens = self._tokenizer.encode(text, add_special_tokens=False)
-        return {
-            "responses": [text],
-            "response_ids": [tokens],
-            "stop_reasons": ["stop"],
-            "response_logprobs": [[0.0] * len(tokens)],
-        }
-
-    async def finish_session(self, session_id: Any) -> None: ...
+        return f"#### {number + 1 - wrong}"
 
 
 class Experiment(main.SyncExp):
@@ -71,13 +58,9 @@ class Experiment(main.SyncExp):
 def test_an_outage_is_in_the_metrics_and_not_in_the_gradient(
     tmp_path: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for split in ("train", "validation"):
-        write(prepared(ROWS, split, Variant.judge), tmp_path / f"{split}.parquet")
+    small_run.write_rows(tmp_path)
+    small_run.without_worker_classes(monkeypatch)
     monkeypatch.setattr(main, "SyncExp", Experiment)
-    workers = ModuleType(WORKERS)  # needs flash-attn; no model is made of it here
-    for name in ("CriticWorker", "PolicyWorker", "RefWorker"):
-        setattr(workers, name, None)
-    monkeypatch.setitem(sys.modules, WORKERS, workers)
     with FakeService() as service, on_cpu():
 
         def die(call: Any) -> None:
@@ -101,29 +84,8 @@ def test_an_outage_is_in_the_metrics_and_not_in_the_gradient(
 def settings_of(data: Path, policy: str, url: str) -> list[str]:
     """A small synchronous run, whose judge alone decides."""
     return [
-        f"data.train_data=['{data}/train.parquet']",
-        f"data.val_data=['{data}/validation.parquet']",
-        "data.dataloader.num_workers=0",
-        "environment.env_class=gsm8k_judge",
-        f"environment.skyrl_gym.gsm8k_judge.url={url}",
+        *small_run.settings(data, policy, url, PROMPTS, SAMPLES),
         "environment.skyrl_gym.gsm8k_judge.on_failure=none",
         "environment.skyrl_gym.gsm8k_judge.timeout_s=2",
         "environment.skyrl_gym.gsm8k_judge.max_undecided=1",
-        f"trainer.policy.model.path={policy}",
-        "trainer.placement.colocate_all=false",
-        "trainer.algorithm.use_kl_loss=false",
-        f"trainer.train_batch_size={PROMPTS}",
-        f"trainer.policy_mini_batch_size={PROMPTS}",
-        "trainer.epochs=1",
-        "trainer.eval_interval=-1",
-        "trainer.ckpt_interval=-1",
-        "trainer.hf_save_interval=-1",
-        "trainer.resume_mode=none",
-        "trainer.enable_ray_gpu_monitor=false",
-        "trainer.logger=console",
-        f"trainer.ckpt_path={data}/checkpoints",
-        f"trainer.export_path={data}/exports",
-        f"generator.n_samples_per_prompt={SAMPLES}",
-        "generator.batched=false",
-        "generator.inference_engine.enable_ray_prometheus_stats=false",
     ]
