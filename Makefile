@@ -97,8 +97,15 @@ $(SKYRL_STAMP): $(STAMP) requirements/skyrl.txt
 	    -r requirements/skyrl.txt
 	@touch $@
 
+# 6 GB, hence in the cache, where checkouts share it.
+$(TINKER_STAMP): $(STAMP) requirements/tinker.txt
+	@$(PYTHON312) --version >/dev/null 2>&1 || { echo "SkyRL's engine needs Python 3.12, and $(PYTHON312) does not \
+	run: install it (uv python install 3.12), or name it: make $@ PYTHON312=/path/to/python3.12" >&2; exit 1; }
+	@test -x $(TINKER)/bin/python || $(UV) venv --quiet --python $(PYTHON312) $(TINKER)
+	$(UV) pip install --quiet --python $(TINKER)/bin/python --no-deps -r requirements/tinker.txt
+	@touch $@
+
 test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's, SkyRL's and TRL's own code; the first two's pins need their own place
-	$(UV) $(LOCK) --python-version 3.12 -o requirements/tinker.txt requirements/tinker.in
 	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/pytest.ini clients/verl/tests
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
 	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/trl/tests
