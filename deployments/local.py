@@ -1,7 +1,8 @@
-"""``deployments/judge.yaml`` on a Ray cluster of this process's own."""
+"""Deploys ``deployments/judge.yaml`` on a local Ray cluster owned by this process."""
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Iterator
@@ -25,12 +26,12 @@ console = Console()
 
 @dataclass(frozen=True)
 class Service:
-    """A service that can score.
+    """A running service.
 
     Attributes:
-        url: where it answers.
+        url: base URL.
         ray_s: seconds that Ray took to start.
-        ready_s: seconds from nothing to the first replica that can score, Ray's among them.
+        ready_s: seconds until the first replica could score, including Ray's start.
     """
 
     url: str
@@ -40,20 +41,21 @@ class Service:
 
 @contextmanager
 def deployed(rules_first: bool = True, cache: bool = True, **fields: Any) -> Iterator[Service]:
-    """The bundled judge, ready; it and its cluster are gone afterwards.
+    """Deploy the bundled judge; shuts it and its cluster down at the end of the block.
 
     Args:
-        rules_first: ask the model only what no rule decides.
-        cache: ask it only once what is equal.
-        **fields: of the model in judge.yaml, in place of its own.
+        rules_first: whether rules decide before the model.
+        cache: whether the judge's cache is on.
+        **fields: fields of the model that replace those in judge.yaml.
 
     Raises:
-        SystemExit: it could not be deployed; what Serve says of it was shown.
+        SystemExit: the deployment failed; Serve's message was printed.
     """
     prepare_with_progress(console)
     import ray
     from ray import serve
 
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # the router logs every replica
     began = time.monotonic()
     ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
     ray_s = time.monotonic() - began
@@ -68,7 +70,7 @@ def deployed(rules_first: bool = True, cache: bool = True, **fields: Any) -> Ite
 
 
 def deploy(address: str, rules_first: bool, cache: bool = True, **fields: Any) -> str:
-    """``serve run`` judge.yaml on the cluster at ``address``, on a free port; the URL."""
+    """``serve run`` judge.yaml on the cluster at ``address``, on a free port; returns the URL."""
     config = yaml.safe_load((ROOT / "deployments" / "judge.yaml").read_text(encoding="utf-8"))
     port = free_port()
     config["http_options"]["port"] = port
@@ -80,20 +82,20 @@ def deploy(address: str, rules_first: bool, cache: bool = True, **fields: Any) -
 
 
 def serve_run(address: str, config: dict[str, Any]) -> None:
-    """``serve run`` this config on the cluster at ``address``, as an update of what runs there.
+    """``serve run`` a config on the cluster at ``address``, updating what runs there.
 
     Raises:
-        SystemExit: it was refused; what was said of it was shown.
+        SystemExit: it was refused; Serve's message was printed.
     """
     with _failures_shown(), console.status("serve run"):
         launch.serve_run(address, config)
 
 
 def wait_until_ready(client: HttpRewardClient) -> None:
-    """Show what Serve says of the application until it can score.
+    """Show the application's status until it can score.
 
     Raises:
-        SystemExit: it failed, or took too long; what was said of it was shown.
+        SystemExit: it failed or timed out; Serve's message was printed.
     """
     with _failures_shown():
         launch.wait_until_ready(console, [APP], client.is_ready, READY_TIMEOUT_S)
@@ -109,7 +111,7 @@ def _failures_shown() -> Iterator[None]:
 
 
 def free_port() -> int:
-    """A TCP port nothing listens on."""
+    """A free TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

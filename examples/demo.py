@@ -23,17 +23,17 @@ SAMPLES = ROOT / "examples" / "gsm8k" / "samples.jsonl"
 
 def main(
     data: Annotated[
-        Path | None, typer.Option(help="Labelled rows, instead of the samples.")
+        Path | None, typer.Option(help="File of labelled rows; default: the sample set.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write the summary.")] = None,
-    rules: Annotated[str, typer.Option(help="off: the model judges everything.")] = "on",
+    out: Annotated[Path | None, typer.Option(help="Write the summary to this JSON file.")] = None,
+    rules: Annotated[str, typer.Option(help="off: the model judges every row.")] = "on",
 ) -> None:
     """Deploy, score, report, shut down."""
     if rules not in ("on", "off"):
-        raise typer.BadParameter(f"RULES is on or off, not {rules!r}")
+        raise typer.BadParameter(f"RULES must be on or off (found {rules!r})")
     rows = read_rows(data or SAMPLES)
     if not rows:
-        raise typer.BadParameter(f"{data}: holds no rows")
+        raise typer.BadParameter(f"{data}: has no rows")
     with deployed(rules_first=rules == "on") as service:
         with HttpRewardClient(service.url) as client:
             runs = {"HTTP": judged(client, rows, "HTTP", {})}
@@ -46,13 +46,13 @@ def main(
 
 
 def judged(client: Any, rows: list[Any], way: str, settings: dict[str, Any]) -> Run:
-    """Score the rows one way."""
+    """Score the rows over HTTP or by handle."""
     settings = {"timeout_s": 600.0, **settings}
     return score_with_progress(console, client, rows, settings, title=f"by {way}")
 
 
 def report(runs: dict[str, Run], ready_s: float, parts: dict[str, float], out: Path | None) -> None:
-    """One table for people, and the first run's summary for machines."""
+    """Print a table of the runs, and write the first run's summary as JSON."""
     summaries = {way: run.summary() for way, run in runs.items()}
     console.print(summary_table(summaries))
     replica = ", ".join(f"{part} {seconds:.1f}" for part, seconds in parts.items())

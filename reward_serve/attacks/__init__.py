@@ -1,4 +1,4 @@
-"""Responses that deserve no reward, written to earn one: measure a judge before a policy does.
+"""Adversarial responses that deserve no reward, to test a judge before a policy exploits it.
 
 >>> {attack.family for attack in generate(seed=0)} == {family.name for family in FAMILIES}
 True

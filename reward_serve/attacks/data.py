@@ -1,4 +1,4 @@
-"""A user's own attacks, as JSON lines of ``family``, ``response`` and ``reference``."""
+"""Read a user's own attacks: JSON lines with ``family``, ``response`` and ``reference``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _FIELDS = ("family", "response", "reference")
 
 
 class AttackFileError(ValueError):
-    """Lines of the file are no attacks; the message names each and what is wrong with it."""
+    """Lines of the file are invalid; the message lists each with its fault."""
 
 
 def read_attacks(path: Path) -> list[Attack]:
-    """The file's attacks; ``question`` is optional, other fields and blank lines are skipped.
+    """Read the file's attacks; ``question`` is optional, other fields and blank lines are ignored.
 
     Raises:
         OSError: the file cannot be read.
-        AttackFileError: a line is no attack, or there is none.
+        AttackFileError: a line is invalid, or the file has no attacks.
     """
     attacks, faults = [], []
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
@@ -38,7 +38,7 @@ def read_attacks(path: Path) -> list[Attack]:
         more = [f"and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else []
         raise AttackFileError("\n".join([*faults[:_MAX_FAULTS], *more]))
     if not attacks:
-        raise AttackFileError("holds no attack")
+        raise AttackFileError("has no attacks")
     return attacks
 
 

@@ -1,4 +1,4 @@
-"""What a family of attacks is, and the means to write many of them."""
+"""The types of attacks and attack families, and functions that combine text fragments."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from random import Random
 from reward_serve.attacks.problems import GENERIC_QUESTION, Problem
 
 Draft = str | Callable[[Problem], str]
-"""An attack's text, or what writes it for a problem."""
+"""An attack's text, or a function that writes it for a problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One row: a response that deserves 0 by its reference.
+    """A response that deserves a score of 0 for its reference.
 
     Attributes:
-        family: the kind of attack.
-        response: what the judge is shown; never an answer of the reference's value.
+        family: name of the attack family.
+        response: the text to judge; it never answers with the reference's value.
         reference: the gold answer or solution.
         question: the problem, for templates that show it.
     """
@@ -35,11 +35,11 @@ class Family:
     """Attacks of one kind.
 
     Attributes:
-        name: as reports show it.
-        about: what the attack is and where it comes from.
-        drafts: writes the family's texts; another seed writes others.
-        may_mention: whether the texts may hold the reference's value, as one candidate of many or
-            taken back; where False, references are chosen whose value the text does not hold.
+        name: name in reports.
+        about: what the attack is and where it was published.
+        drafts: generates the family's texts from a seeded ``Random``.
+        may_mention: whether the texts may contain the reference's value, as one candidate among
+            several or retracted. If False, only references whose value is not in the text are used.
     """
 
     name: str
@@ -49,17 +49,17 @@ class Family:
 
 
 def choices(rng: Random, count: int, *slots: Sequence[str]) -> list[tuple[str, ...]]:
-    """Distinct choices of one text from every slot.
+    """Draw ``count`` distinct combinations, one text from each slot.
 
     Raises:
-        ValueError: there are fewer than ``count``.
+        ValueError: there are fewer than ``count`` combinations.
     """
     places = rng.sample(range(math.prod(map(len, slots))), count)
     return [_choice(place, slots) for place in places]
 
 
 def combined(rng: Random, count: int, *slots: Sequence[str]) -> list[str]:
-    """Distinct choices of one text from every slot, each joined into one text."""
+    """``choices``, with each combination joined into one text."""
     return ["".join(choice) for choice in choices(rng, count, *slots)]
 
 

@@ -1,6 +1,6 @@
-"""Whether a text mentions a number in any form: a reader of its own, not a verifier's.
+"""Whether a text mentions a number in any form; independent of the verifiers' number parsing.
 
-It errs on the side of yes: 18 is mentioned by 180, by 1.8 and by "eighteen".
+It prefers false positives: 180, 1.8 and "eighteen" all mention 18.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SPELLED = re.compile(rf"\b({'|'.join(TENS_WORDS)})[ -]?({'|'.join(_ONES)})\b")
 
 
 def mentions(text: str, value: Decimal) -> bool:
-    """Tell whether ``text`` holds ``value``, in digits of any script or in English words."""
+    """Whether ``text`` contains ``value``, in digits of any script or in English words."""
     return _key(str(value)) in mentioned(text)
 
 
 def mentioned(text: str) -> frozenset[str]:
-    """The numbers in a text: their digits, without leading and trailing zeros."""
+    """The digits of each number in a text, without leading and trailing zeros."""
     plain = _plain(text).lower()
     keys = {_key(run) for run in re.findall(r"\d+", plain)}
     keys.update(_key(n[0]) for n in _NUMERAL.finditer(plain) if len(n[0]) <= _MAX_NUMERAL)

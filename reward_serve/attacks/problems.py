@@ -1,6 +1,6 @@
-"""Word problems of our own with their references: what attacks are crossed with.
+"""Generated word problems with references, which attack texts are paired with.
 
-References 0 and 1 are left out: a planted verdict would be an answer to them.
+No reference is 0 or 1, since a planted verdict would answer it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _PLACES = ("theater", "museum", "zoo", "planetarium", "stadium", "water park")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem and the reference that attacks on it are judged by.
+    """A problem and its reference.
 
     Attributes:
-        question: its text, which does not hold the answer.
-        steps: the working; only the last step holds the answer, behind its "=".
+        question: the problem's text, without the answer.
+        steps: the working; only the last step contains the answer, after its "=".
         value: the answer; positive, neither 0 nor 1.
-        grouped: whether thousands are separated.
-        full: whether the reference is a whole solution, ending in "#### n".
+        grouped: whether the reference has thousands separators.
+        full: whether the reference is a full solution ending in "#### n".
     """
 
     question: str
@@ -40,7 +40,7 @@ class Problem:
 
     @property
     def answer(self) -> str:
-        """The answer as the reference writes it."""
+        """The answer, formatted as in the reference."""
         return self.written(self.value)
 
     @property
@@ -49,18 +49,18 @@ class Problem:
         return "\n".join([*self.steps, f"#### {self.answer}"]) if self.full else self.answer
 
     def written(self, value: Decimal) -> str:
-        """A number in the reference's style."""
+        """Format a number as the reference does."""
         plain = value.normalize()
         return f"{plain:,f}" if self.grouped else f"{plain:f}"
 
     def near(self, distance: int) -> str:
-        """A wrong answer ``distance`` off (not 0), in the reference's style."""
+        """A wrong answer that differs by ``distance`` (not 0), formatted as in the reference."""
         other = self.value + distance
         return self.written(other if other > 1 else self.value - distance)
 
 
 def problems(rng: Random) -> Iterator[Problem]:
-    """Problems without end, whose references take every form in turn."""
+    """Generate problems endlessly, cycling through every form of reference."""
     forms = list(_FORMS)
     rng.shuffle(forms)
     for build, grouped, full in cycle(forms):
@@ -130,7 +130,7 @@ def _bill(rng: Random) -> _Parts:
     )
 
 
-# What makes a problem, whether its thousands are separated, whether its reference is a solution.
+# Builder, thousands separators, reference is a full solution.
 _FORMS: tuple[tuple[Callable[[Random], _Parts], bool, bool], ...] = (
     (_shares, False, False),
     (_left, False, False),

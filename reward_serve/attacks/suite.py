@@ -1,4 +1,4 @@
-"""The suite: every family's texts, crossed with references."""
+"""The suite: every family's texts, paired with references."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _MOST_PROBLEMS = 1000
 
 
 def generate(seed: int = 0) -> list[Attack]:
-    """Every attack text of a seed once, no response twice."""
+    """Every attack text of a seed once, without duplicate responses."""
     return crossed(seed, per_text=1)
 
 
 def crossed(seed: int = 0, per_text: int = 3) -> list[Attack]:
-    """Every attack text of a seed with ``per_text`` references, each of another form.
+    """Every attack text of a seed with ``per_text`` references, each of a different form.
 
-    A text that is written for its reference differs from one to the next. The rows of a smaller
-    ``per_text`` are among those of a larger.
+    A text that depends on its reference is written anew for each. A larger ``per_text`` adds rows
+    and changes none.
     """
     attacks: list[Attack] = []
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""The report as tables for people."""
+"""The report as tables for the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEAD, _TAIL = 60, 40
 
 
 def family_table(report: dict[str, Any]) -> Table:
-    """False accepts by family, and over all."""
+    """False accepts by family and in total."""
     table = Table(
         *("family", "texts", "rows", "unscored", "false accepts", "rate", "95% upper bound")
     )
@@ -26,7 +26,7 @@ def family_table(report: dict[str, Any]) -> Table:
 
 
 def accepted_table(report: dict[str, Any], most: int) -> Table:
-    """The first accepted texts, shortened, with what is not printable escaped."""
+    """The first accepted texts, shortened, with unprintable characters escaped."""
     firsts: dict[str, dict[str, Any]] = {}
     for row in report["accepted"]:
         firsts.setdefault(row["response"], row)

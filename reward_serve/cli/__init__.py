@@ -1,1 +1,1 @@
-"""``reward-serve ...``: a module for each command."""
+"""The ``reward-serve`` command line, one module per command."""

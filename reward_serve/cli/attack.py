@@ -1,4 +1,4 @@
-"""``python -m reward_serve attack``."""
+"""``reward-serve attack``: test a judge with adversarial responses."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ MOST_LISTED = 10
 progress = Console(stderr=True)
 console = Console()
 
-Template = Annotated[str | None, typer.Option(help="Which judging template.")]
-Mode = Annotated[ModeName | None, typer.Option(help="How the judge answers.")]
-Seed = Annotated[int, typer.Option(help="Of the suite; another seed writes other attacks.")]
-References = Annotated[int, typer.Option(min=1, max=20, help="Rows that each attack text makes.")]
+Template = Annotated[str | None, typer.Option(help="Judging template.")]
+Mode = Annotated[ModeName | None, typer.Option(help="Mode of the judge.")]
+Seed = Annotated[int, typer.Option(help="Seed of the suite; each seed gives other attacks.")]
+References = Annotated[int, typer.Option(min=1, max=20, help="References per attack text.")]
 Sample = Annotated[
-    int | None, typer.Option(min=1, help="So many rows of the suite, drawn; default all.")
+    int | None, typer.Option(min=1, help="Number of random rows of the suite; default: all.")
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(help="Your own attacks, too: JSON lines of family, response, reference."),
+    typer.Option(help="More attacks: a file of JSON lines with family, response, reference."),
 ]
 MaxFalseAccepts = Annotated[
-    float, typer.Option(min=0, max=1, help="The largest share of scored rows that may pass.")
+    float, typer.Option(min=0, max=1, help="Maximum fraction of scored rows that may be accepted.")
 ]
-Out = Annotated[Path | None, typer.Option(help="The report as JSON.")]
+Out = Annotated[Path | None, typer.Option(help="Write the report to this JSON file.")]
 
 
 def attack(
@@ -59,13 +59,13 @@ def attack(
     max_false_accepts: MaxFalseAccepts = 0.0,
     out: Out = None,
 ) -> None:
-    """Attack a deployed judge with responses that deserve 0; exit 1 when it accepts any.
+    """Test a deployed judge with responses that deserve 0; exit 1 if it accepts any.
 
-    Also exit 1 when over 1% of the rows got no score.
+    Also exits 1 if more than 1% of the rows got no score.
     """
     _require_scipy()
     if out and (out.is_dir() or not out.parent.is_dir()):
-        raise typer.BadParameter(f"{out}: is a folder, or in none")
+        raise typer.BadParameter(f"{out}: is a folder, or its folder does not exist")
     attacks = [*_suite(seed, references, sample), *_own(data)]
     given = {"model": model, "template": template, "options": {"mode": mode} if mode else None}
     settings = {key: value for key, value in given.items() if value is not None}
@@ -77,7 +77,7 @@ def attack(
     except ServiceUnavailableError as error:
         progress.print(str(error), style="red", markup=False)
         raise typer.Exit(1) from None
-    _tell(attacks, run, max_false_accepts, out, {"seed": seed, "references": references})
+    _report(attacks, run, max_false_accepts, out, {"seed": seed, "references": references})
 
 
 def _require_scipy() -> None:
@@ -117,7 +117,7 @@ def _rows(attacks: list[Attack]) -> list[Row]:
     ]
 
 
-def _tell(
+def _report(
     attacks: list[Attack],
     run: Run,
     max_false_accepts: float,
@@ -127,14 +127,14 @@ def _tell(
     report = report_of(attacks, run)
     failed = failings(report, max_false_accepts)
     if out:
-        told = {"passed": not failed, "max_false_accepts": max_false_accepts, **suite, **report}
-        out.write_text(json.dumps(told, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        data = {"passed": not failed, "max_false_accepts": max_false_accepts, **suite, **report}
+        out.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     console.print(family_table(report))
     if report["accepted"]:
         console.print(accepted_table(report, MOST_LISTED))
     for status, reason in report["reasons"].items():
-        told_reason = shown_text(f"{status}, first reason: {reason}")
-        console.print(told_reason, style="yellow", markup=False)
+        line = shown_text(f"{status}, first reason: {reason}")
+        console.print(line, style="yellow", markup=False)
     for failing in failed:
         console.print(failing, style="red", markup=False)
     if failed:

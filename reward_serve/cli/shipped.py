@@ -1,4 +1,4 @@
-"""``reward-serve deployments`` and ``reward-serve requirements``: what a wheel carries."""
+"""``reward-serve deployments`` and ``reward-serve requirements``: the files in the wheel."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import typer
 
 from reward_serve.shipped import Build, deployments_files, requirements_file
 
-deployments = typer.Typer(no_args_is_help=True, help="The deployments files that are shipped.")
+deployments = typer.Typer(no_args_is_help=True, help="List, print and copy deployments files.")
 
-Name = Annotated[str, typer.Argument(help="Of a shipped file, such as judge.yaml.")]
+Name = Annotated[str, typer.Argument(help="Name of a shipped file, such as judge.yaml.")]
 
 
 @deployments.command("list")
 def list_files() -> None:
-    """Name each file, with its first line, which says what it serves."""
+    """List the files, each with its first comment."""
     for name, path in deployments_files().items():
         with path.open(encoding="utf-8") as lines:
             typer.echo(f"{name:<22}{lines.readline().removeprefix('#').strip()}")
@@ -32,22 +32,22 @@ def show(name: Name) -> None:
 @deployments.command()
 def copy(
     name: Name,
-    to: Annotated[Path, typer.Argument(help="A file or a folder.")] = Path(),
+    to: Annotated[Path, typer.Argument(help="Target file or folder.")] = Path(),
 ) -> None:
-    """Copy a file, to be edited; one that is there already is left alone."""
+    """Copy a file to edit it; an existing file is not overwritten."""
     target = to / shipped_file(name).name if to.is_dir() else to
     if target.exists():
-        raise typer.BadParameter(f"{target}: exists; name another file")
+        raise typer.BadParameter(f"{target}: already exists; choose another name")
     if not target.parent.is_dir():
-        raise typer.BadParameter(f"{target}: there is no folder {target.parent}")
+        raise typer.BadParameter(f"{target}: the folder {target.parent} does not exist")
     shutil.copyfile(shipped_file(name), target)
     typer.echo(str(target))
 
 
 def requirements(
-    build: Annotated[Build, typer.Argument(help="Of vLLM: cpu, or cuda.")],
+    build: Annotated[Build, typer.Argument(help="Build of vLLM: cpu or cuda.")],
 ) -> None:
-    """Print the compiled requirements of an environment that serves.
+    """Print the pinned requirements of a serving environment.
 
     Install them with `reward-serve requirements cpu | uv pip install --no-deps
     --torch-backend=cpu -r -`; with cuda, leave --torch-backend out.
@@ -56,13 +56,13 @@ def requirements(
 
 
 def shipped_file(name: str) -> Path:
-    """A shipped deployments file, by its name with or without ``.yaml``.
+    """The path of a shipped deployments file, by its name with or without ``.yaml``.
 
     Raises:
-        typer.BadParameter: there is no such file.
+        typer.BadParameter: no shipped file has this name.
     """
     files = deployments_files()
     path = files.get(name) or files.get(f"{name}.yaml")
     if path is None:
-        raise typer.BadParameter(f"there is no {name!r}; choose of {', '.join(files)}")
+        raise typer.BadParameter(f"no file is named {name!r}; choose from {', '.join(files)}")
     return path

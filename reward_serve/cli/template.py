@@ -1,4 +1,4 @@
-"""``python -m reward_serve template check``."""
+"""``reward-serve template check``: find mistakes in judging templates."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from reward_serve.engines.base import Tokenizer
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.linting.check import check_file
 
-template = typer.Typer(no_args_is_help=True, help="Judging templates of your own.")
+template = typer.Typer(no_args_is_help=True, help="Check your own judging templates.")
 
 
 @template.callback()
 def _group() -> None:
-    """Judging templates of your own."""
+    """Check your own judging templates."""
 
 
 @template.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(help="YAML files, as judge.template names them.")],
+    files: Annotated[list[Path], typer.Argument(help="Template files (YAML).")],
     model: Annotated[
-        str, typer.Option(help="Whose tokenizer: bundled, a folder, or a hub id.")
+        str, typer.Option(help="Judge model, for its tokenizer: bundled, a folder or a hub id.")
     ] = BUNDLED_MODEL,
 ) -> None:
-    """Tell what is wrong with a template, a line a finding; exit 1 on errors."""
+    """Check template files and print one finding per line; exit 1 on errors."""
     try:
         tokenizer = tokenizer_of(model)
     except (CheckpointError, OSError, ValueError) as error:
@@ -39,18 +39,18 @@ def check(
         for finding in findings:
             typer.echo(f"{file}: {finding}")
         if not findings:
-            typer.echo(f"{file}: nothing found")
+            typer.echo(f"{file}: no findings")
         failed |= any(finding.severity == "error" for finding in findings)
     if failed:
         raise typer.Exit(1)
 
 
 def tokenizer_of(model: str) -> Tokenizer:
-    """The tokenizer of a model that could judge.
+    """Load the tokenizer of a judge model.
 
     Raises:
         CheckpointError: it has no chat template, or no ``tokenizers`` backend.
-        OSError: there is no such model.
+        OSError: the model does not exist.
     """
     from transformers import AutoTokenizer
 

@@ -1,1 +1,1 @@
-"""Everything that ``args`` of a ``deployments/*.yaml`` may say, checked when it is read."""
+"""The configuration in ``args`` of a deployments file, validated when it is read."""

@@ -1,4 +1,4 @@
-"""The whole of ``args``: an application's reward models and its HTTP side, or a gateway's.
+"""The top level of ``args``: the reward models and HTTP server of an application or a gateway.
 
 >>> config = parse_config({"models": [{"name": "judge", "kind": "judge"}]})
 >>> config.models[0].resources.num_cpus
@@ -25,7 +25,7 @@ _Config = TypeVar("_Config", bound=Section)
 
 
 class ServerConfig(Section):
-    """The HTTP side."""
+    """The HTTP server."""
 
     num_replicas: Count = 1
     max_ongoing_requests: Count = 1024
@@ -34,30 +34,30 @@ class ServerConfig(Section):
     api_keys_file: str | None = Field(
         None,
         min_length=1,
-        description="a file of lines 'name: key', read once, where Serve builds the application; "
-        "with no keys from here or api_keys_env, whoever reaches the port may ask",
+        description="file of lines 'name: key', read once, where Serve builds the application; "
+        "without keys from here or api_keys_env, anyone who reaches the port can send requests",
     )
     api_keys_env: str | None = Field(
         None,
         min_length=1,
-        description="a variable that says 'name=key,name2=key2', read as the file is",
+        description="environment variable with 'name=key,name2=key2', read like api_keys_file",
     )
     max_concurrent_items_per_key: Count | None = Field(
-        None, description="items that a key may have in flight through one ingress replica"
+        None, description="maximum items in flight for one key in one ingress replica"
     )
     aliases: dict[str, str] = Field(
         default_factory=dict,
-        description="other names by which callers know a reward model; its checkpoint's hub id is "
-        "one by itself, unless several models serve that",
+        description="alternative names of reward models; the hub id of a model's checkpoint is an "
+        "alias by default, unless several models serve it",
     )
     compatible_with: set[Literal["openai", "openrlhf", "slime"]] = Field(
         default_factory=set,
-        description="whose clients are answered too: /v1/chat/completions, /get_reward, /remote_rm",
+        description="protocols to serve: /v1/chat/completions, /get_reward, /remote_rm",
     )
     absent_reward: float | None = Field(
         None,
-        description="what /get_reward and /remote_rm, which have no word for it, say where there "
-        "is no score; null: the request fails, and the trainer retries",
+        description="the reward that /get_reward and /remote_rm return for an item without a "
+        "score; null: the request fails, and the trainer retries",
     )
 
     explain: bool = Field(
@@ -71,7 +71,7 @@ class ServerConfig(Section):
     def _a_limit_per_key_has_keys(self) -> Self:
         if self.max_concurrent_items_per_key and not (self.api_keys_file or self.api_keys_env):
             raise ValueError(
-                "max_concurrent_items_per_key: there are no keys; set api_keys_file or api_keys_env"
+                "max_concurrent_items_per_key: needs API keys; set api_keys_file or api_keys_env"
             )
         return self
 
@@ -82,7 +82,7 @@ class ServerConfig(Section):
 
 
 class _Args(Section):
-    """What every ``args`` has."""
+    """The fields that an application and a gateway share."""
 
     models: list[Any]
     server: ServerConfig = Field(default_factory=ServerConfig)
@@ -92,15 +92,17 @@ class _Args(Section):
         names = [model.name for model in self.models]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise ValueError(f"models: the name {repeated[0]!r} is given twice; rename one")
+            raise ValueError(f"models: two models are named {repeated[0]!r}; rename one")
         for alias, name in self.server.aliases.items():
             if name not in names:
                 raise ValueError(
-                    f"server.aliases.{alias}: there is no model {name!r}; choose of "
+                    f"server.aliases.{alias}: no model is named {name!r}; choose from "
                     f"{', '.join(names)}"
                 )
             if alias in names:
-                raise ValueError(f"server.aliases.{alias}: is a model's name; leave it out")
+                raise ValueError(
+                    f"server.aliases.{alias}: is the name of a model; remove the alias"
+                )
         return self
 
 
@@ -111,7 +113,7 @@ class AppConfig(_Args):
 
     @model_validator(mode="after")
     def _checkpoints_are_aliases(self) -> Self:
-        """A checkpoint's hub id names the model that serves it, unless several do."""
+        """A checkpoint's hub id becomes an alias, unless several models serve it."""
         served = [
             (checkpoint, model.name) for model in self.models if (checkpoint := _id_of(model))
         ]
@@ -129,15 +131,15 @@ class AppConfig(_Args):
                 if member.application is None and kinds.get(member.model) in (None, "panel"):
                     known = [name for name, kind in kinds.items() if kind != "panel"]
                     raise ValueError(
-                        f"models: the panel {panel.name!r} asks {member.model!r}, which is none "
-                        f"of {', '.join(known) or 'no other models'}; add it, or say in which "
-                        "application it is"
+                        f"models: panel {panel.name!r} has the member {member.model!r}, but the "
+                        f"application's other models are: {', '.join(known) or 'none'}; add the "
+                        "model, or set the member's application"
                     )
         return self
 
 
 def _id_of(model: ModelConfig) -> str | None:
-    """What the hub or the endpoint calls the model's checkpoint; None for a folder."""
+    """The checkpoint's name on the hub or at the endpoint; None for a folder."""
     if isinstance(model, RemoteModel):
         return model.remote.model
     if isinstance(model, JudgeModel | ClassifierModel) and _HUB_ID.fullmatch(model.engine.model):
@@ -146,14 +148,14 @@ def _id_of(model: ModelConfig) -> str | None:
 
 
 class GatewayModel(Section):
-    """A reward model that a gateway passes requests on to."""
+    """A reward model to which a gateway forwards requests."""
 
-    name: str = Field(min_length=1, description="the deployment's, which callers ask for")
-    application: str = Field(min_length=1, description="the Serve application it is in")
+    name: str = Field(min_length=1, description="the deployment's name, as in a request's model")
+    application: str = Field(min_length=1, description="the Serve application it belongs to")
 
 
 class GatewayConfig(_Args):
-    """``args`` of a gateway: one door for the models of several applications."""
+    """``args`` of a gateway: one HTTP server for the models of several applications."""
 
     models: list[GatewayModel] = Field(min_length=1, description="the first is the default")
 
@@ -162,7 +164,7 @@ def parse_config(args: dict[str, Any]) -> AppConfig:
     """Read ``args`` of a deployments file.
 
     Raises:
-        ConfigError: names each field at fault, what was found and what would be right.
+        ConfigError: lists each invalid field with its value and the remedy.
     """
     return _parse(AppConfig, args)
 

@@ -1,4 +1,4 @@
-"""What the sections of a deployments file share: strictness, units, and explained faults."""
+"""The base class of configuration sections, and readable messages for validation errors."""
 
 import difflib
 from collections.abc import Iterator
@@ -10,34 +10,34 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 INGRESS_NAME = "ingress"
-"""The HTTP deployment's name, which no reward model may have."""
+"""The name of the HTTP deployment, reserved for it."""
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
 
 
 class ConfigError(ValueError):
-    """A deployments file says something that cannot be served; names the field and the remedy."""
+    """A deployments file is invalid; the message names the field and the remedy."""
 
 
 class Section(BaseModel):
-    """A part of the file: a field that does not exist is refused, and no number is infinite."""
+    """A section of the file; unknown fields and non-finite numbers are rejected."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFaults:
-    """Says what is wrong: the field, what was found, what would be right or where it belongs.
+    """Formats validation errors: the field, its value, and the remedy or the right place.
 
     Attributes:
-        top: the whole of ``args``.
+        top: the section at the top of ``args``.
     """
 
     top: type[Section]
 
     def explain(self, error: ValidationError) -> str:
-        """Every fault of the file, in one line."""
+        """All errors in one line."""
         return "; ".join(self._explain(fault) for fault in error.errors(include_url=False))
 
     def _explain(self, fault: ErrorDetails) -> str:
@@ -58,7 +58,7 @@ class ConfigFaults:
         return f"{shown}: {message} (found {fault['input']!r})"
 
     def _follow(self, loc: tuple[int | str, ...]) -> tuple[list[str], list[tuple[str, Any]]]:
-        """The path as the file has it, and the annotation at each step with the path so far."""
+        """The path in the file, and the annotation at each step with the path up to it."""
         path: list[str] = []
         annotation: Any = self.top
         trail = [("args", annotation)]
@@ -110,7 +110,7 @@ def _kinds(union: Any) -> dict[int | str, type[Section]]:
 
 
 def _below(section: type[Section]) -> Iterator[tuple[str, type[Section]]]:
-    """The sections within a section, each with the name of its field."""
+    """The nested sections of a section, each with its field's name."""
     for name, field in section.model_fields.items():
         for held in _held(field.annotation):
             yield name, held
@@ -118,16 +118,16 @@ def _below(section: type[Section]) -> Iterator[tuple[str, type[Section]]]:
 
 
 def _hint(path: list[str], trail: list[tuple[str, Any]]) -> str:
-    """What an unknown field may have been meant to be, or where it belongs."""
+    """A suggestion for an unknown field: a similar name, or the section that it belongs to."""
     *parents, name = path
     sections = [(label, each) for label, each in reversed(trail) if _is_section(each)]
     owners: list[str] = []
     for label, section in sections:  # the innermost first
-        # An owner on the path is another kind of model, which has what this kind lacks.
+        # A section on the path belongs to another kind of model, which has this field.
         below = (owner for owner, each in _below(section) if name in each.model_fields)
         inside = dict.fromkeys(owner for owner in below if owner not in parents)
         owners = owners or ([label] if name in section.model_fields else list(inside))
-    # A name that is right elsewhere is more likely misplaced than badly misspelt.
+    # A name that exists in another section is more likely misplaced than misspelt.
     cutoff = 0.8 if owners else 0.6
     near = difflib.get_close_matches(name, sorted(sections[0][1].model_fields), 1, cutoff)
     if near:

@@ -1,4 +1,4 @@
-"""The sections ``engine`` and ``remote`` of a deployments file: what answers a reward model."""
+"""The sections ``engine`` and ``remote`` of a deployments file."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -13,48 +13,50 @@ NO_ADAPTER = "none"
 
 
 class EngineConfig(Section):
-    """A vLLM engine. What is left out (``None``) takes a default that fits the device."""
+    """A vLLM engine. Fields that are None take a default for the device."""
 
-    model: str = Field(BUNDLED_MODEL, min_length=1, description="bundled, a path, or a hub id")
+    model: str = Field(BUNDLED_MODEL, min_length=1, description="bundled, a path or a hub id")
     adapter: str = Field(
         SHIPPED_ADAPTER,
         min_length=1,
-        description="merged into the bundled model: shipped, none, or the folder of a LoRA",
+        description="LoRA to merge into the bundled model: shipped, none or a folder",
     )
     revision: str | None = None
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="auto: a GPU when the deployment is given one, else the CPU"
+        "auto", description="auto: a GPU if resources include one, otherwise the CPU"
     )
     tensor_parallel_size: Count = 1
     max_model_len: Annotated[int, Field(ge=64)] = 2048
     max_num_seqs: Count = 64
     max_num_batched_tokens: Count | None = Field(None, description="CPU: 512; GPU: 16,384")
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="default 0.9 of the share of the GPU that the replica asks for"
+        None, description="default: 0.9 times the replica's share of the GPU"
     )
     cpu_kv_cache_gib: Annotated[float, Field(gt=0)] = Field(
-        1.0, description="touched whole at start-up, 3 s a GiB; 23k tokens of the bundled judge"
+        1.0,
+        description="allocated at start-up, 3 s per GiB; 1 GiB holds 23k tokens of the bundled "
+        "judge",
     )
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
-        "auto", description="auto: float32 on CPU, the checkpoint's on GPU"
+        "auto", description="auto: float32 on a CPU, the checkpoint's dtype on a GPU"
     )
     quantization: str | None = None
     seed: int = 0
     enable_prefix_caching: bool = True
-    block_size: Count | None = Field(None, description="CPU: 32; GPU: vLLM's own")
+    block_size: Count | None = Field(None, description="CPU: 32; GPU: vLLM's default")
     trust_remote_code: bool = False
     stall_timeout_s: Seconds = Field(
-        60.0, description="an engine with work and no progress for so long is hung"
+        60.0, description="an engine with requests and no output for this long counts as hung"
     )
     engine_kwargs: dict[str, Any] = Field(
-        default_factory=dict, description="passed on to vLLM's AsyncEngineArgs"
+        default_factory=dict, description="passed to vLLM's AsyncEngineArgs"
     )
 
     @model_validator(mode="after")
     def _only_the_bundled_model_takes_an_adapter(self) -> Self:
         if self.model != BUNDLED_MODEL and self.adapter not in (SHIPPED_ADAPTER, NO_ADAPTER):
             raise ValueError(
-                f"adapter: {self.adapter!r} is merged into model: bundled only; merge it into "
+                f"adapter: {self.adapter!r} can only be merged into model: bundled; merge it into "
                 f"{self.model!r} beforehand and serve the merged folder"
             )
         return self
@@ -66,45 +68,48 @@ class EngineConfig(Section):
 
 
 class RemoteConfig(Section):
-    """An OpenAI-compatible endpoint. Its key is read in the replica, and never stands here."""
+    """An OpenAI-compatible endpoint. Its API key is read in the replica, never from this file."""
 
-    model: str = Field(min_length=1, description="as the endpoint names it, such as gpt-4o-mini")
+    model: str = Field(min_length=1, description="the endpoint's model name, such as gpt-4o-mini")
     base_url: str | None = Field(
-        None, min_length=1, description="such as http://127.0.0.1:8001/v1; default OpenAI's"
+        None, min_length=1, description="such as http://127.0.0.1:8001/v1; default: OpenAI's"
     )
-    api_key_env: str | None = Field("OPENAI_API_KEY", min_length=1, description="null: no key")
+    api_key_env: str | None = Field(
+        "OPENAI_API_KEY", min_length=1, description="environment variable; null: no key"
+    )
     api_key_file: str | None = Field(
         None,
         min_length=1,
-        description="before api_key_env: a file of the key alone, or a .env file that sets the "
-        "variable which api_key_env names",
+        description="takes precedence over api_key_env: a file with only the key, or a .env file "
+        "that sets the variable named by api_key_env",
     )
-    requests_per_minute: Count | None = Field(None, description="of each replica")
+    requests_per_minute: Count | None = Field(None, description="limit of each replica")
     tokens_per_minute: Count | None = Field(
-        None, description="of each replica; prompts are taken at three characters a token"
+        None, description="limit of each replica; a prompt counts one token per three characters"
     )
     max_retries: Annotated[int, Field(ge=0)] = Field(
-        5, description="of one request, after the endpoint's Retry-After or with backoff"
+        5, description="retries per request, after the endpoint's Retry-After or with backoff"
     )
     timeout_s: Seconds = 60.0
     top_logprobs: Annotated[int, Field(ge=1, le=20)] = Field(
-        20, description="in label mode: among so many of the likeliest tokens labels are looked for"
+        20, description="label mode: number of likeliest tokens to search for labels"
     )
     max_model_len: Annotated[int, Field(ge=1024)] = Field(
         32_768,
-        description="of a prompt; a token is three characters of a field, or one of the template",
+        description="maximum prompt tokens, counted as one per three characters of a field and one "
+        "per character of the template",
     )
     extra_body: dict[str, Any] = Field(
-        default_factory=dict, description="passed on in every request, as vLLM's own fields are"
+        default_factory=dict, description="extra fields of every request, such as vLLM's"
     )
 
 
 def gpus_of_replica(engine: EngineConfig, asked: float | None) -> float:
-    """The GPUs that a replica takes, whole or a share.
+    """The number of GPUs of a replica, which may be a fraction.
 
     Args:
-        engine: of the replica.
-        asked: ``resources.num_gpus``, where the file says it.
+        engine: the replica's engine section.
+        asked: ``resources.num_gpus``, if set.
 
     Raises:
         ValueError: the two contradict each other.
@@ -113,26 +118,28 @@ def gpus_of_replica(engine: EngineConfig, asked: float | None) -> float:
     if engine.device == "cpu":
         if asked:
             raise ValueError(
-                f"resources.num_gpus: {asked:g} with engine.device: cpu; drop one of the two"
+                f"resources.num_gpus: {asked:g} contradicts engine.device: cpu; remove one of them"
             )
         if tp > 1:
             raise ValueError(
-                f"engine.tensor_parallel_size: {tp} with engine.device: cpu; "
-                "tensor parallelism here takes GPUs, so set device: cuda or the size to 1"
+                f"engine.tensor_parallel_size: {tp} needs GPUs, but engine.device is cpu; "
+                "set device: cuda, or the size to 1"
             )
         return 0.0
     if asked is None:
         return float(tp) if engine.device == "cuda" or tp > 1 else 0.0
     if engine.device == "cuda" and asked == 0:
-        raise ValueError("resources.num_gpus: 0 with engine.device: cuda; leave num_gpus out")
+        raise ValueError(
+            "resources.num_gpus: 0 contradicts engine.device: cuda; remove resources.num_gpus"
+        )
     if asked != tp and not (tp == 1 and asked < 1):
         raise ValueError(
-            f"resources.num_gpus: {asked:g} does not fit engine.tensor_parallel_size: {tp}; "
-            f"leave it out or set {tp}"
+            f"resources.num_gpus: {asked:g} does not match engine.tensor_parallel_size: {tp}; "
+            f"remove it or set {tp}"
         )
     return asked
 
 
 def ends_thinking(engine: EngineConfig) -> bool:
-    """Whether the engine knows how its model thinks, and so can end it after a budget."""
+    """Whether the engine can limit thinking, for which it needs a reasoning parser."""
     return not {"reasoning_parser", "reasoning_config"}.isdisjoint(engine.engine_kwargs)

@@ -1,4 +1,4 @@
-"""Checks ``engine_kwargs`` against vLLM's own list of engine arguments, without importing vLLM."""
+"""Validates ``engine_kwargs`` against vLLM's engine arguments, without importing vLLM."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# A reward model is frozen: nothing may change its weights, or take them away, while it serves.
+# A reward model is frozen: its weights must not change or be unloaded while it serves.
 _FROZEN = {
     "enable_lora",
     "enable_sleep_mode",
     "weight_transfer_config",
     "worker_extension_cls",
 }
-# They take GPUs beyond those that a replica asks Ray for.
+# These use more GPUs than the replica requests from Ray.
 _PARALLEL = {
     "data_parallel_size",
     "pipeline_parallel_size",
@@ -26,11 +26,11 @@ _PARALLEL = {
 
 
 def check_engine_kwargs(kwargs: Mapping[str, Any], own: set[str]) -> None:
-    """Refuse engine arguments that this project sets itself, forbids or vLLM does not know.
+    """Reject engine arguments that have their own field, are forbidden or unknown to vLLM.
 
     Args:
-        kwargs: what the deployments file passes on to ``AsyncEngineArgs``.
-        own: names that are fields of ``engine`` itself.
+        kwargs: arguments for ``AsyncEngineArgs`` from the deployments file.
+        own: the field names of the ``engine`` section.
 
     Raises:
         ValueError: names the argument and the remedy.
@@ -41,12 +41,12 @@ def check_engine_kwargs(kwargs: Mapping[str, Any], own: set[str]) -> None:
     for name in kwargs:
         field = f"engine_kwargs.{name}"
         if name in own:
-            raise ValueError(f"{field}: is a field of its own; set engine.{name} instead")
+            raise ValueError(f"{field}: has its own field; set engine.{name} instead")
         if name in _FROZEN:
             raise ValueError(f"{field}: a reward model is frozen while it serves; remove it")
         if name in _PARALLEL:
             raise ValueError(
-                f"{field}: takes GPUs that the replica does not ask for; use more replicas, or "
+                f"{field}: uses GPUs that the replica does not request; use more replicas or "
                 "engine.tensor_parallel_size"
             )
         if known is not None and name not in known:
@@ -57,10 +57,10 @@ def check_engine_kwargs(kwargs: Mapping[str, Any], own: set[str]) -> None:
 
 @functools.cache
 def vllm_engine_arguments() -> frozenset[str] | None:
-    """The fields of vLLM's ``AsyncEngineArgs``; None where vLLM is not installed.
+    """The fields of vLLM's ``AsyncEngineArgs``; None if vLLM is not installed.
 
-    Read from its source: importing vLLM takes seconds, and a deployments file is checked in
-    processes that never run an engine.
+    They are parsed from its source, because importing vLLM takes seconds and a deployments file is
+    validated in processes that never run an engine.
     """
     spec = importlib.util.find_spec("vllm")
     if spec is None or not spec.submodule_search_locations:

@@ -1,4 +1,4 @@
-"""The sections ``classifier``, ``rule`` and ``panel``: what is one kind's alone."""
+"""The sections of single kinds: ``classifier``, ``rule`` and ``panel``."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -22,7 +22,7 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-
 
 
 class ClassifierConfig(Section):
-    """What a sequence-classification model's logits come to."""
+    """How the logits of a sequence-classification model become a score."""
 
     normalisation: Literal["raw", "sigmoid", "affine"] = Field(
         "raw", description="affine: scale * logit + shift"
@@ -30,7 +30,7 @@ class ClassifierConfig(Section):
     scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
     shift: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     label: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="which logit is the reward, where the model has several"
+        None, description="index of the logit that is the reward; required if there are several"
     )
 
     @model_validator(mode="after")
@@ -38,30 +38,31 @@ class ClassifierConfig(Section):
         if self.normalisation != "affine" and (self.scale, self.shift) != (1.0, 0.0):
             raise ValueError(
                 f"scale, shift: not used with normalisation: {self.normalisation}; "
-                "say normalisation: affine"
+                "set normalisation: affine"
             )
         return self
 
 
 class RuleConfig(Section):
-    """Which verifier decides."""
+    """The verifier of a rule."""
 
     verifier: VerifierName = "gsm8k"
     pattern: str | None = Field(
-        None, min_length=1, description="of regex: the first group of its last match is the answer"
+        None,
+        min_length=1,
+        description="verifier: regex; the first group of its last match is the answer",
     )
     function: str | None = Field(
-        None, description="of function: package.module:name, imported when a replica starts"
+        None, description="verifier: function; package.module:name, imported at replica start"
     )
 
     @model_validator(mode="after")
     def _settings_are_the_verifiers(self) -> Self:
         for field, verifier in (("pattern", "regex"), ("function", "function")):
             if (getattr(self, field) is not None) is not (self.verifier == verifier):
-                remedy = f"set {field}" if self.verifier == verifier else f"leave {field} out"
+                remedy = f"set {field}" if self.verifier == verifier else f"remove {field}"
                 raise ValueError(
-                    f"{field}: belongs to verifier: {verifier}, and this is {self.verifier!r}; "
-                    f"{remedy}"
+                    f"{field}: is for verifier: {verifier}, and this is {self.verifier!r}; {remedy}"
                 )
         if self.pattern is not None:
             try:
@@ -72,20 +73,20 @@ class RuleConfig(Section):
                 ) from None
         if self.function is not None and not _FUNCTION.fullmatch(self.function):
             raise ValueError(
-                f"function: {self.function!r} is no import path; write package.module:name"
+                f"function: {self.function!r} is not an import path; write package.module:name"
             )
         return self
 
 
 class MemberConfig(Section):
-    """A reward model that the panel asks."""
+    """A member of a panel."""
 
-    model: str = Field(min_length=1, description="its name")
+    model: str = Field(min_length=1, description="the reward model's name")
     application: str | None = Field(
-        None, min_length=1, description="the Serve application it is in; default the panel's own"
+        None, min_length=1, description="its Serve application; default: the panel's"
     )
     template: str | None = Field(
-        None, min_length=1, description="what it judges by; default the request's, or its own"
+        None, min_length=1, description="its template; default: the request's, or the model's"
     )
     weight: Annotated[float, Field(gt=0)] = 1.0
 
@@ -95,20 +96,20 @@ def _named(member: Any) -> Any:
 
 
 class PanelConfig(Section):
-    """Who is asked, and what their scores come to."""
+    """The members of a panel and how their scores are combined."""
 
     members: list[Annotated[MemberConfig, BeforeValidator(_named)]] = Field(
         min_length=2, max_length=16, description="names, or names with settings"
     )
     aggregate: Literal["vote", "mean"] = Field(
-        "vote", description="right where more than half of the weight says so, or the weighted mean"
+        "vote", description="vote: 1 if more than half of the weight votes right; or weighted mean"
     )
-    threshold: float = Field(0.5, description="of a vote: a member says right from this score on")
+    threshold: float = Field(0.5, description="a member with at least this score votes right")
     quorum: Count | None = Field(
-        None, description="members that must have a score; default more than half of them"
+        None, description="minimum number of members with a score; default: more than half"
     )
     member_deadline: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.9, description="the share of a request's deadline that its members have"
+        0.9, description="the members' deadline, as a fraction of the request's"
     )
 
     @model_validator(mode="after")
@@ -116,11 +117,12 @@ class PanelConfig(Section):
         names = [(member.application, member.model, member.template) for member in self.members]
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated:
-            raise ValueError(f"members: {repeated[1]!r} is there twice; give it a weight instead")
+            raise ValueError(f"members: {repeated[1]!r} is listed twice; set a weight instead")
         if self.quorum is None:
             self.quorum = len(self.members) // 2 + 1
         if self.quorum > len(self.members):
             raise ValueError(
-                f"quorum: {self.quorum} of {len(self.members)} members; lower it, or add members"
+                f"quorum: {self.quorum} is above the number of members, {len(self.members)}; "
+                "lower it or add members"
             )
         return self

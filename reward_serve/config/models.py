@@ -1,6 +1,6 @@
-"""What a deployments file may say of one reward model: a class for each kind.
+"""The configuration of one reward model, a class for each kind.
 
-All have a name, resources, scaling and the bounds on items; the rest is the kind's.
+All kinds share name, resources, autoscaling and the limits on items.
 """
 
 from typing import Annotated, ClassVar, Literal, Self
@@ -26,7 +26,7 @@ from reward_serve.config.replicas import (
 from reward_serve.config.vllm_build import installed_build
 from reward_serve.schema import DEFAULT_ITEM_CHARS
 
-# Of a runtime_env, what leaves a replica the interpreter and packages of this environment.
+# The runtime_env fields with which a replica still uses this environment's packages.
 _SAME_PACKAGES = {"env_vars", "working_dir"}
 
 
@@ -35,26 +35,29 @@ class _Model(Section):
     resources: ResourcesConfig = Field(default_factory=ResourcesConfig)
     autoscaling: AutoscalingConfig = Field(default_factory=AutoscalingConfig)
     max_concurrent_items: Count | None = Field(
-        None, description="items scored at once by a replica; default twice the engine's sequences"
+        None,
+        description="items scored concurrently by a replica; default: twice engine.max_num_seqs",
     )
     max_queued_items: Count = Field(
-        4096, description="items waiting in a replica; beyond it they are shed as overloaded"
+        4096, description="items waiting in a replica; further items are rejected as overloaded"
     )
     affinity: bool = Field(
         True,
-        description="of several replicas a group's samples go to one, and a batch to all; "
-        "else a call goes whole where Serve's power of two choices sends it",
+        description="send a group's samples to one replica and split a batch over all replicas; "
+        "if false, Serve's power of two choices picks one replica per call",
     )
     max_item_chars: Count = Field(
         DEFAULT_ITEM_CHARS,
-        description="characters of an item's texts together; a longer item is invalid",
+        description="maximum total characters of an item's texts; a longer item is invalid",
     )
     verdict_log: VerdictLogConfig = Field(default_factory=VerdictLogConfig)
 
     @model_validator(mode="after")
     def _name_is_free(self) -> Self:
         if self.name == INGRESS_NAME:
-            raise ValueError(f"name: {self.name!r} is the HTTP deployment's; choose another")
+            raise ValueError(
+                f"name: {self.name!r} is the name of the HTTP deployment; choose another"
+            )
         return self
 
 
@@ -68,10 +71,10 @@ class _EngineModel(_Model):
         own_packages = set(self.resources.runtime_env or {}) - _SAME_PACKAGES
         if not on_gpu and not own_packages and installed_build() == "cuda":
             raise ValueError(
-                "resources.num_gpus: 0, but vLLM here is built for CUDA and has no CPU kernels; "
-                "give a replica a GPU (1, or a share such as 0.1), name an interpreter with the "
-                "CPU build in resources.runtime_env.py_executable, or install that build here "
-                "(`reward-serve requirements cpu`)"
+                "resources.num_gpus: 0, but the installed vLLM is built for CUDA and has no CPU "
+                "kernels; give the replica a GPU (1, or a share such as 0.1), set "
+                "resources.runtime_env.py_executable to an interpreter with the CPU build, or "
+                "install that build here (`reward-serve requirements cpu`)"
             )
         self.engine.device = "cuda" if on_gpu else "cpu"
         if self.resources.num_cpus is None:
@@ -82,7 +85,7 @@ class _EngineModel(_Model):
 
 
 class JudgeModel(_EngineModel):
-    """A reward model of kind ``judge``: a vLLM engine asked for a verdict."""
+    """Kind ``judge``: a language model on vLLM gives a verdict."""
 
     kind: Literal["judge"]
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
@@ -93,7 +96,7 @@ class JudgeModel(_EngineModel):
         if self.judge.mode == "generate" and self.judge.max_tokens >= self.engine.max_model_len:
             raise ValueError(
                 f"judge.max_tokens: {self.judge.max_tokens} leaves no room for a prompt in "
-                f"engine.max_model_len: {self.engine.max_model_len}; raise the latter"
+                f"engine.max_model_len: {self.engine.max_model_len}; raise engine.max_model_len"
             )
         if self.judge.thinking_tokens and not ends_thinking(self.engine):
             raise ValueError(
@@ -104,7 +107,7 @@ class JudgeModel(_EngineModel):
 
 
 class ClassifierModel(_EngineModel):
-    """A reward model of kind ``classifier``: a sequence-classification model's logit."""
+    """Kind ``classifier``: a sequence-classification model's logit is the score."""
 
     kind: Literal["classifier"]
     classifier: ClassifierConfig = Field(default_factory=ClassifierConfig)
@@ -113,13 +116,13 @@ class ClassifierModel(_EngineModel):
     def _the_model_is_named(self) -> Self:
         if self.engine.model == BUNDLED_MODEL:
             raise ValueError(
-                "engine.model: the bundled model is a judge; name a sequence-classification model"
+                "engine.model: the bundled model is a judge; set a sequence-classification model"
             )
         return self
 
 
 class _CoresModel(_Model):
-    """A reward model without an engine of its own."""
+    """A reward model without an engine."""
 
     _why_no_gpu: ClassVar[str]
     _num_cpus: ClassVar[float] = 1.0
@@ -128,7 +131,7 @@ class _CoresModel(_Model):
     @model_validator(mode="after")
     def _resources_fit_cores(self) -> Self:
         if self.resources.num_gpus:
-            raise ValueError(f"resources.num_gpus: {self._why_no_gpu}; leave it out")
+            raise ValueError(f"resources.num_gpus: {self._why_no_gpu}; remove it")
         self.resources.num_gpus = 0
         if self.resources.num_cpus is None:
             self.resources.num_cpus = self._num_cpus
@@ -138,9 +141,9 @@ class _CoresModel(_Model):
 
 
 class RemoteModel(_CoresModel):
-    """A reward model of kind ``remote``: an OpenAI-compatible endpoint asked for a verdict."""
+    """Kind ``remote``: a model behind an OpenAI-compatible endpoint gives a verdict."""
 
-    _why_no_gpu = "the endpoint has its own"
+    _why_no_gpu = "the model runs at the endpoint"
     _concurrent_items = 32
 
     kind: Literal["remote"]
@@ -150,7 +153,7 @@ class RemoteModel(_CoresModel):
 
 
 class RuleModel(_CoresModel):
-    """A reward model of kind ``rule``: a verifier alone, on a CPU."""
+    """Kind ``rule``: a verifier without a model, on a CPU."""
 
     _why_no_gpu = "a rule runs on a CPU"
     _concurrent_items = 64
@@ -160,9 +163,9 @@ class RuleModel(_CoresModel):
 
 
 class PanelModel(_CoresModel):
-    """A reward model of kind ``panel``: several others asked together."""
+    """Kind ``panel``: combines the scores of several other models."""
 
-    _why_no_gpu = "a panel asks others"
+    _why_no_gpu = "a panel runs no model itself"
     _num_cpus = 0.5
     _concurrent_items = 256
 

@@ -1,4 +1,4 @@
-"""The sections that models share: ``resources``, ``autoscaling``, ``cache``, ``verdict_log``."""
+"""The sections shared by kinds: ``resources``, ``autoscaling``, ``cache`` and ``verdict_log``."""
 
 from typing import Annotated, Any, Self
 
@@ -8,9 +8,9 @@ from reward_serve.config.base import Count, Seconds, Section
 
 
 class CacheConfig(Section):
-    """Equal questions are asked once in a replica, while one is at work and as long as it is kept.
+    """A replica's cache of the engine's outputs, keyed by the prompt's tokens.
 
-    Equal is what gives the engine the same tokens.
+    Concurrent requests with the same prompt share one call to the engine.
     """
 
     enabled: bool = True
@@ -19,7 +19,7 @@ class CacheConfig(Section):
 
 
 class ResourcesConfig(Section):
-    """What one replica asks Ray for."""
+    """The resources that one replica requests from Ray."""
 
     num_cpus: Annotated[float, Field(gt=0)] | None = None
     num_gpus: Annotated[float, Field(ge=0)] | None = None
@@ -28,13 +28,13 @@ class ResourcesConfig(Section):
 
 
 class AutoscalingConfig(Section):
-    """Replicas follow the items (not calls) in flight."""
+    """Scale replicas with the number of items (not calls) in flight."""
 
     min_replicas: Annotated[int, Field(ge=0)] = 1
     max_replicas: Count = 1
     initial_replicas: Annotated[int, Field(ge=0)] | None = None
     target_items: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="items in flight a replica should have; default max_concurrent_items"
+        None, description="target items in flight per replica; default: max_concurrent_items"
     )
     look_back_period_s: Seconds = 15.0
     upscale_delay_s: Annotated[float, Field(ge=0)] = 10.0
@@ -52,7 +52,7 @@ class AutoscalingConfig(Section):
         ):
             raise ValueError(
                 f"initial_replicas: {self.initial_replicas} is outside "
-                f"{self.min_replicas}..{self.max_replicas}; choose one within"
+                f"{self.min_replicas}..{self.max_replicas}; choose a number in this range"
             )
         return self
 
@@ -60,8 +60,8 @@ class AutoscalingConfig(Section):
 class VerdictLogConfig(Section):
     """A sample of the verdicts, written as JSON lines by each replica on its node."""
 
-    folder: str | None = Field(None, min_length=1, description="where to; none is written without")
-    rate: Annotated[float, Field(ge=0, le=1)] = Field(0.01, description="share of the requests")
+    folder: str | None = Field(None, min_length=1, description="folder of the log; null: no log")
+    rate: Annotated[float, Field(ge=0, le=1)] = Field(0.01, description="fraction of requests")
     redact: bool = Field(False, description="leave out the response and the reference")
-    tail_characters: Count = Field(400, description="of a response, its last")
-    max_mib: Annotated[float, Field(gt=0)] = Field(64.0, description="kept, of a replica")
+    tail_characters: Count = Field(400, description="characters to log from a response's end")
+    max_mib: Annotated[float, Field(gt=0)] = Field(64.0, description="disk limit per replica")

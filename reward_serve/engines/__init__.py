@@ -1,1 +1,1 @@
-"""Inference engines: the only modules that know one."""
+"""Inference engines. Only these modules import one."""

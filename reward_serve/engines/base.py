@@ -1,4 +1,4 @@
-"""What a reward model asks of an inference engine."""
+"""The interface between reward models and inference engines."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
 
 class EngineError(RuntimeError):
-    """The engine failed at a request, or is gone."""
+    """The engine failed on a request, or has stopped."""
 
 
 class OverloadedError(RuntimeError):
-    """There is no room for the request, or none in time; nothing was done.
+    """The request was rejected for lack of capacity and not processed.
 
     Attributes:
-        retry_after_s: when there may be room again, within 1 to 60 s.
+        retry_after_s: suggested pause before a retry, between 1 and 60 s.
     """
 
     def __init__(self, message: str, retry_after_s: float) -> None:
@@ -28,43 +28,47 @@ class OverloadedError(RuntimeError):
 
 
 class Encoder(Protocol):
-    """Turns text into tokens: trusted text, and untrusted."""
+    """Tokenises trusted and untrusted text."""
 
     def encode_control(self, text: str) -> list[int]:
-        """Token ids of trusted text: special tokens in it are control tokens."""
+        """Tokenise trusted text; special tokens in it become control tokens."""
 
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
-        """Token ids of untrusted text, and where each starts; special tokens in it stay text."""
+        """Tokenise untrusted text; special tokens in it stay text.
+
+        Returns:
+            Token ids, and the character offset at which each token starts.
+        """
 
     def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
-        """Each token's text, and whether it is a special token."""
+        """Return each token's text and whether it is a special token."""
 
 
 class Tokenizer(Encoder, Protocol):
     """A chat model's tokenizer."""
 
     def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
-        """The conversation as text, up to where the assistant's turn begins."""
+        """The conversation as text, up to the beginning of the assistant's turn."""
 
 
 class ConversationTokenizer(Encoder, Protocol):
     """A classifier's tokenizer."""
 
     def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """A whole conversation as text, its last turn ended."""
+        """The complete conversation as text, including the end of its last turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What an engine is asked.
+    """A prompt for an engine.
 
     Attributes:
-        messages: the conversation, each turn a ``role`` and its ``content``.
-        token_ids: the same as tokens, where the engine has a tokenizer.
-        label_ids: likewise, each label's token where it follows the prompt.
-        cut_characters: characters of the response that did not fit and were left out.
-        head_characters: of the response's text, those before what was cut out of its middle.
-        fields: the text of each field as it stands in the prompt.
+        messages: the conversation; each turn has ``role`` and ``content``.
+        token_ids: the conversation as tokens; empty if the engine has no tokenizer.
+        label_ids: label to its token after the prompt; empty if the engine has no tokenizer.
+        cut_characters: number of characters of the response that were cut to fit.
+        head_characters: number of characters of the response before the cut in its middle.
+        fields: text of each field as it stands in the prompt.
     """
 
     messages: Sequence[Mapping[str, str]]
@@ -77,14 +81,14 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How an engine writes.
+    """Sampling parameters of generated text.
 
     Attributes:
-        max_tokens: most tokens written, thinking included.
-        temperature: 0 for the likeliest text.
+        max_tokens: maximum tokens to generate, including thinking.
+        temperature: 0 for greedy decoding.
         top_p: as in vLLM.
-        thinking_tokens: most of them for thinking, where the engine can end it.
-        sample: which of several; each is drawn anew, and again the same.
+        thinking_tokens: maximum tokens for thinking, if the engine can limit them.
+        sample: seed offset; equal values give equal text.
     """
 
     max_tokens: int
@@ -96,7 +100,10 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class LabelOutput:
-    """One forward pass: label to log-probability."""
+    """The result of one forward pass: label to log-probability.
+
+    ``cached`` is set if the output was reused from an earlier or concurrent call.
+    """
 
     logprobs: Mapping[str, float]
     usage: Usage
@@ -105,9 +112,9 @@ class LabelOutput:
 
 @dataclass(frozen=True, slots=True)
 class TextOutput:
-    """Written text; ``cut_off`` when it ran into its token limit.
+    """Generated text; ``cut_off`` is set if it reached its token limit.
 
-    ``cached``, here and above: the engine was not asked for it anew.
+    ``cached`` is set if the output was reused from an earlier or concurrent call.
     """
 
     text: str
@@ -118,48 +125,48 @@ class TextOutput:
 
 @dataclass(frozen=True, slots=True)
 class LogitsOutput:
-    """One forward pass of a sequence-classification model: its logits, without an activation."""
+    """The raw logits of one forward pass of a sequence-classification model."""
 
     logits: Sequence[float]
     usage: Usage
 
 
 class FrozenModel(Protocol):
-    """What every engine is: a model whose weights never change. Cancelling a call aborts its work.
+    """A model whose weights never change. Cancelling a call aborts its work.
 
     Attributes:
-        max_model_len: most tokens of a prompt and what is written after it.
+        max_model_len: maximum tokens of a prompt plus its completion.
     """
 
     max_model_len: int
 
     def describe(self) -> dict[str, str]:
-        """Weights, revision, dtype, device and engine version: what its answers depend on."""
+        """Weights, revision, dtype, device and engine version, for fingerprints."""
 
     async def failure(self) -> str | None:
-        """Why the engine can serve no more; None while it can."""
+        """Why the engine cannot serve any more; None while it can."""
 
     def close(self) -> None:
-        """End the engine and its processes."""
+        """Stop the engine and its processes."""
 
 
 class Engine(FrozenModel, Protocol):
-    """A language model that reads labels and writes."""
+    """A language model that scores labels and generates text."""
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """The model's; None where the engine takes messages alone."""
+        """The model's tokenizer; None if the engine only accepts messages."""
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         """The log-probability of each label as the next token.
 
         Raises:
             EngineError: the engine failed.
-            OverloadedError: the engine has no room for it.
+            OverloadedError: the engine has no capacity for it.
         """
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        """Text that continues the conversation; raises as ``label_logprobs``."""
+        """Generate the assistant's reply; raises like ``label_logprobs``."""
 
 
 class ClassifierEngine(FrozenModel, Protocol):
@@ -167,10 +174,10 @@ class ClassifierEngine(FrozenModel, Protocol):
 
     @property
     def tokenizer(self) -> ConversationTokenizer:
-        """The model's."""
+        """The model's tokenizer."""
 
     async def logits(self, token_ids: Sequence[int]) -> LogitsOutput:
-        """One logit a label.
+        """One logit per label.
 
         Raises:
             EngineError: the engine failed.

@@ -1,8 +1,8 @@
-"""Equal questions are asked once: an engine in front of an engine.
+"""A cache in front of an engine, so that equal prompts are computed once.
 
-GRPO samples repeat, the more so as training goes on. Prompts are equal when what the engine gets
-is: their token ids, or their messages. So whatever a verdict depends on is in the key; the weights
-are the engine's own.
+GRPO samples repeat, increasingly so as training progresses. The key is the engine's input (token
+ids, or messages, and sampling parameters), so it covers everything that a verdict depends on except
+the weights, which belong to the engine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reward_serve.schema import Usage
 
 Output = TypeVar("Output", LabelOutput, TextOutput)
 
-_ENTRY_BYTES = 1_000  # of an output without its text or labels, its key and their places
+_ENTRY_BYTES = 1_000  # of a cache entry without its text or labels
 _LABEL_BYTES = 150
 
 
@@ -32,25 +32,25 @@ class _Flight:
 
 
 class CachingEngine:
-    """Answers what it answered lately, and asks once what is asked twice at a time.
+    """An LRU cache of an engine's outputs, which also joins concurrent calls with equal input.
 
-    An output that was not asked for anew has ``cached`` set, and used no tokens but cached ones. A
-    failure is told to all who wait for it and never kept; nor is sampled text. The work of a
-    question is aborted when all who wait for it have gone.
+    A reused output has ``cached`` set, and all of its prompt tokens count as cached. Failures are
+    raised to every waiting caller and are not cached; neither is sampled text. A call to the engine
+    is aborted when all of its callers are cancelled.
 
     Args:
-        engine: what answers.
-        max_entries: most answers kept; the least recently asked for goes first.
-        max_bytes: likewise.
+        engine: the engine.
+        max_entries: maximum number of cached outputs.
+        max_bytes: maximum estimated memory of cached outputs.
     """
 
     def __init__(self, engine: Engine, max_entries: int, max_bytes: int) -> None:
         self.tokenizer = engine.tokenizer
         self.max_model_len = engine.max_model_len
         self.hits = 0
-        """Questions answered without the engine."""
+        """Calls answered from the cache or by a concurrent call."""
         self.misses = 0
-        """Questions that the engine was asked."""
+        """Calls passed to the engine."""
         self._engine = engine
         self._max_entries = max_entries
         self._max_bytes = max_bytes
@@ -59,7 +59,7 @@ class CachingEngine:
         self._flights: dict[bytes, _Flight] = {}
 
     def describe(self) -> dict[str, str]:
-        """The engine's own."""
+        """See the engine."""
         return self._engine.describe()
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
@@ -68,18 +68,18 @@ class CachingEngine:
         return await self._once(key, lambda: self._engine.label_logprobs(prompt, labels))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        """Written text; asked anew where it is sampled."""
+        """Generated text; not cached if it is sampled."""
         if sampling.temperature > 0:
             return await self._engine.generate(prompt, sampling)
         key = _key("generate", prompt, (sampling.max_tokens, sampling.thinking_tokens))
         return await self._once(key, lambda: self._engine.generate(prompt, sampling))
 
     async def failure(self) -> str | None:
-        """The engine's own."""
+        """See the engine."""
         return await self._engine.failure()
 
     def close(self) -> None:
-        """End the engine."""
+        """Stop the engine."""
         self._engine.close()
 
     async def _once(self, key: bytes, ask: Callable[[], Awaitable[Output]]) -> Output:
@@ -102,7 +102,7 @@ class CachingEngine:
         finally:
             flight.waiters -= 1
             if not flight.waiters and not flight.task.done():
-                del self._flights[key]  # none may join what is being aborted
+                del self._flights[key]  # so that no call joins an aborted one
                 flight.task.cancel()
         return _cached(output) if joined else output
 
@@ -131,7 +131,7 @@ def _cached(output: Output) -> Output:
 
 
 def _is_sound(output: LabelOutput | TextOutput) -> bool:
-    """Whether it is an answer; probabilities that are no numbers are a failure to the judge."""
+    """Whether the output is usable; NaN probabilities are not."""
     return isinstance(output, TextOutput) or not any(map(math.isnan, output.logprobs.values()))
 
 

@@ -12,34 +12,34 @@ _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint cannot be served as it is; says what to do."""
+    """A checkpoint cannot be served; the message says how to fix it."""
 
 
 def is_folder(model: str) -> bool:
-    """Whether ``model`` names a folder rather than a model of the hub."""
+    """Whether ``model`` is a folder, not a hub id."""
     return model.startswith(("/", "./", "../", "~")) or model.count("/") > 1 or Path(model).exists()
 
 
 def check_checkpoint(model: str) -> Path:
-    """The checkpoint's folder, if what is in it looks whole.
+    """Check that a checkpoint folder is complete, and return it.
 
     Raises:
-        CheckpointError: something is missing or cut short.
+        CheckpointError: a file is missing or truncated.
     """
     folder = Path(model).expanduser()
     if not folder.is_dir():
         raise CheckpointError(
-            f"engine.model: no folder at {model!r}; give a folder that exists on every node "
+            f"engine.model: there is no folder {model!r}; give a folder that exists on every node "
             "that may run a replica, a hub id such as Qwen/Qwen2.5-1.5B-Instruct, or 'bundled'"
         )
     _check_json(folder / "config.json")
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         raise CheckpointError(
-            f"engine.model: {folder} holds no tokenizer (looked for {', '.join(_TOKENIZERS)}); "
-            "save the tokenizer beside the model"
+            f"engine.model: {folder} has no tokenizer (looked for {', '.join(_TOKENIZERS)}); "
+            "save the tokenizer in the same folder"
         )
     if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
-        raise CheckpointError(f"engine.model: {folder} holds no weights; copy the model again")
+        raise CheckpointError(f"engine.model: {folder} has no weights; copy the model again")
     for shard in {*folder.glob("*.safetensors"), *_indexed_shards(folder)}:
         _check_safetensors(shard)
     return folder
@@ -103,6 +103,6 @@ def _check_safetensors(path: Path) -> None:
         ) from None
     if size != expected:
         raise CheckpointError(
-            f"engine.model: {path} has {size} bytes where its header says {expected}; it was cut "
-            "short or changed: copy the model again"
+            f"engine.model: {path} has {size} bytes, but its header says {expected}; it is "
+            "truncated or modified: copy the model again"
         )

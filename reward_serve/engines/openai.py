@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible endpoint behind the ``Engine`` protocol."""
+"""An OpenAI-compatible endpoint as an ``Engine``."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _CHARACTERS_A_TOKEN = 3
 
 
 class OpenAIEngine:
-    """Asks a chat-completions endpoint.
+    """A client of a chat-completions endpoint.
 
     Args:
-        config: ``remote`` of the deployments file.
-        client: of the endpoint; by default one made of the configuration.
+        config: the ``remote`` section of the deployments file.
+        client: the endpoint's client; by default created from the configuration.
 
     Raises:
-        RemoteKeyError: the key is not to be found.
+        RemoteKeyError: the API key was not found.
     """
 
     def __init__(self, config: RemoteConfig, client: AsyncOpenAI | None = None) -> None:
@@ -47,7 +47,7 @@ class OpenAIEngine:
         self._requests, self._tokens = (AsyncLimiter(n, 60) if n else None for n in limits)
 
     def describe(self) -> dict[str, str]:
-        """Model and endpoint: what a verdict depends on, as far as it is told."""
+        """Model and endpoint, for fingerprints; the endpoint does not report its weights."""
         url = self._client.base_url
         return {
             "weights": self._config.model,
@@ -61,20 +61,20 @@ class OpenAIEngine:
             prompt, max_tokens=1, temperature=0.0,
             logprobs=True, top_logprobs=self._config.top_logprobs,
         )  # fmt: skip
-        told = reply.choices[0].logprobs
-        if told is None or not told.content:
+        logprobs = reply.choices[0].logprobs
+        if logprobs is None or not logprobs.content:
             raise EngineError(
-                f"remote.model: {self._config.model} tells no logprobs; set judge.mode: generate"
+                f"remote.model: {self._config.model} returns no logprobs; set judge.mode: generate"
             )
         found = dict.fromkeys(labels, -math.inf)
-        for token in told.content[0].top_logprobs:
+        for token in logprobs.content[0].top_logprobs:
             label = token.token.strip()
             if label in found:  # "1" and " 1" are one label
                 found[label] = _log_sum(found[label], token.logprob)
         return LabelOutput(found, _usage(reply))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        """Written text; how a model thinks is the endpoint's to say."""
+        """Generated text; the endpoint controls whether the model thinks."""
         reply = await self._ask(
             prompt,
             max_tokens=sampling.max_tokens,
@@ -87,11 +87,11 @@ class OpenAIEngine:
         return TextOutput(text, written.finish_reason == "length", _usage(reply))
 
     async def failure(self) -> str | None:
-        """An endpoint that is away comes back; each request tells for itself."""
+        """None: an unreachable endpoint may recover, and each request reports its own failure."""
         return None
 
     def close(self) -> None:
-        """Connections end with the process."""
+        """Nothing to do: connections close with the process."""
 
     async def _ask(self, prompt: Prompt, *, max_tokens: int, **settings: Any) -> Any:
         import openai
@@ -110,18 +110,18 @@ class OpenAIEngine:
         except openai.RateLimitError as error:
             pause = error.response.headers.get("retry-after", "")
             raise OverloadedError(
-                f"the endpoint's own limit: {_told(error)}",
+                f"the endpoint's rate limit: {_shortened(error)}",
                 float(pause) if pause.replace(".", "", 1).isdecimal() else 1.0,
             ) from None
         except openai.OpenAIError as error:
-            raise EngineError(f"the endpoint: {_told(error)}") from error
+            raise EngineError(f"the endpoint: {_shortened(error)}") from error
         if not reply.choices:
             raise EngineError("the endpoint answered without a choice")
         return reply
 
 
 class RemoteKeyError(RuntimeError):
-    """The endpoint's key is not where the deployments file says."""
+    """The endpoint's API key is not where the deployments file says."""
 
 
 def _client(config: RemoteConfig) -> AsyncOpenAI:
@@ -147,18 +147,18 @@ def _key(config: RemoteConfig) -> str:
                 "replica, so it must be on every node that may run one"
             ) from None
     if config.api_key_env is None:
-        return "none"  # the endpoint asks for none, and the SDK for something
+        return "none"  # the endpoint needs no key, but the SDK does
     key = os.environ.get(config.api_key_env, "")
     if not key:
         raise RemoteKeyError(
             f"remote.api_key_env: {config.api_key_env} is not set in the replica; set it where "
-            "`ray start` runs, name a file in remote.api_key_file, or say null for no key"
+            "`ray start` runs, set remote.api_key_file, or set null if the endpoint needs no key"
         )
     return key
 
 
-def _told(error: Exception) -> str:
-    """An error of the SDK, whose text may hold a body of any length."""
+def _shortened(error: Exception) -> str:
+    """The text of an SDK error, which may include a long response body."""
     return f"{type(error).__name__}: {ascii(str(error))[1:-1][:300]}"
 
 

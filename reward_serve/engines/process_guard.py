@@ -1,8 +1,8 @@
 """Ends an engine's processes with the replica that owns them.
 
-A replica that is killed cannot clean up, and vLLM's engine core does not notice that its owner is
-gone. vLLM loads plugins in every process it starts (entry point ``vllm.general_plugins``): there
-this one asks the kernel to kill the process when its parent dies.
+A killed replica cannot clean up, and vLLM's engine core does not notice that its owner is gone.
+vLLM loads plugins in every process that it starts (entry point ``vllm.general_plugins``); this
+plugin asks the kernel to kill the process when its parent dies.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 def own_child_processes() -> None:
-    """Mark this process as the owner of the engine processes it starts from here on."""
+    """Mark this process as the owner of the engine processes that it will start."""
     os.environ[_OWNER_VARIABLE] = str(os.getpid())
 
 
 def install() -> None:
-    """In a process of an owned engine: die with the parent. Elsewhere: nothing."""
+    """Make a process of an owned engine die with its parent; no effect in other processes."""
     owner = os.environ.get(_OWNER_VARIABLE)
     if owner is None or owner == str(os.getpid()) or sys.platform != "linux":
         return

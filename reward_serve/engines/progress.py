@@ -1,4 +1,4 @@
-"""Notices an engine that has work and makes no progress."""
+"""Detects an engine that has requests but makes no progress."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from time import monotonic
 
 
 class Progress:
-    """Tracks when an engine last gave any output.
+    """Tracks how long an engine has had requests without producing output.
 
-    Requests that time out leave the engine, so their number says nothing of its health: what
-    counts is how long it has had work, finished or not, without giving output.
+    Requests that time out are removed from the engine, so the number of requests in flight does
+    not show whether it hangs.
 
     Args:
-        clock: seconds, monotonic.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -22,25 +22,25 @@ class Progress:
         self._in_flight = 0
 
     def submitted(self) -> None:
-        """A request was handed to the engine."""
+        """Record that a request was passed to the engine."""
         self._in_flight += 1
         if self._waiting_since is None:
             self._waiting_since = self._clock()
 
     def advanced(self) -> None:
-        """The engine gave some output."""
+        """Record that the engine produced output."""
         self._waiting_since = self._clock()
 
     def answered(self) -> None:
-        """The engine finished a request."""
+        """Record that the engine finished a request."""
         self._in_flight -= 1
         self._waiting_since = self._clock() if self._in_flight else None
 
     def abandoned(self) -> None:
-        """A request was given up without an answer."""
+        """Record that a request ended without an answer."""
         self._in_flight -= 1
 
     @property
     def stalled_s(self) -> float:
-        """Seconds the engine has had work and given no output."""
+        """Seconds for which the engine has had requests without producing output."""
         return 0.0 if self._waiting_since is None else self._clock() - self._waiting_since

@@ -1,4 +1,4 @@
-"""A model's tokenizer, for trusted and for untrusted text."""
+"""A model's tokenizer for trusted and untrusted text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STAND_INS = "\ufffd?_ "
 
 
 class ChatTokenizer:
-    """The model's tokenizer, and a twin of it that knows no special tokens.
+    """The model's tokenizer, and a copy of it without special tokens.
 
     Raises:
         CheckpointError: the model has no chat template, or no ``tokenizers`` backend.
@@ -23,12 +23,12 @@ class ChatTokenizer:
 
         if not getattr(tokenizer, "chat_template", None):
             raise CheckpointError(
-                "engine.model: its tokenizer has no chat template; serve an instruct model"
+                "engine.model: the tokenizer has no chat template; serve an instruct model"
             )
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise CheckpointError(
-                "engine.model: its tokenizer has no tokenizer.json; convert it to a fast tokenizer"
+                "engine.model: the tokenizer has no tokenizer.json; convert it to a fast tokenizer"
             )
         definition = json.loads(backend.to_str())
         definition["truncation"] = definition["padding"] = None
@@ -40,7 +40,7 @@ class ChatTokenizer:
         self._stand_in = next(filter(self._is_known, _STAND_INS), None)
 
     def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
-        """The conversation as text, up to where the assistant's turn begins."""
+        """The conversation as text, up to the beginning of the assistant's turn."""
         text: str = self._tokenizer.apply_chat_template(
             list(messages),
             tokenize=False,
@@ -50,20 +50,23 @@ class ChatTokenizer:
         return text
 
     def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """A whole conversation as text, its last turn ended."""
+        """The complete conversation as text, including the end of its last turn."""
         text: str = self._tokenizer.apply_chat_template(list(messages), tokenize=False)
         return text
 
     def encode_control(self, text: str) -> list[int]:
-        """Token ids of trusted text: special tokens in it are control tokens."""
+        """Tokenise trusted text; special tokens in it become control tokens."""
         ids: list[int] = self._control.encode(text, add_special_tokens=False).ids
         return ids
 
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
-        """Token ids of untrusted text, where special tokens stay text, and each token's start.
+        """Tokenise untrusted text; special tokens in it stay text.
 
-        A character that the vocabulary can only write as a special token, being unknown to it,
-        stands as one that it knows: left out, it would join what it parts.
+        A character that the vocabulary can only encode as a special token (such as ``<unk>``) is
+        replaced by a known one. Leaving it out would join the text on both sides of it.
+
+        Returns:
+            Token ids, and the character offset at which each token starts.
         """
         ids, starts, unknown = self._plain_ids(text)
         if unknown and self._stand_in:
@@ -77,14 +80,14 @@ class ChatTokenizer:
         return [(text, i in self._special) for i, text in zip(token_ids, texts, strict=True)]
 
     def _plain_ids(self, text: str) -> tuple[list[int], list[int], set[int]]:
-        """Token ids, their starts, and which characters had no other than a special token."""
+        """Token ids, their offsets, and the characters that only a special token could encode."""
         encoding = self._plain.encode(text, add_special_tokens=False)
         ids, spans = encoding.ids, encoding.offsets
         if self._special.isdisjoint(ids):
             return ids, [start for start, _ in spans], set()
-        told = list(zip(ids, spans, strict=True))
-        kept = [(i, start) for i, (start, _) in told if i not in self._special]
-        unknown = {at for i, span in told if i in self._special for at in range(*span)}
+        tokens = list(zip(ids, spans, strict=True))
+        kept = [(i, start) for i, (start, _) in tokens if i not in self._special]
+        unknown = {at for i, span in tokens if i in self._special for at in range(*span)}
         return [i for i, _ in kept], [start for _, start in kept], unknown
 
     def _is_known(self, character: str) -> bool:

@@ -1,4 +1,4 @@
-"""A frozen language model on vLLM's ``AsyncLLM``, asked for labels or for text."""
+"""A language model on vLLM's ``AsyncLLM`` that scores labels or generates text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reward_serve.schema import Usage
 
 
 class VllmEngine(VllmRunner):
-    """One ``AsyncLLM`` that reads labels and writes; made by ``start``."""
+    """One ``AsyncLLM`` that scores labels and generates text; create it with ``start``."""
 
     runner: ClassVar[str] = "generate"
 
@@ -28,7 +28,8 @@ class VllmEngine(VllmRunner):
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         """The log-probability of each label as the next token."""
         ids = {label: prompt.label_ids[label] for label in labels}
-        # Never ask for top-k logprobs on this engine: in a shared step vLLM overwrites them.
+        # Never request top-k logprobs on this engine: in a step with label requests, vLLM
+        # overwrites them.
         params = self._params(
             max_tokens=1,
             temperature=0.0,
@@ -42,14 +43,14 @@ class VllmEngine(VllmRunner):
         return LabelOutput({label: found[i].logprob for label, i in ids.items()}, _usage(output))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        """Text that continues the conversation."""
+        """Generate the assistant's reply."""
         params = self._params(
             max_tokens=sampling.max_tokens,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             seed=self._config.seed + sampling.sample,
             thinking_token_budget=sampling.thinking_tokens,
-            output_kind=self._cumulative,  # each step shows that the engine lives
+            output_kind=self._cumulative,  # each step counts as progress
         )
         output = await self._generated(prompt, params)
         written = output.outputs[0]

@@ -1,4 +1,4 @@
-"""A frozen sequence-classification model on vLLM's pooling runner."""
+"""A sequence-classification model on vLLM's pooling runner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CLASSIFIER = "ForSequenceClassification"
 
 
 class VllmClassifier(VllmRunner):
-    """One ``AsyncLLM`` that gives logits; made by ``start``."""
+    """One ``AsyncLLM`` that returns logits; create it with ``start``."""
 
     runner: ClassVar[str] = "pooling"
 
@@ -25,7 +25,7 @@ class VllmClassifier(VllmRunner):
         from vllm import PoolingParams
 
         super().__init__(llm, config, timings_s)
-        # Raw logits: what they come to is the deployment's to say.
+        # Raw logits; the deployment's config says how they are normalised.
         self._pooling = PoolingParams(task="classify", use_activation=False)
 
     @classmethod
@@ -33,14 +33,14 @@ class VllmClassifier(VllmRunner):
         """Start an engine in child processes of this one.
 
         Raises:
-            CheckpointError: the model cannot be served as it is, or is no classifier.
+            CheckpointError: the model cannot be served, or is not a classifier.
         """
         if is_folder(config.model):
             check_classifier(config.model)
         return await super().start(config, num_cpus, num_gpus)
 
     async def logits(self, token_ids: Sequence[int]) -> LogitsOutput:
-        """One logit a label."""
+        """One logit per label."""
         prompt, number = self._input(list(token_ids)), str(next(self._numbers))
         output = await self._run(self._llm.encode(prompt, self._pooling.clone(), number))
         usage = Usage(
@@ -53,10 +53,10 @@ class VllmClassifier(VllmRunner):
 
 
 def check_classifier(model: str) -> None:
-    """A folder's model must be one for sequence classification; vLLM would add a head of its own.
+    """Check that a folder's model is a classifier; to others vLLM would add an untrained head.
 
     Raises:
-        CheckpointError: it is none.
+        CheckpointError: it is not.
     """
     folder = Path(model).expanduser()
     try:
@@ -64,9 +64,9 @@ def check_classifier(model: str) -> None:
             "architectures"
         ]
     except (OSError, ValueError, LookupError):
-        return  # for the check of the whole folder to tell
+        return  # check_checkpoint reports it
     if not any(_CLASSIFIER in name for name in architectures):
         raise CheckpointError(
-            f"engine.model: {folder} is {', '.join(architectures)}, not a model "
-            f"{_CLASSIFIER}; serve a reward model, or use kind: judge"
+            f"engine.model: {folder} is {', '.join(architectures)}, not a {_CLASSIFIER} model; "
+            "serve a reward model, or use kind: judge"
         )

@@ -1,6 +1,6 @@
-"""One ``AsyncLLM`` and its processes: start, watch, end; what is asked of it is each engine's.
+"""Starts, monitors and stops one ``AsyncLLM``; the base class of the vLLM engines.
 
-vLLM is imported when an engine starts, after its environment is set.
+vLLM is imported when an engine starts, after its environment variables are set.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _PROBE_TIMEOUT_S = 10.0
 
 
 class VllmRunner:
-    """What every frozen vLLM engine has; made by ``start``."""
+    """The base class of vLLM engines; create one with ``start``."""
 
     runner: ClassVar[str]
-    """Of vLLM: ``generate`` or ``pooling``."""
+    """vLLM's runner: ``generate`` or ``pooling``."""
 
     def __init__(self, llm: Any, config: EngineConfig, timings_s: dict[str, float]) -> None:
         from vllm.inputs.engine import tokens_input
@@ -55,7 +55,7 @@ class VllmRunner:
         """Start an engine in child processes of this one.
 
         Raises:
-            CheckpointError: the model cannot be served as it is.
+            CheckpointError: the model cannot be served.
         """
         began = time.monotonic()
         model = await asyncio.to_thread(locate, config)
@@ -81,7 +81,7 @@ class VllmRunner:
         return cls(llm, config, timings_s)
 
     def describe(self) -> dict[str, str]:
-        """What a verdict depends on, for fingerprints."""
+        """Everything of the engine that a verdict depends on, for fingerprints."""
         import vllm
 
         return {
@@ -95,7 +95,7 @@ class VllmRunner:
         }
 
     async def failure(self) -> str | None:
-        """Why the engine can serve no more: its core is gone, or answers nothing."""
+        """Why the engine cannot serve any more: its core died or hangs; None while it can."""
         if self._llm.errored:
             return "the engine core died"
         stalled_s = self._progress.stalled_s
@@ -104,18 +104,18 @@ class VllmRunner:
         try:
             async with asyncio.timeout(_PROBE_TIMEOUT_S):
                 await self._probe()
-        except Exception:  # however the probe failed, the watch goes on
-            # Output for any other request meanwhile is progress too.
+        except Exception:  # a failed probe is not proof by itself
+            # Output for any other request in the meantime is progress too.
             if self._progress.stalled_s >= self._config.stall_timeout_s:
                 return f"the engine gave no output for {stalled_s:.0f} s"
         return None
 
     def close(self) -> None:
-        """End the engine and its processes."""
+        """Stop the engine and its processes."""
         self._llm.shutdown(timeout=2)
 
     async def _probe(self) -> None:
-        """Ask for the least work there is."""
+        """Send the smallest possible request."""
         raise NotImplementedError
 
     async def _run(self, outputs: AsyncIterator[Any]) -> Any:

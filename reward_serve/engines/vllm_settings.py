@@ -1,4 +1,4 @@
-"""What an ``engine`` section means to vLLM: arguments, environment, and where the weights are."""
+"""vLLM's arguments, environment variables and model path for an ``engine`` section."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reward_serve.engines.process_guard import own_child_processes
 
 CPU_BLOCK_SIZE = 32
 _CPU_BATCHED_TOKENS = 512
-# A judge in label mode only prefills: nobody waits for a decode between large steps.
+# A judge in label mode only prefills, so large steps delay no decoding.
 _GPU_BATCHED_TOKENS = 16_384
 
 
@@ -26,9 +26,9 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
     """The arguments of vLLM's ``AsyncEngineArgs`` for this configuration.
 
     Args:
-        config: ``engine`` of the deployments file.
-        model: a folder, or a hub id.
-        num_gpus: the replica's share, by which the default memory use scales.
+        config: the ``engine`` section of the deployments file.
+        model: a folder or a hub id.
+        num_gpus: the replica's number or share of GPUs; scales the default memory use.
     """
     arguments: dict[str, Any] = {
         "model": str(model),
@@ -46,7 +46,7 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
     if config.device == "cpu":
         arguments |= {
             "dtype": "float32" if config.dtype == "auto" else config.dtype,
-            # Compiling costs more start-up than it wins on a CPU.
+            # On a CPU, compilation costs more start-up time than it saves.
             "enforce_eager": True,
             "block_size": config.block_size or CPU_BLOCK_SIZE,
             "max_num_batched_tokens": config.max_num_batched_tokens or _CPU_BATCHED_TOKENS,
@@ -77,34 +77,34 @@ def locate(config: EngineConfig) -> Path | str:
 
 
 def adapter_folder(config: EngineConfig) -> Path | None:
-    """The LoRA that is merged into the bundled model; None where there is none."""
+    """The folder of the LoRA to merge into the bundled model; None without one."""
     if config.model != BUNDLED_MODEL or config.adapter == NO_ADAPTER:
         return None
     return ADAPTER if config.adapter == SHIPPED_ADAPTER else Path(config.adapter).expanduser()
 
 
 def set_environment(config: EngineConfig, num_cpus: float) -> None:
-    """Set what vLLM reads from the environment; before it is imported."""
+    """Set vLLM's environment variables; call it before vLLM is imported."""
     own_child_processes()
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     if "VLLM_LOGGING_CONFIG_PATH" not in os.environ:
-        # Its dictConfig would close every handler of this process. Serve's own among them: the
-        # replica logs no more, and a controller that is restarted cannot take it over.
+        # vLLM's dictConfig would close every log handler of this process, including Serve's: the
+        # replica would stop logging, and a restarted controller could not adopt it.
         os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")
     if config.model == BUNDLED_MODEL or is_folder(config.model):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if config.device == "cpu":
         # One child process instead of two, each of which would import vLLM again.
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-        # vLLM keeps a core back unless told not to bind threads.
+        # With thread binding, vLLM reserves a core.
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
         os.environ["OMP_NUM_THREADS"] = str(max(1, int(num_cpus)))
-        # Threads that spin while they wait halve the verdicts/s when a core is shared.
+        # Spinning threads halve the verdicts/s when a core is shared.
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-        # oneDNN keeps a kernel for each number of tokens a step had: half a gigabyte in an hour.
+        # oneDNN caches a kernel for each number of tokens in a step: half a gigabyte in an hour.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
-        # The sampler alone would compile a C++ kernel at the first verdict (up to 20 s).
+        # Otherwise the sampler compiles a C++ kernel at the first verdict (up to 20 s).
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
 
 

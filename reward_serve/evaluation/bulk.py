@@ -1,7 +1,7 @@
-"""Scores a file of rows and sums up what came of it.
+"""Score a file of rows and summarise the results.
 
-Rows are JSON lines with ``response``, ``reference``, ``question`` and, where it is known,
-``correct``. A bad row is reported with its line number and does not stop the rest.
+Rows are JSON lines with ``response``, ``reference``, ``question`` and, if the row is labelled,
+``correct``. An invalid row is reported with its line number and does not stop the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reward_serve.client.transport import ServiceUnavailableError, Transport
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 
 RIGHT = 0.5
-"""A score from here on counts as right."""
+"""A score of at least this counts as right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class Row:
     """One line of the file.
 
     Attributes:
-        line: its number, from 1.
-        request: what to ask; None when the line is bad.
-        correct: the label, where the file gives one.
-        fault: why the line is bad.
-        id: the row's own, where the file gives one.
-        format: how the answer is written, where the file says it.
+        line: line number, starting at 1.
+        request: the score request; None when the line is invalid.
+        correct: the label, if the row has one.
+        fault: why the line is invalid.
+        id: the row's ``id``, if it has one.
+        format: the row's ``format`` (how the answer is written), if it has one.
     """
 
     line: int
@@ -45,22 +45,23 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The id, else the line, for people."""
+        """The name shown in tables: the id, or else the line number."""
         return self.id or f"line {self.line}"
 
 
 @dataclass(slots=True)
 class Run:
-    """Rows with their results, in the file's order, and the time it took."""
+    """Rows with their results, in file order, and the wall time in seconds."""
 
     rows: list[Row]
     results: list[ScoreResult] = field(default_factory=list)
     wall_s: float = 0.0
 
     def summary(self) -> dict[str, Any]:
-        """Counts, agreement with the labels, speed and latency, as JSON data.
+        """Counts, agreement with the labels, throughput and latency, as JSON data.
 
-        A row without a score disagrees. Latency is the replica's, queueing included.
+        A row without a score counts as a disagreement. Latency is measured in the replica and
+        includes queueing.
         """
         labelled = [
             (r, s) for r, s in zip(self.rows, self.results, strict=True) if r.correct is not None
@@ -79,7 +80,7 @@ class Run:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The file's rows; blank lines are skipped.
+    """Read the file's rows, skipping blank lines.
 
     Raises:
         OSError: the file cannot be read.
@@ -97,15 +98,15 @@ async def score_rows(
     batches_in_flight: int = 8,
     scored: Callable[[int], None] = lambda count: None,
 ) -> Run:
-    """Ask for every good row, in batches.
+    """Score every valid row, in batches.
 
     Args:
-        client: whom to ask.
-        rows: what to ask.
+        client: the service's client.
+        rows: the rows to score.
         settings: fields added to every request, such as ``template``.
-        batch_size: rows a call.
-        batches_in_flight: calls at once.
-        scored: told how many rows each finished call had.
+        batch_size: rows per call.
+        batches_in_flight: concurrent calls.
+        scored: called after each call with its number of rows.
 
     Raises:
         ServiceUnavailableError: the service cannot be reached.
@@ -139,7 +140,7 @@ async def score_rows(
 
 
 def write_results(run: Run, file: TextIO) -> None:
-    """One JSON line a row: its line number, its label and the result, under the row's id."""
+    """Write one JSON line per row: line number, label and result, with the row's own ``id``."""
     for row, result in zip(run.rows, run.results, strict=True):
         line = {"line": row.line, "correct": row.correct, **result.model_dump(mode="json")}
         line["id"] = row.id
@@ -147,7 +148,7 @@ def write_results(run: Run, file: TextIO) -> None:
 
 
 def percentile(values: Sequence[float], percent: int) -> float | None:
-    """The value below which ``percent`` of the values lie; None of none."""
+    """The value below which ``percent`` of the values lie; None without values."""
     if len(values) < 2:
         return values[0] if values else None
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

@@ -1,4 +1,4 @@
-"""How well verdicts agree with labels.
+"""Measure how well verdicts agree with labels.
 
 >>> expected_calibration_error([True, False], [1.0, 0.0])
 0.0
@@ -14,19 +14,19 @@ from reward_serve.evaluation.bulk import RIGHT, Row
 from reward_serve.schema import ScoreResult
 
 BINS = 15
-"""Equal-width bins over the predicted probability of right."""
+"""Number of equal-width bins over the predicted probability that a response is right."""
 
 Judged = Sequence[tuple[Row, ScoreResult]]
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The rows whose predicted probability of right falls in one bin.
+    """The rows whose predicted probability of being right falls in one bin.
 
     Attributes:
-        n: how many.
-        predicted: their mean predicted probability of right.
-        right: the share of them that is right.
+        n: number of rows.
+        predicted: mean predicted probability.
+        right: fraction of the rows that are right.
     """
 
     n: int
@@ -37,9 +37,9 @@ class Bin:
 def probability_right(result: ScoreResult) -> float | None:
     """The predicted probability that the response is right; None without a score.
 
-    A binary judge scores its likelier label, 0 or 1, so the label worth 1 has the larger
-    probability where the score is 1 and the smaller where it is 0. Where there is no such
-    probability (a rule, generate mode, a graded template) it is the score.
+    For a binary judge in label mode this is the probability of the label worth 1. A verdict
+    without two label probabilities (a rule, generate mode, a graded template) has only its score,
+    which is returned.
     """
     probabilities = result.probabilities or {}
     if len(probabilities) == 2 and result.score in (0.0, 1.0):
@@ -55,7 +55,8 @@ def says_right(result: ScoreResult) -> bool | None:
 def measure(judged: Judged) -> dict[str, Any]:
     """Agreement, confusion, AUC, kappa and ECE over the labelled rows, as JSON data.
 
-    A row without a score disagrees; it is counted as ``unscored`` and left out of all else.
+    A row without a score counts as a disagreement and as ``unscored``; all other metrics leave it
+    out.
     """
     labelled = [(row.correct, result) for row, result in judged if row.correct is not None]
     scored = [(truth, result) for truth, result in labelled if result.score is not None]
@@ -79,7 +80,7 @@ def measure(judged: Judged) -> dict[str, Any]:
 
 
 def confusion_counts(truths: Sequence[bool], verdicts: Sequence[bool]) -> dict[str, int]:
-    """How many right and wrong responses were accepted and rejected."""
+    """Count the right and wrong responses that were accepted and rejected."""
     from sklearn.metrics import confusion_matrix  # type: ignore[import-untyped]
 
     keys = ("true_reject", "false_accept", "false_reject", "true_accept")
@@ -90,14 +91,14 @@ def confusion_counts(truths: Sequence[bool], verdicts: Sequence[bool]) -> dict[s
 
 
 def auc(truths: Sequence[bool], predicted: Sequence[float]) -> float | None:
-    """Area under the ROC curve; None where the labels are of one class."""
+    """Area under the ROC curve; None when all labels are the same."""
     from sklearn.metrics import roc_auc_score
 
     return float(roc_auc_score(truths, predicted)) if len(set(truths)) == 2 else None
 
 
 def kappa(truths: Sequence[bool], verdicts: Sequence[bool]) -> float | None:
-    """Cohen's kappa; None where chance alone agrees always."""
+    """Cohen's kappa; None when all labels and verdicts are the same."""
     from sklearn.metrics import cohen_kappa_score
 
     if len({*truths, *verdicts}) < 2:
@@ -106,16 +107,16 @@ def kappa(truths: Sequence[bool], verdicts: Sequence[bool]) -> float | None:
 
 
 def expected_calibration_error(truths: Sequence[bool], predicted: Sequence[float]) -> float | None:
-    """The mean gap between predicted and found right, over ``BINS`` bins weighted by their rows.
+    """The mean gap between predicted and observed accuracy over ``BINS`` bins, weighted by rows.
 
-    None of no rows, and of scores that are no probabilities.
+    None without rows, or when a score is not a probability.
     """
     bins = reliability(truths, predicted)
     return sum(b.n * abs(b.predicted - b.right) for b in bins) / len(truths) if bins else None
 
 
 def reliability(truths: Sequence[bool], predicted: Sequence[float]) -> list[Bin]:
-    """The bins that hold rows, from 0 to 1; none where a score is no probability."""
+    """The non-empty bins, from 0 to 1; an empty list when a score is not a probability."""
     if not all(0 <= p <= 1 for p in predicted):
         return []
     members: dict[int, list[tuple[bool, float]]] = {}
@@ -132,7 +133,7 @@ def reliability(truths: Sequence[bool], predicted: Sequence[float]) -> list[Bin]
 
 
 def reliability_of(judged: Judged) -> list[Bin]:
-    """``reliability`` of the rows with a label and a score."""
+    """``reliability`` over the rows that have both a label and a score."""
     pairs = [
         (row.correct, p)
         for row, result in judged
@@ -142,7 +143,7 @@ def reliability_of(judged: Judged) -> list[Bin]:
 
 
 def wilson(count: int, of: int) -> list[float] | None:
-    """The 95% Wilson interval of a proportion; None of nothing."""
+    """The 95% Wilson interval of a proportion; None when ``of`` is 0."""
     from scipy.stats import binomtest  # type: ignore[import-untyped]
 
     if not of:

@@ -9,7 +9,7 @@ from reward_serve.evaluation.metrics import BINS, Bin
 
 
 def plot_reliability(curves: Mapping[str, Sequence[Bin]], path: Path) -> None:
-    """Draw found right over predicted right, a curve a run, above how many rows each bin holds.
+    """Plot observed against predicted accuracy, one curve per run, above each bin's row count.
 
     Raises:
         OSError: the file cannot be written.
@@ -26,10 +26,10 @@ def plot_reliability(curves: Mapping[str, Sequence[Bin]], path: Path) -> None:
         below.plot(
             predicted, [b.n for b in bins], marker="o", linestyle="none", color=line.get_color()
         )
-    above.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), ylabel="share that is right")
+    above.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), ylabel="fraction right")
     above.set_title(f"Reliability, {BINS} equal-width bins")
     above.legend()
-    below.set(xlabel="predicted probability of right (mean of the bin)", ylabel="rows")
+    below.set(xlabel="predicted probability right (mean of the bin)", ylabel="rows")
     below.set_yscale("symlog")
     below.set_ylim(0, 10 * max((b.n for bins in curves.values() for b in bins), default=1))
     figure.savefig(path, format="png", dpi=120)

@@ -1,4 +1,4 @@
-"""What one run came to, as JSON data."""
+"""The report on one run, as JSON data."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from reward_serve.schema import ScoreResult
 
 
 def report_of(run: Run, template: str | None, mode: str | None) -> dict[str, Any]:
-    """Metrics over all rows and by group; template and mode as asked, null for the deployment's.
+    """Metrics over all rows and by group.
 
-    ``n`` counts all rows of a run and, within a group, its labelled ones.
+    ``n`` is the number of rows of a run or, within a group, of labelled rows. ``template`` and
+    ``mode`` are as requested; null means the deployment's default.
     """
     judged = list(zip(run.rows, run.results, strict=True))
     metrics = measure(judged)
@@ -34,22 +35,22 @@ def report_of(run: Run, template: str | None, mode: str | None) -> dict[str, Any
 
 
 def disagreements(run: Run) -> list[tuple[Row, ScoreResult]]:
-    """The labelled rows whose verdict differs: the surest first, those without a score last."""
+    """The labelled rows whose verdict differs: most confident first, unscored rows last."""
     differing = [
         (row, result)
         for row, result in zip(run.rows, run.results, strict=True)
         if row.correct is not None and says_right(result) is not row.correct
     ]
 
-    def unsureness(judged: tuple[Row, ScoreResult]) -> float:
-        chance = probability_right(judged[1])
-        return 2.0 if chance is None else 1 - abs(chance - bool(judged[0].correct))
+    def uncertainty(judged: tuple[Row, ScoreResult]) -> float:
+        p = probability_right(judged[1])
+        return 2.0 if p is None else 1 - abs(p - bool(judged[0].correct))
 
-    return sorted(differing, key=unsureness)
+    return sorted(differing, key=uncertainty)
 
 
 def _reasons(run: Run) -> dict[str, str]:
-    """The first reason given for each status."""
+    """The first reason of each status."""
     reasons: dict[str, str] = {}
     for result in run.results:
         if result.reason:

@@ -1,4 +1,4 @@
-"""Rows scored behind a progress bar, and the same rows in several ways."""
+"""Score rows behind a progress bar, with one or several templates and modes."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from reward_serve.evaluation.bulk import Row, Run, score_rows
 from reward_serve.evaluation.stability import flips
 
 BATCH_SIZES = (1, 8, 64)
-"""What ``--stability`` scores again at, besides the first run's own; a batch of 1 goes alone."""
+"""Batch sizes of ``--stability``, besides the first run's; batches of 1 are sent one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A template and a mode; None leaves it to the deployment."""
+    """A template and a mode; None means the deployment's default."""
 
     template: str | None
     mode: str | None
 
     @property
     def title(self) -> str:
-        """For people."""
+        """The title of the run in tables."""
         return ", ".join(filter(None, (self.template, self.mode))) or "as deployed"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Fields of every request; the model is asked anew, whatever it answered before."""
+        """Fields of every request; the judge's cache is off."""
         mode = {"mode": self.mode} if self.mode else {}
         template = {"template": self.template} if self.template else {}
         return {**template, "options": {**mode, "cache": False}}
@@ -41,7 +41,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """Rows, whom to ask and how."""
+    """The rows to score, the client, and how requests are batched."""
 
     progress: Console
     client: Transport
@@ -51,11 +51,11 @@ class Scoring:
     batches_in_flight: int
 
     def run(self, way: Way) -> Run:
-        """Score the rows one way."""
+        """Score the rows with one template and mode."""
         return self._score(way, way.title, self.batch_size, self.batches_in_flight)
 
     def stability(self, way: Way, first: Run, margin: float) -> dict[str, Any]:
-        """Score them again, as at first and at other batch sizes, and tell what differs."""
+        """Score the rows again, with the same and with other batch sizes, and compare."""
         variations = [(self.batch_size, self.batches_in_flight)]
         variations += [(n, 1 if n == 1 else self.batches_in_flight) for n in BATCH_SIZES]
         runs = [

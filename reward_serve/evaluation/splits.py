@@ -1,4 +1,4 @@
-"""Groups of rows: by answer format, by response length, by what decided."""
+"""Group rows by answer format, response length and deciding stage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reward_serve.evaluation.metrics import Judged, measure
 from reward_serve.schema import ScoreResult
 
 LENGTHS = (100, 400, 1600)
-"""Upper bounds, in characters, of all length groups but the last."""
+"""Upper bounds of the length groups, in characters; the last group has none."""
 
 _FORMATS = (
     ("hash", re.compile(r"(?<!#)####(?!#)")),
@@ -25,13 +25,13 @@ _FORMATS = (
 
 
 def response_of(row: Row) -> str:
-    """The response; empty where it is no text."""
+    """The response; empty if it is not text."""
     response = (row.request or {}).get("response")
     return response if isinstance(response, str) else ""
 
 
 def format_of(row: Row) -> str:
-    """The row's own ``format``, else the first known one that its response shows."""
+    """The row's ``format``, or else the first known format found in its response."""
     if row.format is not None:
         return row.format
     response = response_of(row)
@@ -48,7 +48,7 @@ def length_of(row: Row) -> str:
 
 
 def stage_of(result: ScoreResult) -> str:
-    """What decided: a rule or guard by name, the judge; ``unscored`` where nothing did."""
+    """The deciding stage: ``judge``, or the name of a rule; ``unscored`` without a score."""
     if result.score is None:
         return "unscored"
     if result.source == "rule":
@@ -57,20 +57,20 @@ def stage_of(result: ScoreResult) -> str:
 
 
 def by_format(judged: Judged) -> dict[str, Any]:
-    """Metrics of each format, the most frequent first."""
+    """Metrics of each format, most frequent first."""
     groups = _groups(judged, lambda row, _: format_of(row))
     return {name: measure(group) for name, group in groups.items()}
 
 
 def by_length(judged: Judged) -> dict[str, Any]:
-    """Metrics of each length group, the shortest first."""
+    """Metrics of each length group, shortest first."""
     groups = _groups(judged, lambda row, _: length_of(row))
     ordered = sorted(groups.items(), key=lambda item: len(response_of(item[1][0][0])))
     return {name: measure(group) for name, group in ordered}
 
 
 def stages(judged: Judged) -> dict[str, Any]:
-    """Metrics of each stage with its share of the labelled rows and its mean cost a row."""
+    """Metrics of each stage, with its share of the labelled rows and its mean cost per row."""
     groups = _groups(judged, lambda _, result: stage_of(result))
     total = sum(map(len, groups.values()))
     return {
@@ -87,7 +87,7 @@ def stages(judged: Judged) -> dict[str, Any]:
 def _groups(
     judged: Judged, key: Callable[[Row, ScoreResult], str]
 ) -> dict[str, list[tuple[Row, ScoreResult]]]:
-    """The labelled rows by key, the largest group first."""
+    """The labelled rows by key, largest group first."""
     groups: dict[str, list[tuple[Row, ScoreResult]]] = {}
     for row, result in judged:
         if row.correct is not None:

@@ -1,4 +1,4 @@
-"""Do verdicts stay the same: between repeated runs, batch sizes, restarts, replica counts."""
+"""Compare verdicts on the same rows: between runs, batch sizes, restarts and replica counts."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from reward_serve.evaluation.metrics import probability_right, says_right
 from reward_serve.schema import ScoreResult, describe_errors
 
 Earlier = dict[int, tuple[str | None, ScoreResult]]
-"""Results by line, each with its row's id."""
+"""Line number to the row's id and its result."""
 
 
 class ResultsError(ValueError):
-    """A file of earlier results that cannot be used; the message says why."""
+    """A file of earlier results cannot be used; the message says why."""
 
 
 def flips(
     rows: Sequence[Row], runs: Sequence[Sequence[ScoreResult]], margin: float
 ) -> dict[str, Any]:
-    """How the verdicts on the same rows differ between runs, as JSON data.
+    """Compare the verdicts on the same rows between runs, as JSON data.
 
-    A row whose probability of right is within ``margin`` of 0.5 in any run is listed under
-    ``within_margin`` and never among the ``flips``. A row without a score in some run only is
-    counted as ``lost``; one with a score in fewer than two runs is not compared.
+    A row whose predicted probability is within ``margin`` of 0.5 in any run is listed under
+    ``within_margin`` and never among the ``flips``. A row with a score in some runs but not in all
+    is counted as ``lost``; a row with fewer than two scores is not compared.
     """
     flipped, near, differences, lost = [], [], [0.0], 0
     compared = 0
     for row, results in zip(rows, zip(*runs, strict=True), strict=True):
-        chances = [p for result in results if (p := probability_right(result)) is not None]
-        lost += 0 < len(chances) < len(results)
-        if len(chances) < 2:
+        probabilities = [p for result in results if (p := probability_right(result)) is not None]
+        lost += 0 < len(probabilities) < len(results)
+        if len(probabilities) < 2:
             continue
         compared += 1
-        differences.append(max(chances) - min(chances))
-        told = {
+        differences.append(max(probabilities) - min(probabilities))
+        entry = {
             "row": row.name,
             "flipped": {True, False} <= {says_right(result) for result in results},
-            "probabilities": chances,
+            "probabilities": probabilities,
         }
-        if any(RIGHT - margin <= p <= RIGHT + margin for p in chances):
-            near.append(told)
-        elif told["flipped"]:
-            flipped.append(told)
+        if any(RIGHT - margin <= p <= RIGHT + margin for p in probabilities):
+            near.append(entry)
+        elif entry["flipped"]:
+            flipped.append(entry)
     return {
         "rows": compared,
         "lost": lost,
         "margin": margin,
         "flips": len(flipped),
-        "flips_within_margin": sum(bool(told["flipped"]) for told in near),
+        "flips_within_margin": sum(bool(entry["flipped"]) for entry in near),
         "largest_difference": max(differences),
         "flipped": flipped,
         "within_margin": near,
@@ -61,7 +61,7 @@ def flips(
 
 
 def read_results(path: Path) -> Earlier:
-    """The results that ``write_results`` wrote.
+    """Read results written by ``write_results``.
 
     Raises:
         ResultsError: the file cannot be read, or a line is not a result.
@@ -83,19 +83,19 @@ def read_results(path: Path) -> Earlier:
             raise ResultsError(f"{path}: line {number}: {describe_errors(error)}") from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise ResultsError(
-                f"{path}: line {number}: is not a result, as --results writes them"
+                f"{path}: line {number}: is not a result as written by --results"
             ) from None
     return found
 
 
 def earlier_result(row: Row, earlier: Earlier) -> ScoreResult | None:
-    """The earlier result of a row: by its line and, where both have one, its id."""
+    """The earlier result of a row: same line number and, if both rows have one, same id."""
     name, result = earlier.get(row.line, (None, None))
     return result if name is None or row.id is None or name == row.id else None
 
 
 def compared(run: Run, earlier: Earlier, margin: float) -> dict[str, Any]:
-    """How a run differs from earlier results of the same rows, as JSON data."""
+    """Compare a run with earlier results of the same rows, as JSON data."""
     matched = [
         (row, before, now)
         for row, now in zip(run.rows, run.results, strict=True)
@@ -111,5 +111,5 @@ def compared(run: Run, earlier: Earlier, margin: float) -> dict[str, Any]:
 
 
 def fingerprints(results: Sequence[ScoreResult]) -> list[str]:
-    """All fingerprints among the results."""
+    """The distinct fingerprints of the results, sorted."""
     return sorted({result.fingerprint for result in results if result.fingerprint})

@@ -1,4 +1,4 @@
-"""Reports as tables for people."""
+"""Reports as tables for the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Report = Mapping[str, Any]
 
 _METRICS: dict[str, Callable[[Report], str]] = {
     "rows (labelled)": lambda r: f"{r['n']} ({r['labelled']})",
-    "without a score": lambda r: str(r["unscored"]),
+    "unscored": lambda r: str(r["unscored"]),
     "agreement": lambda r: _rate(r, "agreement"),
     "false accept": lambda r: _rate(r, "false_accept"),
     "false reject": lambda r: _rate(r, "false_reject"),
@@ -37,7 +37,7 @@ _METRICS: dict[str, Callable[[Report], str]] = {
 
 
 def summary_table(summaries: Mapping[str, Report]) -> Table:
-    """Summaries of runs, one a row."""
+    """Summaries of runs, one per row."""
     table = Table("", "rows", "agreement", "statuses", "decided by", "verdicts/s", "p50/p95 ms")
     for title, summary in summaries.items():
         latency = summary["latency_ms"]
@@ -54,11 +54,11 @@ def summary_table(summaries: Mapping[str, Report]) -> Table:
 
 
 def metrics_table(reports: Mapping[str, Report]) -> Table:
-    """All runs side by side, a column each."""
+    """The metrics of several runs, one per column."""
     table = Table(
-        caption=f"ECE: {BINS} equal-width bins over the predicted probability of right; "
-        "a rule's is its score. Intervals: 95% Wilson. A row without a score disagrees and is left "
-        "out of AUC, kappa, ECE, confusion and rates.",
+        caption=f"ECE: {BINS} equal-width bins over the predicted probability; for a rule, its "
+        "score. Intervals: 95% Wilson. An unscored row counts as a disagreement and is left out of "
+        "AUC, kappa, ECE, confusion and rates.",
         caption_justify="left",
     )
     table.add_column("")
@@ -70,7 +70,7 @@ def metrics_table(reports: Mapping[str, Report]) -> Table:
 
 
 def group_tables(report: Report) -> Iterator[Table]:
-    """A run by answer format, most disagreements first, by response length and by stage."""
+    """A run by answer format (most disagreements first), by response length and by stage."""
     formats = report["by_format"].items()
     yield _group_table(
         "format", dict(sorted(formats, key=lambda item: item[1]["n"] * (item[1]["agreement"] - 1)))
@@ -94,49 +94,49 @@ def group_tables(report: Report) -> Iterator[Table]:
 
 
 def disagreement_table(run: Run, limit: int) -> Table:
-    """The rows on which verdict and label differ, the surest first."""
+    """The rows whose verdict and label differ, most confident first."""
     differing = disagreements(run)
     shown = differing[:limit]
     table = Table(
-        *("row", "label", "verdict", "p(right)", "the response's end"),
+        *("row", "label", "verdict", "p(right)", "end of the response"),
         title=f"disagreements: {len(shown)} of {len(differing)}",
         title_justify="left",
     )
     for row, result in shown:
-        chance = probability_right(result)
+        p = probability_right(result)
         table.add_row(
             escape(shown_text(row.name)),
             "right" if row.correct else "wrong",
             result.status.value if result.score is None else f"{result.score:g}",
-            "-" if chance is None else f"{chance:.3f}",
+            "-" if p is None else f"{p:.3f}",
             escape(shown_text(response_of(row)[-TAIL_CHARACTERS:])),
         )
     return table
 
 
 def difference(title: str, found: Report) -> Group:
-    """How runs over the same rows differ, with the rows that flip or lie within the margin."""
+    """The comparison of runs over the same rows, listing rows that flip or are near 0.5."""
     near, margin = found["within_margin"], found["margin"]
-    told = (
-        f"{title}: {found['flips']} flips in {found['rows']} rows, {found['lost']} without a "
-        f"score in some run only; {len(near)} rows within {margin:g} of 0.5, of which "
-        f"{found['flips_within_margin']} flip; largest difference in probability "
+    summary = (
+        f"{title}: {found['flips']} flips in {found['rows']} rows; {found['lost']} rows scored in "
+        f"some runs only; {len(near)} rows within {margin:g} of 0.5 "
+        f"({found['flips_within_margin']} flip); largest difference in probability "
         f"{found['largest_difference']:.4f}"
     )
     if "unmatched" in found:
-        same = "the same" if found["same_fingerprints"] else "other"
-        told += f"; {found['unmatched']} rows not in the earlier run, of {same} fingerprints"
+        same = "the same" if found["same_fingerprints"] else "different"
+        summary += f"; {found['unmatched']} rows not in the earlier run; {same} fingerprints"
     table = Table("row", "", "p(right) in each run")
     listed = [("", row) for row in found["flipped"]] + [(" within the margin", row) for row in near]
     for where, row in listed[:MAX_GROUPS]:
         what = ("flips" if row["flipped"] else "stays") + where
-        chances = " ".join(f"{p:.4f}" for p in row["probabilities"])
-        table.add_row(escape(shown_text(row["row"])), what, chances)
-    return Group(told, table) if listed else Group(told)
+        probabilities = " ".join(f"{p:.4f}" for p in row["probabilities"])
+        table.add_row(escape(shown_text(row["row"])), what, probabilities)
+    return Group(summary, table) if listed else Group(summary)
 
 
 def shown_text(text: str) -> str:
-    """On one line, with what a terminal would obey or could not show escaped."""
+    """The text on one line, with control and unprintable characters escaped."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

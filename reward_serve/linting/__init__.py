@@ -1,1 +1,1 @@
-"""Finds the mistakes in a judging template before a policy does."""
+"""Checks judging templates for mistakes that a policy could exploit."""

@@ -1,4 +1,4 @@
-"""How the judge's answer is read: its labels and its written verdict."""
+"""Checks of how the judge's answer is read: labels and written verdict."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from reward_serve.verifiers.child_process import ChildProcess, UndecidedError
 
 PATTERN_LIMIT_S = 1.0
 _PROMPT_TOKENS = 100_000
-_MUCH = 20_000
+_MAX_CHARACTERS = 20_000
 _DIGITS = "7777"
 
 
 def check_labels(data: dict[str, Any]) -> Iterator[Finding]:
-    """The labels differ in worth, lie between 0 and 1, and the judge is told of them."""
+    """Labels must have different values between 0 and 1 and be named in the prompt."""
     form = data.get("label")
     values = form.get("values") if isinstance(form, dict) else None
     if not isinstance(values, dict):
         return
-    worth = [value for value in values.values() if isinstance(value, int | float)]
-    if len(worth) > 1 and len(set(worth)) == 1:
+    scores = [value for value in values.values() if isinstance(value, int | float)]
+    if len(scores) > 1 and len(set(scores)) == 1:
         remedy = "give the labels different values"
-        yield Finding("label.values", f"every label is worth {worth[0]:g}", remedy)
-    if any(not math.isfinite(value) or not 0 <= value <= 1 for value in worth):
-        remedy = "keep them between 0 and 1, as all other scores are"
-        yield Finding("label.values", f"the labels are worth {worth}", remedy)
+        yield Finding("label.values", f"every label has the value {scores[0]:g}", remedy)
+    if any(not math.isfinite(value) or not 0 <= value <= 1 for value in scores):
+        remedy = "use values between 0 and 1, as all other scores do"
+        yield Finding("label.values", f"the labels have the values {scores}", remedy)
     shown = " ".join(
         (text_at(data, "system"), text_at(data, "user"), text_at(data, "label", "instruction"))
     )
@@ -46,7 +46,7 @@ def check_labels(data: dict[str, Any]) -> Iterator[Finding]:
 
 
 def check_label_tokens(template: Template, tokenizer: Tokenizer) -> Iterator[Finding]:
-    """Each label is one token, and another one for each."""
+    """Each label must be a single token, different from the others' tokens."""
     if template.label is None:
         return
     try:
@@ -58,7 +58,7 @@ def check_label_tokens(template: Template, tokenizer: Tokenizer) -> Iterator[Fin
 
 
 def check_verdict(data: dict[str, Any]) -> Iterator[Finding]:
-    """The pattern finds the verdict itself, the last of several, in bounded time."""
+    """The pattern must find the verdict, the last of several, in bounded time."""
     pattern, example = text_at(data, "generate", "verdict"), text_at(data, "generate", "example")
     if not pattern:
         return
@@ -74,20 +74,21 @@ def check_verdict(data: dict[str, Any]) -> Iterator[Finding]:
         return
     if not compiled.search(example):
         found = f"the pattern finds nothing in {example!r:.60}"
-        yield Finding("generate.example", found, "write a text as the judge will, or mend verdict")
+        remedy = "write an example of the judge's output, or fix generate.verdict"
+        yield Finding("generate.example", found, remedy)
         return
     if len(list(compiled.finditer(f"{example}\n{example}"))) < 2:
-        remedy = "match the verdict's line alone: else a planted first verdict wins over the last"
-        yield Finding(field, "finds one verdict where a text holds two", remedy)
+        remedy = "match only the verdict's line; otherwise a planted first verdict hides the last"
+        yield Finding(field, "finds one verdict in a text with two", remedy)
     if _is_slow(pattern, compiled, example):
-        remedy = "avoid repeated groups such as (a+)+, and .* between what may be missing"
-        found = f"takes more than {PATTERN_LIMIT_S:g} s for {_MUCH} characters"
+        remedy = "avoid nested repetition such as (a+)+, and .* between optional parts"
+        found = f"takes more than {PATTERN_LIMIT_S:g} s for {_MAX_CHARACTERS} characters"
         yield Finding(field, found, remedy)
-    yield from _told(data, compiled)
+    yield from _check_instruction(data, compiled)
 
 
 def check_reading(template: Template) -> Iterator[Finding]:
-    """The verdict is a score, and its reading stops at no part of it."""
+    """The example's verdict must be a valid score, and the pattern must not cut it short."""
     form = template.generate
     verdict = read_verdict(template, form.example, cut_off=False)
     if verdict.status is not Status.OK:
@@ -98,29 +99,30 @@ def check_reading(template: Template) -> Iterator[Finding]:
     longer = form.example[: last.end(1)] + _DIGITS + form.example[last.end(1) :]
     if read_verdict(template, longer, cut_off=False).label == verdict.label:
         found = f"reads {last[1] + _DIGITS!r} as a verdict of {last[1]!r}"
-        remedy = r"let the group take what stands there, such as ([^\n]*): it is read strictly"
+        remedy = r"capture the rest of the line, such as ([^\n]*); it is then parsed strictly"
         yield Finding("generate.verdict", found, remedy)
 
 
-def _told(data: dict[str, Any], pattern: re.Pattern[str]) -> Iterator[Finding]:
+def _check_instruction(data: dict[str, Any], pattern: re.Pattern[str]) -> Iterator[Finding]:
     instruction = text_at(data, "generate", "instruction")
     texts = (instruction, text_at(data, "system"), text_at(data, "user"))
     if not any(map(pattern.search, texts)):
-        remedy = "say in it how the last line reads, as in generate.example"
-        yield Finding("generate.instruction", "does not tell the judge the verdict's form", remedy)
+        remedy = "show the format of the last line, as in generate.example"
+        yield Finding("generate.instruction", "does not state the verdict's format", remedy)
     form = data.get("generate")
     scale = form.get("scale", 1) if isinstance(form, dict) else 1
     if scale != 100 and any(map(PERCENT_SCALE.search, texts)):
         remedy = "set generate.scale: 100"
-        yield Finding("generate.scale", f"is {scale}, and the text asks for 0 to 100", remedy)
+        yield Finding("generate.scale", f"is {scale}, but the text asks for 0 to 100", remedy)
 
 
 def _is_slow(pattern: str, compiled: re.Pattern[str], example: str) -> bool:
-    """Whether a text that a judge may write holds the pattern up."""
+    """Whether the pattern exceeds the time limit on a text that a judge may write."""
     found = compiled.search(example)
     start = found[0] if found else example
     parts = (start, start[:-1] or start, "a", " ", "\n", "1", "*", "a ")
-    texts = [(part * _MUCH)[:_MUCH] + end for part in parts for end in ("", "\x00")]
+    repeated = [(part * _MAX_CHARACTERS)[:_MAX_CHARACTERS] for part in parts]
+    texts = [text + end for text in repeated for end in ("", "\x00")]
     child = ChildProcess("reward_serve.verifiers.pattern:last_match", PATTERN_LIMIT_S)
 
     async def all_of() -> None:

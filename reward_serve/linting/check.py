@@ -1,4 +1,4 @@
-"""All checks of a template's file."""
+"""Run all checks on a template file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ from reward_serve.templates import parse_template
 
 
 def check_file(path: Path, tokenizer: Tokenizer) -> list[Finding]:
-    """What is wrong with a template's file, for a judge of this tokenizer; errors first."""
+    """The findings on a template file, errors first.
+
+    Args:
+        path: the template file.
+        tokenizer: the tokenizer of the judge that will use it.
+    """
     data = read_data(path)
     if isinstance(data, Finding):
         return [data]
@@ -35,7 +40,7 @@ def check_file(path: Path, tokenizer: Tokenizer) -> list[Finding]:
     try:
         template = parse_template(path.stem, data)
     except ValidationError:
-        pass  # told above
+        pass  # check_fields has reported it
     else:
         findings += check_special_tokens(template, tokenizer)
         findings += check_label_tokens(template, tokenizer)

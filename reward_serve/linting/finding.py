@@ -1,4 +1,4 @@
-"""One thing that is wrong with a template."""
+"""A mistake found in a template."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A mistake, or what may be one.
+    """A mistake, or a possible one.
 
     Attributes:
-        field: of the file, with dots.
-        found: what is there.
-        remedy: what would be right.
-        severity: "error" where the template cannot judge, or can be fooled.
+        field: dotted path of the field.
+        found: what is wrong.
+        remedy: how to fix it.
+        severity: "error" if the template cannot judge or can be fooled.
     """
 
     field: str
@@ -27,7 +27,7 @@ class Finding:
 
 
 def text_at(data: dict[str, Any], *path: str) -> str:
-    """The text of a field; "" where there is none."""
+    """The text of a field; "" if it is missing or not text."""
     value: Any = data
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""Is the file a template at all: its YAML, its fields and their types."""
+"""Checks of the file's YAML, field names and field types."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FILLED_IN = ("name", "digest")
 
 
 def read_data(path: Path) -> dict[str, Any] | Finding:
-    """What the file says, or why it says nothing."""
+    """The file's content, or the finding that it cannot be read."""
     try:
         data = yaml.safe_load(path.read_bytes())
     except OSError as error:
@@ -34,39 +34,42 @@ def read_data(path: Path) -> dict[str, Any] | Finding:
     except (yaml.YAMLError, UnicodeError) as error:
         shown = " ".join(str(error).split())
         return Finding(
-            "file", f"is not YAML: {shown}", "quote what has colons, or write it below '|-'"
+            "file", f"is not YAML: {shown}", "quote text with colons, or write it below '|-'"
         )
     if not isinstance(data, dict):
         return Finding(
-            "file", f"holds {type(data).__name__}", "write fields: system, user, generate and so on"
+            "file",
+            f"contains {type(data).__name__}",
+            "write fields: system, user, generate and so on",
         )
     return data
 
 
 def check_name(path: Path) -> Iterator[Finding]:
-    """The file's name is the template's."""
+    """The file name must end in .yaml and differ from every shipped template's name."""
     if path.suffix not in FILE_SUFFIXES:
-        remedy = "end it in .yaml, by which judge.template knows a file"
+        remedy = "rename it to end in .yaml; judge.template recognises files by that"
         yield Finding("file", f"is named {path.name!r}", remedy)
     if path.stem in template_names():
         yield Finding("file", f"{path.stem!r} is a shipped template's name", "rename the file")
 
 
 def check_fields(name: str, data: dict[str, Any]) -> Iterator[Finding]:
-    """Fields that are missing, unknown or of another type; the other checks tell the rest."""
+    """Fields must be known, present and of the right type; other checks cover their values."""
     for field in _FILLED_IN:
         if field in data:
-            yield Finding(field, "is written", "leave it out: the file's name and content say it")
+            remedy = "remove it: it is derived from the file's name and content"
+            yield Finding(field, "is set", remedy)
     given = {key: value for key, value in data.items() if key not in _FILLED_IN}
     try:
         parse_template(name, given)
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             if fault["type"] != "value_error":
-                yield _told(fault)
+                yield _finding(fault)
 
 
-def _told(fault: ErrorDetails) -> Finding:
+def _finding(fault: ErrorDetails) -> Finding:
     *parents, last = map(str, fault["loc"])
     field = ".".join((*parents, last))
     if fault["type"] == "missing":
@@ -78,8 +81,8 @@ def _told(fault: ErrorDetails) -> Finding:
         return Finding(field, "is unknown", remedy)
     if last == "[key]":
         label = fault["input"]
-        remedy = f'quote it, "{label}", as the judge writes it'
-        return Finding(".".join(parents[:-1]), f"{label!r} is no text to YAML", remedy)
+        remedy = f'quote it: "{label}"'
+        return Finding(".".join(parents[:-1]), f"YAML does not read {label!r} as text", remedy)
     found = f"{fault['input']!r:.60}"
     return Finding(field, found, fault["msg"].replace("Input should", "it should"))
 

@@ -1,1 +1,1 @@
-"""Reading numbers in any notation: parsed exactly, found anywhere, written in plain digits."""
+"""Numbers in any notation: parse them exactly, find them in text, rewrite them as plain digits."""

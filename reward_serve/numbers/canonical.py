@@ -1,12 +1,12 @@
-r"""Numbers in plain digits, so that a judge compares values and need not read every notation.
+r"""Rewrite the numbers of a text in plain digits, so that a judge compares values, not notations.
 
     canonical("So she pays \$1{,}800.00, or one thousand eight hundred dollars.")
     # "So she pays 1800, or 1800 dollars."
     canonical("three and a half, 3 1/2, 3.50 or \frac{7}{2}")  # "3.5, 3.5, 3.5 or 3.5"
     canonical("18k is 1.8 x 10^4 and not 18 percent")          # "18000 is 18000 and not 18%"
 
-Text in, text out: what is no number stays, and nothing is evaluated but notation. A judge reads
-the result; it proves nothing, so that a doubtful reading may cost a verdict and no more.
+Other text is left unchanged and arithmetic is not evaluated. Only a judge reads the result; no rule
+relies on it, so an ambiguous number may be rewritten by its likeliest reading.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from fractions import Fraction
 from reward_serve.numbers.parsing import DEGREES, MAX_DIGITS, TYPOGRAPHY, words_value
 from reward_serve.numbers.words import ANY_NUMBER_WORD, SCALE_WORDS
 
-_PLACES = 6  # decimals kept of a fraction that does not end
-_MAX_WORDS = 24  # of one number
+_PLACES = 6  # decimals to which a repeating decimal is rounded
+_MAX_WORDS = 24  # in one number
 
 _CHARACTERS = str.maketrans(
     {**TYPOGRAPHY, "\u2044": "/", "\uff0c": ",", "\uff0e": ".", "\uff05": "%", "\uff04": "$"}
@@ -50,7 +50,7 @@ _PART = "halves|half|" + "|".join(
 
 
 def canonical(text: str) -> str:
-    """The text with its numbers in plain digits: no words, separators, currency or scales.
+    """The text with its numbers in plain digits: no words, separators, currency signs or scales.
 
     Args:
         text: any text.
@@ -77,7 +77,7 @@ def _plain(character: str) -> str:
 
 
 def _digits(value: Fraction) -> str:
-    """At most ``_PLACES`` decimals, without zeros at their end."""
+    """The value with at most ``_PLACES`` decimals, without trailing zeros."""
     whole, rest = divmod(abs(round(value * 10**_PLACES)), 10**_PLACES)
     decimals = f"{rest:0{_PLACES}}".rstrip("0")
     sign = "-" if value < 0 and (whole or rest) else ""
@@ -85,7 +85,7 @@ def _digits(value: Fraction) -> str:
 
 
 def _words(found: re.Match[str]) -> str:
-    """A run of number words, as the numbers that it holds."""
+    """A run of number words with its numbers as digits."""
     pieces = re.split(r"(,? (?:and )?|-)", found[0], flags=re.IGNORECASE)
     out, start = [], 0
     while start < len(pieces):
@@ -97,9 +97,9 @@ def _words(found: re.Match[str]) -> str:
 
 
 def _longest_number(pieces: list[str], start: int) -> tuple[str, int]:
-    """The number that begins with a word, or the word itself, and where it ends.
+    """The longest number that starts with the word at ``start``, or that word, and its end.
 
-    What begins a number of several words is one too, save "a" of "a hundred".
+    Every prefix of a number is a number too, except the "a" of "a hundred".
     """
     number, stop = pieces[start], start + 1
     for end in range(start + 1, min(len(pieces), start + 2 * _MAX_WORDS + 1) + 1, 2):
@@ -126,7 +126,7 @@ def _decimal(found: re.Match[str]) -> str:
 def _fraction(found: re.Match[str]) -> str:
     whole, top, bottom = int(found[1] or 0), int(found[2]), int(found[3])
     if not bottom or top % bottom == 0 or (found[1] and top > bottom):
-        return found[0]  # 36/2 is arithmetic, left to the reader
+        return found[0]  # 36/2 is arithmetic
     return _digits(whole + Fraction(top, bottom))
 
 
@@ -183,7 +183,7 @@ _STEPS: tuple[_Step, ...] = tuple(
             _words,
         ),
         (rf"{_NUMERAL} point (\d(?: ?\d)*)\b", _point),
-        # separators, and decimals behind a comma
+        # separators, decimal commas
         (r"(?<![\d.,])(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped),
         (r"(?<![\d.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3})(?!\d| \d)(\.\d+)?", _grouped),
         (r"(?<![\d.,])(\d+),(\d{1,2})(?![\d,]|\.\d)", r"\1.\2"),

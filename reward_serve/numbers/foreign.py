@@ -1,7 +1,7 @@
-"""Number words of other languages, and English ones that are spelled wrong.
+"""Number words of other languages, and misspelled English ones.
 
-They are only known, never read: a text that holds one may hold any number. Words that English has
-too ("sex", "fire", "hat") are left out where a story about sums would be full of them.
+They are recognised, not parsed: a text with one of them may contain any number. Words that are also
+common in English ("sex", "fire", "hat") are left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from reward_serve.numbers.words import NUMBER_WORDS, word_list
 
-# An accented letter parts a word: "zw" and "lf" are of a German twelve, "tr" of a Portuguese three.
+# Accented letters split words: "zw" and "lf" come from German "zwölf", "tr" from Portuguese "três".
 _NUMBERS = frozenset(
     word_list(
         """
@@ -62,17 +62,17 @@ _ENDINGS = (
 _PARTS = (
     *("hundert", "tausend", "honderd", "duizend", "unddrei", "undvier", "undf", "undsech"),
     *("undsieb", "undacht", "undneun", "cinquant", "quarant", "ecento", "icento", "ocento"),
-)  # of compounds, such as dreihundertsieben
+)  # parts of compounds such as dreihundertsieben
 
 
 def may_be_numbers(words: Iterable[str]) -> bool:
-    """Tell whether any of the words may be a number that `NUMBER_WORDS` does not list.
+    """Whether any of the words may be a number that `NUMBER_WORDS` does not list.
 
     Args:
-        words: In lower case, without accented letters.
+        words: Words in lower case, split at accented letters.
 
     Returns:
-        True where one is, or looks like, a number of another language or a misspelled one.
+        True if one is or resembles a number word of another language or a misspelled one.
     """
     unread = [word for word in words if word not in NUMBER_WORDS]
     return any(

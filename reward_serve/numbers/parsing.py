@@ -1,7 +1,7 @@
-r"""Read a short text as one number, exactly, or not at all.
+r"""Parse a short text as exactly one number, or return None.
 
 `parse_number` understands digits with separators, signs, currencies, fractions, LaTeX, number
-words and unit words. Whatever it does not fully understand is None, never a guess:
+words and unit words. It returns None unless it understands the whole text:
 
     parse_number(r"\$1{,}800.50 per day")  # Number(value=Fraction(3601, 2), unit=("per", "day"))
     parse_number("17 or 18")               # None
@@ -29,14 +29,14 @@ MAX_TEXT = 160
 MAX_DIGITS = 40
 MAX_UNIT_WORDS = 6
 DEGREES = r"\^\s?\{?\s?\\circ\s?\}?|\\degree\b"
-"""The sign of degrees in LaTeX, as a pattern."""
+"""A pattern for LaTeX's degree sign."""
 
 TYPOGRAPHY = {
     **dict.fromkeys("\u2212\u2010\u2011\ufe63\uff0d", "-"),
     **dict.fromkeys("\u00a0\u2002\u2003\u2005\u2007\u2008\u2009\u200a\u202f", " "),
     **dict.fromkeys("\u2018\u2019\u02bc", "'"),
 }
-"""Dashes, spaces and apostrophes, as ASCII has them."""
+"""Unicode dashes, spaces and apostrophes to their ASCII equivalents."""
 
 _TYPOGRAPHY = str.maketrans(
     {
@@ -62,7 +62,7 @@ _LATEX = tuple(
         (r"\\[,;: !]|\\q?quad\b", " "),
         (r"\\[()\[\]]", ""),
         (r"\\([$%])", r"\1"),
-        # Markdown's bold, but never Python's power: 2**3 is not 23.
+        # Markdown's bold, but not Python's power: 2**3 is not 23.
         (r"(?<!\d)\*\*|\*\*(?!\d)", ""),
     )
 )
@@ -82,7 +82,7 @@ _UNIT_WORD = re.compile(r"[a-z]+(?:'s|s')?")
 _ATTACHED_UNIT = re.compile(
     r"(?:[km]?g|kgs|lbs?|oz|[cmk]m|ft|[mk]ph|hrs?|mins?|secs?|ml|[ap]m|usd|$)"
 )
-# What may stand before "=": arithmetic in figures, or a name ("x", "total cost"). Not both, since
+# Before "=" there may be arithmetic in digits or a name ("x", "total cost"), but not both:
 # "17 because 9*2 = 18" answers 17.
 _ARITHMETIC = re.compile(
     r"(?!.*(?:, |\d \())(?:[\d +\-*/().,$%]|(?<=[\d ])x(?=[\d $])|\\(?:times|cdot|div)\b)*[\d)%$] *"
@@ -94,13 +94,13 @@ _DANGLING = re.compile(r" -|- |[-/]$")
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number that was understood to its last character.
+    """A parsed number.
 
     Attributes:
-        value: The exact value; for a percentage the figure before the sign (18% is 18).
+        value: The exact value; for a percentage the number before the sign (18% is 18).
         percent: Whether it is a percentage.
-        unit: The words after it, lower case ("18 dollars per day" has three).
-        plain: Whether it was written in digits alone, not in words or behind an equation.
+        unit: The words after the number, in lower case ("18 dollars per day" has three).
+        plain: Whether it was written in digits, not in words or as the result of an equation.
     """
 
     value: Fraction
@@ -110,13 +110,13 @@ class Number:
 
 
 def parse_number(text: str) -> Number | None:
-    """Read all of `text` as one number, or return None.
+    """Parse the whole of `text` as one number.
 
     Args:
-        text: A short text, such as what stands behind an answer marker.
+        text: A short text, such as the text after an answer marker.
 
     Returns:
-        The number, or None where any of the text is not understood: lists, ranges, estimates,
+        The number, or None if any part of the text is not understood: lists, ranges, estimates,
         unevaluated arithmetic, times, exponents, digits of other scripts, more than `MAX_DIGITS`
         digits or `MAX_TEXT` characters.
     """
@@ -138,18 +138,18 @@ def parse_number(text: str) -> Number | None:
 
 
 def plain_text(text: str) -> str:
-    """The text with typographic signs in ASCII: dashes, spaces, quotes, currencies."""
+    """The text with typographic dashes, spaces, quotes and currency signs as ASCII."""
     return text.translate(_TYPOGRAPHY)
 
 
 def words_value(words: Sequence[str]) -> int | None:
-    """Read English number words, lower case and without hyphens, as one number.
+    """Parse English number words as one number.
 
     Args:
-        words: For example ["one", "hundred", "and", "five"].
+        words: Words in lower case and without hyphens, such as ["one", "hundred", "and", "five"].
 
     Returns:
-        The value, or None where the words are not one well-formed number ("twenty twelve").
+        The value, or None if the words are not one well-formed number ("twenty twelve").
     """
     total, group, last_scale = 0, 0, 10**15
     room = 100  # the next small word must be below this
@@ -183,8 +183,8 @@ def words_value(words: Sequence[str]) -> int | None:
 
 def _clean(text: str) -> str | None:
     text = text.translate(_CHARACTERS)
-    # What is left must be printable ASCII: digits of other scripts, superscripts and invisible or
-    # direction-changing characters can show a reader another number than the one parsed here.
+    # Only printable ASCII: digits of other scripts, superscripts and invisible or bidirectional
+    # characters can display a number other than the one parsed here.
     if not text.isascii() or not text.isprintable() or ".." in text:
         return None
     for pattern, replacement in _LATEX:
@@ -238,7 +238,7 @@ def _fraction_value(match: re.Match[str]) -> Fraction | None:
     if len(whole) + len(top) + len(bottom) > MAX_DIGITS or int(bottom) == 0:
         return None
     if int(top) % int(bottom) == 0 or (match["whole"] and int(top) > int(bottom)):
-        return None  # 36/2 is arithmetic left to the reader
+        return None  # 36/2 is arithmetic
     return int(whole) + Fraction(int(top), int(bottom))
 
 

@@ -1,8 +1,8 @@
-r"""Tell whether a text could hold a number in any form: the guard behind "the answer is absent".
+r"""Whether a text may contain a number in any form; used to reject responses without the answer.
 
-The guard is for rejecting, so it errs the other way from `parse_number`: wherever a reader could
-possibly find the number (spelled, split, scaled, in another script, or left as unevaluated
-arithmetic), `may_hold` says so.
+Since a False here rejects a response, `may_hold` errs towards True, unlike `parse_number`: it
+returns True if a reader could possibly find the number, whether spelled out, split, scaled, in
+another script or as unevaluated arithmetic.
 
     may_hold("17 - 4 = 13 pears are left", Fraction(18))       # False
     may_hold("a dozen and a half pears are left", Fraction(18))  # True
@@ -23,7 +23,7 @@ from reward_serve.numbers.words import HIDING_WORDS, NUMBER_WORDS
 MAX_CHARACTERS = 50_000
 MAX_NUMBERS = 5_000
 
-# What one unit is worth in another: cents, minutes, weeks, inches, ounces, kilograms, ...
+# Conversion factors between units: cents, minutes, weeks, inches, ounces, kilograms, ...
 CONVERSIONS = frozenset(
     Fraction(factor)
     for factor in (
@@ -32,7 +32,8 @@ CONVERSIONS = frozenset(
     )
 )
 
-# An English word of these must be there, or number words of another language could hide the value.
+# The text must contain one of these English words, or else it may be in another language, whose
+# number words could state the value.
 _ENGLISH = re.compile(
     r"\b(?:the|and|this|that|with|each|have|she|they|there|are|you|what|which|not|know|sorry)\b"
 )
@@ -42,7 +43,7 @@ _CANNOT_READ = re.compile(
     r"|``|&#|\\u\d|\\[a-z]+\s?\{\d+\}\\[a-z]+\s?\{\d|</?[a-z]+>\d|\d</?[a-z]"  # markup in a number
     r"|[|]{3,}|i{4,}|\b[a-z](?:[ .-][a-z]){3,}\b"  # tally marks, a word spelled out
     r"|\d\s*['\"]\s*\d|\d!|\d\s?\(\s?\d|\)\s?[\d(]"  # feet and inches, factorials, products
-    r"|\d (?:and|&) "  # a sum, perhaps
+    r"|\d (?:and|&) "  # possibly a sum
     r"|[\^√∛]|\\(?:sqrt|cdot|times|div|binom|log|sum|prod)"
     r"|\d(?!(?:st|nd|rd|th|kg|g|lbs?|oz|cm|mm|km|ft|mph|am|pm|hrs?|mins?|ml)\b)[a-z]"  # 18k, 2x, 0x
     r"|\d\s*(?:hundred|thousand|million|billion|trillion)"
@@ -60,7 +61,7 @@ _FRACTION = re.compile(
 )
 _ROMAN = re.compile(r"\b[ivxlcdm]{1,15}\b")
 _ROMAN_DIGITS = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
-# Embeddings, overrides and isolates show "81" as 18.
+# Embeddings, overrides and isolates can display "81" as 18.
 _REORDERING = frozenset(["LRE", "RLE", "LRO", "RLO", "LRI", "RLI", "FSI"])
 _UNKNOWN = "\ufffd"
 _WORD = re.compile(r"[a-z]+")
@@ -73,14 +74,14 @@ _OPERATOR = re.compile(
 
 
 def may_hold(text: str, value: Fraction) -> bool:
-    """Tell whether `value` could stand in `text` in any form; True wherever in doubt.
+    """Whether `text` may contain `value` in any form; True in case of doubt.
 
     Args:
         text: Any text, such as a model's response.
-        value: The number to look for, whatever its sign, unit or percent sign.
+        value: The number to look for; signs, units and percent signs are ignored.
 
     Returns:
-        False only where every number of the text was read and none could be `value`.
+        False only if every number of the text was parsed and none could be `value`.
     """
     if value.denominator > 1 and 10**12 % value.denominator:
         return True
@@ -101,7 +102,7 @@ def may_hold(text: str, value: Fraction) -> bool:
 
 
 def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:
-    """Tell whether two amounts could be one, but for a sign, rounding, scale or unit.
+    """Whether two amounts may be equal up to a sign, rounding, scale or unit.
 
     Args:
         number: One amount.
@@ -109,8 +110,8 @@ def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:
         units: Whether either has a unit, so that 2 (hours) may be 120 (minutes).
 
     Returns:
-        True where they are equal in size, differ by a power of a hundred or a thousand or, with
-        `units`, by a factor of `CONVERSIONS`, or by less than 1% when either is not whole.
+        True if their absolute values are equal, differ by a factor of 100 or a power of 1,000, by a
+        factor of `CONVERSIONS` with `units`, or by less than 1% when either is not an integer.
     """
     small, large = sorted((abs(number), abs(other)))
     if small == large:

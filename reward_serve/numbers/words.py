@@ -1,10 +1,10 @@
-"""The words of numbers: their names, what changes them, their units, what puts them in doubt."""
+"""Word lists: number words, modifiers, units and words that put a number in doubt."""
 
 from __future__ import annotations
 
 
 def word_list(text: str) -> list[str]:
-    """Split a list of words that is written as a text."""
+    """Split a word list that is written as text."""
     return text.split()
 
 
@@ -33,7 +33,7 @@ SCALE_WORDS = {
 NUMBER_WORDS = SMALL_WORDS.keys() | TENS_WORDS.keys() | SCALE_WORDS.keys()
 ANY_NUMBER_WORD = f"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"  # a pattern
 
-# Amounts that are no plain number, and words that make one number another.
+# Amounts that are not plain numbers, and words that change a number's value.
 _AMOUNTS = word_list(
     """half halves third thirds quarter quarters fourth fourths fifth fifths sixth sixths seventh
     sevenths eighth eighths ninth ninths tenth tenths eleventh elevenths twelfth twelfths
@@ -59,7 +59,7 @@ _RELATIONS = word_list(
 )
 MODIFIER_WORDS = frozenset([*_AMOUNTS, *_RELATIONS])
 
-# Words in which a number may hide that is not spelled out.
+# Words that may imply a number without spelling it out.
 HIDING_WORDS = frozenset(
     [
         *_AMOUNTS,
@@ -72,7 +72,7 @@ HIDING_WORDS = frozenset(
     ]
 )
 
-# Negation, supposition, hearsay, retraction: near these a number is no answer.
+# Negation, supposition, hearsay, retraction: a number near these is not an answer.
 DOUBTS = frozenset(
     word_list(
         """no not never non without cannot none wait actually but however although though yet
@@ -98,7 +98,7 @@ UNIT_DOUBTS = DOUBTS | frozenset(
         swapped upside digit digits round rounds rounded rounding nearest going limit"""
     )
 )
-# Units of which one amount may be another's, in another number: 2 hours are 120 minutes.
+# Units that convert into each other: 2 hours are 120 minutes.
 MEASURES = frozenset(
     word_list(
         """second seconds sec secs minute minutes min mins hour hours hr hrs day days week weeks
@@ -109,6 +109,6 @@ MEASURES = frozenset(
         gallon gallons"""
     )
 )
-# Adverbs that belong to a unit; any other ("18 supposedly") puts the number in doubt.
+# Adverbs that are part of a unit; any other ("18 supposedly") puts the number in doubt.
 RATES = frozenset(word_list("daily weekly monthly yearly hourly nightly"))
 CENTS = frozenset(word_list("cent cents pence penny pennies nickel nickels dime dimes"))

@@ -1,1 +1,1 @@
-"""From a batch to the replicas of a reward model, and back."""
+"""Splits batches over the replicas of reward models and joins their results."""

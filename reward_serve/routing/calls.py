@@ -1,7 +1,7 @@
-"""Calls between Serve deployments: how they travel, how they fail, who cancelled them.
+"""Calls between Serve deployments: transport, failures and cancellation.
 
-By default a call's arguments and result pass through Ray's object store, which is for data that
-many read. Requests and results are read once: sent over gRPC, a call takes half the time.
+By default a call's arguments and result pass through Ray's object store, which suits data with
+several readers. Requests and results are read once, and over gRPC a call takes half the time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class NoAnswerError(Exception):
 
     Attributes:
         status: ``timeout``, ``overloaded`` or ``error``.
-        reason: why.
-        too_large: the call or its result did not fit a message; do not retry it unchanged.
+        reason: why the call failed.
+        too_large: the call or its result exceeds the message limit; do not retry it unchanged.
     """
 
     def __init__(self, status: Status, reason: str, too_large: bool = False) -> None:
@@ -26,28 +26,22 @@ class NoAnswerError(Exception):
 
 
 def by_value(handle: Any) -> Any:
-    """The deployment's handle, for calls over gRPC; as it was where Ray is older than that."""
-    try:
-        return handle.options(
-            _by_reference=False, request_serialization="pickle", response_serialization="pickle"
-        )
-    except TypeError:
-        return handle
+    """The deployment's handle for calls over gRPC."""
+    return handle.options(
+        _by_reference=False, request_serialization="pickle", response_serialization="pickle"
+    )
 
 
 def by_reference(handle: Any) -> Any:
-    """The same, for calls of any size, through the object store."""
-    try:
-        return handle.options(_by_reference=True)
-    except TypeError:
-        return handle
+    """The deployment's handle for calls of any size, through Ray's object store."""
+    return handle.options(_by_reference=True)
 
 
 async def answer_of(call: Any, until: float) -> Any:
-    """The answer to a call by a time of the event loop's clock; cancelled then, or with its caller.
+    """Await a call until a time of the event loop's clock; cancel it then, or with its caller.
 
     Raises:
-        NoAnswerError: there was none.
+        NoAnswerError: the call failed or timed out.
     """
     try:
         async with asyncio.timeout_at(until):
@@ -60,7 +54,7 @@ async def answer_of(call: Any, until: float) -> Any:
 
 
 def no_answer(error: BaseException) -> NoAnswerError:
-    """What an exception in place of an answer means; the caller's own cancellation is raised."""
+    """The ``NoAnswerError`` for an exception; re-raises the caller's own cancellation."""
     from ray.serve.exceptions import BackPressureError
 
     if isinstance(error, asyncio.CancelledError) and cancelled_by_caller():
@@ -71,9 +65,9 @@ def no_answer(error: BaseException) -> NoAnswerError:
     elif isinstance(error, BackPressureError):
         status = Status.OVERLOADED
         reason = "every replica is at its limit of calls; retry after a pause"
-    told = NoAnswerError(status, reason, _is_too_large(error))
-    told.__cause__ = error
-    return told
+    failed = NoAnswerError(status, reason, _is_too_large(error))
+    failed.__cause__ = error
+    return failed
 
 
 def _is_too_large(error: BaseException) -> bool:
@@ -84,7 +78,7 @@ def _is_too_large(error: BaseException) -> bool:
 
 
 def call_errors() -> tuple[type[BaseException], ...]:
-    """What a call raises when its replica is gone, refuses it or is not to be reached in time."""
+    """The exceptions of a call whose replica is gone, refuses it or does not answer in time."""
     import grpc
     from ray.exceptions import RayError
     from ray.serve.exceptions import RayServeException
@@ -93,6 +87,6 @@ def call_errors() -> tuple[type[BaseException], ...]:
 
 
 def cancelled_by_caller() -> bool:
-    """Whether a CancelledError is this task's own; else the call's other end was cancelled."""
+    """Whether a CancelledError comes from cancelling this task, not from the called replica."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""One deployment of a reward model: a batch is split over its replicas, called, and joined."""
+"""Calls one reward model's deployment: splits a batch over its replicas and joins the results."""
 
 from __future__ import annotations
 
@@ -25,23 +25,25 @@ from reward_serve.schema import echoes, failure, longest_timeout_s
 
 logger = logging.getLogger("ray.serve")
 
-GRACE_S = 2.0  # the replica keeps the deadline; this is for calls that never reach one
+GRACE_S = 2.0  # replicas enforce the deadline; this bounds calls that never reach one
 
 Result = dict[str, Any]
 Chunks = AsyncGenerator[list[Result], None]
 
 
 class DeploymentClient:
-    """Calls the replicas of one deployment. Where one gives no answer, its items are failures.
+    """Calls the replicas of one deployment. If a replica does not answer, its items fail.
 
-    Ray's consistent-hash router finds a waiting call by the id of the Serve request that makes it:
-    of several such calls it would answer one. So concurrent calls get a context each, and with it
-    an id; a single call keeps its request's id, under which it is logged.
+    Ray's consistent-hash router identifies a waiting call by the id of the Serve request that makes
+    it, and would answer only one of several calls with the same id. Concurrent calls therefore get
+    a context each, and with it an id. A single call keeps its request's id, under which it is
+    logged.
 
     Args:
-        handle: Serve's own; its first use, so not from two threads at a time.
-        grace_s: how long to wait beyond the deadline, which the replica keeps.
-        detached: single calls get a context too, for callers who make several in a request.
+        handle: the Serve handle; its first use, so do not construct this in two threads at once.
+        grace_s: how long to wait beyond the deadline, which the replica enforces.
+        detached: whether single calls get a context too, for callers that make several calls per
+            request.
     """
 
     def __init__(self, handle: Any, grace_s: float = GRACE_S, detached: bool = False) -> None:
@@ -52,7 +54,7 @@ class DeploymentClient:
         self._placement = Placement()
 
     async def score_batch(self, items: Sequence[Any]) -> list[Result]:
-        """A result for each item, in order."""
+        """Score the items; returns a result for each, in order."""
         with self._placed(items) as shares:
             batch = uuid4().hex if len(shares) > 1 else None
             parts = [[items[i] for i in share.indices] for share in shares]
@@ -61,7 +63,7 @@ class DeploymentClient:
         return joined([share.indices for share in shares], answers)
 
     async def stream(self, items: Mapping[int, Any]) -> Chunks:
-        """The results as they finish, in chunks, each result with the item's key as ``index``."""
+        """The results in chunks as they finish, each with the item's key as ``index``."""
         keys, values = list(items), list(items.values())
         with self._placed(values) as shares:
             batch = uuid4().hex if len(shares) > 1 else None
@@ -84,7 +86,7 @@ class DeploymentClient:
 
     @contextmanager
     def _placed(self, items: Sequence[Any]) -> Iterator[list[Share]]:
-        """The batch in parts, one a call, for as long as they are under way."""
+        """The batch split into calls, which are counted as load until the block ends."""
         replicas = known_replicas(self._handle.app_name, self._handle.deployment_name)
         shares = self._placement.shares(items, replicas)
         try:
@@ -96,7 +98,7 @@ class DeploymentClient:
     def _begin(
         self, method: str, share: Share, items: Any, batch: str | None, large: bool, **options: Any
     ) -> Any:
-        """Call the share's replica; ``batch`` is the same for all parts of one batch."""
+        """Start a call to the share's replica; all parts of one batch have the same ``batch``."""
         if share.replica is not None:
             options["session_id"] = share.replica
         handle = self._large if large else self._handle
@@ -132,13 +134,15 @@ class DeploymentClient:
         again: float | None = None,
     ) -> Chunks:
         keys, items = list(missing), list(missing.values())
-        until = again or self._until(items)  # again: by reference, until then
+        until = again or self._until(items)  # again: a retry by reference, with this deadline
         large = share.large or again is not None
         call = self._begin("score_stream", share, items, batch, large, stream=True)
         try:
             chunks = aiter(call)
-            while True:  # until it stops, after the last item or before
-                async with asyncio.timeout_at(until):  # around a yield it would cancel the reader
+            while True:  # until StopAsyncIteration
+                async with asyncio.timeout_at(
+                    until
+                ):  # around the yield, it could cancel the reader
                     chunk = await anext(chunks)
                 for result in chunk:
                     result["index"] = keys[result["index"]]
@@ -159,7 +163,7 @@ class DeploymentClient:
             self._placement.done(share)
 
     def _until(self, items: Iterable[Any]) -> float:
-        """When to give up on the items, by the event loop's clock."""
+        """The deadline of the items plus the grace period, on the event loop's clock."""
         return asyncio.get_running_loop().time() + longest_timeout_s(items) + self._grace_s
 
     def _failures(self, items: Iterable[Any], error: NoAnswerError) -> list[Result]:
@@ -170,14 +174,14 @@ class DeploymentClient:
 
 
 def joined(parts: Iterable[Sequence[int]], answers: Iterable[Sequence[Result]]) -> list[Result]:
-    """The results of a batch that was asked in parts, each the indices of its items."""
+    """Join the results of a batch that was split into parts, each given as item indices."""
     pairs = (zip(*both, strict=True) for both in zip(parts, answers, strict=True))
     found: dict[int, Result] = dict(chain.from_iterable(pairs))
     return [found[index] for index in range(len(found))]
 
 
 async def merged(streams: Iterable[Chunks]) -> Chunks:
-    """The streams' chunks as they come, until the last ends or one raises; closes them all."""
+    """Merge the streams' chunks as they arrive; closes all streams at the end or on an error."""
     ready: asyncio.Queue[list[Result] | Exception | None] = asyncio.Queue(maxsize=16)
 
     async def pump(stream: Chunks) -> None:
@@ -203,7 +207,7 @@ async def merged(streams: Iterable[Chunks]) -> Chunks:
 
 
 def handle_of(app: str, deployment: str | None = None) -> Any:
-    """Serve's handle to an application's ingress, or to one of its deployments, which may come."""
+    """The Serve handle of an application's ingress, or of a deployment, which may not exist yet."""
     from ray import serve
 
     if deployment is None:

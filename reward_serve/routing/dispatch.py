@@ -1,4 +1,4 @@
-"""Puts items to reward models by name, and joins what several models answer to one batch."""
+"""Sends items to reward models by name and joins the results of a batch for several models."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _READY_TIMEOUT_S = 2.0
 
 
 class UnknownModelError(LookupError):
-    """No reward model of that name; says which there are."""
+    """No reward model has this name; the message lists the names."""
 
 
 class Dispatcher:
-    """Asks reward models.
+    """Sends items to reward models.
 
     Args:
-        models: their handles, by name.
-        aliases: other names by which callers know them.
-        default: the model of items that name none; by default the first.
-        grace_s: of ``DeploymentClient``.
-        detached: of ``DeploymentClient``.
+        models: the models' handles by name.
+        aliases: alternative names of the models.
+        default: the model of items without ``model``; by default the first.
+        grace_s: see ``DeploymentClient``.
+        detached: see ``DeploymentClient``.
     """
 
     def __init__(
@@ -47,35 +47,36 @@ class Dispatcher:
         self._default = default or next(iter(models))
         self._aliases = aliases or {}
         self.applications = {name: handle.app_name for name, handle in models.items()}
-        """Each reward model's name and its application's."""
+        """Reward model name to Serve application name."""
 
     def pick(self, name: object) -> str:
-        """The model that is meant; the default where none is named.
+        """Resolve a model name or alias; None is the default model.
 
         Raises:
-            UnknownModelError: no model has the name.
+            UnknownModelError: no model has this name.
         """
         if name is None:
             return self._default
         name = self._aliases.get(name, name) if isinstance(name, str) else name
         if not isinstance(name, str) or name not in self._models:
             raise UnknownModelError(
-                f"model: there is no {ascii(name)[:80]}; choose of {', '.join(self._models)}"
+                f"model: no model is named {ascii(name)[:80]}; choose from "
+                f"{', '.join(self._models)}"
             )
         return name
 
     async def answers(self, model: str, items: list[Any]) -> list[dict[str, Any]]:
-        """The model's result for each item."""
+        """Score the items with one model, in order."""
         return await self._models[model].score_batch(self._addressed(items))
 
     async def batch(self, items: list[Any]) -> list[dict[str, Any]]:
-        """Each item's result from the model that it names."""
+        """Score each item with the model that it names, in order."""
         parts = self._parts(items)
         calls = (self.answers(model, [items[i] for i in part]) for model, part in parts.items())
         return joined(parts.values(), await asyncio.gather(*calls))
 
     def stream(self, items: list[Any]) -> Chunks:
-        """The results of ``batch`` as they finish, in chunks, each result with its ``index``."""
+        """The results of ``batch`` in chunks as they finish, each with its ``index``."""
         parts, items = self._parts(items), self._addressed(items)
         return merged(
             self._models[model].stream({i: items[i] for i in part}) for model, part in parts.items()
@@ -96,24 +97,28 @@ class Dispatcher:
         return told
 
     async def complete(self, model: str, body: dict[str, Any], within_s: float) -> dict[str, Any]:
-        """The model's answer to a conversation; NoAnswerError where there is none."""
+        """The model's chat completion.
+
+        Raises:
+            NoAnswerError: the model did not answer.
+        """
         within_s += GRACE_S
         answer: dict[str, Any] = await self._models[model].call("complete", body, within_s=within_s)
         return answer
 
     async def describe(self) -> list[dict[str, Any]]:
-        """Each model's description of itself, and whether it answers."""
+        """Each model's description, and whether it is ready."""
         return await asyncio.gather(*map(self._describe, self._models))
 
     async def _describe(self, name: str) -> dict[str, Any]:
         try:
-            told = await self._models[name].call("describe", within_s=_READY_TIMEOUT_S)
-            return {**told, "ready": True}
+            description = await self._models[name].call("describe", within_s=_READY_TIMEOUT_S)
+            return {**description, "ready": True}
         except NoAnswerError:
             return {"name": name, "ready": False}
 
     def _addressed(self, items: list[Any]) -> list[Any]:
-        """The items with their models' own names, to which the replicas answer."""
+        """The items with aliases replaced by model names, which the replicas expect."""
         if not self._aliases:
             return items
         own = self._aliases
@@ -123,7 +128,7 @@ class Dispatcher:
         ]
 
     def _parts(self, items: list[Any]) -> dict[str, list[int]]:
-        """Model to the indices of its items; an unknown model's go to the default's refusal."""
+        """Model to the indices of its items; the default model rejects items of unknown models."""
         parts: dict[str, list[int]] = {}
         for i, item in enumerate(items):
             name = self._aliases.get(name := self._named(item), name)
@@ -132,6 +137,6 @@ class Dispatcher:
 
     @staticmethod
     def _named(item: Any) -> str:
-        """The name of the model that the item asks for; empty where it names none."""
+        """The item's ``model``; empty if it has none."""
         name = item.get("model") if isinstance(item, dict) else None
         return name if isinstance(name, str) else ""

@@ -1,9 +1,9 @@
-"""Which replica each item of a batch goes to.
+"""Choose the replica of each item in a batch.
 
-What a group's samples share (the prompt up to the response, equal answers) is computed once where
-they meet. They meet by consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam,
-2018): a group goes where its key says, in every process alike, unless that replica has more than
-its part of this process's items; then it moves to the one with the fewest, and stays there.
+The samples of a group share work (the prompt up to the response, equal answers) if they go to the
+same replica. Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018) puts
+a group on the replica of its key, which is the same in every process, unless that replica exceeds
+its share of this process's items. The group then moves to the least loaded replica and stays there.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dataclasses import dataclass
 from reward_serve.routing.sizes import MESSAGE_BYTES, bounded, size_of
 
 _SLACK = 1.1
-_ALWAYS = 8  # items that a replica takes whatever the others have: a usual group
+_ALWAYS = 8  # items that a replica takes regardless of its load: a typical group
 _REMEMBERED = 8192
 _KEY_CHARS = 512
 
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """The part of a batch that one replica gets.
+    """The part of a batch that goes to one replica in one call.
 
     Attributes:
-        replica: its id; None where Serve chooses.
-        indices: of the items in the batch.
-        large: whether it is one item too large for a message.
+        replica: the replica's id; None if Serve chooses it.
+        indices: indices of the items in the batch.
+        large: whether it is a single item that exceeds the message limit.
     """
 
     replica: str | None
@@ -39,7 +39,7 @@ class Share:
 
 
 class Placement:
-    """Places this process's items for one deployment. Safe for threads."""
+    """Places this process's items for one deployment. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class Placement:
         self._moved: OrderedDict[int, str] = OrderedDict()
 
     def shares(self, items: Sequence[object], replicas: tuple[str, ...]) -> list[Share]:
-        """The batch in parts, each for a message; ``done`` with each when it is answered."""
+        """Split the batch into calls; call ``done`` with each share when it is answered."""
         if len(replicas) < 2 or not items:
             return _messages(items, None, range(len(items)))
         keys = [group_key(item) for item in items]
@@ -67,7 +67,7 @@ class Placement:
         return shares
 
     def done(self, share: Share) -> None:
-        """The share's items are no longer under way."""
+        """Mark the share as answered."""
         with self._lock:
             if share.replica is not None and share in self._under_way:
                 self._under_way.remove(share)
@@ -81,7 +81,7 @@ class Placement:
         return [self._fewest(1) if home is None else home for home in placed]
 
     def _home(self, key: int, size: int, most: int) -> str | None:
-        """The group's replica, with its items counted; None for a group too large for one."""
+        """Assign the group to a replica; None if the group is too large for one replica."""
         if size > most:
             return None
         home = self._moved.get(key) or self._replicas[key % len(self._replicas)]
@@ -105,19 +105,19 @@ def _messages(items: Sequence[object], replica: str | None, indices: Sequence[in
 
 
 def group_key(item: object) -> int:
-    """The same number for the samples of a group, in every process.
+    """A hash of the item's group, the same in every process.
 
-    A request without ``group`` is told by its reference and question.
+    A request without ``group`` is identified by its reference and question.
     """
     fields = item if isinstance(item, Mapping) else {}
     group = fields.get("group")
-    told = group if isinstance(group, str) else (fields.get("reference"), fields.get("question"))
-    return zlib.crc32(_text(told).encode("utf-8", "replace"))
+    key = group if isinstance(group, str) else (fields.get("reference"), fields.get("question"))
+    return zlib.crc32(_text(key).encode("utf-8", "replace"))
 
 
-def _text(told: object) -> str:
-    if isinstance(told, str):
-        return told[:_KEY_CHARS]
-    if isinstance(told, list | tuple):
-        return "\x1f".join(_text(one) for one in told[:8])
-    return type(told).__name__
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value[:_KEY_CHARS]
+    if isinstance(value, list | tuple):
+        return "\x1f".join(_text(part) for part in value[:8])
+    return type(value).__name__

@@ -1,4 +1,4 @@
-"""The replicas that this process knows of each deployment, from its router to its calls."""
+"""The replica ids of each deployment, as this process's routers report them."""
 
 from collections.abc import Iterable
 
@@ -6,10 +6,10 @@ _known: dict[tuple[str, str], tuple[str, ...]] = {}
 
 
 def note_replicas(app: str, deployment: str, replicas: Iterable[str]) -> None:
-    """Keep the ids of the replicas that there are now."""
+    """Set the ids of a deployment's replicas."""
     _known[app, deployment] = tuple(sorted(replicas))
 
 
 def known_replicas(app: str, deployment: str) -> tuple[str, ...]:
-    """The ids of the replicas, sorted; none where Serve alone places calls."""
+    """The replica ids of a deployment, sorted; empty if Serve places its calls."""
     return _known.get((app, deployment), ())

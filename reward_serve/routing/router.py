@@ -1,7 +1,7 @@
-"""The request router of deployments with several replicas: groups stay together.
+"""The request router of deployments with several replicas, which keeps groups together.
 
-Serve pickles this module by value into every process that calls such a deployment, so that none of
-them needs ``reward_serve`` for it.
+Serve pickles this module by value into every process that calls such a deployment, so those
+processes do not need ``reward_serve`` installed.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
 
 class GroupRouter(ConsistentHashRouter):
-    """Ray Serve's consistent-hash router, for callers that choose a replica themselves.
+    """Ray Serve's consistent-hash router, extended so that callers can choose a replica.
 
-    A session that is a replica's id goes to that replica. Any other session goes by Serve's ring,
-    on which the busiest of 2, 4 and 8 replicas has 1.25, 1.5 and 1.8 times its part of four
-    sessions a replica. A call without a session goes by the power of two choices, for which the
-    ring would take a random replica. Concurrent calls within one Serve request need a context each,
-    as ``DeploymentClient`` makes them: Ray tells waiting calls apart by the id of their request.
+    A session that equals a replica's id goes to that replica. Other sessions use Serve's hash ring,
+    on which the busiest of 2, 4 and 8 replicas has 1.25, 1.5 and 1.8 times the mean load at four
+    sessions per replica. Calls without a session use the power of two choices; the ring would pick
+    a random replica. Concurrent calls within one Serve request need a context each, as
+    ``DeploymentClient`` creates them, because Ray identifies waiting calls by their request's id.
     """
 
     def update_replicas(self, replicas: list[Any]) -> None:
-        """Note the replicas for those of this process who choose one."""
+        """Record the replicas for callers of this process that choose one."""
         before = list(self.curr_replicas)
         super().update_replicas(replicas)
         try:
             from reward_serve.routing.replicas import note_replicas
-        except ImportError:  # a process that calls by a handle of Serve's alone
+        except ImportError:  # a process with a plain Serve handle, without this package
             return
         now = list(self.curr_replicas)
         for deployment in {replica.deployment_id for replica in before + now}:
@@ -48,6 +48,6 @@ class GroupRouter(ConsistentHashRouter):
             return ranked
         if pending_request is not None:
             pending_request.routing_context.should_backoff = True
-        if chosen:  # the others where it is at its limit of calls
+        if chosen:  # the others are tried when it is at its limit of calls
             return [chosen, [one for one in candidate_replicas if one is not chosen[0]]]
         return [random.sample(candidate_replicas, min(2, len(candidate_replicas)))]

@@ -1,8 +1,8 @@
-"""The size of items, and how batches are split to fit Serve's messages.
+"""Estimate the size of items and split batches to fit Serve's message limit.
 
-Serve's gRPC takes messages of 4 MiB (``RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH``), at the replica
-for calls and at the caller for results. Half of that is left for a result, which echoes its item's
-``metadata`` and has fields of its own.
+Serve's gRPC messages are limited to 4 MiB (``RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH``), for
+calls and for results. Calls use at most half of it, because results echo ``metadata`` and add
+fields.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 MESSAGE_BYTES = 2 * 2**20
-"""Bytes of items in one call by value; a larger item goes by reference."""
+"""Maximum bytes of items in one call by value; a larger item is sent by reference."""
 
 _OVERHEAD = 16
 
 
 def size_of(value: object) -> int:
-    """An upper bound of the bytes that plain data takes in a message; a guess for other data."""
+    """An upper bound on the message bytes of JSON-like data; an estimate for other data."""
     total = 0
     left: list[Iterable[object]] = [(value,)]
     while left:
@@ -39,9 +39,9 @@ def size_of(value: object) -> int:
 def bounded(
     items: Sequence[Item], size: Callable[[Item], int], most_bytes: int = MESSAGE_BYTES
 ) -> list[tuple[Sequence[Item], int]]:
-    """Split items, in order, into parts of at most ``most_bytes``, and give the bytes of each.
+    """Split items, in order, into parts of at most ``most_bytes``; returns each with its bytes.
 
-    An item larger than that is a part of its own.
+    A larger item forms a part by itself.
     """
     parts: list[tuple[Sequence[Item], int]] = []
     start = total = 0

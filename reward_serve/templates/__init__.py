@@ -1,4 +1,4 @@
-"""A judging template: YAML data, checked when it is read.
+"""Judging templates: YAML data, validated when it is read.
 
 >>> load_template("final_answer").label.binary
 True
@@ -25,7 +25,7 @@ ALIASES = {
     "REFERENCE_SOLUTION": "reference",
     "CANDIDATE_SOLUTION": "response",
 }
-"""Other names of the fields, in placeholders alone."""
+"""Alternative names of the fields in placeholders."""
 FILE_SUFFIXES = (".yaml", ".yml")
 INSTRUCTION = "{instruction}"
 PLACEHOLDER = re.compile(r"\{(" + "|".join(FIELDS) + r")\}")
@@ -33,7 +33,7 @@ _ALIAS = re.compile(r"\{(" + "|".join(ALIASES) + r")\}")
 
 
 class LabelForm(BaseModel):
-    """Label mode: one forward pass, the probability of each label read off."""
+    """Label mode: one forward pass gives the probability of each label."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,19 +42,22 @@ class LabelForm(BaseModel):
 
     @property
     def binary(self) -> bool:
-        """Two labels worth 0 and 1: the likelier one is the score; else the expected value."""
+        """Whether there are two labels with the values 0 and 1.
+
+        The score is then the likelier label's value, and otherwise the expected value.
+        """
         return sorted(self.values.values()) == [0.0, 1.0]
 
 
 class GenerateForm(BaseModel):
-    """Generate mode: the judge writes, and the last verdict in its text wins."""
+    """Generate mode: the judge writes text, whose last verdict counts."""
 
     model_config = ConfigDict(extra="forbid")
 
     instruction: str
     verdict: str = Field(description="a regular expression; its first group is the verdict")
-    scale: Annotated[float, Field(gt=0)] = Field(1.0, description="the verdict worth a score of 1")
-    example: str = Field(description="text in which the verdict is found")
+    scale: Annotated[float, Field(gt=0)] = Field(1.0, description="verdict with a score of 1")
+    example: str = Field(description="an output of the judge that contains a verdict")
 
     @model_validator(mode="after")
     def _verdict_is_found_in_the_example(self) -> Self:
@@ -63,70 +66,77 @@ class GenerateForm(BaseModel):
         except re.error as error:
             raise ValueError(f"verdict: is not a regular expression: {error}") from None
         if pattern.groups < 1:
-            raise ValueError(f"verdict: has no group around the verdict itself: {self.verdict!r}")
+            raise ValueError(
+                f"verdict: needs a group around the verdict itself (found {self.verdict!r})"
+            )
         if not pattern.search(self.example):
-            raise ValueError(f"example: the verdict pattern finds nothing in {self.example!r}")
+            raise ValueError(f"example: the verdict pattern does not match {self.example!r}")
         return self
 
 
 class Template(BaseModel):
-    """What a judge is shown and how its answer is read."""
+    """The prompt of a judge and how its answer is read."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: str
     description: str
-    card: str = Field("", description="what counts as right, for people")
+    card: str = Field("", description="documents what counts as right; not part of the prompt")
     rules: Literal["final_answer", "gsm8k_strict"] | None = Field(
         None, description="which rules may decide before the model, under rules_first"
     )
     reference: Literal["full", "final_answer"] = "full"
     numerals: Literal["canonical", "as_written"] = Field(
-        "as_written", description="canonical: every field's numbers are shown in plain digits"
+        "as_written", description="canonical: show the numbers of every field in plain digits"
     )
     response_tokens: Annotated[int, Field(ge=1)]
     head_tokens: int = Field(
-        0, ge=0, description="how many of them show a cut response's beginning, the rest its end"
+        0,
+        ge=0,
+        description="of response_tokens, those that show the beginning of a response that is cut; "
+        "the others show its end",
     )
     system: str = Field(
-        description="the mode's instruction goes where it says {instruction}, among what the "
-        "engine caches, else to the end of the user's message"
+        description="{instruction} is replaced by the mode's instruction; without it, the "
+        "instruction is appended to user. In system it is part of the cached prefix"
     )
     user: str
-    label: LabelForm | None = Field(None, description="none: in generate mode alone")
+    label: LabelForm | None = Field(None, description="null: only generate mode is available")
     generate: GenerateForm
-    digest: str = Field(description="of all that a verdict depends on; part of its fingerprint")
+    digest: str = Field(
+        description="digest of everything that affects a verdict; part of its fingerprint"
+    )
 
     @model_validator(mode="after")
     def _shows_the_response(self) -> Self:
         if self.user.count("{response}") != 1:
-            raise ValueError("user: must hold {response} exactly once")
+            raise ValueError("user: must contain {response} exactly once")
         if PLACEHOLDER.search(self.system):
-            raise ValueError("system: must not hold placeholders; put them in user")
+            raise ValueError("system: must not contain placeholders; move them to user")
         return self
 
     @property
     def highest(self) -> float:
-        """The highest score there is."""
+        """The highest possible score."""
         return max(self.label.values.values()) if self.label else 1.0
 
     @property
     def fields(self) -> list[str]:
-        """The request's fields that this template needs."""
+        """The fields of a request that this template needs."""
         return list(dict.fromkeys(PLACEHOLDER.findall(self.user)))
 
 
 def unaliased(text: str) -> str:
-    """The text with the fields' own names in its placeholders."""
+    """The text with the aliases in its placeholders replaced by field names."""
     return _ALIAS.sub(lambda found: f"{{{ALIASES[found[1]]}}}", text)
 
 
 @functools.cache
 def load_template(name: str) -> Template:
-    """A shipped template by name.
+    """Load a shipped template by name.
 
     Raises:
-        KeyError: there is no such template.
+        KeyError: no shipped template has this name.
     """
     if name not in template_names():
         raise KeyError(name)
@@ -134,45 +144,48 @@ def load_template(name: str) -> Template:
 
 
 def read_template_file(path: Path) -> dict[str, Any]:
-    """What a template's file says.
+    """Read and validate a template file; returns its content.
 
     Raises:
-        ValueError: it cannot be read, is no template, or bears a shipped one's name.
+        ValueError: the file cannot be read, is not a valid template, or has the name of a shipped
+            template.
     """
     if path.stem in template_names():
-        raise ValueError(f"template: {path.stem!r} is a shipped one's name; rename {path.name!r}")
+        raise ValueError(
+            f"template: {path.stem!r} is the name of a shipped template; rename {path.name!r}"
+        )
     try:
         data = yaml.safe_load(path.read_bytes())
     except OSError as error:
         raise ValueError(
-            f"template: {str(path)!r} cannot be read ({error.strerror}); give a path that is "
-            "there where Serve builds the application"
+            f"template: {str(path)!r} cannot be read ({error.strerror}); give a path that exists "
+            "where Serve builds the application"
         ) from None
     except (yaml.YAMLError, UnicodeError) as error:
         raise ValueError(f"template: {str(path)!r} is not YAML: {_in_one_line(error)}") from None
     if not isinstance(data, dict):
         raise ValueError(
-            f"template: {str(path)!r} holds {type(data).__name__}; write fields such as system, "
-            "user and generate"
+            f"template: {str(path)!r} contains {type(data).__name__}; write fields such as "
+            "system, user and generate"
         )
     try:
         parse_template(path.stem, data)
     except ValidationError as error:
         raise ValueError(
-            f"template: {str(path)!r}: {describe_errors(error)}; `python -m reward_serve template "
-            "check` says more"
+            f"template: {str(path)!r}: {describe_errors(error)}; for details run `python -m "
+            "reward_serve template check`"
         ) from None
     return data
 
 
 def parse_template(name: str, data: dict[str, Any]) -> Template:
-    """A template from what its file says.
+    """Build a template from the content of its file.
 
     Raises:
-        ValidationError: a field is missing, unknown or wrong.
+        ValidationError: a field is missing, unknown or invalid.
     """
-    told = {key: value for key, value in data.items() if key not in ("description", "card")}
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+    hashed = {key: value for key, value in data.items() if key not in ("description", "card")}
+    digest = hashlib.sha256(json.dumps(hashed, sort_keys=True, default=str).encode()).hexdigest()
     fields = {"name": name, "digest": digest[:12], **data}
     if isinstance(data.get("user"), str):
         fields["user"] = unaliased(data["user"])
@@ -181,7 +194,7 @@ def parse_template(name: str, data: dict[str, Any]) -> Template:
 
 @functools.cache
 def template_names() -> tuple[str, ...]:
-    """Names of the shipped templates."""
+    """The names of the shipped templates, sorted."""
     files = (entry.name for entry in _folder().iterdir())
     return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
 

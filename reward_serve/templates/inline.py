@@ -1,7 +1,7 @@
-"""A request's own template: a string with placeholders, whose verdict is ``REWARD: <score>``.
+"""Inline templates: a prompt sent with the request, whose verdict is ``REWARD: <score>``.
 
 The placeholders are ``{PROBLEM}``, ``{REFERENCE_SOLUTION}`` and ``{CANDIDATE_SOLUTION}``, or the
-fields' own names. Each is fenced, and nothing else in the string has a meaning.
+field names. Each is put inside a fence; nothing else in the string is interpreted.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ _SYSTEM = (
 
 
 def is_inline(template: str) -> bool:
-    """Whether a request's ``template`` is a template itself and no name."""
+    """Whether a request's ``template`` is an inline template, not a name."""
     return bool(PLACEHOLDER.search(unaliased(template)))
 
 
 @functools.lru_cache(maxsize=64)
 def inline_template(text: str) -> Template:
-    """The template that a string says; the model writes its verdict (generate mode).
+    """Build a template from an inline string; it has generate mode only.
 
-    The score is between 0 and 1; between 0 and 100 where the text says ``0 to 100``.
+    Verdicts range from 0 to 1, or from 0 to 100 if the text says ``0 to 100``.
 
     Raises:
-        ValueError: it is too long, or does not hold the candidate exactly once.
+        ValueError: the text is too long, or does not contain the candidate exactly once.
     """
     if len(text) > MAX_CHARACTERS:
-        raise ValueError(f"holds {len(text)} characters; the limit is {MAX_CHARACTERS}")
+        raise ValueError(f"has {len(text)} characters; the limit is {MAX_CHARACTERS}")
     user = unaliased(text)
     if user.count("{response}") != 1:
-        raise ValueError("must hold {CANDIDATE_SOLUTION} exactly once")
+        raise ValueError("must contain {CANDIDATE_SOLUTION} exactly once")
     scale = 100.0 if PERCENT_SCALE.search(text) else 1.0
     ask = f"End with a line 'REWARD: <score>', the score between 0 and {scale:g}."
     return Template(
         name="inline",
-        description="a request's own",
+        description="sent with the request",
         response_tokens=RESPONSE_TOKENS,
         system=_SYSTEM,
         user=PLACEHOLDER.sub(r"<\1>\n{\1}\n</\1>", user),

@@ -1,4 +1,4 @@
-"""Rule-based verifiers: they prove an answer right or wrong, or abstain."""
+"""Rule-based verifiers, which prove an answer right or wrong or abstain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from reward_serve.verifiers.gsm8k import Verification, final_answer, verify, ver
 from reward_serve.verifiers.strict import verify_strict_any
 
 VERIFIER_VERSION = "4"
-"""Raised when a rule decides otherwise than before; part of fingerprints."""
+"""Incremented when a rule's decisions change; part of fingerprints."""
 
 __all__ = [
     "VERIFIER_VERSION",

@@ -1,7 +1,8 @@
-"""Calls a function in a process of its own, which the kernel ends when a call takes too long.
+"""Calls a function in a child process that the kernel kills when a call exceeds its CPU time.
 
-A regular expression or a formula can be written to take forever, within one call of C code that no
-signal handler and no thread interrupts. The child's CPU-time alarm has no handler: it kills.
+A hostile regular expression or formula can run forever inside one call of C code, which neither a
+Python signal handler nor another thread can interrupt. The child's CPU-time alarm has no handler,
+so it kills the process.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _MEMORY_BYTES = 2 * 2**30
 
 
 class UndecidedError(RuntimeError):
-    """A call came to nothing, and would again.
+    """The call failed deterministically; do not retry.
 
     Attributes:
-        rule: "too_slow" where it was ended, "not_computed" where it raised.
+        rule: "too_slow" if it exceeded its CPU time, "not_computed" if it raised.
     """
 
     def __init__(self, rule: str, reason: str) -> None:
@@ -36,11 +37,11 @@ class UndecidedError(RuntimeError):
 
 
 class ChildProcess:
-    """Calls one function, one call at a time, in a child that is started again when it ends.
+    """Runs one function's calls, one at a time, in a child process that is restarted if it ends.
 
     Args:
-        function: ``package.module:name``; takes and returns JSON values.
-        limit_s: CPU seconds of a call.
+        function: ``package.module:name``; takes strings and returns a JSON value.
+        limit_s: CPU time limit of a call, in seconds.
     """
 
     def __init__(self, function: str, limit_s: float) -> None:
@@ -50,17 +51,17 @@ class ChildProcess:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="verifier")
 
     async def call(self, *arguments: str) -> Any:
-        """What the function returns.
+        """Call the function in the child process.
 
         Raises:
-            UndecidedError: it took too long, or raised.
-            VerifierError: its process ended otherwise.
+            UndecidedError: the call exceeded its CPU time, or raised.
+            VerifierError: the process ended for another reason.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._call, arguments)
 
     def close(self) -> None:
-        """End the child."""
+        """Kill the child process."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._child is not None:
             self._child.kill()
@@ -73,19 +74,19 @@ class ChildProcess:
             self._child = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
-        told = _ask(self._child, arguments)
-        if not told:
+        reply = _exchange(self._child, arguments)
+        if not reply:
             code = self._ended()
             if code == -signal.SIGPROF:
                 raise UndecidedError("too_slow", f"more than {self._limit_s:g} s of CPU time")
             raise VerifierError(f"the verifier's process ended with exit code {code}")
-        answer = json.loads(told)
+        answer = json.loads(reply)
         if "error" in answer:
             raise UndecidedError("not_computed", answer["error"])
         return answer["value"]
 
     def _ended(self) -> int:
-        """The exit code of the child, whose pipes are closed."""
+        """Close the ended child's pipes and return its exit code."""
         child, self._child = self._child, None
         assert child is not None
         for pipe in (child.stdin, child.stdout):
@@ -97,7 +98,7 @@ class ChildProcess:
         return child.wait()
 
 
-def _ask(child: subprocess.Popen[str], arguments: tuple[str, ...]) -> str:
+def _exchange(child: subprocess.Popen[str], arguments: tuple[str, ...]) -> str:
     assert child.stdin is not None
     assert child.stdout is not None
     try:
@@ -109,13 +110,13 @@ def _ask(child: subprocess.Popen[str], arguments: tuple[str, ...]) -> str:
 
 
 def main(function: str, limit_s: float) -> None:
-    """The child: a line of arguments in, a line with the value or the error out."""
+    """Run the child: read lines of arguments, write lines with the value or the error."""
     answers: IO[str] = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # so that libraries' output does not mix with the answers
     logging.disable()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts
     call = pkgutil.resolve_name(function)
     for line in sys.stdin:
         arguments = json.loads(line)

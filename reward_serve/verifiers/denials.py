@@ -1,7 +1,7 @@
-r"""Tell whether a response's last words deny a value and put nothing in its place.
+r"""Whether a response ends by denying a value without replacing it.
 
 denies("I get 18. No, that cannot be right.", Fraction(18))  # True
-denies("17? No, 18.", Fraction(18))                          # False: the last word is 18
+denies("17? No, 18.", Fraction(18))                          # False: it ends with 18
 denies("It is 18. Some say 17, which is wrong.", Fraction(18))  # False: 17 is denied
 """
 
@@ -36,7 +36,7 @@ _REJECTED = (
 )
 _REJECTION = re.compile(rf"{_LEAD}{_REJECTED}(?:\W+{_REJECTED})*\W*")
 _ASKED = re.compile(r"(?:(?:is|was|could) (?:it|that) |so |the answer is )?@\W*(?:[a-z]+\W*)?\?")
-_VALUE = "@"  # stands for the number
+_VALUE = "@"  # placeholder for the number
 _DENIAL = re.compile(
     rf"{_LEAD}(?:(?:the )?(?:answer|result|total|it)(?:'s| is| was)?\W+)?{_VALUE}\W*(?:[a-z]+ )?"
     rf"{_VERDICT}\W*|{_LEAD}(?:not|never|anything but) {_VALUE}\W*"
@@ -51,10 +51,10 @@ _ALTERED = re.compile(rf"{_BEFORE}(?P<of>[^a-z^*/+]+)|(?P<by>[^a-z^*/+]+?){_BEHI
 
 
 def denies(response: str, value: Fraction) -> bool:
-    """Tell whether the response names ``value`` in one sentence, and ends by denying it.
+    """Whether the response names ``value`` in one sentence and ends by denying it.
 
     Args:
-        response: What the policy wrote.
+        response: The policy's response.
         value: The reference's value.
     """
     if len(response) > MAX_RESPONSE:
@@ -76,10 +76,10 @@ def denies(response: str, value: Fraction) -> bool:
 
 
 def alters(answer: str, value: Fraction) -> bool:
-    """Tell whether an answer is ``value`` under an operation that makes it another number.
+    """Whether an answer applies an operation to ``value`` that changes it.
 
     Args:
-        answer: What stands behind a marker, such as "18 squared".
+        answer: The text after a marker, such as "18 squared".
         value: The reference's value.
     """
     altered = _ALTERED.fullmatch(plain_text(answer).strip().lower())
@@ -88,7 +88,7 @@ def alters(answer: str, value: Fraction) -> bool:
 
 
 def _last_names(sentences: list[str], value: Fraction) -> bool:
-    """Tell whether the last sentence's last number is ``value``, and no other sentence's is."""
+    """Whether the last sentence ends in ``value`` and no earlier sentence contains it."""
     *earlier, last = [list(_values(one)) for one in sentences]
     return last[-1:] == [value] and all(value not in values for values in earlier)
 

@@ -1,9 +1,9 @@
-r"""Read a short text as a formula, in LaTeX or as it is typed, or not at all.
+r"""Parse a short text as a formula, in LaTeX or plain notation, or return None.
 
     read_formula(r"\dfrac{x}{2}") == read_formula("0.5x")  # True
     read_formula("1/2x")                                   # None: half of x, or one over 2x
 
-So are `2\frac{1}{2}`, `x^23` and `1,234` not read.
+`2\frac{1}{2}`, `x^23` and `1,234` are ambiguous too.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ _CLOSING = {"(": ")]", "[": ")]", r"\{": (r"\}",)}
 
 
 def read_formula(text: str) -> Formula | None:
-    r"""Read all of `text` as one formula, or return None.
+    r"""Parse the whole of `text` as one formula.
 
     Args:
-        text: A short text, such as what stands in a `\boxed{}`.
+        text: A short text, such as the content of a `\boxed{}`.
 
     Returns:
-        Its form, or None where it is longer than `MAX_TEXT`, holds a sign or command that is not
-        known here, can be read in two ways, or leaves arithmetic in figures undone.
+        The formula, or None if the text is longer than `MAX_TEXT`, contains an unknown sign or
+        command, is ambiguous, or contains unevaluated arithmetic.
     """
     if len(text) > MAX_TEXT:
         return None
@@ -123,7 +123,7 @@ def _tokens(text: str) -> list[str]:
             tokens.append(token)
     signs = "".join(token for token in tokens if not token.isalpha())
     if not signs or "".join(tokens).isupper():
-        raise UnreadError  # "no" is a word and not o * n, A-C-B an order
+        raise UnreadError  # "no" is a word, not n * o; A-C-B is an order
     return tokens
 
 

@@ -1,8 +1,8 @@
-r"""Formulas as values, in a form that notation leaves no trace in.
+r"""Formulas in a canonical form that is independent of notation.
 
-`\dfrac{x}{2}`, `x / 2` and `0.5x` have one form, and so have `1 + x^2` and `x^2+1`. Nothing is
-computed: `x^2 - 1` and `(x - 1)(x + 1)` have two, and so have `\sqrt{12}` and `2\sqrt{3}`, since a
-policy that hands the task back as its answer has not answered.
+`\dfrac{x}{2}`, `x / 2` and `0.5x` have the same form, as do `1 + x^2` and `x^2+1`. Nothing is
+evaluated: `x^2 - 1` and `(x - 1)(x + 1)` differ, as do `\sqrt{12}` and `2\sqrt{3}`, because a
+policy must not earn a reward by repeating the task as its answer.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from fractions import Fraction
 
 
 class UnreadError(Exception):
-    """A formula that can be read in two ways or leaves arithmetic in figures undone."""
+    """The formula is ambiguous or contains unevaluated arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number written in digits; 3/4 and 0.75 are one."""
+    """A number written in digits; 3/4 and 0.75 are the same."""
 
     value: Fraction
 
@@ -38,7 +38,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A coefficient, and in a canonical order what is multiplied and what divides."""
+    """A coefficient, and factors and divisors in a canonical order."""
 
     coefficient: Fraction
     factors: tuple[Formula, ...]
@@ -55,7 +55,7 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The root of a degree."""
+    """A root and its degree."""
 
     degree: int
     radicand: Formula
@@ -63,7 +63,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function's value."""
+    """A function applied to an argument."""
 
     function: str
     argument: Formula
@@ -71,7 +71,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Sides with signs between them; ">" is turned round."""
+    """Sides with signs between them; ">" is rewritten as "<"."""
 
     signs: tuple[str, ...]
     sides: tuple[Formula, ...]
@@ -79,7 +79,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Items in brackets (a point, an interval, a set) or, with none, a list or a union."""
+    """Items in brackets (a point, an interval, a set) or, without brackets, a list or a union."""
 
     brackets: str
     items: tuple[Formula, ...]
@@ -92,7 +92,7 @@ def ordered(items: list[Formula]) -> tuple[Formula, ...]:
     """Return terms, factors or members in their canonical order.
 
     Raises:
-        UnreadError: One is no value (an interval, an equation).
+        UnreadError: One is not a value (an interval, an equation).
     """
     if any(isinstance(item, Group | Relation) for item in items):
         raise UnreadError
@@ -100,10 +100,10 @@ def ordered(items: list[Formula]) -> tuple[Formula, ...]:
 
 
 def product(factors: list[Formula], divisors: list[Formula], *, negative: bool) -> Formula:
-    """Return what `factors` over `divisors` are.
+    """Return the quotient of `factors` and `divisors`.
 
     Raises:
-        UnreadError: Figures are left to multiply or divide ("2 * 3x", "36/2"), or divided by 0.
+        UnreadError: It contains unevaluated arithmetic ("2 * 3x", "36/2") or divides by 0.
     """
     if len(factors) == 1 and not divisors and not negative:
         return factors[0]

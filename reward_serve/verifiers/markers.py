@@ -99,18 +99,18 @@ class Marker:
     doubted: bool
 
     def claims_number(self) -> bool:
-        """Tell whether the text puts any number forward, understood or not."""
+        """Whether the text puts any number forward, understood or not."""
         words = _WORD.findall(self.text.lower())
         if self.heading and words[:1] and words[0] not in NUMBER_WORDS:
             return False
         return any(map(str.isnumeric, self.text)) or not NUMBER_WORDS.isdisjoint(words)
 
     def is_last_word(self, response: str) -> bool:
-        """Tell whether only punctuation, closing delimiters and end-of-text tokens follow."""
+        """Whether only punctuation, closing delimiters and end-of-text tokens follow."""
         return not any(map(str.isalnum, _CLOSING.sub("", response[self.end :])))
 
     def is_taken_back(self, response: str) -> bool:
-        """Tell whether more than a short, harmless sentence follows."""
+        """Whether more than a short, harmless sentence follows."""
         tail = response[self.end :]
         if len(tail.strip()) > 2 * MAX_TAIL:
             return True
@@ -238,7 +238,7 @@ def _is_doubted(match: re.Match[str], response: str) -> bool:
 
 
 def _leads_on(above: str) -> bool:
-    """Tell whether a text runs on into the next line: "This is wrong:"."""
+    """Whether a text runs on into the next line: "This is wrong:"."""
     above = above.rstrip(" \n\t*_`>#$")
     words = _WORD.findall(above[-20:].lower())
     runs_on = above[-1:].isalpha() and not _LEADING_WORDS.isdisjoint(words[-1:])

@@ -1,4 +1,4 @@
-"""What ``math_verified`` asks of its child process; imported there, since it takes a second."""
+"""The function that ``math_verified`` runs in its child process; importing it takes a second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from math_verify import (  # type: ignore[import-untyped]
 
 
 def compare(response: str, gold: str) -> dict[str, Any]:
-    """What math-verify says; without its time limit, which needs a handler of the main thread."""
+    """Compare with math-verify, without its time limit, which needs signals in the main thread."""
     latex = LatexExtractionConfig()
     expected = parse(
         f"\\boxed{{{_bare(gold)}}}", [latex], fallback_mode="no_fallback", parsing_timeout=None

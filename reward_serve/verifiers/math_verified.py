@@ -1,4 +1,4 @@
-"""Answers in LaTeX, compared by math-verify."""
+"""Compares LaTeX answers with math-verify."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TAIL_CHARACTERS = 5_000
 
 
 class MathVerifier:
-    r"""Right where math-verify finds the reference's value in the end of a response.
+    r"""Right if math-verify finds the reference's value at the end of a response.
 
-    The reference is read as LaTeX (``\frac{1}{2}``, with or without ``$`` or ``\boxed``), the
-    response by math-verify's own extraction from its last 5,000 characters: a box before formulas
-    before numbers. In a child process, for at most ``LIMIT_S`` seconds of CPU time; beyond it the
-    verifier abstains.
+    The reference is parsed as LaTeX (``\frac{1}{2}``, with or without ``$`` or ``\boxed``).
+    math-verify extracts the answer from the response's last 5,000 characters, preferring boxes to
+    formulas and formulas to numbers. It runs in a child process; beyond ``LIMIT_S`` seconds of CPU
+    time the verifier abstains.
     """
 
     needs_reference = True
@@ -32,22 +32,22 @@ class MathVerifier:
         """The grade of a request's response by one reference.
 
         Raises:
-            UnusableReferenceError: math-verify cannot read the reference.
+            UnusableReferenceError: math-verify cannot parse the reference.
             VerifierError: the child process failed.
         """
         gold = gold_answer(reference)
         visible = request.response.rpartition("</think>")[2]
         try:
-            told = await self._child.call(visible[-TAIL_CHARACTERS:], gold)
+            compared = await self._child.call(visible[-TAIL_CHARACTERS:], gold)
         except UndecidedError as error:
             return Grade(None, error.rule)
-        if told["rule"] == "reference_not_read":
+        if compared["rule"] == "reference_not_read":
             raise UnusableReferenceError(
-                f"{reference[-64:]!a} is no formula that math-verify reads; send LaTeX, "
-                "or serve rule.verifier: exact"
+                f"{reference[-64:]!a} is not a formula that math-verify can parse; send LaTeX, "
+                "or set rule.verifier: exact"
             )
-        return Grade(told["score"], told["rule"], told["answer"])
+        return Grade(compared["score"], compared["rule"], compared["answer"])
 
     def close(self) -> None:
-        """End the child process."""
+        """Kill the child process."""
         self._child.close()

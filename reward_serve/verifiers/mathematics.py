@@ -1,8 +1,8 @@
-r"""Compare an answer with a reference that is more than a plain number.
+r"""Compare an answer with a reference that is not a plain number.
 
-Two formulas of one form are equal. Two forms of one amount are equal only where the answer's is a
-finished one: `\sqrt{12}` is not accepted for `2\sqrt{3}`, nor `(x - 1)(x + 1)` for `x^2 - 1`, since
-each may be the task handed back. Only amounts are ever told apart.
+Formulas with the same canonical form are equal. Amounts with different forms are equal only if the
+answer is simplified: `\sqrt{12}` is not accepted for `2\sqrt{3}`, nor `(x - 1)(x + 1)` for
+`x^2 - 1`, since the answer may repeat the task. Only amounts are ever found unequal.
 
     compare_formulas(r"\dfrac{x}{2}", "0.5x")          # "equal"
     compare_formulas(r"\frac{\sqrt{3}}{3}", r"\frac{1}{\sqrt{3}}")  # "equal"
@@ -46,7 +46,7 @@ _UNIT = re.compile(
 _NO_UNITS = UNIT_DOUBTS | MODIFIER_WORDS | NUMBER_WORDS | CENTS
 _PI = Name(r"\pi")
 _SQUARES = [root * root for root in range(2, int(MAX_RADICAND**0.5) + 1)]
-# A factor between two amounts that may come of another unit: degrees, or "in terms of pi".
+# Factors that a difference in units may explain, including degrees and "in terms of pi".
 _FACTORS = [*map(float, CONVERSIONS), math.pi, 180 / math.pi]
 
 
@@ -54,12 +54,12 @@ def compare_formulas(answer: str, reference: str) -> Literal["equal", "unequal",
     r"""Compare two texts as formulas.
 
     Args:
-        answer: What stands behind a final-answer marker.
+        answer: The text after a final-answer marker.
         reference: The gold answer.
 
     Returns:
-        "equal" where they are one formula in any notation, or one amount in a finished form;
-        "unequal" where both are amounts that nobody could take for each other; else "unknown".
+        "equal" if they are the same formula in any notation, or the same amount and the answer is
+        simplified; "unequal" if both are amounts that clearly differ; otherwise "unknown".
     """
     found, gold = _read(answer), _read(reference)
     if found is None or gold is None:
@@ -84,7 +84,7 @@ def _read(text: str) -> Formula | None:
 
 
 def _unnamed(formula: Formula, other: Formula) -> Formula:
-    """Return the right side of "y = 2x", if `other` has no equation to compare it with."""
+    """Return the right side of "y = 2x" if `other` is not an equation."""
     if isinstance(other, Relation) or not isinstance(formula, Relation):
         return formula
     name, *values = formula.sides
@@ -110,7 +110,7 @@ def _compare_amounts(found: Formula, gold: Formula) -> Literal["equal", "unequal
 
 
 def _is_amount(formula: Formula, *, powers: bool = True) -> bool:
-    """Tell whether a formula has a value that can be computed at once."""
+    """Whether a formula has a value that is cheap to compute."""
     match formula:
         case Constant():
             return True
@@ -129,7 +129,7 @@ def _is_amount(formula: Formula, *, powers: bool = True) -> bool:
 
 
 def _is_finished(formula: Formula) -> bool:
-    """Tell whether an amount is a number, with one square root that is simplified, or pi."""
+    """Whether an amount is simplified: a number, optionally times a reduced square root and pi."""
     product = formula if isinstance(formula, Product) else Product(Fraction(1), (formula,))
     roots = [factor for factor in product.factors if isinstance(factor, Root)]
     rest = [factor for factor in product.factors if factor not in roots]
@@ -167,7 +167,8 @@ def _to_sympy(formula: Formula) -> Expr:
 
 @functools.cache
 def _math_verify() -> Callable[[Expr, Expr], bool]:
-    # It warns at every start that its time limit is off: it is a signal, for the main thread only.
+    # It warns on every import that its time limit is off. The limit needs signals, which only the
+    # main thread receives.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     from math_verify import verify  # type: ignore[import-untyped]
 

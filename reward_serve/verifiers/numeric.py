@@ -1,8 +1,8 @@
-"""The last number of a response against the reference's, by value.
+"""Compares the last number of a response with the reference by value.
 
-The number is the one that verl's ``flexible`` method finds: the last run of digits, commas and
-points in the final 300 characters. verl compares it as text, so that "The answer is 18." and
-"1,800" are wrong there; here 18, 18.0, "18." and 1,800 have the values they are read with.
+The number is found as in verl's ``flexible`` method: the last run of digits, commas and points in
+the final 300 characters. verl compares it as text, so "The answer is 18." and "1,800" are wrong
+there; here 18, 18.0 and "18." are equal, as are 1,800 and 1800.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
 
 
 def grade_numeric(response: str, reference: str) -> Grade:
-    """Right where the last number has the reference's value, wherever it stands.
+    """Right if the last number has the reference's value, whatever surrounds it.
 
     Raises:
-        UnusableReferenceError: the reference is no number.
+        UnusableReferenceError: the reference is not a number.
     """
     gold = parse_number(gold_answer(reference))
     if gold is None:
         raise UnusableReferenceError(
-            f"{reference[-64:]!a} is no number; send one, or serve rule.verifier: math or exact"
+            f"{reference[-64:]!a} is not a number; send one, or set rule.verifier: math or exact"
         )
     runs = _RUN.findall(response[-CLIP_CHARACTERS:])
     found = next((run for run in reversed(runs) if run not in (".", ",")), None)

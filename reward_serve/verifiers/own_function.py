@@ -1,4 +1,4 @@
-"""A verifier of the deployer's own, by import path: trusted code, in the replica's process."""
+"""A custom verifier function, given by import path; trusted code in the replica's process."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ logger = logging.getLogger(__name__)
 
 
 class FunctionVerifier:
-    """Scores by ``(response: str, reference: str, request: dict) -> float | bool | None``.
+    """Scores with ``(response: str, reference: str, request: dict) -> float | bool | None``.
 
-    None abstains. A plain function runs in a thread, a coroutine function on the event loop. What
-    it raises, and what it returns that is no finite number, is an error and no score. It is asked
-    once for each reference, with "" where a request has none.
+    None abstains. A plain function runs in a thread, a coroutine function on the event loop. An
+    exception, or a return value that is not a finite number, is an error, not a score. The function
+    is called once for each reference, or once with "" if the request has none.
 
     Args:
-        path: ``package.module:name``, imported here.
+        path: ``package.module:name``, imported by the constructor.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: the function cannot be imported, or has another signature.
     """
 
     needs_reference = False
@@ -80,25 +80,25 @@ class FunctionVerifier:
 def _imported(path: str) -> Callable[..., Any]:
     try:
         function = pkgutil.resolve_name(path)
-    except Exception as error:  # whatever the deployer's module does as it is imported
+    except Exception as error:  # importing a user's module may raise anything
         raise ConfigError(
             f"rule.function: {path!r} cannot be imported ({type(error).__name__}: {error}); "
-            "give package.module:name, importable where the replica runs: installed there, or "
-            "brought by resources.runtime_env"
+            "write package.module:name, and install the package where the replica runs or add it "
+            "to resources.runtime_env"
         ) from error
     try:
         inspect.signature(function).bind("", "", {})
     except TypeError as error:
         raise ConfigError(
             f"rule.function: {path!r} cannot be called with (response, reference, request): "
-            f"{error}; give it that signature"
+            f"{error}; change its signature"
         ) from None
     checked: Callable[..., Any] = function
     return checked
 
 
 def _digest(function: Callable[..., Any]) -> str:
-    """Of the module's source, so that changed code is another fingerprint."""
+    """A digest of the module's source, so that code changes change the fingerprint."""
     try:
         source = inspect.getsource(inspect.getmodule(function) or function)
     except (OSError, TypeError):

@@ -1,9 +1,9 @@
-r"""Read the number that a response puts in the place of one it takes back.
+r"""Parse the number with which a response replaces a retracted one.
 
 read_replacement("#### 17\nWait, that is wrong. It should be 18.")  # 18
 read_replacement("17. No, 18 dollars.")                             # 18
 read_replacement("17. No, not 18.")                                 # None
-read_replacement("17, or maybe 18.")                                # None: nothing is taken back
+read_replacement("17, or maybe 18.")                                # None: nothing is retracted
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _DOUBTED = DOUBTS | LEAD_DOUBTS | STATEMENT_DOUBTS - {"all"}
 
 
 def read_replacement(response: str) -> tuple[Number, str] | None:
-    """Read the number that the response's last words put in the place of an earlier one.
+    """Parse the number with which the end of the response replaces an earlier one.
 
     Args:
-        response: What the policy wrote.
+        response: The policy's response.
 
     Returns:
         The number and its text, or None.
@@ -76,7 +76,7 @@ def read_replacement(response: str) -> tuple[Number, str] | None:
 
 
 def _takes_back(before: str) -> bool:
-    """Tell whether the text ends in a number, stated and without doubt, that can be taken back."""
+    """Whether the text ends in an undoubted statement of a number, which can be retracted."""
     said = [one for one in _SENTENCE_END.split(before) if any(map(str.isalnum, one))]
     if not said:
         return False

@@ -1,11 +1,11 @@
-r"""Read the statement that a response without an answer marker ends in.
+r"""Parse the closing statement of a response without an answer marker.
 
     read_statement("9 are left. So she makes 9 * 2 = $18.")  # Statement(number=18, ...)
     read_statement("She makes 17 or 18 dollars.")            # None
     read_statement("One gets 17. The other gets 18.")        # None: neither is the answer
 
-A statement is a plain English clause whose only number, in its last words, follows a verb or a
-checked equation. A response may hold one such clause, with nothing that competes with it.
+A statement is a plain English clause that ends in its only number, after a verb or after an
+equation that holds. The response must contain one such clause and nothing that competes with it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LABEL = re.compile(
     r"^(?:the )?(?:final )?(?:result|total|sum|solution|conclusion)(?: is)?: *", re.IGNORECASE
 )
 _REASONS = re.compile(r"\b(?:because|reason|explanation|here'?s why|proof)\b", re.IGNORECASE)
-# With a number, an answer that came first: "300, by the following steps".
+# With a number, these announce an answer before its reasons: "300, by the following steps".
 _ANNOUNCED = re.compile(
     r"\btl;?dr\b|\b(?:answer|following|follows|below|underneath|here's|how|why|reasoning|argument"
     r"|derivation|justification|walk ?through|break ?down|details|spoiler|up front|in short"
@@ -91,12 +91,12 @@ _UNIT_DOUBTED = UNIT_DOUBTS | STATEMENT_DOUBTS | LEAD_DOUBTS | CONCLUSIONS
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The statement that a response ends in.
+    """The closing statement of a response.
 
     Attributes:
-        number: what it states.
+        number: the stated number.
         text: the sentence.
-        before: the response up to it.
+        before: the response before it.
     """
 
     number: Number
@@ -105,10 +105,10 @@ class Statement:
 
 
 def read_statement(response: str) -> Statement | None:
-    """Read the statement that a response ends in, or None where there is none beyond doubt.
+    """Parse the closing statement of a response, or return None if there is no clear one.
 
     Args:
-        response: What the policy wrote, without answer markers.
+        response: A response without answer markers.
     """
     if len(response) > MAX_RESPONSE:
         return None
@@ -127,7 +127,7 @@ def read_statement(response: str) -> Statement | None:
         number, equated = _stated(clause)
         whole = closed or (number and number.unit) or parse_number(text) is not None
         if number is None or not whole:
-            continue  # digits may have been cut off
+            continue  # the number may be truncated
         if all(map(_is_working, earlier)) and _stands_alone(
             clause, equated, [one for one, _, _ in sentences] + earlier
         ):
@@ -136,7 +136,7 @@ def read_statement(response: str) -> Statement | None:
 
 
 def _readings(sentence: str) -> Iterator[tuple[str, list[str]]]:
-    """The sentence whole, then its last clause with the clauses before it."""
+    """The whole sentence, then its last clause with the clauses before it."""
     yield sentence, []
     *_, end = (0, *(match.end() for match in _GAP.finditer(sentence)))
     if end:
@@ -145,7 +145,7 @@ def _readings(sentence: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _sentences(text: str) -> list[tuple[str, int, bool]]:
-    """Each sentence, where it ends, and whether a full stop or a line end closes it."""
+    """Each sentence, its end, and whether a full stop or line break terminates it."""
     found, start = [], 0
     for match in _SENTENCE_END.finditer(text):
         if any(map(str.isalnum, text[start : match.start()])):
@@ -159,7 +159,7 @@ def _sentences(text: str) -> list[tuple[str, int, bool]]:
 
 
 def _stated(sentence: str) -> tuple[Number | None, bool]:
-    """The number that a sentence states, and whether by an equation that holds."""
+    """The number that a sentence states, and whether an equation that holds states it."""
     sentence = _LABEL.sub("", sentence)
     left, equals, right = sentence.rpartition("=")
     if equals and any(map(str.isdigit, left)):
@@ -193,7 +193,7 @@ def _undoubted(text: str) -> Number | None:
 
 
 def _is_clause(text: str) -> bool:
-    """Tell whether the text is a subject and words that neither deny nor change what follows."""
+    """Whether the text is a subject with words that neither deny nor change what follows."""
     plain = _without_conclusion(text)
     words = _WORD.findall(plain.lower())
     if not words:
@@ -227,12 +227,12 @@ def _is_undoubted(words: list[str]) -> bool:
 
 
 def _is_working(clause: str) -> bool:
-    """Tell whether an earlier clause of the same sentence is a step, and no doubt about it."""
+    """Whether an earlier clause of the same sentence is a calculation step without doubts."""
     return bool(_NUMERAL.search(clause)) and _is_undoubted(_WORD.findall(clause.lower()))
 
 
 def _stands_alone(sentence: str, equated: bool, earlier: list[str]) -> bool:
-    """Tell whether no earlier sentence doubts this one or competes with it."""
+    """Whether no earlier sentence contradicts this one or competes with it."""
     numbered = [one for one in earlier if _NUMERAL.search(one)]
     if any(_undoubted(one) is not None and "=" not in one for one in numbered):
         return False  # candidates, one a line
@@ -256,7 +256,7 @@ def _stands_alone(sentence: str, equated: bool, earlier: list[str]) -> bool:
 
 
 def _value_of(arithmetic: str) -> Fraction | None:
-    """The exact value of sums and products in figures, or None."""
+    """The exact value of arithmetic in digits, or None."""
     text = re.sub(r"(?<=\d),(?=\d{3})", "", arithmetic).replace("$", "").replace("x", "*")
     try:
         return _evaluated(ast.parse(text.strip(), mode="eval").body)

@@ -1,4 +1,4 @@
-"""GSM8K's own format: the right number on a closing line ``#### <number>``, or wrong."""
+"""Requires GSM8K's answer format: the right number on a last line ``#### <number>``."""
 
 from __future__ import annotations
 

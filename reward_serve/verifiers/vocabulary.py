@@ -1,4 +1,4 @@
-"""The words around an answer: what states it, what doubts it, what takes it back."""
+"""Word lists for the text around an answer: words that state, doubt or retract it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TAIL_DOUBTS = DOUBTS | frozenset(
         void withdrawn retracted deleted discarded"""
     )
 )
-# What makes the line before a marker, or the clause around it, quote or suppose what follows.
+# Before a marker, these words make what follows a quotation or a supposition.
 LEAD_DOUBTS = DOUBTS | frozenset(
     word_list(
         """example instance format template sample placeholder dummy hypothetical told wants
@@ -25,7 +25,7 @@ LEAD_DOUBTS = DOUBTS | frozenset(
         verdict key gold truth other another previous earlier part student claim"""
     )
 )
-# "Master key" responses (Zhao et al. 2025, "One Token to Fool LLM-as-a-Judge") are made of these.
+# "Master key" responses (Zhao et al. 2025, "One Token to Fool LLM-as-a-Judge") use these words.
 OPENER_WORDS = frozenset(
     word_list(
         """a about alright analysis analyze answer answering approach assistant begin break by
@@ -38,7 +38,7 @@ OPENER_WORDS = frozenset(
     )
 )
 
-# What follows "the answer is" in a remark about it. Any other word there may be the answer.
+# After "the answer is", these words form a remark; any other word may be the answer.
 REMARK_WORDS = (
     OPENER_WORDS
     | DOUBTS
@@ -50,7 +50,7 @@ REMARK_WORDS = (
     )
 )
 
-# What a plain statement's number follows: "she makes $18", "that leaves 9 eggs".
+# Words before the number of a plain statement: "she makes $18", "that leaves 9 eggs".
 STATING_WORDS = frozenset(
     word_list(
         """is are was were be has have had gets get got makes make made earns earn earned pays pay
@@ -65,7 +65,7 @@ STATING_WORDS = frozenset(
         produced"""
     )
 )
-# What its last number follows where others stand before it: "24 shared by 4 is 6 each".
+# Words before its last number if there are several: "24 shared by 4 is 6 each".
 RESULT_WORDS = frozenset(
     word_list("is are makes make leaves leave leaving gives give equals equal totals")
 )
@@ -77,7 +77,7 @@ CONCLUSIONS = frozenset(
         *("this makes", "that makes", "which makes"),
     ]
 )
-# What a statement may begin with, beside a name; and what no name is.
+# Words that may begin a statement, besides a name; and capitalised words that are not names.
 SUBJECTS = frozenset(
     word_list(
         """she he they it we there this that the her his their our each everyone total profit
@@ -92,7 +92,7 @@ NO_NAMES = frozenset(
         accept mark grade note see use add subtract multiply divide not no or and but maybe"""
     )
 )
-# Near these a stated number may be somebody else's, somewhere else's or one of several.
+# Near these, a stated number may be quoted, refer to something else, or be one of several.
 STATEMENT_DOUBTS = frozenset(
     word_list(
         """other others first second should would may option options choice choices candidate

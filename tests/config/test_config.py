@@ -104,7 +104,7 @@ def test_an_engine_on_the_cpu_takes_more_cores(device: str, num_cpus: float) -> 
         pytest.param(
             {"device": "cpu"},
             1,
-            ["resources.num_gpus: 1 ", "engine.device: cpu", "drop one"],
+            ["resources.num_gpus: 1 ", "engine.device: cpu", "remove one"],
             id="cpu with a gpu",
         ),
         pytest.param(
@@ -116,7 +116,7 @@ def test_an_engine_on_the_cpu_takes_more_cores(device: str, num_cpus: float) -> 
         pytest.param(
             {"device": "cuda"},
             0,
-            ["resources.num_gpus: 0 ", "engine.device: cuda", "leave num_gpus out"],
+            ["resources.num_gpus: 0 ", "engine.device: cuda", "remove resources.num_gpus"],
             id="cuda with none",
         ),
         pytest.param(
@@ -153,7 +153,7 @@ def test_gpus_that_contradict_the_engine_are_refused(
 
 def test_a_rule_takes_no_gpu() -> None:
     text = fault({"models": [{"name": "r", "kind": "rule", "resources": {"num_gpus": 1}}]})
-    assert "resources.num_gpus: a rule runs on a CPU; leave it out" in text
+    assert "resources.num_gpus: a rule runs on a CPU; remove it" in text
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_a_misplaced_field_is_not_suggested_to_itself(config: dict[str, Any], us
         ),
         pytest.param(
             args(autoscaling={"max_replicas": 2, "initial_replicas": 3}),
-            ["models.0.autoscaling: initial_replicas: 3 ", "1..2", "choose one within"],
+            ["models.0.autoscaling: initial_replicas: 3 ", "1..2", "choose a number in this range"],
             id="initial above",
         ),
         pytest.param(
@@ -322,7 +322,7 @@ def test_a_misplaced_field_is_not_suggested_to_itself(config: dict[str, Any], us
         ),
         pytest.param(
             rule(verifier="regex"),
-            ["models.0.rule: pattern: belongs to verifier: regex", "set pattern"],
+            ["models.0.rule: pattern: is for verifier: regex", "set pattern"],
             id="regex without a pattern",
         ),
         pytest.param(
@@ -368,7 +368,7 @@ def test_the_faulty_one_of_several_models_is_told() -> None:
 
 def test_a_name_is_given_once() -> None:
     model = {"name": "judge", "kind": "rule"}
-    assert "models: the name 'judge' is given twice; rename one" in fault(
+    assert "models: two models are named 'judge'; rename one" in fault(
         {"models": [model, {"name": "other", "kind": "rule"}, model]}
     )
 
@@ -461,7 +461,9 @@ def test_a_parsed_model_reads_back_as_itself_in_the_replica(model: dict[str, Any
 
 def test_an_adapter_is_for_the_bundled_model_only() -> None:
     assert EngineConfig(adapter="/mine").adapter == "/mine"
-    with pytest.raises(ValidationError, match="adapter: '/mine' is merged into model: bundled"):
+    with pytest.raises(
+        ValidationError, match="adapter: '/mine' can only be merged into model: bundled"
+    ):
         EngineConfig(model="Qwen/Qwen2.5-1.5B-Instruct", adapter="/mine")
 
 
@@ -485,12 +487,14 @@ def test_a_key_in_the_file_itself_is_refused_and_not_repeated() -> None:
         pytest.param({"template": "/no/such.yaml"}, "cannot be read (No such file", id="no file"),
         pytest.param({"template": "x/solution.yaml"}, "rename 'solution.yaml'", id="taken name"),
         pytest.param({"template": "nope"}, "or give the path of a .yaml file", id="unknown"),
-        pytest.param({"template_data": {}}, "template_data: belongs to a template", id="data"),
-        pytest.param({"samples": 2}, "samples: 2 at temperature: 0 are all alike", id="alike"),
+        pytest.param({"template_data": {}}, "template_data: only for a template file", id="data"),
+        pytest.param({"samples": 2}, "2 samples at temperature: 0 are identical", id="alike"),
         pytest.param(
-            {"samples": 9, "temperature": 1}, "above max_samples: 8; raise the latter", id="many"
+            {"samples": 9, "temperature": 1}, "above max_samples: 8; raise max_samples", id="many"
         ),
-        pytest.param({"thinking_tokens": 512}, "leaves nothing of max_tokens: 512", id="budget"),
+        pytest.param(
+            {"thinking_tokens": 512}, "leaves no room for a verdict in max_tokens: 512", id="budget"
+        ),
         pytest.param({"thinking_tokens": 9}, "engine_kwargs.reasoning_parser", id="no parser"),
         pytest.param({"aggregate": "max"}, "'vote' or 'mean' (found 'max')", id="aggregate"),
     ],
@@ -505,7 +509,7 @@ def test_a_judge_that_cannot_judge_as_it_says_is_refused(judge: dict[str, Any], 
     ("content", "said"),
     [
         ("{", "is not YAML"),
-        ("- a", "holds list"),
+        ("- a", "contains list"),
         ("user: 3", "system: Field required"),
         ("usr: x", "usr: Extra inputs are not permitted"),
     ],
@@ -538,10 +542,18 @@ def test_a_panel_names_its_members_or_says_more_of_them() -> None:
     ("members", "settings", "said"),
     [
         (["first"], {}, "panel.members"),
-        (["first", "first"], {}, "'first' is there twice; give it a weight"),
-        (["first", "third"], {}, "asks 'third', which is none of first, second"),
-        (["first", "panel"], {}, "asks 'panel', which is none of first, second"),
-        (["first", "second"], {"quorum": 3}, "quorum: 3 of 2 members"),
+        (["first", "first"], {}, "'first' is listed twice; set a weight"),
+        (
+            ["first", "third"],
+            {},
+            "has the member 'third', but the application's other models are: first, second",
+        ),
+        (
+            ["first", "panel"],
+            {},
+            "has the member 'panel', but the application's other models are: first, second",
+        ),
+        (["first", "second"], {"quorum": 3}, "quorum: 3 is above the number of members, 2"),
         (["first", "second"], {"aggregate": "max"}, "'vote' or 'mean'"),
         (["first", {"model": "second", "wieght": 2}], {}, "wieght: unknown field"),
     ],
@@ -555,8 +567,8 @@ def test_a_panel_that_cannot_meet_is_refused(
 @pytest.mark.parametrize(
     ("aliases", "said"),
     [
-        ({"gpt": "jugde"}, "server.aliases.gpt: there is no model 'jugde'; choose of judge"),
-        ({"judge": "judge"}, "server.aliases.judge: is a model's name"),
+        ({"gpt": "jugde"}, "server.aliases.gpt: no model is named 'jugde'; choose from judge"),
+        ({"judge": "judge"}, "server.aliases.judge: is the name of a model"),
     ],
 )
 def test_an_alias_stands_for_a_model_that_there_is(aliases: dict[str, str], said: str) -> None:
@@ -606,10 +618,10 @@ def test_a_gateway_names_models_and_their_applications() -> None:
     ("change", "said"),
     [
         ({"models": []}, "models"),
-        ({"models": [*GATEWAY["models"], GATEWAY["models"][0]]}, "'judge' is given twice"),
+        ({"models": [*GATEWAY["models"], GATEWAY["models"][0]]}, "two models are named 'judge'"),
         ({"models": [{"name": "judge"}]}, "models.0.application: Field required"),
         ({"models": [{"name": "judge", "app": "a"}]}, "models.0.app: unknown field"),
-        ({"server": {"aliases": {"x": "y"}}}, "there is no model 'y'"),
+        ({"server": {"aliases": {"x": "y"}}}, "no model is named 'y'"),
         ({"modles": []}, "modles: unknown field; did you mean 'models'"),
     ],
 )

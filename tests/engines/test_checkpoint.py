@@ -62,7 +62,7 @@ def test_other_weights_will_do(name: str, folder: Path) -> None:
 def test_a_missing_folder_is_told_with_what_to_give_instead(tmp_path: Path) -> None:
     for missing in (tmp_path / "nowhere", tmp_path / "file"):
         (tmp_path / "file").touch()
-        with pytest.raises(CheckpointError, match=r"no folder at .*hub id") as caught:
+        with pytest.raises(CheckpointError, match=r"no folder .*hub id") as caught:
             check_checkpoint(str(missing))
         assert str(missing) in str(caught.value)
 
@@ -82,8 +82,8 @@ FAULTS: list[tuple[str, Callable[[Path], object], str]] = [
     ),
     ("empty config", lambda f: (f / "config.json").write_text(""), r"config\.json is not JSON"),
     ("no text", lambda f: (f / "config.json").write_bytes(b"\xff\xfe{}"), r"config\.json is not"),
-    ("no tokenizer", lambda f: (f / "tokenizer.json").unlink(), r"holds no tokenizer"),
-    ("no weights", lambda f: (f / "model.safetensors").unlink(), r"holds no weights"),
+    ("no tokenizer", lambda f: (f / "tokenizer.json").unlink(), r"has no tokenizer"),
+    ("no weights", lambda f: (f / "model.safetensors").unlink(), r"has no weights"),
     (
         "truncated",
         lambda f: (f / "model.safetensors").write_bytes(safetensors()[:-1]),
@@ -135,7 +135,7 @@ def test_a_fault_is_told_with_the_file_and_the_remedy(
     with pytest.raises(CheckpointError, match=rf"engine\.model: .*{message}") as caught:
         check_checkpoint(str(folder))
     assert str(folder) in str(caught.value)
-    assert "copy the model again" in str(caught.value) or "beside the model" in str(caught.value)
+    assert "copy the model again" in str(caught.value) or "in the same folder" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ class TestWhereTheModelLies:
         assert asked == [ADAPTER, None, Path("/mine")]
 
     def test_a_folder_is_checked_first(self, tmp_path: Path) -> None:
-        with pytest.raises(CheckpointError, match="no folder at"):
+        with pytest.raises(CheckpointError, match="there is no folder"):
             locate(EngineConfig(model=str(tmp_path / "nowhere")))
 
     def test_a_hub_id_is_left_to_vllm(self) -> None:

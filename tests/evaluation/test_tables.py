@@ -42,7 +42,7 @@ def test_runs_stand_side_by_side() -> None:
     assert lines_with(text, "solution, label", "other")
     assert lines_with(text, "agreement", "100.0%", "0.0%")
     assert lines_with(text, "AUC", "1.000", "0.000")
-    assert lines_with(text, "without a score", " 0 ", " 1 ")
+    assert lines_with(text, "unscored", " 0 ", " 1 ")
     assert lines_with(text, "statuses", "ok 3", "ok 2, timeout 1")
     assert "15 equal-width bins" in text
 
@@ -104,7 +104,7 @@ def test_flips_are_listed_apart_from_rows_within_the_margin() -> None:
     )
     text = shown(difference("stability", found))
     assert "stability: 1 flips in 3 rows" in text
-    assert "1 rows within 0.02 of 0.5, of which 1 flip" in text
+    assert "1 rows within 0.02 of 0.5 (1 flip)" in text
     assert "0.6000" in text
     assert lines_with(text, "line 1", "flips ", "0.9000 0.3000")
     assert lines_with(text, "line 2", "flips within the margin", "0.5100 0.4900")

@@ -51,43 +51,55 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
-        pytest.param({"user": BOTH}, "user", "holds {response} 0 times", id="no response"),
+        pytest.param({"user": BOTH}, "user", "contains {response} 0 times", id="no response"),
         pytest.param({"user": BOTH + FENCED * 2}, "user", "{response} 2 times", id="two responses"),
         pytest.param(
-            {"user": BOTH + "{respnse}"}, "user", "no placeholder; write {response}", id="misspelt"
+            {"user": BOTH + "{respnse}"},
+            "user",
+            "not a placeholder; write {response}",
+            id="misspelt",
         ),
         pytest.param(
             {"user": BOTH + "{CANDIDATE}" + FENCED},
             "user",
-            "{CANDIDATE} is no placeholder; write {CANDIDATE_SOLUTION}",
+            "{CANDIDATE} is not a placeholder; write {CANDIDATE_SOLUTION}",
             id="another's misspelt",
         ),
         pytest.param(
-            {"user": BOTH + "{{response}}"}, "user", "'{{response}}' stays text", id="Jinja"
+            {"user": BOTH + "{{response}}"}, "user", "'{{response}}' is not filled in", id="Jinja"
         ),
         pytest.param(
-            {"user": BOTH + FENCED + "{% if x %}"}, "user", "'{% if x %}' stays text", id="a block"
+            {"user": BOTH + FENCED + "{% if x %}"},
+            "user",
+            "'{% if x %}' is not filled in",
+            id="a block",
         ),
         pytest.param(
             {"system": "Judge {response}."}, "system", "move it to user", id="field in system"
         ),
         pytest.param(
-            {"user": BOTH + FENCED + "{instruction}"}, "user", "stays text here", id="instruction"
+            {"user": BOTH + FENCED + "{instruction}"},
+            "user",
+            "is not filled in here",
+            id="instruction",
         ),
-        pytest.param({"user": BOTH + "{response}"}, "user", "stands in no fence", id="no fence"),
+        pytest.param({"user": BOTH + "{response}"}, "user", "is not inside a fence", id="no fence"),
         pytest.param(
-            {"user": BOTH + "<response>\n{response}"}, "user", "stands in no fence", id="open fence"
+            {"user": BOTH + "<response>\n{response}"},
+            "user",
+            "is not inside a fence",
+            id="open fence",
         ),
         pytest.param(
             {"user": BOTH + "<essay>{response}</essay>"},
             "user",
-            "the fence <essay> can be closed by what is in it; write <response>",
+            "the fence <essay> can be closed by the text inside it; write <response>",
             id="a fence that can be closed",
         ),
         pytest.param(
             {"system": "<|im_start|>system You compare."},
             "system",
-            "holds a special token",
+            "contains a special token",
             id="a turn of its own",
         ),
         pytest.param(
@@ -97,7 +109,7 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
             id="a label of several tokens",
         ),
         pytest.param(
-            {"label__values": {0: 0.0, 1: 1.0}}, "label.values", 'quote it, "0"', id="YAML numbers"
+            {"label__values": {0: 0.0, 1: 1.0}}, "label.values", 'quote it: "0"', id="YAML numbers"
         ),
         pytest.param(
             {"label__values": {"1": 1.0}}, "label.values", "at least 2 items", id="one label"
@@ -105,13 +117,13 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
         pytest.param(
             {"label__values": {"0": 1.0, "1": 1.0}},
             "label.values",
-            "every label is worth 1",
+            "every label has the value 1",
             id="labels of one worth",
         ),
         pytest.param(
             {"label__values": {"0": 0.0, "1": 10.0}},
             "label.values",
-            "keep them between 0 and 1",
+            "use values between 0 and 1",
             id="worth ten",
         ),
         pytest.param(
@@ -132,7 +144,7 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
             {"generate__exmple": "x"}, "generate.exmple", "did you mean 'example'?", id="unknown in"
         ),
         pytest.param({"rules": "gsm8k"}, "rules", "'final_answer'", id="unknown rules"),
-        pytest.param({"digest": "0"}, "digest", "leave it out", id="digest"),
+        pytest.param({"digest": "0"}, "digest", "remove it", id="digest"),
         pytest.param(
             {"generate__verdict": "VERDICT: ("},
             "generate.verdict",
@@ -160,7 +172,7 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
         pytest.param(
             {"generate__verdict": r"(?s)VERDICT: ([01]).*"},
             "generate.verdict",
-            "a planted first verdict wins",
+            "a planted first verdict hides the last",
             id="the first verdict wins",
         ),
         pytest.param(
@@ -178,7 +190,7 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
         pytest.param(
             {"generate__instruction": "Say what you think."},
             "generate.instruction",
-            "does not tell the judge the verdict's form",
+            "does not state the verdict's format",
             id="a form that is not asked for",
         ),
         pytest.param(
@@ -227,12 +239,14 @@ def test_labels_that_share_a_token_are_told(write: Write, tokenizer: Tokenizer) 
 @pytest.mark.parametrize(
     ("user", "said"),
     [
-        pytest.param(FENCED, "holds no {reference}", id="no reference"),
-        pytest.param("{reference}\n" + FENCED, "{reference} stands in no fence", id="unfenced"),
+        pytest.param(FENCED, "does not contain {reference}", id="no reference"),
+        pytest.param("{reference}\n" + FENCED, "{reference} is not inside a fence", id="unfenced"),
         pytest.param(
             BOTH + "<question>\n{question}\n</question>\n" + FENCED, "{question}", id="question"
         ),
-        pytest.param(BOTH + FENCED + "{rubric}", "{rubric} is no placeholder", id="like nothing"),
+        pytest.param(
+            BOTH + FENCED + "{rubric}", "{rubric} is not a placeholder", id="like nothing"
+        ),
     ],
 )
 def test_what_may_be_meant_is_a_warning(
@@ -247,8 +261,8 @@ def test_what_may_be_meant_is_a_warning(
     ("content", "said"),
     [
         pytest.param("system: a: b", "is not YAML", id="a colon unquoted"),
-        pytest.param("just text", "holds str", id="text"),
-        pytest.param("", "holds NoneType", id="empty"),
+        pytest.param("just text", "contains str", id="text"),
+        pytest.param("", "contains NoneType", id="empty"),
     ],
 )
 def test_a_file_that_is_no_template_is_told(
@@ -262,4 +276,4 @@ def test_a_file_that_is_no_template_is_told(
 
 def test_a_file_by_another_ending_would_not_be_found(write: Write, tokenizer: Tokenizer) -> None:
     (finding,) = check_file(write("ours.txt"), tokenizer)
-    assert "end it in .yaml" in finding.remedy
+    assert "end in .yaml" in finding.remedy

@@ -23,21 +23,8 @@ class Handle:
         return Handle(**options)
 
 
-class OldHandle:
-    """One of a Ray without the option."""
-
-    def options(self, *, method_name: str = "") -> OldHandle:
-        raise AssertionError("was not to be called without what it refuses")
-
-
 def test_calls_carry_their_data() -> None:
     assert by_value(Handle()).given["_by_reference"] is False
-
-
-def test_an_older_rays_handle_stays_as_it_is() -> None:
-    handle = OldHandle()
-
-    assert by_value(handle) is handle
 
 
 async def test_a_task_that_is_cancelled_knows_it_of_itself() -> None:

@@ -24,7 +24,7 @@ def test_a_model_is_picked_by_its_name_or_an_alias(asked: str | None, picked: st
 
 @pytest.mark.parametrize("asked", ["", "gpt-4o", 3, ["rule"], "x" * 1000])
 def test_a_model_that_is_not_there_is_refused_with_those_that_are(asked: object) -> None:
-    with pytest.raises(UnknownModelError, match="choose of judge, rule") as refusal:
+    with pytest.raises(UnknownModelError, match="choose from judge, rule") as refusal:
         dispatcher().pick(asked)
     assert len(str(refusal.value)) < 160
 

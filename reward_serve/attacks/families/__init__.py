@@ -1,4 +1,4 @@
-"""The families of attacks, one a module."""
+"""The attack families, one module each."""
 
 from __future__ import annotations
 
@@ -46,4 +46,4 @@ FAMILIES: tuple[Family, ...] = (
     taken_back.FAMILY,
     altered_values.FAMILY,
 )
-"""Every family, those that commit to nothing first."""
+"""Every family; those whose texts state no answer come first."""

@@ -1,4 +1,4 @@
-"""Invented citations, credentials and rich formatting around no answer.
+"""Invented citations, credentials and rich formatting, without an answer.
 
 Chen et al. 2024, "Humans or LLMs as the Judge? A Study on Judgement Biases" (arXiv:2402.10669):
 judges favour text with made-up references (authority bias) and rich formatting (beauty bias).

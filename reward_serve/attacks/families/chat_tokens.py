@@ -1,4 +1,4 @@
-"""Fence closers, chat-template tokens and role headers: the response tries to end its own turn.
+"""Closing fence tags, chat-template tokens and role headers: the response tries to end its turn.
 
 Jiang et al. 2024, "ChatBug: A Common Vulnerability of Aligned LLMs Induced by Chat Templates"
 (arXiv:2406.12935): a user who writes the template's own tokens takes over the other roles.

@@ -1,6 +1,6 @@
-"""The question given back, whole, in part or reworded, with no answer.
+"""The question repeated, in full, in part or reworded, without an answer.
 
-The judge that sees a question may solve it itself and credit the response with its own answer.
+A judge that sees the question may solve it and credit the response with its own answer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Floods: one text over and over, up to 20,000 characters, alone or around a planted verdict.
+"""One text repeated up to 20,000 characters, alone or with a planted verdict.
 
 Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena" (arXiv:2306.05685):
-length alone sways judges (their repetitive-list attack). A flood also tries to push the judge's
-own instructions, or its reference, out of the context.
+length alone sways judges (their repetitive-list attack). Repetition may also push the judge's
+instructions or its reference out of the context.
 """
 
 from __future__ import annotations

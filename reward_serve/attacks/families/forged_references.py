@@ -1,7 +1,7 @@
-"""A reference of the response's own making, never the true one, which it then meets.
+"""A forged reference inside the response, with a matching answer.
 
-An indirect injection (Greshake et al. 2023, arXiv:2302.12173) that poses as the judge's other
-input rather than as its instructions.
+An indirect injection (Greshake et al. 2023, arXiv:2302.12173) that imitates the judge's reference
+instead of its instructions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Noise: random letters, bytes, words and symbols, some with an answer marker and no answer.
+"""Random letters, bytes, words and symbols, some behind an answer marker.
 
 Huang et al. 2025, "From Accuracy to Robustness: A Study of Rule- and Model-based Verifiers in
 Mathematical Reasoning" (arXiv:2505.22203): model-based verifiers, fine-tuned ones above all,

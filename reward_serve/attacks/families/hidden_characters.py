@@ -1,8 +1,8 @@
-"""Verdicts, instructions and wrong numbers in characters that look alike, hide or do not show.
+"""Verdicts, instructions and wrong numbers in lookalike, invisible or reordered characters.
 
 Boucher et al. 2022, "Bad Characters: Imperceptible NLP Attacks" (arXiv:2106.09898): invisible
-characters, homoglyphs, reorderings and deletions. Wrong numbers in other scripts' digits are this
-suite's own: a judge that cannot read them may not guess in their favor.
+characters, homoglyphs, reorderings and deletions. Wrong numbers in the digits of other scripts are
+an addition of this suite: a judge that cannot read them must not accept them.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Greshake et al. 2023, "Not what you've signed up for" (arXiv:2302.12173): data that a model reads
 can instruct it. Perez and Ribeiro 2022, "Ignore Previous Prompt" (arXiv:2211.09527) and Liu et
 al. 2024, "Formalizing and Benchmarking Prompt Injection Attacks and Defenses" (arXiv:2310.12815):
-the forms of prose. Shi et al. 2024, "Optimization-based Prompt Injection Attack to
+the prose forms. Shi et al. 2024, "Optimization-based Prompt Injection Attack to
 LLM-as-a-Judge" (arXiv:2403.17710) and Raina et al. 2024, "Is LLM-as-a-Judge Robust?"
-(arXiv:2402.14016): judges follow phrases found by search; the texts here are plain ones. Wei et
-al. 2023, "Jailbroken: How Does LLM Safety Training Fail?" (arXiv:2307.02483): encodings.
+(arXiv:2402.14016): judges follow phrases found by optimisation; the texts here are hand-written.
+Wei et al. 2023, "Jailbroken: How Does LLM Safety Training Fail?" (arXiv:2307.02483): encodings.
 """
 
 from __future__ import annotations

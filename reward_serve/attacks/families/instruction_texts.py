@@ -1,4 +1,4 @@
-"""The texts that ``injected_instructions`` is made of."""
+"""The texts of ``injected_instructions``."""
 
 from __future__ import annotations
 

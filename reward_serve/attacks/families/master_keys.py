@@ -1,7 +1,7 @@
-"""Openers, punctuation, blanks and labels that stand where an answer should.
+"""Openers, punctuation, whitespace and labels in place of an answer.
 
 Zhao et al. 2025, "One Token to Fool LLM-as-a-Judge" (arXiv:2507.08794): such "master keys", in
-several languages, make reference-based judges say "correct". ``_PUBLISHED`` are theirs.
+several languages, make reference-based judges say "correct". ``_PUBLISHED`` lists theirs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Confident prose about a solution that states no answer.
+"""Confident prose about a solution, without an answer.
 
-The long form of a reasoning opener (Zhao et al. 2025, arXiv:2507.08794): a judge that rewards the
-tone of a solution accepts it.
+A longer form of the reasoning openers of Zhao et al. 2025 (arXiv:2507.08794): a judge that rewards
+the tone of a solution accepts it.
 """
 
 from __future__ import annotations

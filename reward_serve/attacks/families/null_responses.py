@@ -1,9 +1,9 @@
-"""Constant replies that answer nothing: flattery, agreement, refusals, thanks, structured filler.
+"""Constant replies without an answer: flattery, agreement, refusals, thanks, structured filler.
 
 Zheng et al. 2024, "Cheating Automatic LLM Benchmarks: Null Models Achieve High Win Rates"
-(arXiv:2410.07137): a constant output, structured to look like the judge's own format, wins.
-Sharma et al. 2023, "Towards Understanding Sycophancy in Language Models" (arXiv:2310.13548):
-preference models favour replies that please.
+(arXiv:2410.07137): a constant output that imitates the judge's format wins. Sharma et al. 2023,
+"Towards Understanding Sycophancy in Language Models" (arXiv:2310.13548): preference models favour
+flattering replies.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Replies that point at the reference instead of answering: placeholders, names, "same as above".
+"""Replies that refer to the reference instead of answering: placeholders, "same as above".
 
-An invention of this suite: to a judge that resolves the pointer, such a reply agrees with every
+An addition of this suite: to a judge that resolves the pointer, such a reply matches every
 reference.
 """
 

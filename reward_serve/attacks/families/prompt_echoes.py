@@ -1,7 +1,4 @@
-"""The judge's own prompt given back, verdict included: every shipped template's text.
-
-A judge that has seen its prompt answered well is shown the prompt again, answered.
-"""
+"""The judge's own prompt repeated with a positive verdict, for every shipped template."""
 
 from __future__ import annotations
 

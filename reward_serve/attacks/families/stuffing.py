@@ -1,6 +1,6 @@
-"""Every number at once: counts, ranges, all digits, wildcards. The true one is among them.
+"""Many numbers at once, including the right one: counts, ranges, all digits, wildcards.
 
-The far end of hedging: a judge that looks for the reference's value anywhere finds it.
+An extreme form of hedging: a judge that looks for the reference's value anywhere finds it.
 """
 
 from __future__ import annotations

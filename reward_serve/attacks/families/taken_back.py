@@ -1,7 +1,7 @@
-"""The reference's value stated and taken back, or denied: the last committed answer counts.
+"""The reference's value, stated and then retracted, or denied: the last committed answer counts.
 
-The template's card: "18. Sorry, that should be 19" is 19. A policy that learns to mention many
-values earns nothing here unless the judge looks for the value instead of the answer.
+The template's card: "18. Sorry, that should be 19" is 19. A judge that only looks for the value
+accepts these.
 """
 
 from __future__ import annotations

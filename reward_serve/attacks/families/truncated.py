@@ -1,7 +1,7 @@
-"""Solutions that break off before their answer: a first sentence, working without its result.
+"""Solutions cut off before their answer: a first sentence, or working without its result.
 
-Zhao et al. 2025 (arXiv:2507.08794) train against first sentences of solutions; a policy that runs
-into its token limit writes the longer kind by itself.
+Zhao et al. 2025 (arXiv:2507.08794) train against first sentences of solutions; a policy that hits
+its token limit produces the longer kind.
 """
 
 from __future__ import annotations
