@@ -1,7 +1,7 @@
-"""What a judge is shown of a response that is longer than its budget.
+"""Cut a response that exceeds its token budget.
 
-Its end, where answers stand, and where a template says so its beginning too, for answers that come
-before their reasons.
+Its end is kept, where answers usually are, and its beginning too if the template sets
+``head_tokens``, for answers that precede their reasons.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Encode = Callable[[str], tuple[list[int], list[int]]]
-"""Token ids of a text, and where each starts in it."""
+"""Tokenises a text: token ids, and the character offset at which each starts."""
 JOINT = "\n...\n"
-"""Stands for what was cut between beginning and end."""
-_CHARACTERS = 32  # of a token at most, so that a response of any length is bounded work
+"""Replaces the text that was cut between beginning and end."""
+_CHARACTERS = 32  # assumed maximum per token, so that the work is bounded for any response
 _IN_WORD = frozenset("0123456789.,/%-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 def by_characters(text: str) -> tuple[list[int], list[int]]:
-    """In place of a tokenizer where there is none: three characters a token, a cautious average."""
+    """Replaces a tokenizer: counts three characters as a token, a cautious average."""
     starts = list(range(0, len(text), 3))
     return starts, starts
 
@@ -29,11 +29,11 @@ def shortened(
 
     Args:
         response: any text.
-        budget: most tokens; at least 1.
-        head: most tokens of its beginning among them; 0 for its end alone. A budget of less than
-            twice as many shows the end alone.
-        shown: the text as the judge is to see it.
-        encode: tokenises what is shown.
+        budget: maximum tokens; at least 1.
+        head: maximum tokens of its beginning among them; 0 to keep only its end. Ignored if the
+            budget is less than twice as large.
+        shown: transforms the text before it is tokenised.
+        encode: tokenises the transformed text.
     """
     skipped = max(0, len(response) - _CHARACTERS * budget)
     text = shown(response[skipped:])
@@ -50,7 +50,7 @@ def shortened(
 
 
 def _beginning(text: str, most: int, encode: Encode) -> tuple[str, list[int], int]:
-    """The first words and the joint, their tokens, and how many characters the words are."""
+    """The first words with ``JOINT``, their tokens, and the words' number of characters."""
     joint, _ = encode(JOINT)
     ids, starts = encode(text)
     for end in range(min(most - len(joint), len(ids) - 1), 0, -1):
