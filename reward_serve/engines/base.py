@@ -40,6 +40,9 @@ class Encoder(Protocol):
             Token ids, and the character offset at which each token starts.
         """
 
+    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
+        """Each token's text, and whether it is a special token."""
+
 
 class Tokenizer(Encoder, Protocol):
     """A chat model's tokenizer."""
@@ -64,12 +67,16 @@ class Prompt:
         token_ids: the conversation as tokens; empty if the engine has no tokenizer.
         label_ids: label to its token after the prompt; empty if the engine has no tokenizer.
         cut_characters: number of characters of the response that were cut to fit.
+        head_characters: number of characters before the cut, if the middle was cut.
+        fields: the text of each field as it appears in the prompt.
     """
 
     messages: Sequence[Mapping[str, str]]
     token_ids: list[int] = field(default_factory=list)
     label_ids: Mapping[str, int] = field(default_factory=dict)
     cut_characters: int = 0
+    head_characters: int = 0
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ Its end is kept, where answers usually are, and its beginning too if the templat
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
+from typing import NamedTuple
 
 Encode = Callable[[str], tuple[list[int], list[int]]]
 """Tokenises a text: token ids, and the character offset at which each starts."""
@@ -22,10 +24,26 @@ def by_characters(text: str) -> tuple[list[int], list[int]]:
     return starts, starts
 
 
+class Shortened(NamedTuple):
+    """What is shown of a response.
+
+    Attributes:
+        text: with ``JOINT`` where the middle was cut.
+        ids: its tokens.
+        cut_characters: how many characters are left out.
+        head: characters before ``JOINT``; 0 where there is none.
+    """
+
+    text: str
+    ids: list[int]
+    cut_characters: int
+    head: int
+
+
 def shortened(
     response: str, budget: int, head: int, shown: Callable[[str], str], encode: Encode
-) -> tuple[str, list[int], int]:
-    """The response within ``budget`` tokens: its text, its token ids, how many characters were cut.
+) -> Shortened:
+    """The response within ``budget`` tokens.
 
     Args:
         response: any text.
@@ -39,14 +57,47 @@ def shortened(
     text = shown(response[skipped:])
     ids, starts = encode(text)
     if len(ids) <= budget and not (skipped and head):
-        return text, ids, skipped
+        return Shortened(text, ids, skipped, 0)
     before: list[int] = []
     beginning, after = "", 0
     if 0 < 2 * head <= budget:
         beginning, before, after = _beginning(shown(response[: _CHARACTERS * head]), head, encode)
     room = budget - len(before)
     start = starts[-room] if len(ids) > room else 0
-    return beginning + text[start:], before + ids[-room:], max(skipped + start - after, 0)
+    cut = max(skipped + start - after, 0)
+    return Shortened(beginning + text[start:], before + ids[-room:], cut, after)
+
+
+def cut_span(
+    response: str, text: str, head: int, shown: Callable[[str], str]
+) -> tuple[int, int, bool]:
+    """Start and end of what ``shortened`` left out, in the response, and whether they are exact.
+
+    Where the response is shown rewritten and no place of it reads as what is shown, they are those
+    with a text of that length, which may be some characters off.
+
+    Args:
+        response: all of it.
+        text: what is shown of it.
+        head: as ``shortened`` gives it.
+        shown: as for ``shortened``.
+    """
+    size = len(response)
+    first, last = text[:head], text[head + len(JOINT) :] if head else text
+    before, first_exact = _written(first, size, lambda n: shown(response[:n]))
+    after, last_exact = _written(last, size, lambda n: shown(response[size - n :]))
+    return min(before, size - after), size - after, first_exact and last_exact
+
+
+def _written(wanted: str, size: int, show: Callable[[int], str]) -> tuple[int, bool]:
+    """How many of ``size`` characters are shown as ``wanted``, and whether that is exact."""
+    if show(len(wanted)) == wanted:
+        return len(wanted), True
+    most = min(size, 4 * len(wanted) + _CHARACTERS)
+    least = bisect_left(range(most), len(wanted), key=lambda n: len(show(n)))
+    near = range(least, min(least + 2 * _CHARACTERS, most) + 1)
+    found = next((n for n in near if show(n) == wanted), None)
+    return (least, False) if found is None else (found, True)
 
 
 def _beginning(text: str, most: int, encode: Encode) -> tuple[str, list[int], int]:
