@@ -94,12 +94,12 @@ class ConversationRenderer:
         """The text of a rendered conversation, in parts.
 
         Args:
-            turns: as they were rendered.
-            shown: what was shown of them.
+            turns: the turns that were rendered.
+            shown: ``Conversation.shown``.
 
         Returns:
-            Each part with the turn whose text it is, -1 for the template's own, and where in that
-            turn's content it begins.
+            Each part with the index of its turn (-1 for the chat template's text), and its offset
+            in that turn's content.
         """
         places = list(shown)
         parts = []
@@ -182,10 +182,10 @@ def _runs(
     show: Callable[[Sequence[Turn]], str],
     encode_control: Callable[[str], list[int]],
 ) -> list[_Run]:
-    """The chat template's own tokens before each turn's text, with its place, and after the last.
+    """The chat template's tokens before each turn, with the turn's index, and after the last.
 
     Raises:
-        ValueError: the template refuses such turns.
+        ValueError: the chat template rejects these turns.
     """
     return [(encode_control(text), place) for text, place in _parts(turns, show)]
 
@@ -193,7 +193,7 @@ def _runs(
 def _parts(
     turns: Sequence[Turn], show: Callable[[Sequence[Turn]], str]
 ) -> list[tuple[str, int | None]]:
-    """The same as text; raises likewise."""
+    """The same as text; raises like ``_runs``."""
     marked = [{**turn, "content": f"\ue000{i}\ue001"} for i, turn in enumerate(turns)]
     try:
         parts = _MARKER.split(show(marked))

@@ -25,13 +25,13 @@ def by_characters(text: str) -> tuple[list[int], list[int]]:
 
 
 class Shortened(NamedTuple):
-    """What is shown of a response.
+    """A response, cut to its budget.
 
     Attributes:
-        text: with ``JOINT`` where the middle was cut.
+        text: the remaining text, with ``JOINT`` if the middle was cut.
         ids: its tokens.
-        cut_characters: how many characters are left out.
-        head: characters before ``JOINT``; 0 where there is none.
+        cut_characters: number of characters that were cut.
+        head: number of characters before ``JOINT``; 0 without it.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Shortened(NamedTuple):
 def shortened(
     response: str, budget: int, head: int, shown: Callable[[str], str], encode: Encode
 ) -> Shortened:
-    """The response within ``budget`` tokens.
+    """Cut the response to ``budget`` tokens.
 
     Args:
         response: any text.
@@ -71,15 +71,15 @@ def shortened(
 def cut_span(
     response: str, text: str, head: int, shown: Callable[[str], str]
 ) -> tuple[int, int, bool]:
-    """Start and end of what ``shortened`` left out, in the response, and whether they are exact.
+    """Start and end of the text that ``shortened`` cut from the response, and whether exact.
 
-    Where the response is shown rewritten and no place of it reads as what is shown, they are those
-    with a text of that length, which may be some characters off.
+    If ``shown`` rewrites the response and no position matches the rewritten text, they are
+    estimated from its length.
 
     Args:
-        response: all of it.
-        text: what is shown of it.
-        head: as ``shortened`` gives it.
+        response: the whole response.
+        text: the remaining text.
+        head: ``Shortened.head``.
         shown: as for ``shortened``.
     """
     size = len(response)
@@ -90,7 +90,7 @@ def cut_span(
 
 
 def _written(wanted: str, size: int, show: Callable[[int], str]) -> tuple[int, bool]:
-    """How many of ``size`` characters are shown as ``wanted``, and whether that is exact."""
+    """The number of the ``size`` characters that ``show`` turns into ``wanted``, and whether exact."""
     if show(len(wanted)) == wanted:
         return len(wanted), True
     most = min(size, 4 * len(wanted) + _CHARACTERS)

@@ -32,20 +32,20 @@ class LabelError(ValueError):
 
 
 Parts = tuple[tuple[str, str | None], ...]
-"""A text without its fields: what comes before each, and the field's name; the last None."""
+"""A text split at its fields: each part, and the name of the field after it (last: None)."""
 _Turn = tuple[str, Parts]
 
 
 @dataclass(frozen=True, slots=True)
 class _Skeleton:
-    """A template without its fields: what comes before each, and the field's name; the last None.
+    """A rendered template, split at its fields.
 
     Attributes:
-        turns: as text, each message's role and parts.
-        text: the whole prompt, as the chat template writes it; empty where there is no tokenizer.
-        runs: the same as token ids; likewise.
-        label_ids: each label's token after the prompt; likewise.
-        length: tokens of all but the fields.
+        turns: each message's role and text parts.
+        text: the whole prompt, as the chat template renders it; empty without a tokenizer.
+        runs: the same as token ids; empty without a tokenizer.
+        label_ids: each label's token after the prompt; empty without a tokenizer.
+        length: number of tokens without the fields.
     """
 
     turns: tuple[_Turn, ...]
@@ -144,11 +144,11 @@ class Renderer:
         return skeleton.filled(texts, encoded, response)
 
     def text(self, template: Template, mode: Mode, enable_thinking: bool) -> Parts:
-        """The whole prompt's text around its fields; empty where there is no tokenizer."""
+        """The whole prompt's text around its fields; empty without a tokenizer."""
         return self._skeleton(template, mode, enable_thinking).text
 
     def turns(self, template: Template, mode: Mode, enable_thinking: bool) -> tuple[_Turn, ...]:
-        """Each message's role, and its text around the fields in it."""
+        """Each message's role, and its text around its fields."""
         return self._skeleton(template, mode, enable_thinking).turns
 
     def _skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
@@ -197,7 +197,7 @@ def _label_id(encode: Callable[[str], list[int]], prefix: str, label: str) -> in
 
 
 def shown_as(template: Template) -> Callable[[str], str]:
-    """What becomes of a field's text before it stands in the prompt."""
+    """The transformation of a field's text before it is inserted into the prompt."""
     if template.numerals == "canonical":
         return lambda text: defuse(canonical(text))
     return defuse
