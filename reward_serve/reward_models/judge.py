@@ -8,7 +8,6 @@ decides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,18 +28,8 @@ from reward_serve.reward_models.rule import decided, verified
 from reward_serve.schema import ScoreRequest, Source
 from reward_serve.templates import Template, load_template, template_names
 from reward_serve.templates.inline import inline_template, is_inline
-from reward_serve.verifiers import (
-    VERIFIER_VERSION,
-    Verification,
-    verify_any,
-    verify_strict_any,
-)
-
-_RULES: dict[str, Callable[[str, list[str]], Verification]] = {
-    "final_answer": verify_any,
-    "gsm8k_strict": verify_strict_any,
-}
-
+from reward_serve.verifiers import VERIFIER_VERSION, Verification
+from reward_serve.verifiers.registry import RULES
 
 _MODELS_SHARE = 0.9  # of a deadline, where the answer to a request does not wait for the model
 
@@ -167,8 +156,9 @@ class Judge:
         return _Way(template, mode, self._fingerprint(template, mode))
 
     def _by_rule(self, request: ScoreRequest, template: Template) -> Verification | None:
-        rules = _RULES.get(template.rules or "") if request.references else None
-        return rules(request.response, request.references) if rules else None
+        if template.rules is None or not request.references:
+            return None
+        return RULES[template.rules](request.response, request.references)
 
     async def _by_model(
         self, request: ScoreRequest, way: _Way, engine: Engine, renderer: PromptRenderer
