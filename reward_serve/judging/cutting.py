@@ -90,7 +90,7 @@ def cut_span(
 
 
 def _written(wanted: str, size: int, show: Callable[[int], str]) -> tuple[int, bool]:
-    """The number of the ``size`` characters that ``show`` turns into ``wanted``, and whether exact."""
+    """How many of ``size`` characters ``show`` turns into ``wanted``, and whether that is exact."""
     if show(len(wanted)) == wanted:
         return len(wanted), True
     most = min(size, 4 * len(wanted) + _CHARACTERS)
