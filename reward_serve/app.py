@@ -1,9 +1,9 @@
 """Builds the Serve applications: ``import_path: reward_serve.app:build_app``.
 
-One deployment for each reward model, under the model's own name, and one for HTTP.
-``reward_serve.app:build_gateway`` is one door for the models of several applications: Serve
-restarts every deployment of an application whose ``args`` change, so models that are to be added
-and replaced without touching the others are applications of their own.
+An application has one deployment for each reward model, with the model's name, and one for HTTP.
+``reward_serve.app:build_gateway`` serves the models of several applications over HTTP: Serve
+restarts every deployment of an application whose ``args`` change, so models that are added or
+replaced independently belong to separate applications.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reward_serve.http.auth import read_key_digests
 if TYPE_CHECKING:
     from ray.serve import Application
 
-# A replica whose engine failed exits by itself; Serve's own check is for one that cannot.
+# A replica whose engine failed exits by itself; Serve's health check is for one that cannot.
 _HEALTH_CHECK_PERIOD_S = 2.0
 _HEALTH_CHECK_TIMEOUT_S = 30.0
 _GRACEFUL_SHUTDOWN_S = 10.0
@@ -27,10 +27,10 @@ _GROUP_ROUTER = "reward_serve.routing.router.GroupRouter"
 
 
 def build_app(args: dict[str, Any]) -> Application:
-    """The application that ``args`` of a deployments file describe.
+    """Build the application described by ``args`` of a deployments file.
 
     Raises:
-        ConfigError: names the field and the remedy.
+        ConfigError: ``args`` are invalid; the message names the field and the remedy.
     """
     from ray import serve
 
@@ -50,24 +50,24 @@ def build_app(args: dict[str, Any]) -> Application:
 
 
 def build_gateway(args: dict[str, Any]) -> Application:
-    """The gateway that ``args`` of a deployments file describe; it picks by ``model``.
+    """Build the gateway described by ``args`` of a deployments file; it routes by ``model``.
 
-    The applications may come later, go and come back: until then their requests wait, and fail
-    typed at their deadlines.
+    The applications may be deployed later or restart. Until they are available, their requests
+    wait, and time out at their deadlines.
 
     Raises:
-        ConfigError: names the field and the remedy.
+        ConfigError: ``args`` are invalid; the message names the field and the remedy.
     """
     config = parse_gateway(args)
     return bind_ingress(config.server, {each.name: each.application for each in config.models})
 
 
 def bind_ingress(server: ServerConfig, models: Mapping[str, Any]) -> Application:
-    """The HTTP deployment in front of reward models; the first is the default.
+    """The HTTP deployment for these reward models; the first is the default.
 
     Args:
-        server: its settings.
-        models: by name, the model's deployment, or the application that it is in.
+        server: settings of the HTTP server.
+        models: name to the model's deployment, or to the name of its application.
     """
     from ray import serve
 
@@ -79,7 +79,7 @@ def bind_ingress(server: ServerConfig, models: Mapping[str, Any]) -> Application
 
 
 def deployment_options(model: ModelConfig) -> dict[str, Any]:
-    """Serve's options for a reward model: resources, scaling and the bounds on calls."""
+    """Serve's options for a reward model: resources, autoscaling and limits on calls."""
     resources = model.resources
     actor: dict[str, Any] = {"num_cpus": resources.num_cpus, "num_gpus": resources.num_gpus}
     if resources.accelerator_type:
@@ -88,19 +88,19 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
         actor["runtime_env"] = resources.runtime_env
     options: dict[str, Any] = {
         "ray_actor_options": actor,
-        # Calls carry items, and items are what the replica bounds.
+        # A call may carry one item, so this must admit as many calls as the replica admits items.
         "max_ongoing_requests": (model.max_concurrent_items or 0) + model.max_queued_items,
         "health_check_period_s": _HEALTH_CHECK_PERIOD_S,
         "health_check_timeout_s": _HEALTH_CHECK_TIMEOUT_S,
         "graceful_shutdown_timeout_s": _GRACEFUL_SHUTDOWN_S,
-        # What fails at start fails again: say so within seconds.
+        # Start-up failures are deterministic: report them without retries.
         "max_constructor_retry_count": 1,
         **_scaling(model),
     }
     if model.affinity and model.autoscaling.max_replicas > 1:
         options["request_router_config"] = {"request_router_class": _GROUP_ROUTER}
     if resources.num_gpus and resources.num_gpus > 1:
-        # One bundle, so one node: vLLM's workers share the replica's GPUs, one each.
+        # One bundle keeps the replica's GPUs, one for each vLLM worker, on one node.
         bundle = {"CPU": resources.num_cpus, "GPU": resources.num_gpus}
         if resources.accelerator_type:
             bundle[f"accelerator_type:{resources.accelerator_type}"] = 0.001
@@ -110,7 +110,7 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
 
 
 def ingress_options(server: ServerConfig) -> dict[str, Any]:
-    """Serve's options for the HTTP deployment, which needs no core of its own."""
+    """Serve's options for the HTTP deployment, which reserves no CPU core."""
     return {
         "num_replicas": server.num_replicas,
         "max_ongoing_requests": server.max_ongoing_requests,

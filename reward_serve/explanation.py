@@ -1,9 +1,9 @@
-"""The wire contract of explanations: why a request has the result that it has.
+"""The wire contract of explanations, which say why a request has its result.
 
     >>> ExplainRequest(response="#### 18", reference="18").tokens
     False
 
-Everywhere, positions count characters as Python does (Unicode code points), from 0.
+All positions are 0-based character offsets (Unicode code points, as in Python).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ FieldName = Literal["response", "reference", "question", "messages"]
 
 
 class ExplainRequest(ScoreRequest):
-    """A score request whose result is to be explained."""
+    """A score request with a request for an explanation."""
 
-    tokens: bool = Field(False, strict=True, description="Show the prompts' tokens too.")
+    tokens: bool = Field(False, strict=True, description="Include the prompts' tokens.")
 
 
 class _Part(BaseModel):
@@ -28,41 +28,41 @@ class _Part(BaseModel):
 
 
 class Span(_Part):
-    """Characters ``start`` up to, but not including, ``end``."""
+    """The characters from ``start`` to ``end``, exclusive."""
 
     start: int
     end: int
 
 
 class FieldSpan(Span):
-    """Where a field of the request stands in a prompt's text."""
+    """The span of a request's field in a prompt's text."""
 
     field: FieldName
-    turn: int | None = Field(None, description="Of messages, which one, from 0.")
+    turn: int | None = Field(None, description="0-based index in messages.")
 
 
 class Cut(Span):
-    """Characters of a field of the request that the model does not see."""
+    """Characters of a request's field that the model does not see."""
 
     field: FieldName
-    turn: int | None = Field(None, description="Of messages, which one, from 0.")
+    turn: int | None = Field(None, description="0-based index in messages.")
     exact: bool = Field(
         True,
-        description="False: the template rewrites numerals, so the span may be some characters off",
+        description="False: the template rewrites numerals, so the span is approximate.",
     )
 
 
 class RuleOutcome(_Part):
-    """What the rules say of the response, whether or not they decided."""
+    """The rules' outcome for the response, whether or not it decided the result."""
 
     outcome: Literal["right", "wrong", "abstain", "graded"] = Field(
-        description="graded: a function's own score"
+        description="graded: another score of a custom function."
     )
-    score: float | None = Field(None, description="Null where the rules abstain.")
-    rule: str = Field(description="The rule that decided, or why none did.")
+    score: float | None = Field(None, description="Null if the rules abstain.")
+    rule: str = Field(description="The rule that decided, or the reason why none did.")
     answer: str | None = Field(None, description="The text that was compared.")
     span: Span | None = Field(
-        None, description="What the rule matched in the response; null where it matched no words."
+        None, description="The text of the response that the rule matched; null if it matched none."
     )
 
 
@@ -71,7 +71,7 @@ class Token(_Part):
 
     id: int
     text: str
-    special: bool = Field(description="A control token, which no field of a request can hold.")
+    special: bool = Field(description="A control token; fields of a request contain none.")
 
 
 class Turn(_Part):
@@ -83,51 +83,49 @@ class Turn(_Part):
 
 
 class ShownPrompt(_Part):
-    """A prompt as the model gets it: ``text``, or ``messages`` where an endpoint renders them."""
+    """A prompt as sent to the model: ``text``, or ``messages`` if an endpoint renders them."""
 
     mode: Literal["label", "generate", "classify"]
     reference: int | None = Field(
-        None, description="Which of the request's references it shows, from 0; null without one."
+        None, description="0-based index of the reference that it shows; null if it shows none."
     )
     text: str | None = None
     fields: list[FieldSpan] = Field(
-        default_factory=list, description="Where the request's fields stand in text."
+        default_factory=list, description="Spans of the request's fields in text."
     )
     messages: list[Turn] | None = None
     cut: list[Cut] = Field(default_factory=list)
-    token_count: int | None = Field(None, description="Null where an endpoint tokenises.")
-    tokens: list[Token] | None = Field(None, description="Where they were asked for.")
+    token_count: int | None = Field(None, description="Null if an endpoint tokenises the prompt.")
+    tokens: list[Token] | None = Field(None, description="Null unless requested.")
 
 
 class Seconds(_Part):
-    """How long each part took, in seconds; null for what did not run."""
+    """The duration of each part in seconds; null for parts that did not run."""
 
     queue: float | None = Field(None, description="From arrival to the reward model.")
     rules: float | None = None
-    rendering: float | None = Field(None, description="Making the prompts.")
-    engine: float | None = Field(
-        None, description="From the first question to the engine to its last answer."
-    )
+    rendering: float | None = Field(None, description="Rendering the prompts.")
+    engine: float | None = Field(None, description="Time with a running call to the engine.")
     total: float = 0.0
 
 
 class Explanation(_Part):
-    """A result and what led to it; the same keys every time."""
+    """A result and how it came about. Every explanation has the same keys."""
 
-    result: ScoreResult = Field(description="What /v1/score would answer.")
+    result: ScoreResult = Field(description="The result that /v1/score returns.")
     rule: RuleOutcome | None = Field(
-        None, description="Also where the model decided; null where no rule applies to the request."
+        None, description="Set even if the model decided; null if the model has no rules."
     )
     model: ScoreResult | None = Field(
-        None, description="What the model alone answers, also where a rule decided."
+        None, description="The model's result without rules, even if a rule decided."
     )
     prompts: list[ShownPrompt] = Field(
-        default_factory=list, description="One for each reference that the model was asked about."
+        default_factory=list, description="The model's prompts, one for each reference."
     )
     cached: bool | None = Field(
-        None, description="Whether the verdict cache had the answer; null where no model was asked."
+        None, description="Whether the verdict cache had the answer; null if no model was called."
     )
     seconds: Seconds = Field(default_factory=Seconds)
     members: dict[str, Explanation] | None = Field(
-        None, description="Of a panel, its members' explanations by name."
+        None, description="Explanations of a panel's members by name."
     )

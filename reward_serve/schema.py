@@ -1,10 +1,9 @@
-"""The wire contract: what a trainer asks and what it is told.
+"""The wire contract: requests, results and their fields.
 
     >>> ScoreRequest(response="The answer is 18.", reference="18").timeout_s
     60.0
 
-Plain dicts of these models cross the Serve handle and HTTP, so that a trainer's process needs
-no class of ours to unpickle.
+Handles and HTTP carry these models as plain dicts, so trainers unpickle no class of this package.
 """
 
 import json
@@ -47,23 +46,23 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 40
 
 
 def unicode_text(text: str) -> str:
-    """The text.
+    """Return the text if it is valid Unicode.
 
     Raises:
-        ValueError: it holds a lone surrogate; says where, and the remedy.
+        ValueError: it contains a lone surrogate.
     """
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"has a lone surrogate at character {error.start}, which is not Unicode text; "
-            "replace it, as with text.encode('utf-8', 'replace').decode()"
+            f"has a lone surrogate at character {error.start}, which is not valid Unicode; "
+            "replace it, for example with text.encode('utf-8', 'replace').decode()"
         ) from None
     return text
 
 
 def deeper_than(value: object, levels: int) -> bool:
-    """Whether JSON data is nested deeper than so many levels; found without recursion."""
+    """Whether JSON data is nested deeper than ``levels``; checked without recursion."""
     layer = [value]
     for _ in range(levels + 1):
         layer = [
@@ -79,13 +78,13 @@ def deeper_than(value: object, levels: int) -> bool:
 
 def _small_int(digits: str) -> int:
     if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
-        raise ValueError("an integer over 64 bits; send it as a string")
+        raise ValueError("an integer has more than 64 bits; send it as a string")
     return int(digits)
 
 
 def _json(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
     if deeper_than(metadata, MAX_METADATA_DEPTH):
-        raise ValueError(f"is nested over {MAX_METADATA_DEPTH} deep; flatten it")
+        raise ValueError(f"is nested more than {MAX_METADATA_DEPTH} levels deep; flatten it")
     try:
         text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
         size = len(text.encode())
@@ -116,47 +115,45 @@ class Status(StrEnum):
 
     OK = "ok"
     INVALID = "invalid"
-    """The request itself is at fault; sending it again cannot help."""
+    """The request is invalid; do not retry."""
     UNPARSEABLE = "unparseable"
-    """The judge answered and no verdict could be read from it."""
+    """The judge's answer contains no verdict."""
     TRUNCATED = "truncated"
-    """The judge was cut off before its verdict was final."""
+    """The judge reached its token limit before its verdict."""
     TIMEOUT = "timeout"
     """The deadline ``timeout_s`` passed; the work was aborted."""
     OVERLOADED = "overloaded"
-    """The queue was full; worth a retry after a pause."""
+    """The queue was full; retry after a pause."""
     ERROR = "error"
-    """The reward model failed; worth a retry."""
+    """The reward model failed; retry."""
 
 
 Source = Literal["judge", "rule", "classifier", "remote", "panel", "cache", "fallback"]
 
 
 class Options(BaseModel):
-    """Per-request settings; a deployment refuses those it does not allow."""
+    """Per-request settings; a deployment rejects those that it does not allow."""
 
     model_config = ConfigDict(extra="forbid")
 
     mode: Literal["label", "generate"] | None = Field(
-        None, description="How the judge answers: one forward pass, or written text."
+        None, description="label: one forward pass; generate: the judge writes text."
     )
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False, strict=True)
     top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, strict=True)
     max_tokens: Count | None = Field(
-        None, description="Tokens the judge may write in generate mode."
+        None, description="Maximum tokens the judge generates, in generate mode."
     )
     enable_thinking: bool | None = Field(
-        None, strict=True, description="Passed to chat templates that know it (Qwen3)."
+        None, strict=True, description="Passed to chat templates with this setting (Qwen3)."
     )
     thinking_tokens: Count | None = Field(
-        None, description="Most of max_tokens for thinking, which the engine then ends."
+        None, description="Maximum tokens of max_tokens for thinking, which the engine then ends."
     )
     samples: Count | None = Field(
-        None, description="Answers written for one verdict, in generate mode."
+        None, description="Number of answers for one verdict, in generate mode."
     )
-    cache: bool | None = Field(
-        None, strict=True, description="False: ask the model anew, whatever it answered before."
-    )
+    cache: bool | None = Field(None, strict=True, description="False: bypass the judge's cache.")
 
 
 class Message(BaseModel):
@@ -169,31 +166,35 @@ class Message(BaseModel):
 
 
 class ScoreRequest(BaseModel):
-    """One question: what reward does ``response`` earn?"""
+    """A request for the reward of ``response``."""
 
     model_config = ConfigDict(extra="forbid")
 
-    response: Text = Field(description="The candidate to be judged.")
+    response: Text = Field(description="The text to score.")
     reference: str | list[str] | None = Field(
         None,
-        description="A gold answer or solution; of several, the best match counts.",
+        description="A gold answer or solution; of several, the best match is used.",
         json_schema_extra={"anyOf": [_NOT_BLANK, _SEVERAL, {"type": "null"}]},
     )
-    question: Text | None = Field(None, description="The prompt the candidate answers.")
+    question: Text | None = Field(None, description="The prompt that the response answers.")
     messages: list[Message] | None = Field(
         None, max_length=MAX_MESSAGES, description="A conversation, for classifier reward models."
     )
     model: Name | None = Field(
-        None, description="Which of the application's reward models; default the first."
+        None, description="Name of the reward model; default: the application's first."
     )
-    template: Text | None = Field(None, description="A template's name; default the deployment's.")
-    group: Name | None = Field(None, description="The prompt's key in GRPO.")
+    template: Text | None = Field(
+        None, description="Name of the judging template; default: the deployment's."
+    )
+    group: Name | None = Field(
+        None, description="Key of the prompt in GRPO; a group's requests go to one replica."
+    )
     options: Options = Field(default_factory=Options)
     id: Name | None = Field(None, description="Echoed in the result.")
     metadata: Metadata | None = Field(
         None,
-        description=f"Echoed in the result; at most {MAX_METADATA_BYTES} bytes as JSON, nested "
-        f"{MAX_METADATA_DEPTH} deep, integers of 64 bits.",
+        description=f"Echoed in the result; at most {MAX_METADATA_BYTES} bytes as JSON, "
+        f"{MAX_METADATA_DEPTH} levels deep, integers of at most 64 bits.",
     )
     timeout_s: float = Field(
         DEFAULT_TIMEOUT_S,
@@ -213,21 +214,21 @@ class ScoreRequest(BaseModel):
         if not references or not all(isinstance(r, str) and r.strip() for r in references):
             raise ValueError("must be a non-blank string, or a non-empty list of them")
         if len(references) > MAX_REFERENCES:
-            raise ValueError(f"takes {MAX_REFERENCES} references at most; send fewer")
+            raise ValueError(f"accepts at most {MAX_REFERENCES} references; send fewer")
         for reference in references:
             unicode_text(reference)
         return value
 
     @property
     def references(self) -> list[str]:
-        """The references as a list, empty when there are none."""
+        """The references as a list; empty if there are none."""
         if self.reference is None:
             return []
         return [self.reference] if isinstance(self.reference, str) else self.reference
 
     @property
     def characters(self) -> dict[str, int]:
-        """Characters of the fields that a reward model reads."""
+        """The number of characters in each field that a reward model reads."""
         return {
             "response": len(self.response),
             "reference": sum(map(len, self.references)),
@@ -238,7 +239,7 @@ class ScoreRequest(BaseModel):
 
 
 class Usage(BaseModel):
-    """Tokens the reward model's engine processed for one request."""
+    """The tokens that the reward model's engine processed for a request."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
@@ -248,9 +249,9 @@ class Usage(BaseModel):
 
 
 class ScoreResult(BaseModel):
-    """What the service answers; the same keys every time.
+    """The result of a request. Every result has the same keys.
 
-    ``score`` is earned or absent: a failure is a ``status`` with ``score: null``, never a number.
+    A failure has a ``status`` other than ``ok`` and ``score: null``, never a number.
     """
 
     model_config = ConfigDict(
@@ -260,12 +261,14 @@ class ScoreResult(BaseModel):
     id: str | None = None
     score: float | None = None
     status: Status
-    source: Source | None = Field(None, description="What decided; null when nothing did.")
-    label: str | None = Field(None, description="The label the judge found likeliest.")
+    source: Source | None = Field(
+        None, description="What produced the score; null without a score."
+    )
+    label: str | None = Field(None, description="The judge's likeliest label.")
     probabilities: dict[str, float] | None = Field(
         None, description="Label to probability, over the template's labels."
     )
-    text: str | None = Field(None, description="What the judge wrote, in generate mode.")
+    text: str | None = Field(None, description="The judge's text, in generate mode.")
     reason: str | None = Field(None, description="Why there is no score, and the remedy.")
     model: str | None = None
     template: str | None = None
@@ -289,7 +292,7 @@ class ScoreResult(BaseModel):
 
 
 def describe_errors(error: ValidationError) -> str:
-    """A validation error in one line: each field at fault, what is wrong, what was found."""
+    """A validation error in one line: each invalid field, the error and the value."""
     parts = []
     for fault in error.errors(include_url=False, include_context=False):
         field = ".".join(_short(str(part)) for part in fault["loc"]) or "request"
@@ -306,18 +309,18 @@ def _found(fault: Any) -> str:
         return f" (found {type(value).__name__} of length {len(value)})"
     try:
         return f" (found {_short(_REPR.repr(value))})"
-    except (ValueError, RecursionError):  # an integer too long to write, say
+    except (ValueError, RecursionError):  # for example an integer with too many digits
         return f" (found {type(value).__name__})"
 
 
 def _short(text: str) -> str:
-    """Printable ASCII, and not much of it."""
+    """The text as printable ASCII, at most 80 characters."""
     shown = text.encode("ascii", "backslashreplace").decode()
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
 def echoes(request: object) -> dict[str, Any]:
-    """The ``id`` and ``metadata`` of a request too faulty to parse, where they can be echoed."""
+    """The valid ones of ``id`` and ``metadata`` of a request that may be invalid otherwise."""
     if not isinstance(request, dict):
         return {}
     kept: dict[str, Any] = {}
@@ -331,13 +334,13 @@ def echoes(request: object) -> dict[str, Any]:
 
 
 def retry_after_s(details: object) -> float:
-    """How long the ``details`` of an ``overloaded`` result ask to wait; 0 where they do not say."""
-    told = details.get("retry_after_s") if isinstance(details, dict) else None
-    return float(told) if isinstance(told, int | float) else 0.0
+    """The pause in the ``details`` of an ``overloaded`` result, in seconds; 0 without one."""
+    pause_s = details.get("retry_after_s") if isinstance(details, dict) else None
+    return float(pause_s) if isinstance(pause_s, int | float) else 0.0
 
 
 def longest_timeout_s(requests: Iterable[object]) -> float:
-    """The longest deadline that requests ask for; the default where none asks for a valid one."""
+    """The longest valid ``timeout_s`` of the requests; the default if none has one."""
     found = []
     for request in requests:
         asked = request.get("timeout_s") if isinstance(request, dict) else None

@@ -347,12 +347,12 @@ def lists(levels: int) -> Any:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        pytest.param({"metadata": {"x": lists(32)}}, "nested over 32 deep", id="depth"),
+        pytest.param({"metadata": {"x": lists(32)}}, "nested more than 32 levels deep", id="depth"),
         pytest.param({"metadata": {"x": "y" * 65_536}}, "the limit is 65536", id="size"),
-        pytest.param({"metadata": {"x": 2**64}}, "over 64 bits", id="integer"),
-        pytest.param({"metadata": {"x": -(2**63) - 1}}, "over 64 bits", id="negative integer"),
+        pytest.param({"metadata": {"x": 2**64}}, "more than 64 bits", id="integer"),
+        pytest.param({"metadata": {"x": -(2**63) - 1}}, "more than 64 bits", id="negative integer"),
         pytest.param({"metadata": {"x": 10**5000}}, "metadata: ", id="integer of 5,000 digits"),
-        pytest.param({"reference": ["18"] * 65}, "64 references at most", id="references"),
+        pytest.param({"reference": ["18"] * 65}, "at most 64 references", id="references"),
         pytest.param(
             {"messages": [{"role": "user", "content": ""}] * 1025}, "messages: ", id="messages"
         ),

@@ -61,10 +61,10 @@ class ServerConfig(Section):
     )
 
     explain: bool = Field(
-        True, description="whether /v1/explain, by HTTP and by handle, says why results are so"
+        True, description="serve /v1/explain, over HTTP and by handle, which explains results"
     )
     max_concurrent_explanations: Count = Field(
-        2, description="explanations at once by a replica of a model; beyond it they are refused"
+        2, description="concurrent explanations per replica of a model; further ones are rejected"
     )
 
     @model_validator(mode="after")
@@ -77,7 +77,7 @@ class ServerConfig(Section):
 
     @property
     def explanations(self) -> int:
-        """How many explanations a replica takes at once; 0 where they are off."""
+        """Maximum concurrent explanations per replica; 0 if they are off."""
         return self.max_concurrent_explanations if self.explain else 0
 
 

@@ -6,17 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from reward_serve.config.base import Count, Section
-
-VerifierName = Literal[
-    "gsm8k",
-    "gsm8k_strict_first",
-    "gsm8k_strict_last",
-    "numeric",
-    "math",
-    "exact",
-    "regex",
-    "function",
-]
+from reward_serve.verifier_names import VerifierName
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 

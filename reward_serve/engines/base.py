@@ -67,8 +67,8 @@ class Prompt:
         token_ids: the conversation as tokens; empty if the engine has no tokenizer.
         label_ids: label to its token after the prompt; empty if the engine has no tokenizer.
         cut_characters: number of characters of the response that were cut to fit.
-        head_characters: number of characters of the response before the cut in its middle.
-        fields: text of each field as it stands in the prompt.
+        head_characters: number of characters before the cut, if the middle was cut.
+        fields: the text of each field as it appears in the prompt.
     """
 
     messages: Sequence[Mapping[str, str]]

@@ -75,7 +75,7 @@ class ChatTokenizer:
         return ids, starts
 
     def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
-        """Each token's text, and whether it is special; of a part of a character ``\ufffd``."""
+        """Each token's text (``\ufffd`` for part of a character), and whether it is special."""
         texts = self._control.decode_batch([[i] for i in token_ids], skip_special_tokens=False)
         return [(text, i in self._special) for i, text in zip(token_ids, texts, strict=True)]
 

@@ -1,1 +1,1 @@
-"""Judging: templates as data, their rendering into tokens, and reading a written verdict."""
+"""Renders judging templates into prompts and parses written verdicts."""

@@ -1,9 +1,9 @@
-"""A conversation as token ids, within a model's context.
+"""Renders conversations as token ids that fit a model's context.
 
-Each turn's text is tokenised on its own, so that special tokens inside it stay text; the rest is
-the chat template's. What is too long is cut by one rule: the oldest exchanges go first, a system
-turn and the last two turns excepted; then the last two share what room there is, each keeping its
-end, and the response no less than half.
+Each turn's text is tokenised separately, so that special tokens in it stay text. A conversation
+that is too long is cut: first the oldest exchanges are dropped, except the system turn and the last
+two turns. Then the last two turns share the remaining tokens, each keeping its end, and the
+response gets at least half.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reward_serve.judging.cutting import by_characters
 _MARKER = re.compile("\ue000([0-9]+)\ue001")
 _PROBE = "\ue000probe\ue001"
 CHARACTERS_A_TOKEN = 32
-"""A bound: text has far fewer."""
+"""An upper bound; the average is far lower."""
 
 Turn = Mapping[str, str]
 _Run = tuple[list[int], int | None]
@@ -26,12 +26,13 @@ _Run = tuple[list[int], int | None]
 
 @dataclass(frozen=True)
 class Conversation:
-    """Token ids, and what was left out for want of room.
+    """A rendered conversation.
 
     Attributes:
-        cut_turns: turns left out.
-        cut_characters: of the last two turns, from their beginnings.
-        shown: of each turn that is not left out, its place, and the characters cut from its text.
+        token_ids: the prompt.
+        cut_turns: number of turns that were dropped.
+        cut_characters: number of characters cut from the beginnings of the last two turns.
+        shown: index of each turn that was kept, to the number of characters cut from it.
     """
 
     token_ids: list[int]
@@ -44,21 +45,21 @@ class ConversationRenderer:
     """Renders conversations for one model.
 
     Args:
-        tokenizer: the model's.
-        max_tokens: of a conversation.
+        tokenizer: the model's tokenizer.
+        max_tokens: maximum tokens of a conversation.
     """
 
     def __init__(self, tokenizer: ConversationTokenizer, max_tokens: int) -> None:
         self._tokenizer = tokenizer
         self._max_tokens = max_tokens
         probe = tokenizer.conversation([{"role": "user", "content": f" {_PROBE} "}])
-        self._trims = f" {_PROBE} " not in probe  # many a chat template trims its turns
+        self._trims = f" {_PROBE} " not in probe  # whether the chat template strips whitespace
 
     def render(self, turns: Sequence[Turn]) -> Conversation:
-        """The conversation, cut where it must be.
+        """Render the conversation, cut to fit.
 
         Raises:
-            ValueError: the template alone is too long, or refuses such turns.
+            ValueError: the chat template alone is too long, or rejects these turns.
         """
         texts = [turn["content"].strip() if self._trims else turn["content"] for turn in turns]
         first = 1 if turns[0]["role"] == "system" else 0
@@ -72,7 +73,7 @@ class ConversationRenderer:
                 break
             del kept[first]
             while len(kept) - first > 2 and turns[kept[first]]["role"] != "user":
-                del kept[first]  # many a template has a user begin
+                del kept[first]  # many templates require a user turn first
         if room < 2:
             raise ValueError(
                 f"messages: the chat template and a system turn leave no room in "
@@ -93,12 +94,12 @@ class ConversationRenderer:
         """The text of a rendered conversation, in parts.
 
         Args:
-            turns: as they were rendered.
-            shown: what was shown of them.
+            turns: the turns that were rendered.
+            shown: ``Conversation.shown``.
 
         Returns:
-            Each part with the turn whose text it is, -1 for the template's own, and where in that
-            turn's content it begins.
+            Each part with the index of its turn (-1 for the chat template's text), and its offset
+            in that turn's content.
         """
         places = list(shown)
         parts = []
@@ -121,7 +122,7 @@ class ConversationRenderer:
         tokens: dict[int, tuple[list[int], int]],
         room: int,
     ) -> tuple[dict[int, tuple[list[int], int]], int]:
-        """The last two turns within the room, and the characters cut from them."""
+        """The last two turns cut to ``room`` tokens, and the number of characters cut."""
         *before, last = kept
         room -= sum(len(tokens[i][0]) for i in before[:-1])
         if room < 2:
@@ -137,7 +138,7 @@ class ConversationRenderer:
         return shared, sum(start for _, start in shared.values())
 
     def _tokens(self, text: str, budget: int) -> tuple[list[int], int]:
-        """The text's last tokens, and the characters before them; bounded work for any length."""
+        """The last ``budget`` tokens and the number of characters before them, in bounded time."""
         if budget <= 0:
             return [], len(text)
         cut = max(0, len(text) - CHARACTERS_A_TOKEN * budget)
@@ -147,7 +148,7 @@ class ConversationRenderer:
         return ids[-budget:], cut + starts[-budget]
 
     def _around(self, turns: Sequence[Turn]) -> tuple[list[_Run], int]:
-        """The template's own tokens before each turn's text and after the last, and how many."""
+        """The chat template's tokens around the turns' texts, and their number."""
         tokenizer = self._tokenizer
         runs = _runs(turns, tokenizer.conversation, tokenizer.encode_control)
         return runs, sum(len(ids) for ids, _ in runs)
@@ -156,10 +157,10 @@ class ConversationRenderer:
 def render_chat(
     tokenizer: Tokenizer | None, turns: Sequence[Turn], enable_thinking: bool
 ) -> tuple[Prompt, int]:
-    """A conversation up to where the assistant's next turn begins, and its tokens; nothing is cut.
+    """Render a conversation up to the assistant's next turn, uncut; returns its token count too.
 
     Raises:
-        ValueError: the template refuses such turns.
+        ValueError: the chat template rejects these turns.
     """
     if tokenizer is None:
         return Prompt(turns), sum(len(by_characters(turn["content"])[0]) for turn in turns)
@@ -181,10 +182,10 @@ def _runs(
     show: Callable[[Sequence[Turn]], str],
     encode_control: Callable[[str], list[int]],
 ) -> list[_Run]:
-    """The chat template's own tokens before each turn's text, with its place, and after the last.
+    """The chat template's tokens before each turn, with the turn's index, and after the last.
 
     Raises:
-        ValueError: the template refuses such turns.
+        ValueError: the chat template rejects these turns.
     """
     return [(encode_control(text), place) for text, place in _parts(turns, show)]
 
@@ -192,13 +193,15 @@ def _runs(
 def _parts(
     turns: Sequence[Turn], show: Callable[[Sequence[Turn]], str]
 ) -> list[tuple[str, int | None]]:
-    """The same as text; raises likewise."""
+    """The same as text; raises like ``_runs``."""
     marked = [{**turn, "content": f"\ue000{i}\ue001"} for i, turn in enumerate(turns)]
     try:
         parts = _MARKER.split(show(marked))
-    except Exception as error:  # a template says so in its own way
-        raise ValueError(f"messages: the chat template refuses them: {error}") from None
+    except Exception as error:  # templates may raise anything
+        raise ValueError(f"messages: the chat template rejects them: {error}") from None
     places = [int(place) for place in parts[1::2]]
     if places != list(range(len(turns))):
-        raise ValueError("messages: the chat template does not show every turn once, in order")
+        raise ValueError(
+            "messages: the chat template does not render every turn exactly once and in order"
+        )
     return list(zip(parts[::2], [*places, None], strict=True))

@@ -1,7 +1,7 @@
-"""What a judge is shown of a response that is longer than its budget.
+"""Cut a response that exceeds its token budget.
 
-Its end, where answers stand, and where a template says so its beginning too, for answers that come
-before their reasons.
+Its end is kept, where answers usually are, and its beginning too if the template sets
+``head_tokens``, for answers that precede their reasons.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 Encode = Callable[[str], tuple[list[int], list[int]]]
-"""Token ids of a text, and where each starts in it."""
+"""Tokenises a text: token ids, and the character offset at which each starts."""
 JOINT = "\n...\n"
-"""Stands for what was cut between beginning and end."""
-_CHARACTERS = 32  # of a token at most, so that a response of any length is bounded work
+"""Replaces the text that was cut between beginning and end."""
+_CHARACTERS = 32  # assumed maximum per token, so that the work is bounded for any response
 _IN_WORD = frozenset("0123456789.,/%-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 def by_characters(text: str) -> tuple[list[int], list[int]]:
-    """In place of a tokenizer where there is none: three characters a token, a cautious average."""
+    """Replaces a tokenizer: counts three characters as a token, a cautious average."""
     starts = list(range(0, len(text), 3))
     return starts, starts
 
 
 class Shortened(NamedTuple):
-    """What is shown of a response.
+    """A response, cut to its budget.
 
     Attributes:
-        text: with ``JOINT`` where the middle was cut.
+        text: the remaining text, with ``JOINT`` if the middle was cut.
         ids: its tokens.
-        cut_characters: how many characters are left out.
-        head: characters before ``JOINT``; 0 where there is none.
+        cut_characters: number of characters that were cut.
+        head: number of characters before ``JOINT``; 0 without it.
     """
 
     text: str
@@ -43,15 +43,15 @@ class Shortened(NamedTuple):
 def shortened(
     response: str, budget: int, head: int, shown: Callable[[str], str], encode: Encode
 ) -> Shortened:
-    """The response within ``budget`` tokens.
+    """Cut the response to ``budget`` tokens.
 
     Args:
         response: any text.
-        budget: most tokens; at least 1.
-        head: most tokens of its beginning among them; 0 for its end alone. A budget of less than
-            twice as many shows the end alone.
-        shown: the text as the judge is to see it.
-        encode: tokenises what is shown.
+        budget: maximum tokens; at least 1.
+        head: maximum tokens of its beginning among them; 0 to keep only its end. Ignored if the
+            budget is less than twice as large.
+        shown: transforms the text before it is tokenised.
+        encode: tokenises the transformed text.
     """
     skipped = max(0, len(response) - _CHARACTERS * budget)
     text = shown(response[skipped:])
@@ -71,15 +71,15 @@ def shortened(
 def cut_span(
     response: str, text: str, head: int, shown: Callable[[str], str]
 ) -> tuple[int, int, bool]:
-    """Start and end of what ``shortened`` left out, in the response, and whether they are exact.
+    """Start and end of the text that ``shortened`` cut from the response, and whether exact.
 
-    Where the response is shown rewritten and no place of it reads as what is shown, they are those
-    with a text of that length, which may be some characters off.
+    If ``shown`` rewrites the response and no position matches the rewritten text, they are
+    estimated from its length.
 
     Args:
-        response: all of it.
-        text: what is shown of it.
-        head: as ``shortened`` gives it.
+        response: the whole response.
+        text: the remaining text.
+        head: ``Shortened.head``.
         shown: as for ``shortened``.
     """
     size = len(response)
@@ -90,7 +90,7 @@ def cut_span(
 
 
 def _written(wanted: str, size: int, show: Callable[[int], str]) -> tuple[int, bool]:
-    """How many of ``size`` characters are shown as ``wanted``, and whether that is exact."""
+    """How many of ``size`` characters ``show`` turns into ``wanted``, and whether that is exact."""
     if show(len(wanted)) == wanted:
         return len(wanted), True
     most = min(size, 4 * len(wanted) + _CHARACTERS)
@@ -101,7 +101,7 @@ def _written(wanted: str, size: int, show: Callable[[int], str]) -> tuple[int, b
 
 
 def _beginning(text: str, most: int, encode: Encode) -> tuple[str, list[int], int]:
-    """The first words and the joint, their tokens, and how many characters the words are."""
+    """The first words with ``JOINT``, their tokens, and the words' number of characters."""
     joint, _ = encode(JOINT)
     ids, starts = encode(text)
     for end in range(min(most - len(joint), len(ids) - 1), 0, -1):

@@ -1,10 +1,10 @@
-"""Renders a template and a request into a prompt that no field can break out of.
+"""Renders a template and a request into a prompt whose fields cannot break out of their fences.
 
-For a model's tokenizer, the chat template renders the judging template once, with a marker where
-each field goes; the text between markers is tokenised once and kept. A field is tokenised on its
-own, as plain text: chat-template tokens written inside it stay text, braces and template syntax are
-never evaluated, and what would close its fence is defused. An engine without a tokenizer gets the
-same as messages, with three characters counted as a token.
+With a tokenizer, the chat template renders the judging template once, with a marker in place of
+each field, and the text between markers is tokenised once and cached. Each field is tokenised
+separately as plain text: chat-template tokens in it stay text, braces and template syntax are not
+evaluated, and closing fence tags are defused. For an engine without a tokenizer, the prompt is a
+list of messages and three characters count as a token.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _MARKER = re.compile("\ue000(" + "|".join(FIELDS) + ")\ue001")
 
 
 class LabelError(ValueError):
-    """A template's label is not one token of its own under the judge's tokenizer."""
+    """A template's label is not a single, unique token for the judge's tokenizer."""
 
 
 Parts = tuple[tuple[str, str | None], ...]
-"""A text without its fields: what comes before each, and the field's name; the last None."""
+"""A text split at its fields: each part, and the name of the field after it (last: None)."""
 _Turn = tuple[str, Parts]
 
 
 @dataclass(frozen=True, slots=True)
 class _Skeleton:
-    """A template without its fields: what comes before each, and the field's name; the last None.
+    """A rendered template, split at its fields.
 
     Attributes:
-        turns: as text, each message's role and parts.
-        text: the whole prompt, as the chat template writes it; empty where there is no tokenizer.
-        runs: the same as token ids; likewise.
-        label_ids: each label's token after the prompt; likewise.
-        length: tokens of all but the fields.
+        turns: each message's role and text parts.
+        text: the whole prompt, as the chat template renders it; empty without a tokenizer.
+        runs: the same as token ids; empty without a tokenizer.
+        label_ids: each label's token after the prompt; empty without a tokenizer.
+        length: number of tokens without the fields.
     """
 
     turns: tuple[_Turn, ...]
@@ -57,7 +57,7 @@ class _Skeleton:
     def filled(
         self, texts: Mapping[str, str], encoded: Mapping[str, list[int]], response: Shortened
     ) -> Prompt:
-        """The prompt, with each field's text in its turn and its token ids in their run."""
+        """The prompt with the fields' texts and token ids inserted."""
         messages = [
             {
                 "role": role,
@@ -74,11 +74,11 @@ class _Skeleton:
 
 
 class Renderer:
-    """Renders for one tokenizer.
+    """Renders prompts for one tokenizer.
 
     Args:
-        tokenizer: the judge model's; None for messages alone.
-        max_prompt_tokens: most tokens a label-mode prompt may have.
+        tokenizer: the judge's tokenizer; None to render messages only.
+        max_prompt_tokens: maximum tokens of a prompt and its completion.
     """
 
     def __init__(self, tokenizer: Tokenizer | None, max_prompt_tokens: int) -> None:
@@ -88,10 +88,10 @@ class Renderer:
         self._skeletons: dict[tuple[str, str, Mode, bool], _Skeleton] = {}
 
     def label_ids(self, template: Template) -> Mapping[str, int]:
-        """Label to token id; empty where there is no tokenizer.
+        """Label to token id; empty without a tokenizer.
 
         Raises:
-            LabelError: a label is several tokens here, or two labels share one.
+            LabelError: a label is not a single token, or two labels share a token.
         """
         return self._skeleton(template, "label", False).label_ids
 
@@ -105,15 +105,15 @@ class Renderer:
         reserve_tokens: int,
         enable_thinking: bool = False,
     ) -> Prompt:
-        """The prompt for one candidate.
+        """Render the prompt of one request.
 
-        The response is cut to ``response_tokens`` tokens, or fewer where the context, which is
-        ``max_prompt_tokens`` less ``reserve_tokens`` to be written, holds fewer: to its last ones
-        (of at most its last ``32 * response_tokens`` characters), and in a template with
-        ``head_tokens`` to its first so many words and its last ones.
+        The response is cut to ``response_tokens`` tokens, or to fewer if ``max_prompt_tokens``
+        minus ``reserve_tokens`` leaves less room. Its end is kept (within its last
+        ``32 * response_tokens`` characters), and its beginning too if the template sets
+        ``head_tokens``.
 
         Raises:
-            ValueError: the other fields alone are longer than the context.
+            ValueError: the other fields leave no room for the response.
         """
         skeleton = self._skeleton(template, mode, enable_thinking)
         for field in template.fields:
@@ -130,7 +130,8 @@ class Renderer:
         if room < 1:
             raise ValueError(
                 f"question and reference: {fixed} prompt tokens leave no room for the response; "
-                f"the limit is {self._max_prompt_tokens}, with {reserve_tokens} to be written"
+                f"the limit is {self._max_prompt_tokens}, of which {reserve_tokens} are reserved "
+                "for the judge's answer; shorten them"
             )
         response = shortened(
             fields["response"],
@@ -143,17 +144,17 @@ class Renderer:
         return skeleton.filled(texts, encoded, response)
 
     def text(self, template: Template, mode: Mode, enable_thinking: bool) -> Parts:
-        """The whole prompt's text around its fields; empty where there is no tokenizer."""
+        """The whole prompt's text around its fields; empty without a tokenizer."""
         return self._skeleton(template, mode, enable_thinking).text
 
     def turns(self, template: Template, mode: Mode, enable_thinking: bool) -> tuple[_Turn, ...]:
-        """Each message's role, and its text around the fields in it."""
+        """Each message's role, and its text around its fields."""
         return self._skeleton(template, mode, enable_thinking).turns
 
     def _skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
         key = (template.name, template.digest, mode, enable_thinking)
         if key not in self._skeletons:
-            if len(self._skeletons) >= _MAX_SKELETONS:  # requests may bring their own templates
+            if len(self._skeletons) >= _MAX_SKELETONS:  # requests may send inline templates
                 self._skeletons.pop(next(iter(self._skeletons)))
             self._skeletons[key] = self._build(template, mode, enable_thinking)
         return self._skeletons[key]
@@ -180,7 +181,7 @@ class Renderer:
 
 
 def _parts(text: str) -> Parts:
-    """The text between markers, each with the field that follows it."""
+    """The text between markers, each part with the name of the field that follows it."""
     parts = _MARKER.split(text)
     return tuple(zip(parts[::2], [*parts[1::2], None], strict=True))
 
@@ -190,18 +191,18 @@ def _label_id(encode: Callable[[str], list[int]], prefix: str, label: str) -> in
     if after[: len(before)] != before or len(after) != len(before) + 1:
         raise LabelError(
             f"label {label!r} is not a single token after the prompt under this tokenizer; "
-            "choose labels that are, such as 0 and 1"
+            "choose labels such as 0 and 1"
         )
     return after[-1]
 
 
 def shown_as(template: Template) -> Callable[[str], str]:
-    """What becomes of a field's text before it stands in the prompt."""
+    """The transformation of a field's text before it is inserted into the prompt."""
     if template.numerals == "canonical":
         return lambda text: defuse(canonical(text))
     return defuse
 
 
 def defuse(text: str) -> str:
-    """The text with every fence tag in it broken, so that no field can close its fence."""
+    """The text with the "<" of every fence tag replaced, so that no field can close its fence."""
     return _FENCE.sub("‹", text)

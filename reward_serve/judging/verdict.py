@@ -1,7 +1,7 @@
-"""Reads a verdict out of what a judge wrote.
+"""Parses the verdict in a judge's text.
 
-The last verdict wins: a judge quotes the candidate before it concludes, and a candidate can plant
-a verdict to be quoted.
+The last verdict counts: a judge may quote the response before it concludes, and a response can
+contain a verdict to be quoted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DECORATION = " \t\r*_`$.'\""
 
 @dataclass(frozen=True, slots=True)
 class WrittenVerdict:
-    """A verdict, or why there is none.
+    """A parsed verdict, or the reason why there is none.
 
     Attributes:
         score: set exactly when ``status`` is ``ok``.
@@ -34,15 +34,15 @@ class WrittenVerdict:
 
 
 def read_verdict(template: Template, text: str, cut_off: bool) -> WrittenVerdict:
-    """The verdict in a judge's text.
+    """Parse the verdict in a judge's text.
 
-    A text that was cut off has no final verdict, whatever stands in it so far: the judge may have
-    been about to quote, or to conclude otherwise.
+    A text that was cut off has no final verdict, even if it contains one: the judge may have been
+    quoting it, or about to change its mind.
 
     Args:
-        template: says how a verdict looks.
-        text: what the judge wrote.
-        cut_off: the judge ran into its token limit.
+        template: the template, with the pattern of a verdict.
+        text: the judge's text.
+        cut_off: whether the judge reached its token limit.
     """
     if cut_off:
         return WrittenVerdict(
@@ -55,28 +55,27 @@ def read_verdict(template: Template, text: str, cut_off: bool) -> WrittenVerdict
     if not matches:
         return WrittenVerdict(
             Status.UNPARSEABLE,
-            reason=f"no verdict like {template.generate.verdict!r} in the judge's text",
+            reason=f"the judge's text does not match {template.generate.verdict!r}",
         )
-    # Found loosely and read strictly: a conclusion in markdown must not lose to a planted verdict,
-    # nor may "1.5" be read as "1".
+    # The pattern is loose, so that a planted verdict does not win over a conclusion in markdown.
+    # The match is parsed strictly, so that "1.5" is not read as "1".
     label = (matches[-1][1] or "").strip(_DECORATION).removeprefix("\\boxed{").removesuffix("}")
     score = _score(template, label)
     if score is None:
         return WrittenVerdict(
             Status.UNPARSEABLE,
-            reason=f"the last verdict like {template.generate.verdict!r} reads {label[:64]!r}: no "
-            f"label of the template, and not on its scale of 0 to {template.generate.scale:g}",
+            reason=f"the last match of {template.generate.verdict!r} reads {label[:64]!r}, which "
+            f"is neither a label nor on the scale of 0 to {template.generate.scale:g}",
         )
     return WrittenVerdict(Status.OK, score=score, label=label)
 
 
 def strip_thinking(text: str) -> str | None:
-    """The text after the judge's thinking; None when it never stopped thinking.
+    """The text after the judge's thinking; None if the thinking did not end.
 
-    Some chat templates open the thinking block in the prompt, so that only its end is written.
+    Some chat templates open the thinking block in the prompt, so the text may only contain its end.
     """
-    head, end, answer = text.rpartition(_THINK_END)
-    del head
+    _, end, answer = text.rpartition(_THINK_END)
     return None if _THINK_START in (answer if end else text) else answer if end else text
 
 

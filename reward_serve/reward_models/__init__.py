@@ -1,1 +1,1 @@
-"""Reward models: one file a kind, one protocol."""
+"""Reward models: one module per kind, with a common protocol."""

@@ -1,7 +1,7 @@
-"""Rules and model asked the same, for a share of the requests: around a judge, off its path.
+"""Compares rules and model on a sample of requests, in the background.
 
-A policy that learns to fool one of the two is seen as a growing share of disagreements, while the
-reward still looks well.
+If a policy learns to exploit one of the two, the disagreements increase while the reward still
+looks fine.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _SCORES = {"right": 1.0, "wrong": 0.0}
 
 
 class AuditedJudge:
-    """A judge whose verdicts are compared with what it did not ask: its rules, or its model.
+    """Wraps a judge and compares its verdicts with the alternative: its rules, or its model.
 
     Args:
-        judge: what scores.
-        rate: the share of the requests; which ones is a matter of their hash.
+        judge: the judge.
+        rate: fraction of requests to compare, selected by their hash.
     """
 
     def __init__(self, judge: Judge, rate: float) -> None:
         self.counts = {"agreed": 0, "disagreed": 0, "failed": 0}
-        """Comparisons so far; ``failed`` where the model gave no verdict."""
+        """Number of comparisons by outcome; ``failed`` if the model gave no verdict."""
         self._judge = judge
         self._rate = rate
         self._running: set[asyncio.Task[None]] = set()
 
     @property
     def chat(self) -> Chat:
-        """The judge's own."""
+        """See the judge."""
         return self._judge.chat
 
     async def score(self, request: ScoreRequest) -> Verdict:
@@ -58,19 +58,19 @@ class AuditedJudge:
         return await self._judge.explain(request, findings)
 
     def describe(self) -> dict[str, Any]:
-        """The judge's own description, and how the audits ended."""
+        """The judge's description, with the number of comparisons by outcome."""
         return {**self._judge.describe(), "audit": dict(self.counts)}
 
     async def failure(self) -> str | None:
-        """Why the engine can serve no more; None while it can."""
+        """Why the engine cannot serve any more; None while it can."""
         return await self._judge.failure()
 
     def close(self) -> None:
-        """End the engine."""
+        """Stop the engine."""
         self._judge.close()
 
     def _wants(self, request: ScoreRequest) -> bool:
-        """Whether the request is of the sample, and there is room for it."""
+        """Whether to compare this request; False while ``_AT_ONCE`` comparisons are running."""
         if not self._rate or len(self._running) >= _AT_ONCE:
             return False
         return chosen(request_hash(request), self._rate)
@@ -99,7 +99,7 @@ class AuditedJudge:
         disagreed = self.counts["disagreed"]
         if disagreed & (disagreed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
             logger.warning(
-                "rules and model disagree on %d of %d requests so far; this one, %s: rule %s "
+                "rules and model disagree on %d of %d requests so far; request %s: rule %s "
                 "says %s, the model %.2f",
                 disagreed, sum(self.counts.values()), request_hash(request),
                 rule.rule, rule.outcome, verdict.score,

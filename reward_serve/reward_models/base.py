@@ -1,4 +1,4 @@
-"""What every reward model is to the replica that serves it."""
+"""The interface between replicas and reward models."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class InvalidRequestError(ValueError):
-    """The request cannot be scored by this model as it is; names the field and the remedy."""
+    """This model cannot score the request; the message names the field and the remedy."""
 
 
 def check_references(references: Sequence[str]) -> None:
-    """Every reference must hold an answer to compare with.
+    """Check that every reference contains an answer.
 
     Raises:
         InvalidRequestError: one does not.
@@ -32,13 +32,13 @@ def check_references(references: Sequence[str]) -> None:
             answer = ""
         if not answer.strip():
             raise InvalidRequestError(
-                f"reference: {reference[-64:]!a} holds no answer; send the gold answer"
+                f"reference: {reference[-64:]!a} contains no answer; send the gold answer"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a reward model says of one request: a ``ScoreResult`` before it is addressed.
+    """A reward model's verdict on a request; the replica adds the rest of the ``ScoreResult``.
 
     Attributes:
         score: set exactly when ``status`` is ``ok``.
@@ -58,10 +58,10 @@ class Verdict:
 
 
 def best(verdicts: Sequence[Verdict], highest: float) -> Verdict:
-    """The best match among the verdicts on one response, one a reference.
+    """The best of the verdicts on one response, one for each reference.
 
-    A comparison that failed might have been the best: unless another earned the highest score
-    there is, the failure stands.
+    A failed comparison might have been the best, so the result is the failure unless another
+    verdict has the highest possible score.
     """
     chosen = max(verdicts, key=lambda v: -math.inf if v.score is None else v.score)
     if chosen.score is None or chosen.score < highest:
@@ -70,7 +70,7 @@ def best(verdicts: Sequence[Verdict], highest: float) -> Verdict:
 
 
 def summed_usage(answers: Sequence[Verdict | ScoreResult | TextOutput]) -> Usage:
-    """The tokens of all the answers together."""
+    """The total usage of the answers."""
     counts = [answer.usage.model_dump() for answer in answers]
     return Usage(**{name: sum(count[name] for count in counts) for name in counts[0]})
 
@@ -79,19 +79,19 @@ class Scores(Protocol):
     """What scores requests; cancelling a call aborts its work."""
 
     async def score(self, request: ScoreRequest) -> Verdict:
-        """The verdict on one request, whose ``timeout_s`` is what is left of its deadline.
+        """Score one request; its ``timeout_s`` is the time left until its deadline.
 
         Raises:
-            InvalidRequestError: the request is at fault.
+            InvalidRequestError: the request is invalid.
             EngineError: the engine failed.
         """
 
 
 class RewardModel(Scores, Protocol):
-    """Scores requests and explains results. Knows neither Ray nor HTTP."""
+    """Scores requests and explains results, independently of Ray and HTTP."""
 
     async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
-        """The verdict that ``score`` gives, with what led to it, and what else might have.
+        """The verdict of ``score``, recording how it came about and what the alternatives are.
 
         Args:
             request: as for ``score``, which raises as this does.
@@ -102,7 +102,7 @@ class RewardModel(Scores, Protocol):
         """Kind, fingerprint, templates and start-up times, for ``/v1/models``."""
 
     async def failure(self) -> str | None:
-        """Why this model can score no more; None while it can."""
+        """Why this model cannot score any more; None while it can."""
 
     def close(self) -> None:
-        """Release what the model holds."""
+        """Release the model's resources."""

@@ -1,6 +1,6 @@
-"""A judge's model asked as any chat model is, by clients that bring their own prompt.
+"""Chat completions by a judge's model, for clients with their own prompts.
 
-Nothing is judged here: there are no fences, no labels and no score, only the model's text.
+There are no templates, fences, labels or scores: the answer is the model's text.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from reward_serve.reward_models.generate import check_options, writing_of
 from reward_serve.schema import MAX_MESSAGES, MAX_TIMEOUT_S, Count, Message, Options, Seed
 
 CHAT_TIMEOUT_S = 600.0
-"""The deadline of a conversation that names none, as it is in OpenAI's own clients."""
+"""The default deadline, as in OpenAI's clients."""
 
 
-_NOT_HERE = "is not understood here"
-_NO_TOP_K = "this engine reads labels, and the likeliest tokens beside them would overwrite those"
-NOT_DONE: dict[str, tuple[tuple[Any, ...], str]] = {
-    "stream": ((False,), "an answer is sent whole"),
-    "stream_options": ((), "an answer is sent whole"),
+_UNSUPPORTED = "is not supported"
+_NO_TOP_K = "is not supported, since top-k logprobs would overwrite the judge's label logprobs"
+UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "stream": ((False,), "streaming is not supported"),
+    "stream_options": ((), "streaming is not supported"),
     "logprobs": ((False,), _NO_TOP_K),
     "top_logprobs": ((0,), _NO_TOP_K),
-    "stop": (([],), _NOT_HERE),
-    "frequency_penalty": ((0,), _NOT_HERE),
-    "presence_penalty": ((0,), _NOT_HERE),
-    "repetition_penalty": ((1,), _NOT_HERE),
-    "top_k": ((0, -1), _NOT_HERE),
-    "min_p": ((0,), _NOT_HERE),
-    "logit_bias": (({},), _NOT_HERE),
-    "response_format": (({"type": "text"},), _NOT_HERE),
-    "tools": (([],), _NOT_HERE),
+    "stop": (([],), _UNSUPPORTED),
+    "frequency_penalty": ((0,), _UNSUPPORTED),
+    "presence_penalty": ((0,), _UNSUPPORTED),
+    "repetition_penalty": ((1,), _UNSUPPORTED),
+    "top_k": ((0, -1), _UNSUPPORTED),
+    "min_p": ((0,), _UNSUPPORTED),
+    "logit_bias": (({},), _UNSUPPORTED),
+    "response_format": (({"type": "text"},), _UNSUPPORTED),
+    "tools": (([],), _UNSUPPORTED),
 }
-"""Field to its values that change nothing, and why no other is taken."""
+"""Unsupported field to its neutral values, which are accepted, and the reason to reject others."""
 
 
 def _same(said: Any, neutral: Any) -> bool:
-    """Equal, where False is not 0."""
+    """Whether the values are equal; unlike ``==``, False is not 0."""
     return isinstance(said, bool) is isinstance(neutral, bool) and bool(said == neutral)
 
 
 class TemplateSettings(BaseModel):
-    """What of ``chat_template_kwargs`` is passed on."""
+    """The supported fields of ``chat_template_kwargs``."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -58,9 +58,9 @@ class TemplateSettings(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """OpenAI's chat completion request, as far as it is answered; any other field is refused.
+    """The supported part of OpenAI's chat completion request; other fields are rejected.
 
-    Fields that clients send at the value that changes nothing are taken as left out.
+    Unsupported fields with a neutral value, which some clients send, are ignored.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -84,15 +84,15 @@ class ChatRequest(BaseModel):
     def _what_is_not_done(cls, body: Any) -> Any:
         if not isinstance(body, dict):
             raise ValueError("must be an object")
-        for field, (neutral, why) in NOT_DONE.items():
+        for field, (neutral, why) in UNSUPPORTED.items():
             said = body.get(field)
             if said is not None and not any(_same(said, each) for each in neutral):
-                raise ValueError(f"{field}: {why}; leave it out")
-        return {field: value for field, value in body.items() if field not in NOT_DONE}
+                raise ValueError(f"{field}: {why}; remove it")
+        return {field: value for field, value in body.items() if field not in UNSUPPORTED}
 
     @property
     def options(self) -> Options:
-        """What it asks of the writing, as a score request would say it."""
+        """The sampling settings, as options of a score request."""
         return Options(
             temperature=self.temperature,
             top_p=self.top_p,
@@ -103,29 +103,29 @@ class ChatRequest(BaseModel):
 
     @property
     def characters(self) -> int:
-        """Of all messages together."""
+        """The total number of characters of the messages."""
         return sum(len(message.content) for message in self.messages)
 
 
 class Chat:
-    """The model of one judge.
+    """Chat completions by one judge's model.
 
     Args:
-        engine: the judge's.
-        config: the judge's, whose settings and limits hold.
-        ends_thinking: whether the engine can end thinking after a budget.
+        engine: the judge's engine.
+        config: the judge's settings and limits.
+        ends_thinking: whether the engine can limit thinking.
     """
 
     def __init__(self, engine: Engine, config: JudgeConfig, ends_thinking: bool) -> None:
         self._engine = engine
-        self._config = config.model_copy(update={"samples": 1})  # how many is the client's to say
+        self._config = config.model_copy(update={"samples": 1})  # the client sets n
         self._ends_thinking = ends_thinking
 
     async def complete(self, request: ChatRequest) -> Sequence[TextOutput]:
-        """What the model writes, ``n`` times.
+        """Generate ``n`` completions.
 
         Raises:
-            InvalidRequestError: the request is at fault.
+            InvalidRequestError: the request is invalid.
             EngineError: the engine failed.
         """
         check_options(request.options, self._config, "generate", self._ends_thinking)
@@ -133,7 +133,7 @@ class Chat:
         most = CHARACTERS_A_TOKEN * self._engine.max_model_len
         if request.characters > most:
             raise InvalidRequestError(
-                f"messages: {request.characters} characters cannot fit this model's context of "
+                f"messages: {request.characters} characters exceed this model's context of "
                 f"{self._engine.max_model_len} tokens; shorten them"
             )
         turns = [message.model_dump() for message in request.messages]
@@ -144,8 +144,8 @@ class Chat:
         room = self._engine.max_model_len - length
         if room < 1:
             raise InvalidRequestError(
-                f"messages: {length} tokens, where this model's context is "
-                f"{self._engine.max_model_len}; shorten them"
+                f"messages: {length} tokens exceed this model's context of "
+                f"{self._engine.max_model_len} tokens; shorten them"
             )
         first = randrange(2**31) if request.seed is None else request.seed
         sampling = replace(way.sampling, max_tokens=min(way.sampling.max_tokens, room))
@@ -158,5 +158,5 @@ class Chat:
         try:
             return await asyncio.gather(*tasks)
         finally:
-            for task in tasks:  # one that failed ends the others
+            for task in tasks:  # if one failed, the others are still running
                 task.cancel()

@@ -1,6 +1,6 @@
 """Kind ``classifier``: a sequence-classification reward model scores a conversation.
 
-The conversation is ``messages`` followed by the response, or the question followed by it.
+The conversation consists of ``messages``, or of the question, followed by the response.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reward_serve.schema import ScoreRequest, Status
 
 
 class Classifier:
-    """A reward model on one engine."""
+    """A sequence-classification reward model."""
 
     def __init__(self, config: ClassifierModel, engine: ClassifierEngine) -> None:
         self._config = config.classifier
@@ -29,11 +29,11 @@ class Classifier:
         self._about = engine.describe()
         key = ";".join(f"{name}={value}" for name, value in self._about.items())
         settings = self._config.model_dump(exclude_none=True)
-        told = ";".join(f"{name}={value}" for name, value in settings.items())
-        self._fingerprint = f"{key};context={engine.max_model_len};{told}"
+        shown = ";".join(f"{name}={value}" for name, value in settings.items())
+        self._fingerprint = f"{key};context={engine.max_model_len};{shown}"
 
     async def score(self, request: ScoreRequest) -> Verdict:
-        """The conversation's logit, normalised as the deployment says."""
+        """The conversation's logit, normalised as configured."""
         rendered = self._rendered(conversation(request))
         return self._verdict(rendered, await self._engine.logits(rendered.token_ids))
 
@@ -62,7 +62,7 @@ class Classifier:
         if not all(map(math.isfinite, output.logits)):
             return Verdict(
                 status=Status.ERROR,
-                reason="the model gave a logit that is no number; its weights or dtype are broken",
+                reason="the model's logit is NaN or infinite; check its weights and dtype",
                 fingerprint=self._fingerprint,
                 usage=output.usage,
             )
@@ -109,21 +109,23 @@ class Classifier:
         }
 
     async def failure(self) -> str | None:
-        """Why the engine can serve no more; None while it can."""
+        """Why the engine cannot serve any more; None while it can."""
         return await self._engine.failure()
 
     def close(self) -> None:
-        """End the engine."""
+        """Stop the engine."""
         self._engine.close()
 
     def _logit(self, logits: Any) -> float:
         label = self._config.label
         if label is None and len(logits) > 1:
             raise ValueError(
-                f"classifier.label: the model has {len(logits)} logits; say which is the reward"
+                f"classifier.label: the model has {len(logits)} logits; set the reward's index"
             )
         if (label or 0) >= len(logits):
-            raise ValueError(f"classifier.label: {label} where the model has {len(logits)} logits")
+            raise ValueError(
+                f"classifier.label: {label} is out of range; the model has {len(logits)} logits"
+            )
         return float(logits[label or 0])
 
     def _normalised(self, logit: float) -> float:
@@ -133,28 +135,29 @@ class Classifier:
 
 
 def _place(request: ScoreRequest, turns: Sequence[Mapping[str, str]], turn: int) -> dict[str, Any]:
-    """Which of the request's fields a turn is."""
+    """The field of the request that a turn comes from."""
     if turn == len(turns) - 1:
         return {"field": "response"}
     return {"field": "messages", "turn": turn} if request.messages else {"field": "question"}
 
 
 def conversation(request: ScoreRequest) -> list[dict[str, str]]:
-    """The turns that a request stands for, the response last.
+    """The turns of a request's conversation, with the response as the last.
 
     Raises:
-        InvalidRequestError: it has neither messages nor a question, both, or two last answers.
+        InvalidRequestError: it has neither messages nor a question, or both, or its messages end
+            with an assistant's turn.
     """
     if bool(request.messages) is bool(request.question):
         raise InvalidRequestError(
-            "messages: a classifier scores a conversation; send either messages or a question"
+            "messages: a classifier scores a conversation; send messages or a question, not both"
         )
     turns = [{"role": "user", "content": request.question or ""}]
     if request.messages:
         turns = [message.model_dump() for message in request.messages]
         if turns[-1]["role"] == "assistant":
             raise InvalidRequestError(
-                "messages: end with an assistant's turn, and the response follows them; leave "
-                "that turn out, or send it as the response"
+                "messages: the last turn is the assistant's, but the response follows it; remove "
+                "that turn, or send it as the response"
             )
     return [*turns, {"role": "assistant", "content": request.response}]

@@ -1,4 +1,4 @@
-"""One response against one reference by one template: what either mode of a judge is asked."""
+"""The comparison of a response with one reference, for both modes of a judge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reward_serve.verifiers import final_answer
 
 
 class PromptRenderer(Protocol):
-    """A ``Renderer``, or what notes its prompts."""
+    """A ``Renderer``, or a ``Recorder`` around one."""
 
     def render(
         self,
@@ -32,14 +32,14 @@ class PromptRenderer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is judged.
+    """A response to compare with one reference.
 
     Attributes:
-        request: of which one reference is compared.
-        template: by which.
-        reference: that one; empty where the template shows none.
-        response_tokens: most tokens of the response that are shown.
-        fingerprint: of the verdict.
+        request: the request, which may have several references.
+        template: the judging template.
+        reference: the reference to compare with; empty if the template shows none.
+        response_tokens: maximum tokens of the response to show.
+        fingerprint: the verdict's fingerprint.
     """
 
     request: ScoreRequest
@@ -55,11 +55,11 @@ class Comparison:
         reserve_tokens: int,
         enable_thinking: bool = False,
     ) -> Prompt:
-        """The prompt, with room for ``reserve_tokens`` to be written.
+        """Render the prompt, with room for ``reserve_tokens`` of the judge's answer.
 
         Raises:
-            InvalidRequestError: the question and the reference leave no room, or a label is no
-                token of its own for this model.
+            InvalidRequestError: the question and the reference leave no room, or a label is not a
+                single token for this model.
         """
         shown = self.template.reference == "final_answer"
         fields = {
@@ -84,5 +84,5 @@ class Comparison:
 
 
 def cut_details(prompt: Prompt) -> dict[str, Any]:
-    """What of ``details`` says that the response was cut."""
+    """The entry of ``details`` that says how much of the response was cut."""
     return {"cut_response_characters": prompt.cut_characters} if prompt.cut_characters else {}

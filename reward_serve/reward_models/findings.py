@@ -1,4 +1,4 @@
-"""What is noted while a request is scored to be explained; ordinary requests note nothing."""
+"""What ``explain`` records while a request is scored; ordinary requests record nothing."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _OUTCOMES: dict[float | None, Literal["right", "wrong", "abstain"]] = {
 
 @dataclass
 class Findings:
-    """Filled by a reward model's ``explain`` as it goes, so that a failure leaves what was found.
+    """Filled by a reward model's ``explain`` step by step, so that a failure keeps earlier parts.
 
     Attributes:
-        tokens: whether the prompts' tokens are asked for.
-        rule: what the rules say.
-        model: the model's own verdict.
-        prompts: what describes each prompt; called when the verdict is there, off the event loop.
-        cached: whether the verdict cache had all answers; None until a model answered.
-        seconds: of each part that ran.
-        members: of a panel.
+        tokens: whether to include the prompts' tokens.
+        rule: the rules' outcome.
+        model: the model's verdict.
+        prompts: functions that describe each prompt; called after scoring, off the event loop.
+        cached: whether all answers came from the verdict cache; None until a model answered.
+        seconds: duration of each part that ran.
+        members: explanations of a panel's members.
     """
 
     tokens: bool = False
@@ -43,7 +43,7 @@ class Findings:
 
     @contextmanager
     def timed(self, part: Part) -> Iterator[None]:
-        """Add the time inside the context to the part's."""
+        """Add the duration of the block to the part's."""
         began = time.perf_counter()
         try:
             yield
@@ -54,7 +54,7 @@ class Findings:
 def rule_outcome(
     score: float | None, rule: str, answer: str | None, span: tuple[int, int] | None
 ) -> RuleOutcome:
-    """What the rules say, as explanations have it."""
+    """The rules' outcome in the format of explanations."""
     place = None if span is None else Span(start=span[0], end=span[1])
     outcome = _OUTCOMES.get(score, "graded")
     return RuleOutcome(outcome=outcome, score=score, rule=rule, answer=answer, span=place)

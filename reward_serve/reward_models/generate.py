@@ -1,4 +1,4 @@
-"""Generate mode: the judge writes, and its last verdict is read; several answers become one."""
+"""Generate mode: the judge writes text with a verdict; the verdicts of several samples combine."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from reward_serve.templates import Template
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What a request's options and the deployment's settings come to.
+    """How the judge generates, from the request's options and the deployment's settings.
 
     Attributes:
-        sampling: of each answer.
-        enable_thinking: whether the chat template lets the judge think.
-        samples: answers written.
+        sampling: sampling parameters of each answer.
+        enable_thinking: whether the chat template enables thinking.
+        samples: number of answers.
     """
 
     sampling: Sampling
@@ -35,7 +35,7 @@ class Writing:
 
 
 def writing_of(options: Options, config: JudgeConfig) -> Writing:
-    """How the judge writes for a request."""
+    """Merge a request's options with the deployment's settings."""
     temperature, thinking = options.temperature, options.enable_thinking
     enabled = config.enable_thinking if thinking is None else thinking
     sampling = Sampling(
@@ -57,13 +57,13 @@ def settings_of(config: JudgeConfig) -> str:
 
 
 def check_options(options: Options, config: JudgeConfig, mode: Mode, ends_thinking: bool) -> None:
-    """Refuse options that the deployment does not allow, or that would say nothing.
+    """Reject options that the deployment does not allow, or that would have no effect.
 
     Args:
-        options: the request's.
-        config: the deployment's.
-        mode: how the request will be judged.
-        ends_thinking: whether the engine can end thinking after a budget.
+        options: the request's options.
+        config: the deployment's settings.
+        mode: the mode of this request.
+        ends_thinking: whether the engine can limit thinking.
 
     Raises:
         InvalidRequestError: names the option and the remedy.
@@ -71,28 +71,28 @@ def check_options(options: Options, config: JudgeConfig, mode: Mode, ends_thinki
     for name in options.model_dump(exclude_none=True):
         if name not in config.allowed_options:
             raise InvalidRequestError(
-                f"options.{name}: this deployment does not allow it; leave it out, "
-                "or add it to judge.allowed_options"
+                f"options.{name}: not allowed by this deployment; remove it, or add it to "
+                "judge.allowed_options"
             )
     if mode == "label":
         for name in ("enable_thinking", "thinking_tokens", "samples"):
             asked = getattr(options, name)
             if asked and not (name == "samples" and asked == 1):
                 raise InvalidRequestError(
-                    f"options.{name}: label mode writes nothing; leave it out, or set "
+                    f"options.{name}: has no effect in label mode; remove it, or set "
                     "options.mode: generate"
                 )
         return
     writing = writing_of(options, config)
     if writing.samples > config.max_samples:
         raise InvalidRequestError(
-            f"options.samples: {writing.samples} is above the deployment's {config.max_samples}; "
-            "ask for fewer, or raise judge.max_samples"
+            f"options.samples: {writing.samples} is above the deployment's maximum of "
+            f"{config.max_samples}; request fewer, or raise judge.max_samples"
         )
     if writing.samples > 1 and writing.sampling.temperature == 0:
         raise InvalidRequestError(
-            f"options.samples: {writing.samples} at temperature 0 are all alike; set "
-            "options.temperature, such as 0.6, or samples to 1"
+            f"options.samples: {writing.samples} samples at temperature 0 are identical; set "
+            "options.temperature, such as 0.6, or samples: 1"
         )
     if options.thinking_tokens is not None:
         _check_budget(options.thinking_tokens, writing, ends_thinking)
@@ -101,18 +101,18 @@ def check_options(options: Options, config: JudgeConfig, mode: Mode, ends_thinki
 def _check_budget(asked: int, writing: Writing, ends_thinking: bool) -> None:
     if not writing.enable_thinking:
         raise InvalidRequestError(
-            "options.thinking_tokens: the judge does not think; set options.enable_thinking"
+            "options.thinking_tokens: thinking is off; set options.enable_thinking"
         )
     if not ends_thinking:
         raise InvalidRequestError(
-            "options.thinking_tokens: this engine cannot end thinking; leave it out, or set "
-            "engine.engine_kwargs.reasoning_parser (qwen3, say)"
+            "options.thinking_tokens: this engine cannot limit thinking; remove it, or set "
+            "engine.engine_kwargs.reasoning_parser, for example to qwen3"
         )
     most = writing.sampling.max_tokens
     if asked >= most:
         raise InvalidRequestError(
-            f"options.thinking_tokens: {asked} leaves nothing of max_tokens: {most} "
-            "for a verdict; lower it"
+            f"options.thinking_tokens: {asked} leaves no room for a verdict in max_tokens: "
+            f"{most}; lower it"
         )
 
 
@@ -123,14 +123,14 @@ async def generate_verdict(
     source: Source,
     config: JudgeConfig,
 ) -> Verdict:
-    """The verdict that the judge writes, or that several of its answers come to.
+    """Generate the verdict, or combine the verdicts of several samples.
 
     Args:
-        asked: what is judged.
-        engine: what is asked.
-        renderer: for that engine.
-        source: of the verdict, where the engine gave it and no cache.
-        config: the deployment's.
+        asked: the comparison.
+        engine: the judge's engine.
+        renderer: the engine's renderer.
+        source: the verdict's source, unless it is cached.
+        config: the deployment's settings.
 
     Raises:
         InvalidRequestError: the question and the reference leave no room.
@@ -154,7 +154,7 @@ async def generate_verdict(
 
 
 def _written(output: TextOutput, template: Template, base: Verdict, own: Source) -> Verdict:
-    """The verdict of one written answer."""
+    """The verdict in one generated answer."""
     written = read_verdict(template, output.text, output.cut_off)
     source: Source = "cache" if output.cached else own
     return replace(
@@ -170,23 +170,23 @@ def _written(output: TextOutput, template: Template, base: Verdict, own: Source)
 
 
 def aggregate(verdicts: Sequence[Verdict], how: Literal["vote", "mean"]) -> Verdict:
-    """What several samples of one question come to.
+    """Combine the verdicts of several samples.
 
-    More than half of them must have come to a verdict, else the first failure stands. ``vote``
-    takes the score that most gave, of equals the lower; ``mean`` their mean. The text is of a
-    sample with that score, or the nearest; ``details.samples`` has every score.
+    If at most half of them have a score, the result is the first failure. ``vote`` takes the most
+    frequent score, in a tie the lowest; ``mean`` takes the mean. The text is that of a sample with
+    this score, or with the nearest; ``details.samples`` lists every score.
     """
     if len(verdicts) == 1:
         return verdicts[0]
-    told = [verdict.score for verdict in verdicts if verdict.score is not None]
+    scores = [verdict.score for verdict in verdicts if verdict.score is not None]
     details = (verdicts[0].details or {}) | {"samples": [verdict.score for verdict in verdicts]}
     usage = summed_usage(verdicts)
-    if 2 * len(told) <= len(verdicts):
+    if 2 * len(scores) <= len(verdicts):
         failed = next(verdict for verdict in verdicts if verdict.score is None)
-        reason = f"{len(verdicts) - len(told)} of {len(verdicts)} samples: {failed.reason}"
+        reason = f"{len(verdicts) - len(scores)} of {len(verdicts)} samples: {failed.reason}"
         return replace(failed, reason=reason, details=details, usage=usage)
-    counts = Counter(told)
-    score = fmean(told) if how == "mean" else min(told, key=lambda s: (-counts[s], s))
+    counts = Counter(scores)
+    score = fmean(scores) if how == "mean" else min(scores, key=lambda s: (-counts[s], s))
     scored = [verdict for verdict in verdicts if verdict.score is not None]
     nearest = min(scored, key=lambda verdict: abs((verdict.score or 0.0) - score))
     label = nearest.label if nearest.score == score else None

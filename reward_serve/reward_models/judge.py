@@ -1,13 +1,13 @@
 """Kind ``judge``: a language model compares a response with its reference.
 
-Label mode reads the probability of each label off one forward pass; generate mode lets the judge
-write and takes its last verdict. Under ``rules_first`` what a rule can prove is not asked.
+In label mode one forward pass gives the probability of each label; in generate mode the judge
+writes text, whose last verdict counts. With ``rules_first`` the model is used only if no rule
+decides.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,25 +28,15 @@ from reward_serve.reward_models.rule import decided, verified
 from reward_serve.schema import ScoreRequest, Source
 from reward_serve.templates import Template, load_template, template_names
 from reward_serve.templates.inline import inline_template, is_inline
-from reward_serve.verifiers import (
-    VERIFIER_VERSION,
-    Verification,
-    verify_any,
-    verify_strict_any,
-)
-
-_RULES: dict[str, Callable[[str, list[str]], Verification]] = {
-    "final_answer": verify_any,
-    "gsm8k_strict": verify_strict_any,
-}
-
+from reward_serve.verifiers import VERIFIER_VERSION, Verification
+from reward_serve.verifiers.registry import RULES
 
 _MODELS_SHARE = 0.9  # of a deadline, where the answer to a request does not wait for the model
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How a request is judged."""
+    """The template and mode of a request."""
 
     template: Template
     mode: Mode
@@ -57,8 +47,8 @@ class Judge:
     """A judge on one engine.
 
     Args:
-        config: of kind ``judge``, or of kind ``remote``.
-        engine: what is asked.
+        config: a model of kind ``judge`` or ``remote``.
+        engine: the engine of the judge's model.
 
     Raises:
         LabelError: a label of the deployment's template is not a single token for this model.
@@ -81,12 +71,12 @@ class Judge:
         self._default = self._own or load_template(self._config.template)
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
         self.chat = Chat(self._cache or engine, self._config, self._ends_thinking)
-        """The model itself, for clients that bring their own prompt."""
+        """Chat completions by the judge's model."""
         if self._config.mode == "label":
             self._renderer.label_ids(self._default)
 
     async def score(self, request: ScoreRequest) -> Verdict:
-        """The verdict on one request; with several references, the best match is used."""
+        """Score one request; with several references, the best match is used."""
         way = self._way(request)
         if self._config.rules_first:
             proven = self._by_rule(request, way.template)
@@ -113,11 +103,11 @@ class Judge:
         return proven
 
     def by_rule(self, request: ScoreRequest) -> Verification | None:
-        """What the template's rules make of a request; None where it has none."""
+        """The verification by the template's rules; None if it has no rules."""
         return self._by_rule(request, self._template(request))
 
     async def by_model(self, request: ScoreRequest) -> Verdict:
-        """The model's verdict, whatever a rule can prove."""
+        """The model's verdict, without rules."""
         way = self._way(request)
         return await self._by_model(request, way, self._engine(request), self._renderer)
 
@@ -143,18 +133,18 @@ class Judge:
         }
 
     async def failure(self) -> str | None:
-        """Why the engine can serve no more; None while it can."""
+        """Why the engine cannot serve any more; None while it can."""
         return await self._anew.failure()
 
     def close(self) -> None:
-        """End the engine."""
+        """Stop the engine."""
         self._anew.close()
 
     def _way(self, request: ScoreRequest) -> _Way:
-        """How to judge the request.
+        """Resolve and check the request's template and mode.
 
         Raises:
-            InvalidRequestError: it asks for what cannot be, or lacks what is needed.
+            InvalidRequestError: an option is invalid, or the template needs a missing field.
         """
         template = self._template(request)
         mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
@@ -166,8 +156,9 @@ class Judge:
         return _Way(template, mode, self._fingerprint(template, mode))
 
     def _by_rule(self, request: ScoreRequest, template: Template) -> Verification | None:
-        rules = _RULES.get(template.rules or "") if request.references else None
-        return rules(request.response, request.references) if rules else None
+        if template.rules is None or not request.references:
+            return None
+        return RULES[template.rules](request.response, request.references)
 
     async def _by_model(
         self, request: ScoreRequest, way: _Way, engine: Engine, renderer: PromptRenderer
@@ -191,7 +182,7 @@ class Judge:
         return await generate_verdict(asked, engine, renderer, self._source, self._config)
 
     def _engine(self, request: ScoreRequest) -> Engine:
-        """The engine that this request is for: with what it answered before, or anew."""
+        """The engine with its cache, or without it if the request bypasses the cache."""
         return self._anew if request.options.cache is False else self._cache or self._anew
 
     def _template(self, request: ScoreRequest) -> Template:
@@ -206,7 +197,8 @@ class Judge:
             return load_template(name)
         except KeyError:
             raise InvalidRequestError(
-                f"template: there is no {name[:64]!r}; choose of {', '.join(self._names())}"
+                f"template: no template is named {name[:64]!r}; choose from "
+                f"{', '.join(self._names())}"
             ) from None
 
     def _names(self) -> list[str]:
@@ -215,7 +207,7 @@ class Judge:
     def _inline(self, text: str) -> Template:
         if not self._config.inline_templates:
             raise InvalidRequestError(
-                "template: this deployment takes no inline templates; name one of "
+                "template: this deployment does not accept inline templates; choose from "
                 f"{', '.join(self._names())}, or set judge.inline_templates: true in its config"
             )
         try:

@@ -1,4 +1,4 @@
-"""Label mode: one forward pass, the probability of each label read off it."""
+"""Label mode: one forward pass gives the probability of each label."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reward_serve.reward_models.base import InvalidRequestError, Verdict
 from reward_serve.reward_models.comparison import Comparison, PromptRenderer, cut_details
 from reward_serve.schema import Source, Status
 
-# An endpoint gives only its likeliest tokens; an engine of ours, the labels themselves.
+# An endpoint returns only its likeliest tokens; a vLLM engine returns the labels themselves.
 _NO_LABEL: dict[Source, tuple[Status, str]] = {
     "remote": (
         Status.UNPARSEABLE,
@@ -19,7 +19,7 @@ _NO_LABEL: dict[Source, tuple[Status, str]] = {
     ),
     "judge": (
         Status.ERROR,
-        "the engine gave the labels no probability; its weights or dtype are broken",
+        "the engine's label probabilities are NaN or zero; check the model's weights and dtype",
     ),
 }
 
@@ -27,23 +27,23 @@ _NO_LABEL: dict[Source, tuple[Status, str]] = {
 async def label_verdict(
     asked: Comparison, engine: Engine, renderer: PromptRenderer, source: Source
 ) -> Verdict:
-    """The verdict by labels: a binary template's likelier label, a graded one's expected value.
+    """Score by labels: the likelier label's value if they are binary, else the expected value.
 
     Args:
-        asked: what is judged.
-        engine: what is asked.
-        renderer: for that engine.
-        source: of the verdict, where the engine gave it and no cache.
+        asked: the comparison.
+        engine: the judge's engine.
+        renderer: the engine's renderer.
+        source: the verdict's source, unless it is cached.
 
     Raises:
-        InvalidRequestError: the template has no labels, or none that this model can be asked for.
+        InvalidRequestError: the template has no labels, or one is not a token of this model.
         EngineError: the engine failed.
     """
     template = asked.template
     if template.label is None:
         raise InvalidRequestError(
-            f"options.mode: template {template.name!r} has no labels; leave the mode out, "
-            "or set generate"
+            f"options.mode: template {template.name!r} has no labels; remove the mode, or set "
+            "generate"
         )
     prompt = asked.render(renderer, "label", reserve_tokens=1)
     values = template.label.values
@@ -74,7 +74,7 @@ async def label_verdict(
 
 
 def softmax(logprobs: Mapping[str, float]) -> dict[str, float]:
-    """Log-probabilities renormalised over the labels alone."""
+    """Probabilities normalised over the labels."""
     highest = max(logprobs.values())
     weights = {label: math.exp(value - highest) for label, value in logprobs.items()}
     total = sum(weights.values())

@@ -1,6 +1,6 @@
-"""Kind ``panel``: several reward models are asked together, and their scores become one.
+"""Kind ``panel``: combines the scores of several reward models.
 
-A member that fails has no voice. Where fewer than a quorum have a score, the panel has none.
+Failed members are excluded. If fewer members than the quorum have a score, the panel has none.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure, retr
 Ask = Callable[[dict[str, Any]], Awaitable[ScoreResult]]
 Explain = Callable[[dict[str, Any]], Awaitable[Explanation]]
 
-# Of failures that keep a panel from its quorum: what is worth a retry first.
-_GRAVITY = (
+# Statuses to report when a panel misses its quorum, retryable ones first.
+_SEVERITY = (
     Status.OVERLOADED,
     Status.TIMEOUT,
     Status.ERROR,
@@ -31,15 +31,15 @@ _GRAVITY = (
     Status.UNPARSEABLE,
     Status.INVALID,
 )
-_FOR_GOOD = frozenset([Status.INVALID, Status.UNPARSEABLE, Status.TRUNCATED])
+_PERMANENT = frozenset([Status.INVALID, Status.UNPARSEABLE, Status.TRUNCATED])
 
 
 class Panel:
-    """Scores by what its members say.
+    """Combines its members' scores.
 
     Args:
-        config: of kind ``panel``.
-        asks: for each member, in their order, what puts a request to it; never raises.
+        config: a model of kind ``panel``.
+        asks: for each member, in order, a function that sends it a request and never raises.
         explains: likewise, what has it explain one.
     """
 
@@ -52,10 +52,10 @@ class Panel:
         self._explains = explains
         self._quorum = config.panel.quorum or 1
         self.counts = {"agreed": 0, "disagreed": 0, "failed": 0}
-        """Requests on which all who had a score agreed, or not; ``failed`` without a quorum."""
+        """Requests on which all scored members agreed or not; ``failed`` without a quorum."""
 
     async def score(self, request: ScoreRequest) -> Verdict:
-        """The members' vote, or mean."""
+        """Score one request by the members' vote or mean."""
         bodies = self._bodies(request)
         results = await asyncio.gather(*map(_answer, self._asks, bodies))
         verdict = self._verdict(results)
@@ -69,17 +69,17 @@ class Panel:
     async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
         """The verdict on the members' explained results, with their explanations."""
         bodies = self._bodies(request)
-        told = await asyncio.gather(*map(_explanation, self._explains, bodies))
+        explanations = await asyncio.gather(*map(_explanation, self._explains, bodies))
         names = [name for name, _ in self._members]
-        findings.members = dict(zip(names, told, strict=True))
-        return self._verdict([explanation.result for explanation in told])
+        findings.members = dict(zip(names, explanations, strict=True))
+        return self._verdict([explanation.result for explanation in explanations])
 
     def _bodies(self, request: ScoreRequest) -> list[dict[str, Any]]:
         """What each member is asked."""
-        told = request.model_dump(mode="json", exclude_unset=True, exclude={"model", "id"})
-        told["timeout_s"] = self._config.member_deadline * request.timeout_s
+        body = request.model_dump(mode="json", exclude_unset=True, exclude={"model", "id"})
+        body["timeout_s"] = self._config.member_deadline * request.timeout_s
         return [
-            {**told, "template": member.template} if member.template else told
+            {**body, "template": member.template} if member.template else body
             for _, member in self._members
         ]
 
@@ -126,31 +126,31 @@ class Panel:
         }
 
     async def failure(self) -> str | None:
-        """A member that is away comes back; each request tells for itself."""
+        """None: an unreachable member may recover, and each request reports its own failure."""
         return None
 
     def close(self) -> None:
-        """The members are not the panel's to end."""
+        """Nothing to release: the members are separate deployments."""
 
     def _aggregate(self, scores: Sequence[tuple[float, float]]) -> tuple[float, str | None, float]:
-        """Score, label and disagreement: the outvoted weight's share, or the scores' range."""
+        """Score, label and disagreement: the outvoted fraction of weight, or the scores' range."""
         whole = math.fsum(weight for _, weight in scores)
         if self._config.aggregate == "mean":
-            told = [score for score, _ in scores]
+            values = [score for score, _ in scores]
             mean = math.fsum(score * weight for score, weight in scores) / whole
-            return min(max(mean, min(told)), max(told)), None, max(told) - min(told)
+            return min(max(mean, min(values)), max(values)), None, max(values) - min(values)
         threshold = self._config.threshold
         share = math.fsum(weight for score, weight in scores if score >= threshold) / whole
         right = share > 0.5 and not math.isclose(share, 0.5)  # weights of 0.1 do not add up
         return float(right), "right" if right else "wrong", min(share, 1 - share)
 
     def _without_quorum(self, results: Sequence[ScoreResult]) -> tuple[Status, str]:
-        """The failure to report: one that may pass where a quorum could come of it."""
+        """The failure to report: a retryable one if a retry could reach the quorum."""
         failed = Counter(result.status for result in results if result.score is None)
-        lasting = sum(count for status, count in failed.items() if status in _FOR_GOOD)
-        hopeless = len(results) - lasting < self._quorum
-        known = [status for status in _GRAVITY if status in failed]
-        status = next(s for s in known if not hopeless or s in _FOR_GOOD)
+        permanent = sum(count for status, count in failed.items() if status in _PERMANENT)
+        hopeless = len(results) - permanent < self._quorum
+        known = [status for status in _SEVERITY if status in failed]
+        status = next(s for s in known if not hopeless or s in _PERMANENT)
         why = "; ".join(
             f"{name}: {result.status.value}: {result.reason}"
             for (name, _), result in zip(self._members, results, strict=True)
@@ -159,19 +159,19 @@ class Panel:
         scored = len(results) - failed.total()
         return (
             status,
-            f"{scored} of {len(results)} members have a score, {self._quorum} must: {why}",
+            f"{scored} of {len(results)} members have a score, {self._quorum} are needed: {why}",
         )
 
     def _fingerprint(self, members: Sequence[str]) -> str:
         settings = self._config.model_dump_json(exclude={"member_deadline"})
-        told = "\n".join([settings, *members])
-        digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+        text = "\n".join([settings, *members])
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         names = ",".join(name for name, _ in self._members)
         return f"panel={self._config.aggregate};members={names};digest={digest}"
 
 
 async def _answer(ask: Ask, body: dict[str, Any]) -> ScoreResult:
-    """The member's result; a failure where it is silent for its part of the deadline."""
+    """The member's result, or a timeout if it exceeds its deadline."""
     try:
         async with asyncio.timeout(body["timeout_s"]):
             return await ask(body)
@@ -189,7 +189,7 @@ async def _explanation(explain: Explain, body: dict[str, Any]) -> Explanation:
 
 
 def _names(members: Sequence[MemberConfig]) -> list[str]:
-    """Each member's name in results: its model's, with what tells it from its namesakes."""
+    """Each member's unique name in results: application, model and template."""
     names = []
     for member in members:
         name = f"{member.application}/{member.model}" if member.application else member.model

@@ -1,4 +1,4 @@
-"""A judge's renderer and engine, as ``explain`` asks them: each prompt and answer is noted."""
+"""Records a judge's prompts and answers for ``explain``."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _FIELDS = frozenset(get_args(FieldName))
 
 
 class Recorder:
-    """Renders as a renderer does and asks as an engine does, and notes both.
+    """A renderer and an engine that record each prompt and answer.
 
     Args:
-        renderer: what makes the prompts.
-        engine: what is asked.
-        findings: where it is noted.
+        renderer: renders the prompts.
+        engine: answers them.
+        findings: where they are recorded.
     """
 
     def __init__(self, renderer: Renderer, engine: Engine, findings: Findings) -> None:
@@ -48,7 +48,7 @@ class Recorder:
 
     @property
     def tokenizer(self) -> Any:
-        """The engine's own."""
+        """See the engine."""
         return self._engine.tokenizer
 
     def render(
@@ -61,7 +61,7 @@ class Recorder:
         reserve_tokens: int,
         enable_thinking: bool = False,
     ) -> Prompt:
-        """The renderer's prompt."""
+        """See the renderer."""
         with self._findings.timed("rendering"):
             prompt = self._renderer.render(
                 template,
@@ -88,33 +88,33 @@ class Recorder:
         return prompt
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-        """The engine's answer."""
+        """See the engine."""
         with self._timed():
             output = await self._engine.label_logprobs(prompt, labels)
         self._note(output.cached)
         return output
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        """The engine's answer."""
+        """See the engine."""
         with self._timed():
             output = await self._engine.generate(prompt, sampling)
         self._note(output.cached)
         return output
 
     def describe(self) -> dict[str, str]:
-        """The engine's own."""
+        """See the engine."""
         return self._engine.describe()
 
     async def failure(self) -> str | None:
-        """The engine's own."""
+        """See the engine."""
         return await self._engine.failure()
 
     def close(self) -> None:
-        """The engine is another's to end."""
+        """Nothing to do: the judge owns the engine."""
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        """Count the time in which the engine is asked anything; questions overlap."""
+        """Add the time during which at least one call to the engine is running."""
         if not self._asking:
             self._began = time.perf_counter()
         self._asking += 1
@@ -134,20 +134,20 @@ class Recorder:
         tokenizer = self._engine.tokenizer
         if tokenizer is None:
             return {}
-        told: dict[str, Any] = {"token_count": len(prompt.token_ids)}
+        fields: dict[str, Any] = {"token_count": len(prompt.token_ids)}
         if self._findings.tokens:
-            told["tokens"] = shown_tokens(tokenizer, prompt.token_ids)
-        return told
+            fields["tokens"] = shown_tokens(tokenizer, prompt.token_ids)
+        return fields
 
 
 def shown_tokens(tokenizer: Encoder, token_ids: Sequence[int]) -> list[Token]:
-    """Tokens as explanations have them."""
-    told = zip(token_ids, tokenizer.tokens(token_ids), strict=True)
-    return [Token(id=i, text=text, special=special) for i, (text, special) in told]
+    """The tokens in the format of explanations."""
+    tokens = zip(token_ids, tokenizer.tokens(token_ids), strict=True)
+    return [Token(id=i, text=text, special=special) for i, (text, special) in tokens]
 
 
 async def attempted(asked: Coroutine[Any, Any, Verdict], within_s: float) -> Verdict:
-    """The verdict of what is asked for the explanation alone, whose failure fails nothing else."""
+    """Await a verdict that only the explanation needs; a failure becomes a typed verdict."""
     try:
         async with asyncio.timeout(within_s):
             return await asked
@@ -175,7 +175,7 @@ def _as_messages(turns: Sequence[tuple[str, Parts]], prompt: Prompt) -> dict[str
 
 
 def _joined(parts: Parts, fields: Mapping[str, str]) -> tuple[str, list[FieldSpan]]:
-    """The text with its fields, and where they stand in it."""
+    """The text with its fields inserted, and their spans."""
     text, spans = "", []
     for part, name in parts:
         text += part

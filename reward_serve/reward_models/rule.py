@@ -1,4 +1,4 @@
-"""Kind ``rule``: a verifier alone. What it cannot prove has no score."""
+"""Kind ``rule``: scores with a verifier, without a model. If it abstains, there is no score."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LABELS = {score: label for label, score in _SCORES.items()}
 
 
 class RuleRewardModel:
-    """Scores by one verifier.
+    """Scores with one verifier.
 
     Raises:
         ConfigError: ``rule.function`` cannot be imported.
@@ -31,7 +31,10 @@ class RuleRewardModel:
         self._verifier = make_verifier(config.rule)
 
     async def score(self, request: ScoreRequest) -> Verdict:
-        """What the verifier proves, else ``unparseable``; of several references, the best match."""
+        """Score one request; ``unparseable`` if the verifier abstains.
+
+        With several references, the best match is used.
+        """
         verdict, _ = await self._graded(request)
         return verdict
 
@@ -50,7 +53,7 @@ class RuleRewardModel:
         if not references:
             if self._verifier.needs_reference:
                 raise InvalidRequestError(
-                    "reference: the rule compares with it; send the gold answer"
+                    "reference: is missing, but the rule needs one; send the gold answer"
                 )
             references = [""]
         try:
@@ -75,11 +78,11 @@ class RuleRewardModel:
         }
 
     async def failure(self) -> str | None:
-        """A rule has nothing that could fail."""
+        """None: a rule cannot fail as a whole."""
         return None
 
     def close(self) -> None:
-        """Release what the verifier holds."""
+        """Release the verifier's resources."""
         self._verifier.close()
 
     def _verdict(self, grade: Grade) -> Verdict:

@@ -83,18 +83,18 @@ class Dispatcher:
         )
 
     async def explain(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The explanation of a request's result by the model that it names."""
+        """The explanation of a request's result, by the model that the request names."""
         (model,) = self._parts([body])
         (asked,) = self._addressed([body])
         within_s = longest_timeout_s([body]) + GRACE_S
         try:
-            told: dict[str, Any] = await self._models[model].call(
+            explanation: dict[str, Any] = await self._models[model].call(
                 "explain", asked, within_s=within_s
             )
         except NoAnswerError as error:
             result = failure(error.status, error.reason, model=model, **echoes(body))
             return Explanation(result=result).model_dump(mode="json")
-        return told
+        return explanation
 
     async def complete(self, model: str, body: dict[str, Any], within_s: float) -> dict[str, Any]:
         """The model's chat completion.

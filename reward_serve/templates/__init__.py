@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from reward_serve.schema import describe_errors
+from reward_serve.verifier_names import RulesName
 
 FIELDS = ("question", "reference", "response")
 ALIASES = {
@@ -82,8 +83,8 @@ class Template(BaseModel):
     name: str
     description: str
     card: str = Field("", description="documents what counts as right; not part of the prompt")
-    rules: Literal["final_answer", "gsm8k_strict"] | None = Field(
-        None, description="which rules may decide before the model, under rules_first"
+    rules: RulesName | None = Field(
+        None, description="the verifier that may decide before the model, with judge.rules_first"
     )
     reference: Literal["full", "final_answer"] = "full"
     numerals: Literal["canonical", "as_written"] = Field(

@@ -1,4 +1,4 @@
-"""What every verifier of the kind ``rule`` is to the reward model that asks it."""
+"""The interface of verifiers for models of kind ``rule``."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from reward_serve.verifiers.gsm8k import final_answer
 
 
 class VerifierError(RuntimeError):
-    """The verifier itself failed; says nothing of the response."""
+    """The verifier failed, so nothing is known about the response."""
 
 
 class UnusableReferenceError(ValueError):
-    """The reference holds nothing that this verifier could compare with."""
+    """The reference contains nothing that this verifier can compare with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What a verifier says of a response and one reference.
+    """A verifier's result for a response and one reference.
 
     Attributes:
-        score: 1.0 right, 0.0 wrong, of a function of one's own any finite number; None abstains.
-        rule: what decided, or why nothing did.
+        score: 1.0 is right, 0.0 wrong; a custom function may return any finite number; None
+            abstains.
+        rule: the deciding rule, or the reason for abstaining.
         answer: the text that was found and compared.
-        span: where the response holds what the rule matched, start and end in characters; None
-            too where ``spans.span_of`` finds it by the answer.
+        span: start and end of the rule's match in the response, in characters; None if unknown, or
+            if ``spans.span_of`` can find it by the answer.
     """
 
     score: float | None
@@ -37,29 +38,29 @@ class Grade:
 
 
 class Verifier(Protocol):
-    """Compares a response with a reference. Knows neither Ray nor HTTP."""
+    """Compares a response with a reference, independently of Ray and HTTP."""
 
     fingerprint: str
     needs_reference: bool
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """The grade of a request's response by one reference, "" where it has none.
+        """Grade a request's response by one reference, "" if the request has none.
 
         Raises:
-            UnusableReferenceError: the reference is at fault.
+            UnusableReferenceError: the reference cannot be used.
             VerifierError: the verifier failed.
         """
 
     def close(self) -> None:
-        """Release what the verifier holds."""
+        """Release the verifier's resources."""
 
 
 class TextVerifier:
-    """A verifier that is a function of two texts, quick whatever they say.
+    """A verifier that calls a fast function of response and reference.
 
     Args:
-        fingerprint: its name and version.
-        grade: of a response and a reference.
+        fingerprint: the verifier's name and version.
+        grade: grades a response by a reference.
     """
 
     needs_reference = True
@@ -69,7 +70,7 @@ class TextVerifier:
         self._grade = grade
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """The grade of a request's response by one reference."""
+        """Grade a request's response by one reference."""
         return self._grade(request.response, reference)
 
     def close(self) -> None:
@@ -77,12 +78,14 @@ class TextVerifier:
 
 
 def gold_answer(reference: str) -> str:
-    """The answer that a reference holds: what follows its last ``####``, else all of it.
+    """The answer in a reference: the text after its last ``####``, or else all of it.
 
     Raises:
-        UnusableReferenceError: it holds none.
+        UnusableReferenceError: it contains no answer.
     """
     answer = final_answer(reference)
     if not answer:
-        raise UnusableReferenceError(f"{reference[-64:]!a} holds no answer; send the gold answer")
+        raise UnusableReferenceError(
+            f"{reference[-64:]!a} contains no answer; send the gold answer"
+        )
     return answer

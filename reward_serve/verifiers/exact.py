@@ -1,4 +1,4 @@
-"""The whole response is the reference, letter for letter but for what cannot be seen."""
+"""Compares the whole response with the reference, except for invisible differences."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from reward_serve.verifiers.base import Grade
 
 
 def normalised(text: str) -> str:
-    """The text composed (Unicode NFC), each run of white space one space, none at the ends.
+    """The text in Unicode NFC, with runs of whitespace replaced by a space and stripped.
 
-    Case, punctuation and compatibility forms (², full-width letters) count.
+    Case, punctuation and compatibility characters (², full-width letters) are kept.
     """
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def grade_exact(response: str, reference: str) -> Grade:
-    """Right where what follows a response's thinking is the reference, both normalised."""
+    """Right if the response after its thinking equals the reference, both normalised."""
     answer = response.rpartition("</think>")[2]
     right = normalised(answer) == normalised(reference)
     span = (len(response) - len(answer), len(response))

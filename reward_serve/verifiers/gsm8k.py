@@ -1,8 +1,8 @@
-r"""Decide answers to grade-school math problems by rule: proven right, proven wrong, or neither.
+r"""Decide answers to grade-school math problems by rule: right, wrong, or abstain.
 
-Policies train against this, so it proves or it abstains; a trained judge takes the rest. Proof of
-right is an explicit final-answer marker, or else a plain closing statement, with the reference's
-value and nothing that takes it back:
+Policies train against these rules, so they abstain unless they can prove the outcome, and a judge
+decides the rest. An answer is proven right by an explicit final-answer marker, or else by a plain
+closing statement, that has the reference's value and is not retracted:
 
     verify("She makes 9 * 2 = 18 dollars.\n#### 18", "#### 18").outcome  # "right"
     verify("The answer is 17.", "#### 18").outcome                       # "wrong"
@@ -31,16 +31,16 @@ from reward_serve.verifiers.vocabulary import OPENER_WORDS, REMARK_WORDS
 
 MAX_RESPONSE = 200_000
 MAX_OPENER = 300
-_FIRST_LOOK = 100  # a text that is not blank shows it there, as a rule
-MAX_FIRST = 40  # characters of a number that is repeated
-MAX_ANSWERS = 7  # different ones; whoever gives more is guessing
+_FIRST_LOOK = 100  # characters to check before the whole text
+MAX_FIRST = 40  # characters of a repeated number
+MAX_ANSWERS = 7  # different answers; more than that is guessing
 
-# A model that runs on writes the next exercise itself; its last answer is not to this one.
+# A model that does not stop may continue with another exercise, whose answer does not count.
 _QUESTION = re.compile(
     r"^[ \t#*>]{0,9}(?:Q|Question|Problem|Exercise|Human|User)\b[ *\d]{0,9}:",
     re.IGNORECASE | re.MULTILINE,
 )
-_STRUCK = re.compile(r"~~[^~\n]{1,80}~~|<(del|s|strike)>[^<]{1,80}</\1>")
+_DELETED = re.compile(r"~~[^~\n]{1,80}~~|<(del|s|strike)>[^<]{1,80}</\1>")
 _INSERTED = re.compile(r"</?ins>")
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
@@ -51,15 +51,15 @@ _BLANK_CATEGORIES = frozenset(["Cc", "Cf", "Cs", "Mn", "Me"])
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What the rules say about one response.
+    """The outcome of the rules for one response.
 
     Attributes:
-        outcome: "right" and "wrong" are proven; "abstain" leaves it to a judge.
+        outcome: "right" and "wrong" are proven; "abstain" leaves the decision to a judge.
         rule: The rule that decided ("marker_matches", "marker_differs", "statement_matches",
             "statement_differs", "replacement_matches", "replacement_differs", "reference_absent",
             "reference_denied", "reference_altered", "answer_stuffing", "empty_response",
             "only_opener") or, for an abstention, why.
-        answer: The text found behind the deciding marker, or the statement, or None.
+        answer: The text after the deciding marker, or the statement, or None.
         span: Start and end in the response of what the rule matched, in characters, where
             ``spans.located`` has found it; verdicts do without.
     """
@@ -77,7 +77,7 @@ def final_answer(reference: str) -> str:
         reference: A solution ending in "#### 18", a "\boxed{18}", or the bare answer.
 
     Returns:
-        The text after the last "####", else of the box where that is all, else all of it, stripped.
+        The text after the last "####". If that is a single box, the text in it. Stripped.
     """
     text = reference.rpartition("####")[2].strip()
     bare = text.strip("$ ").removeprefix("\\[").removesuffix("\\]").strip()
@@ -92,14 +92,14 @@ def verify(response: str, reference: str) -> Verification:
     """Prove a response right or wrong against a reference, or abstain.
 
     Args:
-        response: What the policy wrote; any text.
+        response: The policy's response; any text.
         reference: The gold solution or answer.
 
     Returns:
-        The outcome, the rule behind it and the answer that was found.
+        The outcome, its rule and the answer that was found.
 
     Raises:
-        ValueError: The reference holds no answer.
+        ValueError: The reference contains no answer.
     """
     gold_text = final_answer(reference)
     if not gold_text:
@@ -109,7 +109,7 @@ def verify(response: str, reference: str) -> Verification:
     if len(response) > MAX_RESPONSE:
         return Verification("abstain", "response_too_long")
     gold = parse_number(gold_text)
-    visible = _said_once(_without_struck(_after_thinking(response)))
+    visible = _said_once(_without_deletions(_after_thinking(response)))
     if gold is None:
         return _judge_text(visible, gold_text)
     verification = _judge_numbers(visible, gold)
@@ -136,14 +136,14 @@ def verify_any(response: str, references: Sequence[str]) -> Verification:
     """Verify a response against several references, any of which makes it right.
 
     Args:
-        response: What the policy wrote; any text.
+        response: The policy's response; any text.
         references: At least one gold solution or answer.
 
     Returns:
         Right if right by any reference, wrong if wrong by all, else the first abstention.
 
     Raises:
-        ValueError: There is no reference, or one holds no answer.
+        ValueError: There is no reference, or one contains no answer.
     """
     if not references:
         raise ValueError("references: is empty, expected at least one reference")
@@ -175,14 +175,14 @@ def _after_thinking(response: str) -> str:
     return visible.partition("<think>")[0]
 
 
-def _without_struck(text: str) -> str:
-    """The text without what is struck out: ``~~17~~ 18``, ``<del>17</del> <ins>18</ins>``."""
-    struck = ("~~" in text or "<" in text) and _STRUCK.search(text)
-    return _INSERTED.sub("", _STRUCK.sub(" ", text)) if struck else text
+def _without_deletions(text: str) -> str:
+    """The text without deletions: ``~~17~~ 18``, ``<del>17</del> <ins>18</ins>``."""
+    deleted = ("~~" in text or "<" in text) and _DELETED.search(text)
+    return _INSERTED.sub("", _DELETED.sub(" ", text)) if deleted else text
 
 
 def _said_once(text: str) -> str:
-    """The text, or the one number that it repeats: "18 18 18", or a line each."""
+    """The text, or the number if the text only repeats one: "18 18 18", or one per line."""
     first = "".join(text[: 2 * MAX_FIRST].split(None, 1)[:1]).rstrip(",;.")
     if len(first) > MAX_FIRST or (number := parse_number(first)) is None or not number.plain:
         return text

@@ -1,4 +1,4 @@
-r"""Find the explicit final-answer markers of a response, and what surrounds them.
+r"""Find the explicit final-answer markers of a response and analyse the text around them.
 
 A marker is `#### 18`, `\boxed{18}`, `<answer>18</answer>`, `"answer": 18`, "the answer is 18",
 "Answer: 18", "A: 18" at a line's start, or a line "**Final Answer**" above the answer.
@@ -33,9 +33,9 @@ _MARKER = re.compile(
     | (?P<a>^[ \t>*_]{0,9}(?-i:A)[*_]{0,3}:)""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-# Every marker holds "answer", "####", "box" or "A:", after at most _REACH characters of its own but
-# for indentation. To look for a letter of these first is 50 times as fast as trying _MARKER at
-# every place.
+# Every marker contains "answer", "####", "box" or "A:" within its first _REACH characters after
+# indentation. Searching for a letter of these first is 50 times as fast as trying _MARKER at every
+# position.
 _SIGN = re.compile(
     r"[wWxX#A](?:(?<=[nN][sS\u017f][wW])[eE][rR]|(?<=[oO][xX])|(?<=\#)\#{3}|(?<=A)[*_]{0,3}:)"
 )
@@ -68,10 +68,10 @@ _CLOSING = re.compile(
     r"|\\end\{[a-z*]{1,20}\}",
     re.IGNORECASE,
 )
-# A tail may not open with "!" (a factorial), ".." (digits go on) or a letter (18k), and may hold
-# no digit, sign, percent sign, question mark or character of another script.
+# A tail must not begin with "!" (a factorial), ".." (more digits) or a letter (18k), nor contain a
+# digit, sign, percent sign, question mark or character of another script.
 _TAIL = re.compile(r"(?!\W*[!:]|\.\.|[a-z])(?:[a-z\s.,;'\"*_`)\]}$!:]|(?<=[a-z])-(?=[a-z]))*")
-# "If" and "other" are no doubts here.
+# "If" and "other" do not express doubt here.
 _COURTESY = re.compile(
     r"\b(?:please )?(?:let me know|feel free to (?:ask|reach out)|ask(?: me)?)"
     r"(?: if (?:you have|you need|there are|anything is|something is)"
@@ -99,7 +99,7 @@ class Marker:
     doubted: bool
 
     def claims_number(self) -> bool:
-        """Whether the text puts any number forward, understood or not."""
+        """Whether the text contains a number, even if it cannot be parsed."""
         words = _WORD.findall(self.text.lower())
         if self.heading and words[:1] and words[0] not in NUMBER_WORDS:
             return False
@@ -110,7 +110,7 @@ class Marker:
         return not any(map(str.isalnum, _CLOSING.sub("", response[self.end :])))
 
     def is_taken_back(self, response: str) -> bool:
-        """Whether more than a short, harmless sentence follows."""
+        """Whether more than a short, harmless sentence follows, which may retract the answer."""
         tail = response[self.end :]
         if len(tail.strip()) > 2 * MAX_TAIL:
             return True
@@ -128,13 +128,13 @@ class Marker:
 
 
 def read_markers(response: str) -> list[Marker] | None:
-    """Find every marker that has a text behind it, in order.
+    """Find every marker that is followed by text, in order.
 
     Args:
-        response: What the policy wrote.
+        response: The policy's response.
 
     Returns:
-        The markers, or None where there are more than `MAX_MARKERS`.
+        The markers, or None if there are more than `MAX_MARKERS`.
     """
     found = list(islice(_marked(response), MAX_MARKERS + 1))
     if len(found) > MAX_MARKERS:
@@ -161,7 +161,7 @@ def read_markers(response: str) -> list[Marker] | None:
 
 
 def _marked(response: str) -> Iterator[re.Match[str]]:
-    """The matches of ``_MARKER``, as its ``finditer`` gives them."""
+    """Equivalent to ``_MARKER.finditer``."""
     end = tried = 0
     for sign in _SIGN.finditer(response):
         if sign.start() < end:
@@ -180,15 +180,15 @@ def _marked(response: str) -> Iterator[re.Match[str]]:
 
 
 def braced(text: str, start: int) -> tuple[str, int] | None:
-    """Read the group in braces at `start`.
+    """Parse the group in braces at `start`.
 
     Args:
-        text: A text with LaTeX in it.
-        start: Where the group opens, after at most three spaces.
+        text: A text with LaTeX.
+        start: Position of the group, which may follow up to three spaces.
 
     Returns:
-        What stands between the braces and the position after them, or None where no group opens
-        there or it does not close within `MAX_ANSWER` characters.
+        The text between the braces and the position after them, or None if no group begins there
+        or it does not end within `MAX_ANSWER` characters.
     """
     opening = re.compile(r"\s{0,3}\{").match(text, start)
     if opening is None:
@@ -238,7 +238,7 @@ def _is_doubted(match: re.Match[str], response: str) -> bool:
 
 
 def _leads_on(above: str) -> bool:
-    """Whether a text runs on into the next line: "This is wrong:"."""
+    """Whether a text continues on the next line: "This is wrong:"."""
     above = above.rstrip(" \n\t*_`>#$")
     words = _WORD.findall(above[-20:].lower())
     runs_on = above[-1:].isalpha() and not _LEADING_WORDS.isdisjoint(words[-1:])

@@ -29,7 +29,7 @@ class MathVerifier:
         self._child = ChildProcess("reward_serve.verifiers.math_comparison:compare", LIMIT_S)
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """The grade of a request's response by one reference.
+        """Grade a request's response by one reference.
 
         Raises:
             UnusableReferenceError: math-verify cannot parse the reference.

@@ -42,7 +42,7 @@ class FunctionVerifier:
         self.fingerprint = f"verifier=function;function={path};source={_digest(self._function)}"
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """The grade of a request's response by one reference.
+        """Grade a request's response by one reference.
 
         Raises:
             VerifierError: the function raised, or returned no score.

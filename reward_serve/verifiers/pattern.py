@@ -1,4 +1,4 @@
-"""The answer that the deployment's own pattern finds, compared by value."""
+"""Extracts the answer with a configured pattern and compares it by value."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LIMIT_S = 1.0
 
 
 class PatternVerifier:
-    """The last match of a pattern counts: the first group that took part in it, else all of it.
+    """Compares the pattern's last match: its first participating group, or else the whole match.
 
     Numbers are compared by value, other texts as ``exact`` does. The search runs in a child
-    process, for at most ``LIMIT_S`` seconds of CPU time; beyond it the verifier abstains.
+    process; beyond ``LIMIT_S`` seconds of CPU time the verifier abstains.
     """
 
     needs_reference = True
@@ -32,10 +32,10 @@ class PatternVerifier:
         self._child = ChildProcess(f"{__name__}:last_match", LIMIT_S)
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """The grade of a request's response by one reference.
+        """Grade a request's response by one reference.
 
         Raises:
-            UnusableReferenceError: the reference holds no answer.
+            UnusableReferenceError: the reference contains no answer.
             VerifierError: the child process failed.
         """
         gold = gold_answer(reference)
@@ -51,7 +51,7 @@ class PatternVerifier:
         return Grade(float(right), rule, found, (start, end))
 
     def close(self) -> None:
-        """End the child process."""
+        """Kill the child process."""
         self._child.close()
 
 

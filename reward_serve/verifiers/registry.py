@@ -1,49 +1,66 @@
-"""From the name in a deployments file to the verifier."""
+"""The registry of verifiers, by the names in ``reward_serve.verifier_names``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from reward_serve.config.kinds import RuleConfig, VerifierName
-from reward_serve.verifiers import VERIFIER_VERSION
+from reward_serve.config.kinds import RuleConfig
+from reward_serve.verifier_names import RulesName, VerifierName
+from reward_serve.verifiers import (
+    VERIFIER_VERSION,
+    Verification,
+    verify_any,
+    verify_strict_any,
+)
 from reward_serve.verifiers.base import Grade, TextVerifier, Verifier, gold_answer
 from reward_serve.verifiers.exact import grade_exact
-from reward_serve.verifiers.gsm8k import verify
 from reward_serve.verifiers.math_verified import MathVerifier
 from reward_serve.verifiers.numeric import grade_numeric
 from reward_serve.verifiers.own_function import FunctionVerifier
 from reward_serve.verifiers.pattern import PatternVerifier
 from reward_serve.verifiers.trainers_gsm8k import grade_strict_first, grade_strict_last
 
+Rules = Callable[[str, Sequence[str]], Verification]
+_TextGrade = Callable[[str, str], Grade]
+
 _SCORES = {"right": 1.0, "wrong": 0.0, "abstain": None}
+
+RULES: dict[RulesName, Rules] = {"gsm8k": verify_any, "gsm8k_strict": verify_strict_any}
+"""The verifiers that may decide before a judge's model."""
 
 
 def make_verifier(config: RuleConfig) -> Verifier:
-    """The verifier that a configuration names.
+    """The configured verifier.
 
     Raises:
         ConfigError: ``rule.function`` cannot be imported.
     """
-    if config.verifier == "function":
-        return FunctionVerifier(config.function or "")
-    if config.verifier == "regex":
-        return PatternVerifier(config.pattern or "", VERIFIER_VERSION)
-    if config.verifier == "math":
-        return MathVerifier(VERIFIER_VERSION)
-    fingerprint = f"verifier={config.verifier};version={VERIFIER_VERSION}"
-    return TextVerifier(fingerprint, _TEXT_GRADES[config.verifier])
+    return _VERIFIERS[config.verifier](config)
 
 
-def _grade_gsm8k(response: str, reference: str) -> Grade:
-    gold_answer(reference)
-    verification = verify(response, reference)
-    return Grade(_SCORES[verification.outcome], verification.rule, verification.answer)
+def _text(grade: _TextGrade) -> Callable[[RuleConfig], Verifier]:
+    return lambda config: TextVerifier(
+        f"verifier={config.verifier};version={VERIFIER_VERSION}", grade
+    )
 
 
-_TEXT_GRADES: dict[VerifierName, Callable[[str, str], Grade]] = {
-    "gsm8k": _grade_gsm8k,
-    "gsm8k_strict_first": grade_strict_first,
-    "gsm8k_strict_last": grade_strict_last,
-    "numeric": grade_numeric,
-    "exact": grade_exact,
+def _grade_by(rules: Rules) -> _TextGrade:
+    def grade(response: str, reference: str) -> Grade:
+        gold_answer(reference)
+        verification = rules(response, [reference])
+        return Grade(_SCORES[verification.outcome], verification.rule, verification.answer)
+
+    return grade
+
+
+_VERIFIERS: dict[VerifierName, Callable[[RuleConfig], Verifier]] = {
+    "gsm8k": _text(_grade_by(RULES["gsm8k"])),
+    "gsm8k_strict": _text(_grade_by(RULES["gsm8k_strict"])),
+    "gsm8k_strict_first": _text(grade_strict_first),
+    "gsm8k_strict_last": _text(grade_strict_last),
+    "numeric": _text(grade_numeric),
+    "math": lambda config: MathVerifier(VERIFIER_VERSION),
+    "exact": _text(grade_exact),
+    "regex": lambda config: PatternVerifier(config.pattern or "", VERIFIER_VERSION),
+    "function": lambda config: FunctionVerifier(config.function or ""),
 }

@@ -1,9 +1,10 @@
-r"""Find where a response holds what a rule matched: for explanations, and not for verdicts.
+r"""Find the text of a response that a rule matched, for explanations only.
 
     located("So #### 18", verify("So #### 18", "18")).span  # (3, 10)
 
-Rules read rewritten text (numbers in digits, nothing that is struck out), whose places they do not
-keep: that would cost every verdict. So a marker is read again, and other words are looked for.
+Rules work on rewritten text (typographic signs in ASCII, deletions removed) and do not track
+offsets, which would slow down every verdict. So markers are parsed again, and other text is
+searched for.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ _MAX_WORDS = 80
 
 
 def located(response: str, verification: Verification) -> Verification:
-    """The verification with the span of what its rule matched."""
+    """The verification with the span of its rule's match."""
     return replace(verification, span=span_of(response, verification.rule, verification.answer))
 
 
 def span_of(response: str, rule: str, answer: str | None) -> tuple[int, int] | None:
-    """Start and end in the response of what a rule matched; None where it matched no words.
+    """The start and end of a rule's match in the response; None if it matched no text.
 
-    A marker's span has the marker in it. Of other words it is their last place in the response; of
-    a sentence whose beginning was rewritten, its end.
+    A marker's span includes the marker. Other text is found at its last occurrence; if the
+    beginning of a sentence was rewritten, the span covers its end.
 
     Args:
-        response: What the policy wrote.
+        response: The policy's response.
         rule: The rule that decided, or abstained.
         answer: The text that it compared.
     """
@@ -53,7 +54,7 @@ def span_of(response: str, rule: str, answer: str | None) -> tuple[int, int] | N
 
 
 def _last(text: str, words: str) -> tuple[int, int] | None:
-    """The last place of the words, whatever stands between them; else of the last of them."""
+    """The last occurrence of the words, with any punctuation between them, or of the last ones."""
     at = text.rfind(words)
     if at >= 0:
         return at, at + len(words)

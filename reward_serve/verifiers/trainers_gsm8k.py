@@ -1,9 +1,9 @@
-"""The GSM8K rewards that trainers ship, by name: the same score for the same text.
+"""The GSM8K rewards of SkyRL and verl, with the same score for the same text.
 
-A response earns 1 where the number behind a ``#### `` is, as text without commas, the gold answer.
-SkyRL (``skyrl_gym.envs.gsm8k.utils``) takes the first of the whole response; verl
-(``verl.utils.reward_score.gsm8k``) the last of the final 300 characters. Unlike theirs, a reference
-may be a whole solution, or written with commas or ``$``.
+A response scores 1 if the number after a ``#### ``, as text without commas, is the gold answer.
+SkyRL (``skyrl_gym.envs.gsm8k.utils``) takes the first one in the response; verl
+(``verl.utils.reward_score.gsm8k``) takes the last one in the final 300 characters. Unlike theirs, a
+reference may be a whole solution, or contain commas or ``$``.
 """
 
 from __future__ import annotations

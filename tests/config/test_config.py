@@ -407,12 +407,12 @@ def test_no_number_is_infinite(config: dict[str, Any]) -> None:
         ),
         pytest.param(
             {"max_model_len": 4096},
-            "engine_kwargs.max_model_len: is a field of its own; set engine.max_model_len instead",
+            "engine_kwargs.max_model_len: has its own field; set engine.max_model_len instead",
             id="own field",
         ),
         pytest.param(
             {"trust_remote_code": True},
-            "engine_kwargs.trust_remote_code: is a field of its own; "
+            "engine_kwargs.trust_remote_code: has its own field; "
             "set engine.trust_remote_code instead",
             id="trust by the back door",
         ),
@@ -469,7 +469,7 @@ def test_an_adapter_is_for_the_bundled_model_only() -> None:
 
 def test_a_limit_per_key_needs_keys() -> None:
     text = fault({**args(), "server": {"max_concurrent_items_per_key": 8}})
-    assert text.startswith("server: max_concurrent_items_per_key: there are no keys; set ")
+    assert text.startswith("server: max_concurrent_items_per_key: needs API keys; set ")
     server = {"max_concurrent_items_per_key": 8, "api_keys_env": "KEYS"}
     assert parse_config({**args(), "server": server}).server.max_concurrent_items_per_key == 8
 

@@ -83,7 +83,7 @@ def test_known_arguments_pass(kwargs: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        pytest.param("max_model_len", "is a field of its own; set engine.max_model_len", id="own"),
+        pytest.param("max_model_len", "has its own field; set engine.max_model_len", id="own"),
         pytest.param("enable_lora", "a reward model is frozen", id="LoRA"),
         pytest.param("enable_sleep_mode", "a reward model is frozen", id="sleep"),
         pytest.param("worker_extension_cls", "a reward model is frozen", id="worker extension"),

@@ -388,7 +388,7 @@ def test_the_context_must_hold_one_token_of_the_response(
 def test_an_over_long_field_is_refused_by_name_and_limit(field: str, renderer: Renderer) -> None:
     with pytest.raises(ValueError, match=rf"{field}.* no room .*2048") as caught:
         render(renderer, EVERY_FIELD, reserve_tokens=7, fields={field: "word " * 3000})
-    assert "7 to be written" in str(caught.value)
+    assert "7 are reserved" in str(caught.value)
 
 
 @pytest.mark.parametrize(

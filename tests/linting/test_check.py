@@ -143,7 +143,7 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
         pytest.param(
             {"generate__exmple": "x"}, "generate.exmple", "did you mean 'example'?", id="unknown in"
         ),
-        pytest.param({"rules": "gsm8k"}, "rules", "'final_answer'", id="unknown rules"),
+        pytest.param({"rules": "numeric"}, "rules", "'gsm8k'", id="unknown rules"),
         pytest.param({"digest": "0"}, "digest", "remove it", id="digest"),
         pytest.param(
             {"generate__verdict": "VERDICT: ("},

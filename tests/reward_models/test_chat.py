@@ -95,12 +95,12 @@ async def test_what_is_written_is_bounded_by_deployment_and_context() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"stream": True}, "stream: an answer is sent whole; leave it out"),
-        ({"logprobs": True}, "logprobs: this engine reads labels"),
-        ({"top_logprobs": 20}, "top_logprobs: this engine reads labels"),
-        ({"stop": ["\n"]}, "stop: is not understood here"),
-        ({"top_k": 20}, "top_k: is not understood here"),
-        ({"min_p": False}, "min_p: is not understood here"),
+        ({"stream": True}, "stream: streaming is not supported; remove it"),
+        ({"logprobs": True}, "logprobs: is not supported"),
+        ({"top_logprobs": 20}, "top_logprobs: is not supported"),
+        ({"stop": ["\n"]}, "stop: is not supported"),
+        ({"top_k": 20}, "top_k: is not supported"),
+        ({"min_p": False}, "min_p: is not supported"),
         ({"best_of": 2}, "best_of: Extra inputs are not permitted"),
         ({"messages": []}, "messages: "),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role: "),
@@ -159,7 +159,7 @@ async def test_an_answer_that_fails_ends_the_others() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"messages": [{"role": "user", "content": "x" * 9000}]}, "9000 characters cannot fit"),
+        ({"messages": [{"role": "user", "content": "x" * 9000}]}, "9000 characters exceed"),
         ({"n": 9}, "samples"),
         ({"n": 2, "temperature": 0.0}, "temperature 0"),
         ({"messages": [{"role": "user", "content": "x" * 300}]}, "shorten them"),

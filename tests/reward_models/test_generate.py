@@ -110,10 +110,10 @@ class TestSamples:
         [
             ({"samples": 9, "temperature": 1.0}, "options.samples: 9 is above .* raise judge.max"),
             ({"samples": 2}, "options.samples: 2 at temperature 0 .* set options.temperature"),
-            ({"samples": 2, "mode": "label"}, "options.samples: label mode writes nothing"),
+            ({"samples": 2, "mode": "label"}, "options.samples: has no effect in label mode"),
             ({"enable_thinking": True, "mode": "label"}, "options.enable_thinking: label mode"),
             ({"thinking_tokens": 8, "mode": "label"}, "options.thinking_tokens: label mode"),
-            ({"thinking_tokens": 8}, "options.thinking_tokens: the judge does not think"),
+            ({"thinking_tokens": 8}, "options.thinking_tokens: thinking is off"),
             ({"thinking_tokens": 8, "enable_thinking": True}, "cannot end thinking"),
         ],
     )
@@ -144,7 +144,9 @@ class TestThinking:
         scorer = thinker(engine, enable_thinking=True)
         await scorer.score(request(options=Options(thinking_tokens=7)))
         assert engine.budgets == [(7, 0)]
-        with pytest.raises(InvalidRequestError, match="leaves nothing of max_tokens: 512"):
+        with pytest.raises(
+            InvalidRequestError, match="leaves no room for a verdict in max_tokens: 512"
+        ):
             await scorer.score(request(options=Options(thinking_tokens=512)))
 
     async def test_a_verdict_while_thinking_is_none(self) -> None:
@@ -184,7 +186,7 @@ class TestTemplateFile:
     async def test_a_request_cannot_name_a_file(self, file: Path) -> None:
         scorer = judge(FakeEngine(), template=str(file), mode="generate")
         for name in (str(file), "ours.yaml", f"{file.parent}/ours"):
-            with pytest.raises(InvalidRequestError, match="template: there is no"):
+            with pytest.raises(InvalidRequestError, match="template: no template is named"):
                 await scorer.score(request(template=name))
 
     def test_a_replica_needs_no_file(self, file: Path) -> None:

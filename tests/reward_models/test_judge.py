@@ -229,7 +229,7 @@ class TestLabelMode:
         verdict = await judge(FakeEngine(label=lambda prompt: logprobs)).score(request())
         assert (verdict.status, verdict.score, verdict.source) == (Status.ERROR, None, None)
         assert verdict.probabilities is None
-        assert "weights or dtype" in str(verdict.reason)
+        assert "weights and dtype" in str(verdict.reason)
         assert verdict.usage.prompt_tokens > 0
 
     async def test_one_impossible_label_is_no_error(self) -> None:
@@ -780,7 +780,7 @@ async def test_an_inline_template_is_written_to_where_the_deployment_takes_them(
         (
             {"inline_templates": True},
             {"template": INLINE, "options": Options(mode="label")},
-            "leave the mode out",
+            "remove the mode",
         ),
     ],
 )

@@ -146,7 +146,7 @@ async def test_without_a_quorum_there_is_no_score(
     judged = panel(asks, quorum=quorum)
     verdict = await judged.score(REQUEST)
     assert (verdict.status, verdict.score, verdict.source) == (status, None, None)
-    assert f"{quorum} must" in (verdict.reason or "")
+    assert f"{quorum} are needed" in (verdict.reason or "")
     assert "it could not" in (verdict.reason or "")
     assert judged.counts == {"agreed": 0, "disagreed": 0, "failed": 1}
 

@@ -150,7 +150,7 @@ async def test_a_function_that_gives_no_score_leaves_none(response: str, status:
 async def test_a_reference_that_the_verifier_cannot_use_is_refused() -> None:
     rule = {"verifier": "numeric"}
     config = RuleModel.model_validate({"name": "r", "kind": "rule", "rule": rule})
-    with pytest.raises(InvalidRequestError, match="reference: 'Paris' is no number"):
+    with pytest.raises(InvalidRequestError, match="reference: 'Paris' is not a number"):
         await RuleRewardModel(config).score(ScoreRequest(response="18", reference="Paris"))
 
 

@@ -17,7 +17,7 @@ from reward_serve.http.docs import (
     request_body,
     response,
 )
-from reward_serve.reward_models.chat import NOT_DONE, ChatRequest
+from reward_serve.reward_models.chat import UNSUPPORTED, ChatRequest
 
 _NUMBER: Schema = {"type": "number"}
 _NUMBERS: Schema = {"type": "array", "items": _NUMBER}
@@ -101,7 +101,7 @@ _CHOICE: Schema = exact_object(
 _CHAT = inline(ChatRequest, "validation")
 _CHAT["properties"] |= {
     name: {"enum": [None, *neutral], "description": f"Taken as left out; {why}."}
-    for name, (neutral, why) in NOT_DONE.items()
+    for name, (neutral, why) in UNSUPPORTED.items()
 }
 
 CHAT_DOCS: Docs = {

@@ -33,7 +33,7 @@ def test_openais_own_client_understands_answers_refusals_and_the_list() -> None:
         assert [model.id for model in client.models.list()] == ["rule", "Qwen/Qwen3-32B"]
         with pytest.raises(NotFoundError, match="there is no 'gpt-4o'"):
             client.chat.completions.create(model="gpt-4o", messages=asked)
-        with pytest.raises(BadRequestError, match="logprobs: this engine reads labels"):
+        with pytest.raises(BadRequestError, match="logprobs: is not supported"):
             client.chat.completions.create(
                 model="rule", messages=asked, logprobs=True, top_logprobs=5
             )

@@ -200,7 +200,7 @@ def test_a_deadline_in_the_url_is_in_bounds(seconds: str) -> None:
 
 
 def test_no_number_stands_for_a_template_that_is_not_there() -> None:
-    missing = {"status": "invalid", "score": None, "reason": "template: there is no 'x'"}
+    missing = {"status": "invalid", "score": None, "reason": "template: no template is named 'x'"}
     late = {"status": "timeout", "score": None, "reason": "timeout_s: 1 s passed"}
     of_panel = {**missing, "reason": "0 of 2 members have a score: judge: invalid: template: no"}
     for results in ([missing, missing], [late, missing], [of_panel]):
