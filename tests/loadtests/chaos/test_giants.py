@@ -9,7 +9,7 @@ import pytest
 
 from loadtests.chaos import giants
 from loadtests.chaos.giants import BATCH_BYTES, TOO_LARGE_BYTES, Giants, batch, giant
-from loadtests.chaos.load import Ended, Tally
+from loadtests.chaos.load import RequestRecord, Tally
 from loadtests.chaos.scenarios.giants import joined, not_slower, settled
 from reward_serve.client import HttpRewardClient
 from reward_serve.config.app import ServerConfig
@@ -27,7 +27,7 @@ async def scored(body: dict[str, Any]) -> dict[str, Any]:
     return await Scorer("rule", model, Admission(8, 8), 8).score(body)
 
 
-async def test_a_giant_is_as_large_as_may_be_and_scored_as_it_says() -> None:
+async def test_a_giant_item_has_the_maximum_size_and_its_right_score() -> None:
     rng = Random(0)
     questions = [giant("run", rng)[0] for _ in range(6)]
     for question in questions:
@@ -35,11 +35,11 @@ async def test_a_giant_is_as_large_as_may_be_and_scored_as_it_says() -> None:
         assert (await scored(question.body))["score"] == question.right
     assert {question.right for question in questions} == {0.0, 1.0}
     (over,) = giant("run", rng, over=1)
-    told = await scored(over.body)
-    assert (told["status"], "max_item_chars" in told["reason"]) == ("invalid", True)
+    sent = await scored(over.body)
+    assert (sent["status"], "max_item_chars" in sent["reason"]) == ("invalid", True)
 
 
-def test_batches_fit_into_a_body_and_the_too_large_one_does_not() -> None:
+def test_batches_fit_the_body_limit_and_the_too_large_one_does_not() -> None:
     rng, limits = Random(0), ServerConfig()
     for _ in range(6):
         bodies = [question.body for question in batch("run", rng)]
@@ -50,7 +50,7 @@ def test_batches_fit_into_a_body_and_the_too_large_one_does_not() -> None:
     assert len(json.dumps({"requests": too_large})) > limits.max_body_bytes
 
 
-async def test_every_way_is_asked_and_what_is_refused_is_counted(
+async def test_giants_are_sent_every_way_and_refusals_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small = {"DEFAULT_ITEM_CHARS": 10_000, "LONG_CHARS": (1000,), "BATCH_BYTES": (4e3, 6e3)}
@@ -58,24 +58,24 @@ async def test_every_way_is_asked_and_what_is_refused_is_counted(
         monkeypatch.setattr(giants, name, value)
     with FakeService() as service:
         monkeypatch.setattr(giants, "RewardClient", lambda app: HttpRewardClient(service.url))
-        told = await giants._ask_for(service.url, 0.5)
-    by_way = Counter((one.way, one.outcome) for one in told.tally.ended)
+        sent = await giants._ask_for(service.url, 0.5)
+    by_way = Counter((one.way, one.outcome) for one in sent.tally.records)
     assert {way for way, outcome in by_way if outcome == "right"} == {
         "item by handle", "item over HTTP", "batch by handle", "batch over HTTP"
     }  # fmt: skip
     assert {outcome for way, outcome in by_way if way == "batch streamed"} == {"lost"}
-    assert told.bodies > 5
-    assert told.refused == {"body over 32 MiB: 200": 1}  # it is none to this service
+    assert sent.bodies > 5
+    assert sent.refused == {"body over 32 MiB: 200": 1}  # it is none to this service
 
 
-def test_memory_has_settled_when_replica_and_ingress_hold_about_as_much() -> None:
+def test_memory_has_settled_when_replica_and_ingress_are_about_as_large_as_before() -> None:
     before = {"rule": 200.0, "ingress": 1000.0, "ProxyActor": 100.0}
     assert settled(before, {"rule": 350.0, "ingress": 1250.0, "ProxyActor": 900.0})
     assert not settled(before, {**before, "rule": 351.0})
     assert not settled(before, {**before, "ingress": 1251.0})
 
 
-def test_a_p95_that_more_than_doubles_is_missed_and_one_of_nothing_too() -> None:
+def test_a_p95_that_more_than_doubles_or_is_missing_breaks_the_bound() -> None:
     def way(calm: float, among: float | None) -> dict[str, dict[str, float | None]]:
         return {"calm": {"p95_s": calm}, "among": {"p95_s": among}}
 
@@ -83,9 +83,9 @@ def test_a_p95_that_more_than_doubles_is_missed_and_one_of_nothing_too() -> None
     assert list(not_slower(small).values()) == [True, False, False]
 
 
-def test_tallies_are_joined() -> None:
+def test_joined_tallies_add_up() -> None:
     one, other = Tally(), Giants().tally
     one.asked, other.asked = 2, 1
-    other.ended = [Ended("http", 0.0, 1.0, "right")]
+    other.records = [RequestRecord("http", 0.0, 1.0, "right")]
     figures = joined(one, other).figures()
     assert (figures["asked"], figures["right"], figures["lost"]) == (3, 1, 2)

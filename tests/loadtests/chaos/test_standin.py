@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.chaos.injected import GENERATE, LABEL, Fault, Faults
+from loadtests.chaos.engine_faults import GENERATE, LABEL, Fault, Faults
 from loadtests.chaos.questions import Body, Questions, prose
 from loadtests.chaos.standin import NAME, StandIn, StandInReplica
 from reward_serve.config.models import JudgeModel
@@ -45,7 +45,7 @@ async def ended(fault: Fault | None, options: Body, timeout_s: float = 5.0) -> t
 
 
 @pytest.mark.parametrize("options", [LABELS, WRITES])
-async def test_without_a_fault_every_answer_is_right(options: Body) -> None:
+async def test_without_faults_every_answer_is_right(options: Body) -> None:
     replica = StandInReplica(slots=32, service_s=0.0)
     questions = list(itertools.islice(Questions(prose, "run", 5.0, [options]), 100))
     results = await replica.score_batch([question.body for question in questions])
@@ -65,7 +65,7 @@ async def test_without_a_fault_every_answer_is_right(options: Body) -> None:
         ("truncated", WRITES, "truncated"),
     ],
 )
-async def test_a_fault_is_a_typed_absence_and_never_a_score(
+async def test_a_fault_gives_a_typed_status_and_never_a_score(
     fault: Fault, options: Body, status: str
 ) -> None:
     assert await ended(fault, options) == (status, None)
@@ -76,11 +76,11 @@ async def test_a_call_that_is_never_answered_times_out(options: Body) -> None:
     assert await ended("silent", options, timeout_s=0.05) == ("timeout", None)
 
 
-async def test_a_delay_changes_nothing_but_the_time() -> None:
+async def test_a_delayed_answer_is_right() -> None:
     assert await ended("delay", LABELS) == ("ok", True)
 
 
-def test_faults_come_at_their_rate_and_the_same_again() -> None:
+def test_faults_occur_at_their_rate_and_repeat_with_their_seed() -> None:
     def drawn(weights: dict[Fault, float]) -> list[Fault | None]:
         faults = Faults(0.2, seed=3)
         return [faults.draw(weights) for _ in range(5000)]
@@ -93,7 +93,7 @@ def test_faults_come_at_their_rate_and_the_same_again() -> None:
         assert counts.keys() == weights.keys()
 
 
-async def test_its_capacity_is_its_slots_over_its_service_time() -> None:
+async def test_capacity_is_slots_over_service_time() -> None:
     now = 0.0
 
     async def sleep(seconds: float) -> None:

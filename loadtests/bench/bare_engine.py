@@ -1,9 +1,8 @@
-"""P2: what the service adds to its engine: the same prompts through each way, in alternation.
+"""P2: the service against its bare engine: the same prompts each way, in alternation.
 
-Bare ``AsyncLLM`` in this process, with the token ids that the service would render; the service by
-handle and over HTTP, in batches and one by one; and vLLM's own OpenAI server by its
-``/generative_scoring``. Each way's engine has this machine to itself while it is asked, and every
-prompt is new to every cache but for the template's own text.
+Bare ``AsyncLLM`` in this process with the token ids that the service would render; the service by
+handle and over HTTP, in batches and one by one; and vLLM's own server by ``/generative_scoring``.
+Only one way runs at a time, and every prompt is new to every cache except for the template's text.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any
 import httpx
 
 from deployments.local import APP, ROOT, console, deployed, free_port
-from loadtests.bench.common import ANEW, Rendered, Request, chunks, marked, spread, timed
+from loadtests.bench.common import NO_CACHE, PromptRenderer, Request, chunks, marked, spread, timed
 from loadtests.bench.cpu import Seconds, cpu_seconds, spent
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.config.engine import EngineConfig
@@ -39,7 +38,7 @@ Way = Callable[[list[Request]], Awaitable[int]]
 
 
 def run(requests: list[Request], repeats: int) -> dict[str, Any]:
-    """Verdicts a second each way, and ``ratio``: each as a share of bare AsyncLLM's."""
+    """Verdicts per second each way; ``ratio``: each over bare AsyncLLM's."""
     model = str(prepare_bundled(adapter=ADAPTER))
     with deployed(rules_first=False) as service, vllm_server(model) as server:
         return asyncio.run(_run(requests[:ITEMS], repeats, service.url, server))
@@ -47,7 +46,7 @@ def run(requests: list[Request], repeats: int) -> dict[str, Any]:
 
 async def _run(requests: list[Request], repeats: int, url: str, server: str) -> dict[str, Any]:
     engine = await VllmEngine.start(EngineConfig(device="cpu"), num_cpus=2, num_gpus=0)
-    rendered = Rendered(engine.tokenizer)
+    rendered = PromptRenderer(engine.tokenizer)
     timeout = httpx.Timeout(600.0)
     async with httpx.AsyncClient(base_url=server, timeout=timeout) as vllm:
         ways: dict[str, Way] = {
@@ -60,7 +59,7 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
         }
         rates: dict[str, list[float]] = {name: [] for name in ways}
         used: dict[str, list[Seconds]] = {name: [] for name in ways}
-        marks = map("{:03}".format, itertools.count())  # as many tokens each
+        marks = map("{:03}".format, itertools.count())  # of equal token counts
         drawn = Random(0)
         for repeat in range(-1, repeats):
             for name, way in drawn.sample(list(ways.items()), len(ways)):  # none is always first
@@ -93,7 +92,7 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
     }
 
 
-def _bare(engine: VllmEngine, rendered: Rendered) -> Way:
+def _bare(engine: VllmEngine, rendered: PromptRenderer) -> Way:
     from vllm import SamplingParams
     from vllm.inputs.engine import tokens_input
     from vllm.sampling_params import RequestOutputKind
@@ -120,7 +119,7 @@ def _bare(engine: VllmEngine, rendered: Rendered) -> Way:
 
 def _batches(client: RewardClient | HttpRewardClient) -> Way:
     async def way(requests: list[Request]) -> int:
-        asked = [{**one, "options": ANEW} for one in requests]
+        asked = [{**one, "options": NO_CACHE} for one in requests]
         answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, BATCH)))
         return sum(result.status is Status.OK for batch in answers for result in batch)
 
@@ -129,14 +128,14 @@ def _batches(client: RewardClient | HttpRewardClient) -> Way:
 
 def _one_by_one(client: Client | HttpRewardClient) -> Way:
     async def way(requests: list[Request]) -> int:
-        asked = [{**one, "options": ANEW} for one in requests]
+        asked = [{**one, "options": NO_CACHE} for one in requests]
         answers = await asyncio.gather(*map(client.ascore, asked))
         return sum(result.status is Status.OK for result in answers)
 
     return way
 
 
-def _vllm(client: httpx.AsyncClient, rendered: Rendered) -> Way:
+def _vllm(client: httpx.AsyncClient, rendered: PromptRenderer) -> Way:
     async def way(requests: list[Request]) -> int:
         prompts = list(map(rendered.ids, requests))
         tokens = zip(*prompts, strict=False)
@@ -156,7 +155,7 @@ def _vllm(client: httpx.AsyncClient, rendered: Rendered) -> Way:
 
 @contextmanager
 def vllm_server(model: str) -> Iterator[str]:
-    """VLLM's OpenAI server with the service's own engine settings; its URL."""
+    """Run vLLM's own server with the service's engine settings and yield its URL."""
     port = free_port()
     arguments = engine_arguments(EngineConfig(device="cpu"), model, 0)
     flags = ["--host", "127.0.0.1", "--port", str(port)]
@@ -194,8 +193,8 @@ def vllm_server(model: str) -> Iterator[str]:
 def _wait(process: subprocess.Popen[str], url: str) -> None:
     while True:
         if process.poll() is not None:
-            _, told = process.communicate()
-            raise RuntimeError(f"vLLM's server ended:\n{told[-2000:]}")
+            _, errors = process.communicate()
+            raise RuntimeError(f"vLLM's server ended:\n{errors[-2000:]}")
         try:
             if httpx.get(f"{url}/health").status_code == 200:
                 return

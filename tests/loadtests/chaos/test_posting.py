@@ -14,20 +14,20 @@ from tests.loadtests.load.rows import reply as result_of
 from tests.loadtests.load.rows import sample
 
 
-async def test_singles_and_batches_are_answered_and_their_codes_counted() -> None:
+async def test_singles_and_batches_return_results_and_count_codes() -> None:
     questions = list(islice(Questions(marked, "run", 5.0), 20))
     with FakeService() as service:
         async with Poster(service.url) as poster:
             tally = Tally()
-            await tally.put("batch", poster.batch, questions)
-            await tally.put("single", poster.single, questions[:1])
+            await tally.send("batch", poster.batch, questions)
+            await tally.send("single", poster.single, questions[:1])
             (refused,) = await poster.single([{"id": "no response"}])
     assert (tally.asked, tally.count("right")) == (21, 21)
     assert refused.status is Status.INVALID
     assert poster.codes == {200: 2, 422: 1}
 
 
-async def test_a_streams_results_are_put_in_order() -> None:
+async def test_results_of_a_stream_are_in_request_order() -> None:
     samples = [sample(number) for number in range(3)]
     lines = [{"index": n, **result_of(samples[n])} for n in (2, 0, 1)]
     with FakeService() as service:
@@ -38,7 +38,7 @@ async def test_a_streams_results_are_put_in_order() -> None:
     assert [each.id for each in results] == ["id-0", "id-1", "id-2"]
 
 
-async def test_a_reply_without_results_raises_and_its_code_is_counted() -> None:
+async def test_a_reply_without_results_raises_and_counts_its_code() -> None:
     with FakeService() as service:
         service.replies["/v1/score/batch"] = Reply({"detail": "gone"}, 500)
         async with Poster(service.url) as poster:

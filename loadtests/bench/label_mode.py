@@ -1,7 +1,7 @@
 """P1: label mode against the old path, on the same engine, model and samples.
 
-The old path writes up to 512 tokens (``gsm8k_strict``, generate mode), one blocking call a sample,
-in turn. Beside it, the same in one batch.
+The old path writes up to 512 tokens (``gsm8k_strict``, generate mode), one blocking call per
+sample. ``generate_batched`` does the same in one batch.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from deployments.local import APP, console, deployed
-from loadtests.bench.common import ANEW, Request, chunks, marked, timed
+from loadtests.bench.common import NO_CACHE, Request, chunks, marked, timed
 from reward_serve import RewardClient
 from reward_serve.schema import ScoreResult
 
 OLD_SAMPLES, BATCHED_SAMPLES, LABEL_SAMPLES = 4, 16, 128
 _WRITE = {"template": "gsm8k_strict", "timeout_s": 900.0}
-_WRITE_OPTIONS = {"mode": "generate", "temperature": 0.0, "max_tokens": 512, **ANEW}
+_WRITE_OPTIONS = {"mode": "generate", "temperature": 0.0, "max_tokens": 512, **NO_CACHE}
 
 
 def run(requests: list[Request]) -> dict[str, Any]:
-    """Answers a second each way, and the ratio of label mode to the old path."""
+    """Answers per second each way, and the ratio of label mode to the old path."""
     with deployed(rules_first=False):
         return asyncio.run(_run(requests, RewardClient(APP, timeout_s=900.0)))
 
 
 async def _run(requests: list[Request], client: RewardClient) -> dict[str, Any]:
     async def label() -> list[ScoreResult]:
-        asked = [{**one, "options": ANEW} for one in requests[:LABEL_SAMPLES]]
+        asked = [{**one, "options": NO_CACHE} for one in requests[:LABEL_SAMPLES]]
         answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, 64)))
         return [result for batch in answers for result in batch]
 
@@ -42,14 +42,16 @@ async def _run(requests: list[Request], client: RewardClient) -> dict[str, Any]:
     async def old() -> list[ScoreResult]:
         return [await client.ascore(one) for one in marked(written(OLD_SAMPLES), "alone")]
 
-    await client.ascore_batch([{**one, "options": ANEW} for one in marked(requests[:4], "warm")])
+    await client.ascore_batch(
+        [{**one, "options": NO_CACHE} for one in marked(requests[:4], "warm")]
+    )
     ways = {"label": label, "generate_batched": batched, "old": old}
-    told = {name: await _measured(name, way) for name, way in ways.items()}
+    figures = {name: await _measured(name, way) for name, way in ways.items()}
     return {
-        "ratio": told["label"]["answers_per_s"] / told["old"]["answers_per_s"],
-        "ratio_to_generate_batched": told["label"]["answers_per_s"]
-        / told["generate_batched"]["answers_per_s"],
-        **told,
+        "ratio": figures["label"]["answers_per_s"] / figures["old"]["answers_per_s"],
+        "ratio_to_generate_batched": figures["label"]["answers_per_s"]
+        / figures["generate_batched"]["answers_per_s"],
+        **figures,
     }
 
 

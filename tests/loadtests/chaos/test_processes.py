@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loadtests.chaos import faults
+from loadtests.chaos import processes
 
 _GREEDY = """
 import sys
@@ -32,20 +32,20 @@ def victim() -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def test_what_is_killed_is_gone(victim: subprocess.Popen[str]) -> None:
-    faults.kill(victim.pid)
+def test_a_killed_process_is_gone(victim: subprocess.Popen[str]) -> None:
+    processes.kill(victim.pid)
     assert victim.wait(5) == -9
-    assert faults.rss_mib(victim.pid) == 0.0
+    assert processes.rss_mib(victim.pid) == 0.0
 
 
-def test_what_is_suspended_is_there_and_does_nothing(victim: subprocess.Popen[str]) -> None:
-    faults.suspend(victim.pid)
+def test_a_suspended_process_exists_and_is_stopped(victim: subprocess.Popen[str]) -> None:
+    processes.suspend(victim.pid)
     _, status = os.waitpid(victim.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
-    assert faults.rss_mib(victim.pid) > 0
+    assert processes.rss_mib(victim.pid) > 0
 
 
-def test_what_is_starved_has_no_memory_to_allocate(victim: subprocess.Popen[str]) -> None:
-    faults.starve(victim.pid)
-    told, _ = victim.communicate("\n", timeout=5)
-    assert told == "no memory\n"
+def test_a_starved_process_cannot_allocate_memory(victim: subprocess.Popen[str]) -> None:
+    processes.starve(victim.pid)
+    output, _ = victim.communicate("\n", timeout=5)
+    assert output == "no memory\n"

@@ -1,4 +1,4 @@
-"""Faults of an engine, drawn by a seeded rate."""
+"""Engine faults drawn at a seeded rate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ANY: dict[Fault, float] = {
     "exception": 1.0,
     "bug": 1.0,
     "cancelled": 1.0,
-    "silent": 0.1,  # each takes its whole deadline
+    "silent": 0.1,  # each lasts until its deadline
 }
 LABEL: dict[Fault, float] = {**_ANY, "nan": 1.0}
 """Fault to its weight, in label mode."""
@@ -26,17 +26,17 @@ GENERATE: dict[Fault, float] = {**_ANY, "garbage": 1.0, "planted": 1.0, "truncat
 
 @dataclass
 class Faults:
-    """Which engine calls go wrong, and how.
+    """Draws a fault for each engine call.
 
-    ``delay`` answers late; ``exception`` is the engine's own error, ``bug`` any other;
-    ``cancelled`` is a call that the engine drops; ``silent`` one that it never answers; ``nan`` are
-    label probabilities that are no numbers. Of written text ``garbage`` holds no verdict,
-    ``planted`` one that is no label, after one that is, and ``truncated`` breaks off after one.
+    Any call: ``delay`` answers late, ``exception`` raises the engine's own error, ``bug`` another
+    one, ``cancelled`` drops the call, ``silent`` never answers. Label mode: ``nan`` probabilities.
+    Generate mode: ``garbage`` has no verdict, ``planted`` has a valid verdict before an invalid
+    last one, ``truncated`` is cut off after a verdict.
 
     Attributes:
-        rate: share of the calls.
-        seed: of the draws.
-        counts: what was drawn so far.
+        rate: share of calls that fail.
+        seed: for the draws.
+        counts: calls and faults so far.
     """
 
     rate: float = 0.0
@@ -47,7 +47,7 @@ class Faults:
         self._rng = Random(self.seed)
 
     def draw(self, weights: dict[Fault, float]) -> Fault | None:
-        """What goes wrong with this call; None for nothing."""
+        """The fault of the next call, or None."""
         self.counts["calls"] += 1
         if self._rng.random() >= self.rate:
             return None

@@ -1,7 +1,7 @@
-"""Cache: what a stream that repeats itself costs the engine.
+"""Cache: the engine's work on requests that repeat.
 
-GRPO samples of a prompt repeat, the more so as training goes on. Here each of some responses
-arrives several times, shuffled by a seed, many at a time; beside it, the same with the cache off.
+GRPO samples of a prompt repeat more and more as training goes on. Each response is sent several
+times, shuffled, many at a time; once with the cache on and once with it off.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from random import Random
 from typing import Any
 
 from deployments.local import APP, console, deployed
-from loadtests.bench.common import ANEW, Request, chunks, marked, timed
+from loadtests.bench.common import NO_CACHE, Request, chunks, marked, timed
 from reward_serve import HttpRewardClient, RewardClient
 
 DISTINCT, TIMES = 48, 4
 
 
 def run(requests: list[Request]) -> dict[str, Any]:
-    """``ratio``: engine calls for each distinct input; hits, and answers a second each way."""
+    """``ratio``: engine calls per distinct input; hits and answers per second each way."""
     stream = marked(requests[:DISTINCT], "repeated") * TIMES
     Random(0).shuffle(stream)
     with deployed(rules_first=False) as service, HttpRewardClient(service.url) as http:
@@ -29,7 +29,7 @@ def run(requests: list[Request]) -> dict[str, Any]:
             on_s, sources = asyncio.run(_score(client, stream, {}))
         after = _counts(http)
         with console.status("cache: off"):
-            off_s, _ = asyncio.run(_score(client, marked(stream, "anew"), {"options": ANEW}))
+            off_s, _ = asyncio.run(_score(client, marked(stream, "anew"), {"options": NO_CACHE}))
     calls = after["misses"] - before["misses"]
     return {
         "ratio": calls / DISTINCT,

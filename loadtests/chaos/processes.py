@@ -1,4 +1,4 @@
-"""Processes of a Ray Serve application: which they are, what they hold, and their ends."""
+"""Processes of a Ray Serve application: find, measure, kill, suspend or starve them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPLICA = "ServeReplica:"
 
 
 def actors(kind: str) -> dict[int, str]:
-    """Process id to class name of this cluster's live actors of a kind; see the names above."""
+    """Process id to class name of the live actors whose class name starts with ``kind``."""
     from ray._private import state
 
     alive = state.actors(actor_state_name="ALIVE").values()
@@ -24,10 +24,10 @@ def actors(kind: str) -> dict[int, str]:
 
 
 def only(kind: str) -> int:
-    """The process of the only actor of a kind.
+    """The process id of the only actor of a kind.
 
     Raises:
-        LookupError: there is none, or several.
+        LookupError: there is no such actor, or more than one.
     """
     found = actors(kind)
     if len(found) != 1:
@@ -36,9 +36,9 @@ def only(kind: str) -> int:
 
 
 def engine_core(replica_pid: int) -> int:
-    """The process that holds a replica's weights.
+    """The child process that holds a replica's weights.
 
-    Told by its memory: its title is not to be read everywhere.
+    It is the largest one; its title cannot be read on every platform.
     """
     children = psutil.Process(replica_pid).children(recursive=True)
     return max(children, key=lambda child: child.memory_info().rss).pid
@@ -50,30 +50,27 @@ def kill(pid: int) -> None:
 
 
 def suspend(pid: int) -> None:
-    """SIGSTOP: it lives, holds what it holds and does nothing."""
+    """SIGSTOP: it keeps its memory and connections, and makes no progress."""
     os.kill(pid, signal.SIGSTOP)
 
 
 def starve(pid: int) -> None:
-    """Let the process have no more memory than it has: allocations that need new space fail."""
+    """Limit the process to the address space it has, so that further allocations fail."""
     used = psutil.Process(pid).memory_info().vms
     resource.prlimit(pid, resource.RLIMIT_AS, (used, used))
 
 
 def memory_mib() -> dict[str, float]:
-    """Resident MiB of the application's processes, children included, by what they are.
-
-    Replicas of one deployment together.
-    """
-    told: dict[str, float] = {}
+    """Resident MiB by deployment, or class name of Serve's own actors; children included."""
+    sizes: dict[str, float] = {}
     for pid, name in _application():
         label = name.removeprefix(REPLICA).rpartition(":")[2]
-        told[label] = round(told.get(label, 0.0) + rss_mib(pid), 1)
-    return told
+        sizes[label] = round(sizes.get(label, 0.0) + rss_mib(pid), 1)
+    return sizes
 
 
 def rss_mib(pid: int) -> float:
-    """Resident MiB of a process and its children; 0 where it has gone."""
+    """Resident MiB of a process and its children; 0 if it has exited."""
     try:
         process = psutil.Process(pid)
         family = [process, *process.children(recursive=True)]

@@ -1,4 +1,4 @@
-"""``scale_to_zero``: the rule model idles until it has no replica, and is asked again; twice."""
+"""``scale_to_zero``: a rule model idles until it has no replica, then is asked; by each way."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 from collections.abc import Iterator, Sequence
 
 from deployments.local import APP
-from loadtests.chaos import faults
+from loadtests.chaos import processes
 from loadtests.chaos.cluster import (
     Target,
-    asks,
-    deployed_rule,
+    ask_functions,
+    deploy_rule,
     local_cluster,
     shared_clients,
-    until,
+    wait_until,
 )
 from loadtests.chaos.load import Tally
 from loadtests.chaos.questions import Questions, marked
-from loadtests.chaos.report import Figures, reported
+from loadtests.chaos.report import Figures, with_bounds
 
 NAMES = ("scale_to_zero",)
 
@@ -36,23 +36,23 @@ _SCALING = {
 
 
 def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
-    """With Serve's own intervals between reports of the load."""
+    """Use Serve's default intervals for reporting load."""
     with local_cluster(num_cpus=4) as address:
         fields = {"autoscaling": _SCALING, "resources": {"num_cpus": 0.1}}
-        target, _ = deployed_rule(address, **fields)
+        target, _ = deploy_rule(address, **fields)
         yield "scale_to_zero", asyncio.run(_run(target))
 
 
 async def _run(target: Target) -> Figures:
-    tally, before = Tally(), faults.memory_mib()
-    ways = asks(shared_clients(target))
+    tally, before = Tally(), processes.memory_mib()
+    ways = ask_functions(shared_clients(target))
     questions = Questions(marked, "zero", DEADLINE_S)
     idle: list[float | None] = []
     first: dict[str, float] = {}
     for way, ask in ways.items():
-        idle.append(await until(lambda: not _replicas(), _IDLE_S))
+        idle.append(await wait_until(lambda: not _replicas(), _IDLE_S))
         began = time.monotonic()
-        await asyncio.gather(*(tally.put(way, ask, [next(questions)]) for _ in range(_AT_ONCE)))
+        await asyncio.gather(*(tally.send(way, ask, [next(questions)]) for _ in range(_AT_ONCE)))
         first[way] = round(tally.recovered_s(began).get(way, float("nan")), 2)
     figures = {
         **tally.figures(),
@@ -60,16 +60,16 @@ async def _run(target: Target) -> Figures:
         "first_answer_s": first,
         "idle_s": [None if took is None else round(took, 1) for took in idle],
         "deadline_s": DEADLINE_S,
-        "memory_mib": {"before": before, "after": faults.memory_mib()},
+        "memory_mib": {"before": before, "after": processes.memory_mib()},
     }
     bounds = {
-        "it came to no replica": None not in idle,
+        "it scaled to zero": None not in idle,
         "every request has its score": figures["right"] == figures["asked"],
     }
-    return reported(figures, bounds)
+    return with_bounds(figures, bounds)
 
 
 def _replicas() -> int:
-    """Processes of the rule model."""
-    names = faults.actors(faults.REPLICA).values()
-    return sum(name == f"{faults.REPLICA}{APP}:rule" for name in names)
+    """Number of the rule model's replicas."""
+    names = processes.actors(processes.REPLICA).values()
+    return sum(name == f"{processes.REPLICA}{APP}:rule" for name in names)

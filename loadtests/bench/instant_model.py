@@ -1,7 +1,7 @@
-"""P3: what the service costs around its engine: clients, calls, validation, admission.
+"""P3: the cost of clients, calls, validation and admission, without an engine.
 
-The reward model here answers at once: it is no judge. Against it, a raw Serve deployment that is
-called one item at a time and says what it was told.
+The reward model returns immediately. The baseline is a raw Serve deployment that is called one item
+at a time and returns its argument.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from reward_serve.reward_models.base import Verdict
 from reward_serve.schema import ScoreRequest
 
 CALLS = {1: (150, 150), 32: (6_000, 800), 256: (20_000, 1_500)}
-"""Concurrency to how many items are asked of the service, and of the raw deployment."""
+"""Concurrency to the number of items sent to the service and to the raw deployment."""
 
 
 class InstantModel:
-    """Answers at once."""
+    """A reward model that returns immediately."""
 
     async def score(self, request: ScoreRequest) -> Verdict:
-        """Right, whatever it is."""
+        """Score every request 1.0."""
         return Verdict(score=1.0, source="judge", label="1", probabilities={"0": 0.0, "1": 1.0})
 
     def describe(self) -> dict[str, Any]:
-        """Nothing to tell."""
+        """Describe nothing."""
         return {}
 
     async def failure(self) -> str | None:
-        """Never."""
+        """None."""
         return None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 class InstantReplica:
-    """``RewardReplica`` around a model that answers at once."""
+    """``RewardReplica`` with an ``InstantModel``."""
 
     def __init__(self) -> None:
         admission = Admission(128, 100_000)
@@ -60,17 +60,17 @@ class InstantReplica:
 
 
 class Raw:
-    """A deployment that says what it was told."""
+    """A deployment that returns its argument."""
 
     async def __call__(self, item: dict[str, Any]) -> dict[str, Any]:
-        """The item."""
+        """Return the item."""
         return item
 
 
 def run(repeats: int) -> dict[str, Any]:
-    """Items a second and waits at each concurrency, in alternation.
+    """Items per second and latencies at each concurrency, in alternation.
 
-    ``ratio`` is that of coalesced singles by handle to the raw deployment's calls at 256.
+    ``ratio``: coalesced singles by handle over the raw deployment's calls, at 256 callers.
     """
     import ray
     from ray import serve
@@ -109,9 +109,9 @@ async def _run(url: str, repeats: int) -> dict[str, Any]:
     clients = {"handle": Client(RewardClient("fabric")), "http": Client(HttpRewardClient(url))}
     ways: dict[str, Any] = {"raw": lambda n: raw.remote(_item(n))}
     ways |= {name: lambda n, c=client: c.ascore(_item(n)) for name, client in clients.items()}
-    told: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for ask in ways.values():
-        await load(ask, 50, 8)  # connections are made, code is read
+        await load(ask, 50, 8)  # warm-up: connections, imports
     for concurrency, (items, raw_calls) in CALLS.items():
         runs: dict[str, list[dict[str, Any]]] = {name: [] for name in ways}
         with console.status(f"P3: concurrency {concurrency}"):
@@ -119,16 +119,21 @@ async def _run(url: str, repeats: int) -> dict[str, Any]:
                 for name, ask in ways.items():
                     calls = raw_calls if name == "raw" else items
                     runs[name].append(await load(ask, calls, concurrency))
-        told[str(concurrency)] = {
+        figures[str(concurrency)] = {
             name: {key: spread([one[key] for one in each]) for key in each[0]}
             for name, each in runs.items()
         } | {"ratio": _ratio(runs["handle"], runs["raw"])}
     lost = sum(client.counters.snapshot()["failed"] for client in clients.values())
-    return {"ratio": told["256"]["ratio"], "ratio_at_1": told["1"]["ratio"], "failed": lost, **told}
+    return {
+        "ratio": figures["256"]["ratio"],
+        "ratio_at_1": figures["1"]["ratio"],
+        "failed": lost,
+        **figures,
+    }
 
 
 def _ratio(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> float:
-    """Of calls a second, each repeat against its own."""
+    """Median ratio of calls per second, repeat by repeat."""
     return statistics.median(
         float(one["per_s"] / other["per_s"]) for one, other in zip(ours, theirs, strict=True)
     )
