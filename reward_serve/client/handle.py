@@ -21,6 +21,7 @@ from reward_serve.client.transport import (
     Request,
     ServiceUnavailableError,
     as_dict,
+    deadline,
     parse_result,
     warn_of_other_major,
 )
@@ -30,6 +31,7 @@ from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult
 
 DEFAULT_APP = "reward"
+_CONNECT_S = 30.0
 
 
 class RewardClient:
@@ -63,7 +65,7 @@ class RewardClient:
             ServiceUnavailableError: no such application, or its answer is not of results.
         """
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        return self._parsed(run(self._connected().batch(bodies)))
+        return self._parsed(run(self._connected(bodies).batch(bodies)))
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
@@ -74,17 +76,17 @@ class RewardClient:
         bodies = [as_dict(request, self._timeout_s) for request in requests]
         dispatcher = self._dispatcher
         if dispatcher is None:
-            dispatcher = await asyncio.to_thread(self._connected)
+            dispatcher = await asyncio.to_thread(self._connected, bodies)
         return self._parsed(await dispatcher.batch(bodies))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._app, self._model, self._timeout_s)
 
-    def _connected(self) -> Dispatcher:
+    def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
         with self._lock:  # a handle's first use is not safe for threads
             if self._dispatcher is None:
                 try:
-                    self._dispatcher = self._connect()
+                    self._dispatcher = self._connect(min(deadline(bodies), _CONNECT_S))
                 except call_errors() as error:
                     raise ServiceUnavailableError(
                         f"app {self._app!r}: {type(error).__name__}: {error}; is it deployed on "
@@ -92,8 +94,8 @@ class RewardClient:
                     ) from error
             return self._dispatcher
 
-    def _connect(self) -> Dispatcher:
-        about = handle_of(self._app).models.remote().result(timeout_s=30)
+    def _connect(self, timeout_s: float) -> Dispatcher:
+        about = handle_of(self._app).models.remote().result(timeout_s=timeout_s)
         warn_of_other_major(about["version"])
         models, aliases = about["models"], about.get("aliases", {})
         model = aliases.get(self._model, self._model) or models[0]

@@ -11,6 +11,7 @@ from typing import Any
 
 from reward_serve.client.coalescing import Coalescer, Outcome, Ticket, hand_out
 from reward_serve.client.counters import Counters
+from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.fallback import OnFailure, check_on_failure, settle
 from reward_serve.client.handle import DEFAULT_APP, RewardClient
 from reward_serve.client.loop import own_loop
@@ -26,7 +27,7 @@ class Client:
     """Scores through a transport, from any thread and any event loop.
 
     Args:
-        transport: the way to the service.
+        transport: the way to the service, or several, asked in this order.
         timeout_s: deadline of requests that name none, over all attempts.
         on_failure: what a request without a verdict comes to: ``raise`` raises ``ScoringError``,
             ``none`` gives the typed failure, ``rule`` asks the rule verifier in this process, a
@@ -43,7 +44,7 @@ class Client:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Transport | Sequence[Transport],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         on_failure: OnFailure | str = "raise",
@@ -56,7 +57,10 @@ class Client:
         self._model = {"model": model} if model else {}
         self._on_failure = check_on_failure(on_failure)
         self.counters = Counters()
-        self._retrier = Retrier(transport, self.counters, max_attempts)
+        self._reported = 0
+        ways = transport if isinstance(transport, Sequence) else [transport]
+        endpoints = [way if isinstance(way, Endpoint) else Endpoint(way) for way in ways]
+        self._retrier = Retrier(endpoints, self.counters, max_attempts)
         self._coalescer = Coalescer(self._ask, own_loop(), window_s, max_batch)
 
     def score(self, request: Request) -> ScoreResult:
@@ -110,6 +114,7 @@ class Client:
         return tickets
 
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
+        failed: list[ScoreResult] = []
         async with asyncio.TaskGroup() as settling:
 
             def deliver(results: dict[int, ScoreResult]) -> None:
@@ -117,9 +122,12 @@ class Client:
                 self.counters.ok(len(right))
                 hand_out((tickets[index], result) for index, result in right.items())
                 for index in results.keys() - right.keys():
+                    failed.append(results[index])
                     settling.create_task(self._settle(tickets[index], results[index]))
 
             await self._retrier.ask([ticket.body for ticket in tickets], deliver)
+            if failed and self._retrier.outage is None:  # an outage is announced once
+                self._report(failed)
 
     async def _settle(self, ticket: Ticket, result: ScoreResult) -> None:
         settled: Outcome
@@ -128,18 +136,22 @@ class Client:
         except Exception as error:
             settled = error
         fallback = isinstance(settled, ScoreResult) and settled.source == "fallback"
-        failed = self.counters.failed(result, fallback)
-        if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+        self.counters.failed(result, fallback)
+        hand_out([(ticket, settled)])
+
+    def _report(self, failed: Sequence[ScoreResult]) -> None:
+        before, self._reported = self._reported, self._reported + len(failed)
+        if before.bit_length() < self._reported.bit_length():  # the 1st, 2nd, 4th, 8th...
+            last = failed[-1]
             logger.warning(
                 "no verdict for %d requests so far, each now up to on_failure=%s; this one: %s: %s",
-                failed, self._on_failure, result.status.value, result.reason,
+                self._reported, self._on_failure, last.status.value, last.reason,
             )  # fmt: skip
-        hand_out([(ticket, settled)])
 
 
 def connect(
     *,
-    url: str | None = None,
+    url: str | Sequence[str] | None = None,
     app: str | None = None,
     api_key: str | None = None,
     api_key_file: str | None = None,
@@ -149,7 +161,8 @@ def connect(
     """This process's client for a target; the same arguments give the same client.
 
     Args:
-        url: the service over HTTP; else ``REWARD_SERVE_URL``.
+        url: the service over HTTP; else ``REWARD_SERVE_URL``. Several, as a list or separated by
+            commas, are asked in turn: the first that answers has every request.
         app: the Serve application of this process's cluster; else ``REWARD_SERVE_APP``. Where
             neither is said anywhere: ``reward``.
         api_key: for HTTP; else ``REWARD_SERVE_API_KEY``.
@@ -168,23 +181,35 @@ def connect(
         url, app = os.environ.get("REWARD_SERVE_URL"), os.environ.get("REWARD_SERVE_APP")
         if url and app:
             raise ValueError("REWARD_SERVE_URL and REWARD_SERVE_APP are both set; unset one")
-    api_key = _api_key(api_key, api_key_file)
+    urls = tuple(_urls(url)) if url else ()
+    key = _api_key(api_key, api_key_file)
     seconds = _timeout_s(timeout_s)
-    key = (os.getpid(), url, app, api_key, seconds, *sorted(settings.items()))
+    target = (os.getpid(), urls, app, key)
     with _lock:
-        if key not in _clients:
-            _clients[key] = Client(
-                _over_http(url, api_key) if url else RewardClient(app or DEFAULT_APP),
-                timeout_s=seconds,
-                **settings,
-            )
-        return _clients[key]
+        of_client = (*target, seconds, *sorted(settings.items()))
+        if of_client not in _clients:
+            if target not in _endpoints:
+                _endpoints[target] = [_over_http(each, key) for each in urls] or [_by_handle(app)]
+            _clients[of_client] = Client(_endpoints[target], timeout_s=seconds, **settings)
+        return _clients[of_client]
 
 
-def _over_http(url: str, api_key: str | None) -> Transport:
+def _urls(url: str | Sequence[str]) -> list[str]:
+    given = url.split(",") if isinstance(url, str) else url
+    if urls := [each.strip() for each in given if each.strip()]:
+        return urls
+    raise ValueError(f"url: {url!r} names no service; give http://HOST:PORT, or several")
+
+
+def _over_http(url: str, api_key: str | None) -> Endpoint:
     from reward_serve.client.http import HttpRewardClient
 
-    return HttpRewardClient(url, api_key)
+    transport = HttpRewardClient(url, api_key)
+    return Endpoint(transport, transport.url)
+
+
+def _by_handle(app: str | None) -> Endpoint:
+    return Endpoint(RewardClient(app or DEFAULT_APP), f"app {app or DEFAULT_APP!r}")
 
 
 def _api_key(given: str | None, file: str | None) -> str | None:
@@ -213,3 +238,5 @@ def _timeout_s(given: float | None) -> float:
 
 _lock = threading.Lock()
 _clients: dict[tuple[Any, ...], Client] = {}
+_endpoints: dict[tuple[Any, ...], list[Endpoint]] = {}
+"""Shared by the clients of a target, which learn of an outage together."""
