@@ -16,6 +16,7 @@ from reward_serve.client.fallback import OnFailure, check_on_failure, settle
 from reward_serve.client.handle import DEFAULT_APP, RewardClient
 from reward_serve.client.loop import own_loop
 from reward_serve.client.retrying import Retrier
+from reward_serve.client.samples import SampleWriter
 from reward_serve.client.transport import Request, Transport, as_dict
 from reward_serve.keys import read_key
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status
@@ -37,6 +38,8 @@ class Client:
         max_batch: most requests to travel together.
         max_attempts: how often a request is sent at most; None for as long as its deadline lasts.
         model: which reward model requests are for that name none; default the service's first.
+        samples: a file to which a sample of the results is appended, as JSON lines.
+        samples_every: results to each that is written there.
 
     Raises:
         ValueError: ``on_failure`` is none of these.
@@ -52,12 +55,15 @@ class Client:
         max_batch: int = 128,
         max_attempts: int | None = None,
         model: str | None = None,
+        samples: str | None = None,
+        samples_every: int = 50,
     ) -> None:
         self._timeout_s = timeout_s
         self._model = {"model": model} if model else {}
         self._on_failure = check_on_failure(on_failure)
         self.counters = Counters()
         self._reported = 0
+        self._samples = SampleWriter(samples, samples_every) if samples else None
         ways = transport if isinstance(transport, Sequence) else [transport]
         endpoints = [way if isinstance(way, Endpoint) else Endpoint(way) for way in ways]
         self._retrier = Retrier(endpoints, self.counters, max_attempts)
@@ -120,6 +126,8 @@ class Client:
             def deliver(results: dict[int, ScoreResult]) -> None:
                 right = {i: r for i, r in results.items() if r.status is Status.OK}
                 self.counters.ok(len(right))
+                for index, result in right.items():
+                    self._note(tickets[index], result)
                 hand_out((tickets[index], result) for index, result in right.items())
                 for index in results.keys() - right.keys():
                     failed.append(results[index])
@@ -135,9 +143,14 @@ class Client:
             settled = await asyncio.to_thread(settle, ticket.body, result, self._on_failure)
         except Exception as error:
             settled = error
+        self._note(ticket, settled if isinstance(settled, ScoreResult) else result)
         fallback = isinstance(settled, ScoreResult) and settled.source == "fallback"
         self.counters.failed(result, fallback)
         hand_out([(ticket, settled)])
+
+    def _note(self, ticket: Ticket, result: ScoreResult) -> None:
+        if self._samples is not None:
+            self._samples.note(ticket.body, result)
 
     def _report(self, failed: Sequence[ScoreResult]) -> None:
         before, self._reported = self._reported, self._reported + len(failed)
@@ -169,7 +182,7 @@ def connect(
         api_key_file: a file of the key alone, or a ``.env`` file that sets
             ``REWARD_SERVE_API_KEY``; before that variable of the environment.
         timeout_s: deadline over all attempts; else ``REWARD_SERVE_TIMEOUT_S``, else 60.
-        **settings: of ``Client``.
+        **settings: of ``Client``; ``samples`` may be ``REWARD_SERVE_SAMPLES`` instead.
 
     Raises:
         ValueError: both ``url`` and ``app`` are given, or ``api_key`` and ``api_key_file``, or a
@@ -181,6 +194,8 @@ def connect(
         url, app = os.environ.get("REWARD_SERVE_URL"), os.environ.get("REWARD_SERVE_APP")
         if url and app:
             raise ValueError("REWARD_SERVE_URL and REWARD_SERVE_APP are both set; unset one")
+    if file := settings.get("samples") or os.environ.get("REWARD_SERVE_SAMPLES"):
+        settings["samples"] = file
     urls = tuple(_urls(url)) if url else ()
     key = _api_key(api_key, api_key_file)
     seconds = _timeout_s(timeout_s)
