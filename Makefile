@@ -142,7 +142,7 @@ CPU_LOCK := $(LOCK) --python-version 3.11 --override requirements/overrides.txt 
 
 lock:  ## Recompile requirements/*.txt (needs uv)
 	$(UV) $(CPU_LOCK) -o requirements/cpu.txt pyproject.toml requirements/cpu.in
-	$(UV) $(CPU_LOCK) --constraint requirements/cpu.txt --extra train --extra grpo --extra load --extra dev \
+	$(UV) $(CPU_LOCK) --constraint requirements/cpu.txt --extra train --extra grpo --extra load --extra ui --extra dev \
 	    -o requirements/dev.txt pyproject.toml requirements/cpu.in
 	env -u UV_FIND_LINKS -u UV_TORCH_BACKEND $(UV) $(LOCK) --python-version 3.12 \
 	    --python-platform x86_64-manylinux_2_35 --override requirements/overrides.txt \
