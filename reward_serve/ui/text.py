@@ -49,7 +49,7 @@ class Piece(NamedTuple):
 
     Attributes:
         text: what is shown.
-        kind: classes of the style sheet, among them ``hidden`` for a character's name.
+        kind: classes of the style sheet, among them ``unseen`` for a character's name.
         title: more about it, on hovering.
     """
 
@@ -140,7 +140,7 @@ def _revealed(text: str, kind: str, budget: list[int]) -> Iterator[Piece]:
             continue
         for character, equal in groupby(run):
             count = len(list(equal))
-            style = f"hidden {kind}".strip()
+            style = f"unseen {kind}".strip()
             if budget[0] <= 0:
                 yield Piece("•" * min(count, 3), style, "hidden characters, too many to name")
                 continue

@@ -43,7 +43,7 @@ def test_plain_text_is_one_piece_as_it_is() -> None:
 def test_what_cannot_be_seen_is_named(character: str, name: str) -> None:
     before, shown, after = pieces(f"a{character}b")
     assert (before.text, after.text) == ("a", "b")
-    assert shown == Piece(f"U+{ord(character):04X}", "hidden", name)
+    assert shown == Piece(f"U+{ord(character):04X}", "unseen", name)
 
 
 def test_no_attack_leaves_a_hidden_character_in_what_is_shown() -> None:
@@ -54,7 +54,7 @@ def test_no_attack_leaves_a_hidden_character_in_what_is_shown() -> None:
 
 
 def test_a_run_of_hidden_characters_is_counted_and_many_are_not_all_named() -> None:
-    assert pieces("\u200b" * 500) == [Piece("U+200B×500", "hidden", "ZERO WIDTH SPACE")]
+    assert pieces("\u200b" * 500) == [Piece("U+200B×500", "unseen", "ZERO WIDTH SPACE")]
     assert len("".join(p.text for p in pieces("\u200b\u200c" * 10_000))) < 60_000
 
 
