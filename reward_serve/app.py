@@ -40,7 +40,9 @@ def build_app(args: dict[str, Any]) -> Application:
     replica = serve.deployment(RewardReplica)
     models = {
         model.name: replica.options(name=model.name, **deployment_options(model)).bind(
-            model.model_dump(mode="json"), config.server.max_batch_items
+            model.model_dump(mode="json"),
+            config.server.max_batch_items,
+            config.server.explanations,
         )
         for model in config.models
     }

@@ -14,6 +14,7 @@ from reward_serve.http.auth import digest_of
 from reward_serve.http.ingress import Ingress
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.completions import Completer
+from reward_serve.replica.explaining import Explainer
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.rule import RuleRewardModel
@@ -59,6 +60,7 @@ class FakeHandle:
         self._before = before
         rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
         self._scorer = Scorer(name, rule, Admission(64, 4096), 1024)
+        self._explainer = Explainer(name, rule, Admission(64, 4096), 10_000, at_once=2)
         writer: Any = EchoingChat()
         self._completer = Completer(name, writer, Admission(64, 4096), 10_000)
 
@@ -72,6 +74,10 @@ class FakeHandle:
     @property
     def score_stream(self) -> FakeMethod:
         return FakeMethod(self._scorer.score_stream, self._before)
+
+    @property
+    def explain(self) -> FakeMethod:
+        return FakeMethod(self._explainer.explain, self._before)
 
     @property
     def complete(self) -> FakeMethod:

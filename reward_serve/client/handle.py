@@ -21,9 +21,11 @@ from reward_serve.client.transport import (
     Request,
     ServiceUnavailableError,
     as_dict,
+    parse_explanation,
     parse_result,
     warn_of_other_major,
 )
+from reward_serve.explanation import Explanation
 from reward_serve.routing.calls import call_errors
 from reward_serve.routing.deployment import handle_of
 from reward_serve.routing.dispatch import Dispatcher
@@ -72,10 +74,25 @@ class RewardClient:
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        dispatcher = self._dispatcher
-        if dispatcher is None:
-            dispatcher = await asyncio.to_thread(self._connected)
-        return self._parsed(await dispatcher.batch(bodies))
+        return self._parsed(await (await self._aconnected()).batch(bodies))
+
+    def explain(self, request: Request, tokens: bool = False) -> Explanation:
+        """The result of one request, and what led to it. Not from a running event loop.
+
+        Args:
+            request: as for ``score``.
+            tokens: whether to show the prompts' tokens.
+
+        Raises:
+            ServiceUnavailableError: no such application, or its answer is not an explanation.
+        """
+        body = {**as_dict(request, self._timeout_s), "tokens": tokens}
+        return self._explanation(run(self._connected().explain(body)))
+
+    async def aexplain(self, request: Request, tokens: bool = False) -> Explanation:
+        """``explain``, awaited."""
+        body = {**as_dict(request, self._timeout_s), "tokens": tokens}
+        return self._explanation(await (await self._aconnected()).explain(body))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._app, self._model, self._timeout_s)
@@ -92,6 +109,9 @@ class RewardClient:
                     ) from error
             return self._dispatcher
 
+    async def _aconnected(self) -> Dispatcher:
+        return self._dispatcher or await asyncio.to_thread(self._connected)
+
     def _connect(self) -> Dispatcher:
         about = handle_of(self._app).models.remote().result(timeout_s=30)
         warn_of_other_major(about["version"])
@@ -105,6 +125,9 @@ class RewardClient:
         applications = about.get("applications", {})  # others than its own, of a gateway
         handles = {name: handle_of(applications.get(name, self._app), name) for name in models}
         return Dispatcher(handles, aliases, default=model, grace_s=GRACE_S, detached=True)
+
+    def _explanation(self, content: Any) -> Explanation:
+        return parse_explanation(content, f"app {self._app!r}")
 
     def _parsed(self, contents: Sequence[Any]) -> list[ScoreResult]:
         return [parse_result(content, f"app {self._app!r}") for content in contents]

@@ -23,9 +23,11 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
     as_dict,
     deadline,
+    parse_explanation,
     parse_result,
     warn_of_other_major,
 )
+from reward_serve.explanation import Explanation
 from reward_serve.schema import ScoreResult, Status, echoes, failure
 from reward_serve.version import VERSION_HEADER
 
@@ -110,6 +112,33 @@ class HttpRewardClient:
         reply = await self._apost("/v1/score/batch", sent, deadline(bodies))
         return merge(self._batch(reply, len(bodies) - len(refused)), refused)
 
+    def explain(self, request: Request, tokens: bool = False) -> Explanation:
+        """The result of one request, and what led to it.
+
+        Args:
+            request: as for ``score``.
+            tokens: whether to show the prompts' tokens.
+
+        Raises:
+            ServiceUnavailableError: no service at the URL, not this one, or one that explains
+                nothing (``server.explain: false``).
+        """
+        body = {**as_dict(request, self._timeout_s), "tokens": tokens}
+        try:
+            content = encode(body)
+        except _NotJSONError as error:
+            return Explanation(result=error.result)
+        return self._explanation(self._post("/v1/explain", content, deadline([body])))
+
+    async def aexplain(self, request: Request, tokens: bool = False) -> Explanation:
+        """``explain``, awaited."""
+        body = {**as_dict(request, self._timeout_s), "tokens": tokens}
+        try:
+            content = encode(body)
+        except _NotJSONError as error:
+            return Explanation(result=error.result)
+        return self._explanation(await self._apost("/v1/explain", content, deadline([body])))
+
     def models(self) -> list[dict[str, Any]]:
         """The service's reward models, as ``/v1/models`` lists them."""
         try:
@@ -176,6 +205,11 @@ class HttpRewardClient:
         content.pop("detail", None)
         return parse_result(content, self._url)
 
+    def _explanation(self, reply: httpx.Response) -> Explanation:
+        content = self._content(reply, expected="result")
+        content.pop("detail", None)
+        return parse_explanation(content, self._url)
+
     def _batch(self, reply: httpx.Response, size: int) -> list[ScoreResult]:
         results = self._content(reply).get("results")
         if not isinstance(results, list) or len(results) != size:
@@ -184,7 +218,7 @@ class HttpRewardClient:
             )
         return [parse_result(content, self._url) for content in results]
 
-    def _content(self, reply: httpx.Response) -> dict[str, Any]:
+    def _content(self, reply: httpx.Response, expected: str = "status") -> dict[str, Any]:
         self._check_version(reply.headers.get(VERSION_HEADER))
         try:
             content = reply.json()
@@ -192,7 +226,7 @@ class HttpRewardClient:
             content = None
         if not isinstance(content, dict):
             raise self._refused(reply, f"HTTP {reply.status_code}, not this service")
-        if reply.status_code != 200 and "status" not in content:
+        if reply.status_code != 200 and expected not in content:
             detail = content.get("detail", "no detail")
             raise self._refused(reply, f"HTTP {reply.status_code}: {detail}")
         return content

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from reward_serve.explanation import Explanation
 from reward_serve.schema import ScoreRequest, ScoreResult, describe_errors, longest_timeout_s
 from reward_serve.version import __version__
 
@@ -18,6 +19,7 @@ GRACE_S = 5.0
 """The service keeps a deadline; this is for one that does not answer at all."""
 
 Request = ScoreRequest | Mapping[str, Any]
+_Answer = TypeVar("_Answer", bound=BaseModel)
 
 
 class ServiceUnavailableError(RuntimeError):
@@ -88,8 +90,16 @@ def parse_result(content: Any, where: str) -> ScoreResult:
     Raises:
         ServiceUnavailableError: it is none; names ``where`` it came from.
     """
+    return _parsed(ScoreResult, content, f"{where}: its answer is not a result")
+
+
+def parse_explanation(content: Any, where: str) -> Explanation:
+    """An explanation as the wire carries it; raises as ``parse_result``."""
+    return _parsed(Explanation, content, f"{where}: its answer is not an explanation")
+
+
+def _parsed(contract: type[_Answer], content: Any, otherwise: str) -> _Answer:
     try:
-        return ScoreResult.model_validate(content)
+        return contract.model_validate(content)
     except ValidationError as error:
-        fault = describe_errors(error)
-        raise ServiceUnavailableError(f"{where}: its answer is not a result: {fault}") from error
+        raise ServiceUnavailableError(f"{otherwise}: {describe_errors(error)}") from error

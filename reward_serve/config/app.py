@@ -60,6 +60,13 @@ class ServerConfig(Section):
         "is no score; null: the request fails, and the trainer retries",
     )
 
+    explain: bool = Field(
+        True, description="whether /v1/explain, by HTTP and by handle, says why results are so"
+    )
+    max_concurrent_explanations: Count = Field(
+        2, description="explanations at once by a replica of a model; beyond it they are refused"
+    )
+
     @model_validator(mode="after")
     def _a_limit_per_key_has_keys(self) -> Self:
         if self.max_concurrent_items_per_key and not (self.api_keys_file or self.api_keys_env):
@@ -67,6 +74,11 @@ class ServerConfig(Section):
                 "max_concurrent_items_per_key: there are no keys; set api_keys_file or api_keys_env"
             )
         return self
+
+    @property
+    def explanations(self) -> int:
+        """How many explanations a replica takes at once; 0 where they are off."""
+        return self.max_concurrent_explanations if self.explain else 0
 
 
 class _Args(Section):

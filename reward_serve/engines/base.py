@@ -36,6 +36,9 @@ class Encoder(Protocol):
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
         """Token ids of untrusted text, and where each starts; special tokens in it stay text."""
 
+    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
+        """Each token's text, and whether it is a special token."""
+
 
 class Tokenizer(Encoder, Protocol):
     """A chat model's tokenizer."""
@@ -60,12 +63,16 @@ class Prompt:
         token_ids: the same as tokens, where the engine has a tokenizer.
         label_ids: likewise, each label's token where it follows the prompt.
         cut_characters: characters of the response that did not fit and were left out.
+        head_characters: of the response's text, those before what was cut out of its middle.
+        fields: the text of each field as it stands in the prompt.
     """
 
     messages: Sequence[Mapping[str, str]]
     token_ids: list[int] = field(default_factory=list)
     label_ids: Mapping[str, int] = field(default_factory=dict)
     cut_characters: int = 0
+    head_characters: int = 0
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,11 @@ class ChatTokenizer:
             ids, starts, _ = self._plain_ids("".join(shown))
         return ids, starts
 
+    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
+        """Each token's text, and whether it is special; of a part of a character ``\ufffd``."""
+        texts = self._control.decode_batch([[i] for i in token_ids], skip_special_tokens=False)
+        return [(text, i in self._special) for i, text in zip(token_ids, texts, strict=True)]
+
     def _plain_ids(self, text: str) -> tuple[list[int], list[int], set[int]]:
         """Token ids, their starts, and which characters had no other than a special token."""
         encoding = self._plain.encode(text, add_special_tokens=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from reward_serve.explanation import ExplainRequest, Explanation
 from reward_serve.http.contract import NDJSON
 from reward_serve.schema import ScoreRequest, ScoreResult
 from reward_serve.version import VERSION_HEADER
@@ -18,21 +19,28 @@ TEXT: Schema = {"type": "string"}
 
 
 def inline(model: Any, mode: str) -> Schema:
-    """A model's JSON schema with its definitions in place, as a path item needs it."""
+    """A model's JSON schema with its definitions in place, as a path item needs it.
+
+    A model inside itself is any object.
+    """
     schema: Schema = model.model_json_schema(ref_template="{model}", mode=mode)
     definitions = schema.pop("$defs", {})
 
-    def resolve(node: Any) -> Any:
+    def resolve(node: Any, inside: tuple[str, ...]) -> Any:
         if isinstance(node, list):
-            return [resolve(part) for part in node]
+            return [resolve(part, inside) for part in node]
         if not isinstance(node, dict):
             return node
         name = node.get("$ref")
         if name == "JsonValue":
             return {}
-        return resolve(definitions[name]) if name else {k: resolve(v) for k, v in node.items()}
+        if name in inside:
+            return {"type": "object"}
+        if name:
+            return resolve(definitions[name], (*inside, name))
+        return {key: resolve(value, inside) for key, value in node.items()}
 
-    resolved: Schema = resolve(schema)
+    resolved: Schema = resolve(schema, ())
     return resolved
 
 
@@ -114,6 +122,32 @@ SINGLE_DOCS: Docs = {
         **FAULT_OF_OURS,
         503: response("Overloaded: nothing was done", _FAILED, RETRY_AFTER),
         504: response("The deadline timeout_s passed", _FAILED),
+    },
+}
+
+_EXPLANATION = inline(Explanation, "serialization")
+
+EXPLAIN_DOCS: Docs = {
+    "operation_id": "explain",
+    "openapi_extra": request_body(inline(ExplainRequest, "validation")),
+    "responses": {
+        200: response("The result, and what led to it", _EXPLANATION),
+        404: response("No such model, or server.explain is false", DETAIL),
+        **TOO_LARGE,
+        422: response(
+            "A field is at fault: detail names it, and the remedy",
+            {**_extended(_EXPLANATION, "RefusedExplanation", detail=TEXT), "required": ["detail"]},
+        ),
+        **FAULT_OF_OURS,
+        503: response(
+            "Overloaded, or server.max_concurrent_explanations are at work: nothing was done",
+            _extended(_EXPLANATION, "FailedExplanation", detail=TEXT),
+            RETRY_AFTER,
+        ),
+        504: response(
+            "The deadline timeout_s passed",
+            _extended(_EXPLANATION, "FailedExplanation", detail=TEXT),
+        ),
     },
 }
 

@@ -24,6 +24,7 @@ from reward_serve.http.compat.routes import CompatRoutes
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
 from reward_serve.http.docs import (
     BATCH_DOCS,
+    EXPLAIN_DOCS,
     HEALTH_DOCS,
     KEY_DOCS,
     LIMIT_DOCS,
@@ -74,7 +75,7 @@ class Ingress:
         """Called by Serve, once, for the application behind the HTTP port."""
         server = self._server
         compatible = CompatRoutes(self._dispatcher, server, self._hold)
-        return _api(self, self._keys, compatible, server.compatible_with)
+        return _api(self, self._keys, compatible, server.compatible_with, server.explain)
 
     async def models(self) -> dict[str, Any]:
         """For clients by handle: the reward models with their applications, and the version."""
@@ -88,21 +89,9 @@ class Ingress:
 
     async def score(self, request: Request) -> Response:
         """What reward does this response earn?"""
-        body = await read_json(request, self._server.max_body_bytes)
-        if not isinstance(body, dict):
-            raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
-        try:
-            model = self._dispatcher.pick(body.get("model"))
-        except UnknownModelError as error:
-            raise HTTPException(404, str(error)) from None
-        self._hold(request, 1)
+        model, body = await self._single(request)
         (result,) = await self._dispatcher.answers(model, [body])
-        status = Status(result["status"])
-        code = http_status(status)
-        headers = retry_after(retry_after_s(result["details"])) if code == 503 else None
-        if code != 200:
-            result = {"detail": result["reason"], **result}
-        return reply(result, code, headers)
+        return _answered(result, result)
 
     async def score_batch(self, request: Request) -> Response:
         """A result for each request; with ``Accept: application/x-ndjson``, as they finish."""
@@ -119,6 +108,16 @@ class Ingress:
         if NDJSON in request.headers.get("accept", ""):
             return StreamingResponse(lines(self._dispatcher.stream(items)), media_type=NDJSON)
         return reply({"results": await self._dispatcher.batch(items)})
+
+    async def explain(self, request: Request) -> Response:
+        """Why does this response earn what it earns? For people, a few at a time."""
+        if not self._server.explain:
+            raise HTTPException(
+                404, "/v1/explain: is off in this deployment; set server.explain: true"
+            )
+        _, body = await self._single(request)
+        explanation = await self._dispatcher.explain(body)
+        return _answered(explanation["result"], explanation)
 
     async def list_models(self) -> Response:
         """The reward models: kind, fingerprint, templates and limits, and whether each answers."""
@@ -140,6 +139,18 @@ class Ingress:
             return reply({"status": "waiting", "detail": detail}, 503)
         return reply({"status": "ok"})
 
+    async def _single(self, request: Request) -> tuple[str, dict[str, Any]]:
+        """A single request's model and body, counted for its key."""
+        body = await read_json(request, self._server.max_body_bytes)
+        if not isinstance(body, dict):
+            raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
+        try:
+            model = self._dispatcher.pick(body.get("model"))
+        except UnknownModelError as error:
+            raise HTTPException(404, str(error)) from None
+        self._hold(request, 1)
+        return model, body
+
     def _hold(self, request: Request, items: int) -> None:
         """Count items for the caller's key until the reply is sent, or given up."""
         caller = request.scope.get("user")
@@ -154,11 +165,21 @@ class Ingress:
             raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
 
 
+def _answered(result: dict[str, Any], content: dict[str, Any]) -> Response:
+    """A single result, or what has it in it, with the status code of the result."""
+    code = http_status(Status(result["status"]))
+    headers = retry_after(retry_after_s(result["details"])) if code == 503 else None
+    if code != 200:
+        content = {"detail": result["reason"], **content}
+    return reply(content, code, headers)
+
+
 def _api(
     routes: Ingress,
     key_digests: Mapping[str, str],
     compatible: CompatRoutes,
     compatible_with: Collection[str],
+    explains: bool,
 ) -> FastAPI:
     """Which path calls what, who may ask, and how it is described.
 
@@ -172,6 +193,7 @@ def _api(
         limited = keyed = dict
     api.post("/v1/score", **limited(SINGLE_DOCS))(routes.score)
     api.post("/v1/score/batch", **limited(BATCH_DOCS))(routes.score_batch)
+    api.post("/v1/explain", include_in_schema=explains, **limited(EXPLAIN_DOCS))(routes.explain)
     api.get("/v1/models", **keyed(MODELS_DOCS))(routes.list_models)
     if "openai" in compatible_with:
         api.post("/v1/chat/completions", **limited(CHAT_DOCS))(compatible.chat_completions)

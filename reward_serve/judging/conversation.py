@@ -31,11 +31,13 @@ class Conversation:
     Attributes:
         cut_turns: turns left out.
         cut_characters: of the last two turns, from their beginnings.
+        shown: of each turn that is not left out, its place, and the characters cut from its text.
     """
 
     token_ids: list[int]
     cut_turns: int
     cut_characters: int
+    shown: Mapping[int, int]
 
 
 class ConversationRenderer:
@@ -84,7 +86,33 @@ class ConversationRenderer:
             ids += run
             if place is not None:
                 ids += tokens[kept[place]][0]
-        return Conversation(ids, len(turns) - len(kept), cut)
+        shown = {i: tokens[i][1] for i in kept}
+        return Conversation(ids, len(turns) - len(kept), cut, shown)
+
+    def texts(self, turns: Sequence[Turn], shown: Mapping[int, int]) -> list[tuple[str, int, int]]:
+        """The text of a rendered conversation, in parts.
+
+        Args:
+            turns: as they were rendered.
+            shown: what was shown of them.
+
+        Returns:
+            Each part with the turn whose text it is, -1 for the template's own, and where in that
+            turn's content it begins.
+        """
+        places = list(shown)
+        parts = []
+        for text, place in _parts([turns[i] for i in places], self._tokenizer.conversation):
+            parts.append((text, -1, 0))
+            if place is not None:
+                turn = places[place]
+                content = turns[turn]["content"]
+                start = shown[turn]
+                if self._trims:
+                    start += len(content) - len(content.lstrip())
+                    content = content.rstrip()
+                parts.append((content[start:], turn, start))
+        return parts
 
     def _shared(
         self,
@@ -158,6 +186,13 @@ def _runs(
     Raises:
         ValueError: the template refuses such turns.
     """
+    return [(encode_control(text), place) for text, place in _parts(turns, show)]
+
+
+def _parts(
+    turns: Sequence[Turn], show: Callable[[Sequence[Turn]], str]
+) -> list[tuple[str, int | None]]:
+    """The same as text; raises likewise."""
     marked = [{**turn, "content": f"\ue000{i}\ue001"} for i, turn in enumerate(turns)]
     try:
         parts = _MARKER.split(show(marked))
@@ -166,4 +201,4 @@ def _runs(
     places = [int(place) for place in parts[1::2]]
     if places != list(range(len(turns))):
         raise ValueError("messages: the chat template does not show every turn once, in order")
-    return list(zip(map(encode_control, parts[::2]), [*places, None], strict=True))
+    return list(zip(parts[::2], [*places, None], strict=True))

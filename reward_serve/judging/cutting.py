@@ -6,7 +6,9 @@ before their reasons.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
+from typing import NamedTuple
 
 Encode = Callable[[str], tuple[list[int], list[int]]]
 """Token ids of a text, and where each starts in it."""
@@ -22,10 +24,26 @@ def by_characters(text: str) -> tuple[list[int], list[int]]:
     return starts, starts
 
 
+class Shortened(NamedTuple):
+    """What is shown of a response.
+
+    Attributes:
+        text: with ``JOINT`` where the middle was cut.
+        ids: its tokens.
+        cut_characters: how many characters are left out.
+        head: characters before ``JOINT``; 0 where there is none.
+    """
+
+    text: str
+    ids: list[int]
+    cut_characters: int
+    head: int
+
+
 def shortened(
     response: str, budget: int, head: int, shown: Callable[[str], str], encode: Encode
-) -> tuple[str, list[int], int]:
-    """The response within ``budget`` tokens: its text, its token ids, how many characters were cut.
+) -> Shortened:
+    """The response within ``budget`` tokens.
 
     Args:
         response: any text.
@@ -39,14 +57,39 @@ def shortened(
     text = shown(response[skipped:])
     ids, starts = encode(text)
     if len(ids) <= budget and not (skipped and head):
-        return text, ids, skipped
+        return Shortened(text, ids, skipped, 0)
     before: list[int] = []
     beginning, after = "", 0
     if 0 < 2 * head <= budget:
         beginning, before, after = _beginning(shown(response[: _CHARACTERS * head]), head, encode)
     room = budget - len(before)
     start = starts[-room] if len(ids) > room else 0
-    return beginning + text[start:], before + ids[-room:], max(skipped + start - after, 0)
+    cut = max(skipped + start - after, 0)
+    return Shortened(beginning + text[start:], before + ids[-room:], cut, after)
+
+
+def cut_span(
+    response: str, text: str, head: int, shown: Callable[[str], str]
+) -> tuple[int, int, bool]:
+    """Start and end of what ``shortened`` left out, in the response, and whether they are exact.
+
+    Where the response is shown rewritten they are the places whose text has the length of what is
+    shown, which may be some characters off.
+
+    Args:
+        response: all of it.
+        text: what is shown of it.
+        head: as ``shortened`` gives it.
+        shown: as for ``shortened``.
+    """
+    tail = len(text) - (head + len(JOINT) if head else 0)
+    first, last = response[:head], response[len(response) - tail :]
+    if text == (shown(first) + JOINT if head else "") + shown(last):
+        return head, len(response) - tail, True
+    most = min(len(response), 4 * len(text) + _CHARACTERS)
+    before = bisect_left(range(most), head, key=lambda n: len(shown(response[:n])))
+    after = bisect_left(range(most), tail, key=lambda n: len(shown(response[len(response) - n :])))
+    return min(before, len(response) - after), len(response) - after, False
 
 
 def _beginning(text: str, most: int, encode: Encode) -> tuple[str, list[int], int]:

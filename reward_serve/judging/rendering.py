@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from reward_serve.engines.base import Prompt, Tokenizer
-from reward_serve.judging.cutting import by_characters, shortened
+from reward_serve.judging.cutting import Shortened, by_characters, shortened
 from reward_serve.numbers.canonical import canonical
 from reward_serve.templates import FIELDS, INSTRUCTION, PLACEHOLDER, Template
 
@@ -31,7 +31,9 @@ class LabelError(ValueError):
     """A template's label is not one token of its own under the judge's tokenizer."""
 
 
-_Turn = tuple[str, tuple[tuple[str, str | None], ...]]
+Parts = tuple[tuple[str, str | None], ...]
+"""A text without its fields: what comes before each, and the field's name; the last None."""
+_Turn = tuple[str, Parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +42,20 @@ class _Skeleton:
 
     Attributes:
         turns: as text, each message's role and parts.
-        runs: as token ids, the whole prompt; empty where there is no tokenizer.
+        text: the whole prompt, as the chat template writes it; empty where there is no tokenizer.
+        runs: the same as token ids; likewise.
         label_ids: each label's token after the prompt; likewise.
         length: tokens of all but the fields.
     """
 
     turns: tuple[_Turn, ...]
+    text: Parts
     runs: tuple[tuple[tuple[int, ...], str | None], ...]
     label_ids: Mapping[str, int]
     length: int
 
     def filled(
-        self, texts: Mapping[str, str], encoded: Mapping[str, list[int]], cut_characters: int
+        self, texts: Mapping[str, str], encoded: Mapping[str, list[int]], response: Shortened
     ) -> Prompt:
         """The prompt, with each field's text in its turn and its token ids in their run."""
         messages = [
@@ -65,7 +69,8 @@ class _Skeleton:
         for run, name in self.runs:
             ids += run
             ids += encoded[name] if name else ()
-        return Prompt(messages, ids, self.label_ids, cut_characters)
+        cut, head = response.cut_characters, response.head
+        return Prompt(messages, ids, self.label_ids, cut, head, texts)
 
 
 class Renderer:
@@ -117,10 +122,8 @@ class Renderer:
                     f"{field}: {len(fields[field])} characters do not fit a prompt of "
                     f"{self._max_prompt_tokens} tokens; shorten it"
                 )
-        shown = canonical if template.numerals == "canonical" else str
-        texts = {
-            name: defuse(shown(fields[name])) for name in template.fields if name != "response"
-        }
+        shown = shown_as(template)
+        texts = {name: shown(fields[name]) for name in template.fields if name != "response"}
         encoded = {name: self._encode(text)[0] for name, text in texts.items()}
         fixed = skeleton.length + sum(map(len, encoded.values()))
         room = self._max_prompt_tokens - reserve_tokens - fixed
@@ -129,14 +132,23 @@ class Renderer:
                 f"question and reference: {fixed} prompt tokens leave no room for the response; "
                 f"the limit is {self._max_prompt_tokens}, with {reserve_tokens} to be written"
             )
-        texts["response"], encoded["response"], cut_characters = shortened(
+        response = shortened(
             fields["response"],
             min(response_tokens, room),
             template.head_tokens,
-            lambda text: defuse(shown(text)),
+            shown,
             self._encode,
         )
-        return skeleton.filled(texts, encoded, cut_characters)
+        texts["response"], encoded["response"] = response.text, response.ids
+        return skeleton.filled(texts, encoded, response)
+
+    def text(self, template: Template, mode: Mode, enable_thinking: bool) -> Parts:
+        """The whole prompt's text around its fields; empty where there is no tokenizer."""
+        return self._skeleton(template, mode, enable_thinking).text
+
+    def turns(self, template: Template, mode: Mode, enable_thinking: bool) -> tuple[_Turn, ...]:
+        """Each message's role, and its text around the fields in it."""
+        return self._skeleton(template, mode, enable_thinking).turns
 
     def _skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
         key = (template.name, template.digest, mode, enable_thinking)
@@ -156,7 +168,7 @@ class Renderer:
         turns = tuple((turn["role"], _parts(turn["content"])) for turn in messages)
         if self._tokenizer is None:
             length = sum(len(text) for _, parts in turns for text, _ in parts)
-            return _Skeleton(turns, (), {}, length)
+            return _Skeleton(turns, (), (), {}, length)
         encode = self._tokenizer.encode_control
         parts = _parts(self._tokenizer.chat(messages, enable_thinking))
         runs = tuple((tuple(encode(text)), name) for text, name in parts)
@@ -164,10 +176,10 @@ class Renderer:
         label_ids = {label: _label_id(encode, parts[-1][0], label) for label in labels}
         if len(set(label_ids.values())) < len(label_ids):
             raise LabelError(f"labels {list(labels)} share a token under this tokenizer")
-        return _Skeleton(turns, runs, label_ids, sum(len(ids) for ids, _ in runs))
+        return _Skeleton(turns, parts, runs, label_ids, sum(len(ids) for ids, _ in runs))
 
 
-def _parts(text: str) -> tuple[tuple[str, str | None], ...]:
+def _parts(text: str) -> Parts:
     """The text between markers, each with the field that follows it."""
     parts = _MARKER.split(text)
     return tuple(zip(parts[::2], [*parts[1::2], None], strict=True))
@@ -181,6 +193,13 @@ def _label_id(encode: Callable[[str], list[int]], prefix: str, label: str) -> in
             "choose labels that are, such as 0 and 1"
         )
     return after[-1]
+
+
+def shown_as(template: Template) -> Callable[[str], str]:
+    """What becomes of a field's text before it stands in the prompt."""
+    if template.numerals == "canonical":
+        return lambda text: defuse(canonical(text))
+    return defuse
 
 
 def defuse(text: str) -> str:

@@ -24,8 +24,10 @@ from reward_serve.config.models import (
     RuleModel,
 )
 from reward_serve.engines.base import Engine
+from reward_serve.explanation import Explanation
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.completions import Completer
+from reward_serve.replica.explaining import Explainer
 from reward_serve.replica.observing.base import Observer
 from reward_serve.replica.observing.failures import FailureLog
 from reward_serve.replica.observing.memory import MemoryTrimmer
@@ -35,7 +37,8 @@ from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.audit import AuditedJudge
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.judge import Judge
-from reward_serve.reward_models.panel import Ask, Panel
+from reward_serve.reward_models.panel import Ask, Explain, Panel
+from reward_serve.schema import Status, failure
 from reward_serve.version import __version__
 
 logger = logging.getLogger("ray.serve")
@@ -51,9 +54,12 @@ class RewardReplica:
     Args:
         model: a ``ModelConfig`` as plain data.
         max_batch_items: most items of one ``score_batch``.
+        explanations: most calls of ``explain`` at once; 0 turns them off.
     """
 
-    async def __init__(self, model: dict[str, Any], max_batch_items: int) -> None:  # type: ignore[misc]
+    async def __init__(  # type: ignore[misc]
+        self, model: dict[str, Any], max_batch_items: int, explanations: int = 0
+    ) -> None:
         began = time.monotonic()
         config: ModelConfig = TypeAdapter(ModelConfig).validate_python(model)
         self._config = config
@@ -68,6 +74,9 @@ class RewardReplica:
             max_batch_items,
             config.max_item_chars,
             self._observers,
+        )
+        self._explainer = Explainer(
+            config.name, self._model, admission, config.max_item_chars, explanations
         )
         chat = self._model.chat if isinstance(self._model, AuditedJudge) else None
         self._completer = Completer(config.name, chat, admission, config.max_item_chars)
@@ -101,6 +110,10 @@ class RewardReplica:
         """Chunks of results as they finish, each result with its ``index``."""
         async for chunk in self._scorer.score_stream(requests, batch):
             yield chunk
+
+    async def explain(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The ``Explanation`` of one ``ExplainRequest``; see ``explaining.Explainer``."""
+        return await self._explainer.explain(request)
 
     async def complete(self, body: dict[str, Any]) -> dict[str, Any]:
         """What a judge's own model writes in a conversation; see ``completions.Completer``."""
@@ -182,16 +195,24 @@ class RewardReplica:
             self._model.close()
 
 
-def _member(config: PanelModel, member: MemberConfig) -> Ask:
-    """What puts a request to another reward model, by handle."""
+def _member(config: PanelModel, member: MemberConfig) -> tuple[Ask, Explain]:
+    """What puts a request to another reward model, by handle, and what has it explain one."""
     from ray import serve
 
-    from reward_serve.client import Client, RewardClient
+    from reward_serve.client import Client, RewardClient, ServiceUnavailableError
 
     application = member.application or serve.get_replica_context().app_name
     # Once more, should its replica be lost; what fails lastingly must not hold up the others.
-    client = Client(RewardClient(application, member.model), on_failure="none", max_attempts=2)
-    return client.ascore
+    by_handle = RewardClient(application, member.model)
+    client = Client(by_handle, on_failure="none", max_attempts=2)
+
+    async def explain(body: dict[str, Any]) -> Explanation:
+        try:
+            return await by_handle.aexplain(body)
+        except ServiceUnavailableError as error:
+            return Explanation(result=failure(Status.ERROR, str(error), model=member.model))
+
+    return client.ascore, explain
 
 
 def _judge(config: JudgeModel | RemoteModel, engine: Engine) -> AuditedJudge:
@@ -211,7 +232,8 @@ async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
 
         return _judge(config, OpenAIEngine(config.remote)), {}
     if isinstance(config, PanelModel):
-        return Panel(config, [_member(config, each) for each in config.panel.members]), {}
+        asks, explains = zip(*(_member(config, m) for m in config.panel.members), strict=True)
+        return Panel(config, asks, explains), {}
     if isinstance(config, ClassifierModel):
         from reward_serve.engines.vllm_classifier import VllmClassifier
         from reward_serve.reward_models.classifier import Classifier

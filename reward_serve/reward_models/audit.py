@@ -12,6 +12,7 @@ from typing import Any
 
 from reward_serve.reward_models.base import Verdict
 from reward_serve.reward_models.chat import Chat
+from reward_serve.reward_models.findings import Findings
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.sampling import chosen, request_hash
 from reward_serve.schema import ScoreRequest, Status
@@ -51,6 +52,10 @@ class AuditedJudge:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
         return verdict
+
+    async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
+        """The judge's own; not audited."""
+        return await self._judge.explain(request, findings)
 
     def describe(self) -> dict[str, Any]:
         """The judge's own description, and how the audits ended."""

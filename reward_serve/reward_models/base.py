@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reward_serve.engines.base import TextOutput
 from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status, Usage
 from reward_serve.verifiers import final_answer
+
+if TYPE_CHECKING:
+    from reward_serve.reward_models.findings import Findings
 
 
 class InvalidRequestError(ValueError):
@@ -81,6 +84,14 @@ class RewardModel(Protocol):
         Raises:
             InvalidRequestError: the request is at fault.
             EngineError: the engine failed.
+        """
+
+    async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
+        """The verdict that ``score`` gives, with what led to it, and what else might have.
+
+        Args:
+            request: as for ``score``, which raises as this does.
+            findings: filled on the way.
         """
 
     def describe(self) -> dict[str, Any]:

@@ -6,12 +6,16 @@ The conversation is ``messages`` followed by the response, or the question follo
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reward_serve.config.models import ClassifierModel
-from reward_serve.engines.base import ClassifierEngine
-from reward_serve.judging.conversation import ConversationRenderer
+from reward_serve.engines.base import ClassifierEngine, LogitsOutput
+from reward_serve.explanation import Cut, FieldSpan, ShownPrompt
+from reward_serve.judging.conversation import Conversation, ConversationRenderer
 from reward_serve.reward_models.base import InvalidRequestError, Verdict
+from reward_serve.reward_models.findings import Findings
+from reward_serve.reward_models.recording import shown_tokens
 from reward_serve.schema import ScoreRequest, Status
 
 
@@ -30,12 +34,27 @@ class Classifier:
 
     async def score(self, request: ScoreRequest) -> Verdict:
         """The conversation's logit, normalised as the deployment says."""
+        rendered = self._rendered(conversation(request))
+        return self._verdict(rendered, await self._engine.logits(rendered.token_ids))
+
+    async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
+        """The same, and the conversation as the model reads it."""
         turns = conversation(request)
+        with findings.timed("rendering"):
+            rendered = self._rendered(turns)
+        findings.prompts.append(lambda: self._shown(request, turns, rendered, findings.tokens))
+        with findings.timed("engine"):
+            output = await self._engine.logits(rendered.token_ids)
+        findings.model, findings.cached = self._verdict(rendered, output), False
+        return findings.model
+
+    def _rendered(self, turns: list[dict[str, str]]) -> Conversation:
         try:
-            rendered = self._renderer.render(turns)
+            return self._renderer.render(turns)
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
-        output = await self._engine.logits(rendered.token_ids)
+
+    def _verdict(self, rendered: Conversation, output: LogitsOutput) -> Verdict:
         details: dict[str, Any] = {"logits": list(output.logits)}
         details |= {"cut_turns": rendered.cut_turns} if rendered.cut_turns else {}
         details |= {"cut_characters": rendered.cut_characters} if rendered.cut_characters else {}
@@ -53,6 +72,30 @@ class Classifier:
             details=details,
             fingerprint=self._fingerprint,
             usage=output.usage,
+        )
+
+    def _shown(
+        self,
+        request: ScoreRequest,
+        turns: list[dict[str, str]],
+        rendered: Conversation,
+        tokens: bool,
+    ) -> ShownPrompt:
+        text, fields, cut = "", [], []
+        for part, turn, begin in self._renderer.texts(turns, rendered.shown):
+            if turn >= 0:
+                place = _place(request, turns, turn)
+                fields.append(FieldSpan(**place, start=len(text), end=len(text) + len(part)))
+                if rendered.shown[turn]:
+                    cut.append(Cut(**place, start=begin - rendered.shown[turn], end=begin))
+            text += part
+        for turn in sorted(set(range(len(turns))) - set(rendered.shown)):
+            place = _place(request, turns, turn)
+            cut.append(Cut(**place, start=0, end=len(turns[turn]["content"])))
+        ids = rendered.token_ids
+        shown = shown_tokens(self._engine.tokenizer, ids) if tokens else None
+        return ShownPrompt(
+            mode="classify", text=text, fields=fields, cut=cut, token_count=len(ids), tokens=shown
         )
 
     def describe(self) -> dict[str, Any]:
@@ -87,6 +130,13 @@ class Classifier:
         if self._config.normalisation == "sigmoid":
             return 0.5 * (1 + math.tanh(logit / 2))
         return self._config.scale * logit + self._config.shift
+
+
+def _place(request: ScoreRequest, turns: Sequence[Mapping[str, str]], turn: int) -> dict[str, Any]:
+    """Which of the request's fields a turn is."""
+    if turn == len(turns) - 1:
+        return {"field": "response"}
+    return {"field": "messages", "turn": turn} if request.messages else {"field": "question"}
 
 
 def conversation(request: ScoreRequest) -> list[dict[str, str]]:

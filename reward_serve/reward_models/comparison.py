@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from reward_serve.engines.base import Prompt
-from reward_serve.judging.rendering import LabelError, Mode, Renderer
+from reward_serve.judging.rendering import LabelError, Mode
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import Template
 from reward_serve.verifiers import final_answer
+
+
+class PromptRenderer(Protocol):
+    """A ``Renderer``, or what notes its prompts."""
+
+    def render(
+        self,
+        template: Template,
+        fields: Mapping[str, str],
+        *,
+        mode: Mode,
+        response_tokens: int,
+        reserve_tokens: int,
+        enable_thinking: bool = False,
+    ) -> Prompt:
+        """The prompt for one candidate; see ``Renderer.render``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +49,11 @@ class Comparison:
     fingerprint: str
 
     def render(
-        self, renderer: Renderer, mode: Mode, reserve_tokens: int, enable_thinking: bool = False
+        self,
+        renderer: PromptRenderer,
+        mode: Mode,
+        reserve_tokens: int,
+        enable_thinking: bool = False,
     ) -> Prompt:
         """The prompt, with room for ``reserve_tokens`` to be written.
 

@@ -11,10 +11,10 @@ from typing import Literal
 
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.engines.base import Engine, Sampling, TextOutput
-from reward_serve.judging.rendering import Mode, Renderer
+from reward_serve.judging.rendering import Mode
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, summed_usage
-from reward_serve.reward_models.comparison import Comparison, cut_details
+from reward_serve.reward_models.comparison import Comparison, PromptRenderer, cut_details
 from reward_serve.schema import Options, Source, Status
 from reward_serve.templates import Template
 
@@ -117,7 +117,11 @@ def _check_budget(asked: int, writing: Writing, ends_thinking: bool) -> None:
 
 
 async def generate_verdict(
-    asked: Comparison, engine: Engine, renderer: Renderer, source: Source, config: JudgeConfig
+    asked: Comparison,
+    engine: Engine,
+    renderer: PromptRenderer,
+    source: Source,
+    config: JudgeConfig,
 ) -> Verdict:
     """The verdict that the judge writes, or that several of its answers come to.
 

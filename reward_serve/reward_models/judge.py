@@ -19,10 +19,12 @@ from reward_serve.engines.caching import CachingEngine
 from reward_serve.judging.rendering import Mode, Renderer
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, best, check_references
 from reward_serve.reward_models.chat import Chat
-from reward_serve.reward_models.comparison import Comparison
+from reward_serve.reward_models.comparison import Comparison, PromptRenderer
+from reward_serve.reward_models.findings import Findings
 from reward_serve.reward_models.generate import check_options, generate_verdict, settings_of
 from reward_serve.reward_models.label import label_verdict
-from reward_serve.reward_models.rule import decided
+from reward_serve.reward_models.recording import Recorder, attempted
+from reward_serve.reward_models.rule import decided, verified
 from reward_serve.schema import ScoreRequest, Source
 from reward_serve.templates import Template, load_template, template_names
 from reward_serve.templates.inline import inline_template, is_inline
@@ -37,6 +39,9 @@ _RULES: dict[str, Callable[[str, list[str]], Verification]] = {
     "final_answer": verify_any,
     "gsm8k_strict": verify_strict_any,
 }
+
+
+_MODELS_SHARE = 0.9  # of a deadline, where the answer to a request does not wait for the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,25 @@ class Judge:
             proven = self._by_rule(request, way.template)
             if proven and proven.outcome != "abstain":
                 return decided(proven, way.fingerprint, way.template.name)
-        return await self._by_model(request, way)
+        return await self._by_model(request, way, self._engine(request), self._renderer)
+
+    async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
+        """The same, with the rules' outcome and the model's verdict whichever of them decides."""
+        way = self._way(request)
+        with findings.timed("rules"):
+            rule = self._by_rule(request, way.template)
+        proven = None
+        if rule is not None:
+            findings.rule = verified(rule, request.response)
+            if self._config.rules_first and rule.outcome != "abstain":
+                proven = decided(rule, way.fingerprint, way.template.name)
+        recorder = Recorder(self._renderer, self._engine(request), findings)
+        asked = self._by_model(request, way, recorder, recorder)
+        if proven is None:
+            findings.model = await asked
+            return findings.model
+        findings.model = await attempted(asked, _MODELS_SHARE * request.timeout_s)
+        return proven
 
     def by_rule(self, request: ScoreRequest) -> Verification | None:
         """What the template's rules make of a request; None where it has none."""
@@ -95,7 +118,8 @@ class Judge:
 
     async def by_model(self, request: ScoreRequest) -> Verdict:
         """The model's verdict, whatever a rule can prove."""
-        return await self._by_model(request, self._way(request))
+        way = self._way(request)
+        return await self._by_model(request, way, self._engine(request), self._renderer)
 
     def describe(self) -> dict[str, Any]:
         """Kind, settings and fingerprint of the default template and mode."""
@@ -145,18 +169,26 @@ class Judge:
         rules = _RULES.get(template.rules or "") if request.references else None
         return rules(request.response, request.references) if rules else None
 
-    async def _by_model(self, request: ScoreRequest, way: _Way) -> Verdict:
+    async def _by_model(
+        self, request: ScoreRequest, way: _Way, engine: Engine, renderer: PromptRenderer
+    ) -> Verdict:
         references = request.references if "reference" in way.template.fields else [""]
-        verdicts = await asyncio.gather(*(self._ask(request, way, each) for each in references))
+        budget = self._budget(way.template)
+        asked = [
+            Comparison(request, way.template, reference, budget, way.fingerprint)
+            for reference in references
+        ]
+        verdicts = await asyncio.gather(
+            *(self._ask(each, way.mode, engine, renderer) for each in asked)
+        )
         return best(verdicts, highest=way.template.highest)
 
-    async def _ask(self, request: ScoreRequest, way: _Way, reference: str) -> Verdict:
-        budget = self._budget(way.template)
-        asked = Comparison(request, way.template, reference, budget, way.fingerprint)
-        engine = self._engine(request)
-        if way.mode == "label":
-            return await label_verdict(asked, engine, self._renderer, self._source)
-        return await generate_verdict(asked, engine, self._renderer, self._source, self._config)
+    async def _ask(
+        self, asked: Comparison, mode: Mode, engine: Engine, renderer: PromptRenderer
+    ) -> Verdict:
+        if mode == "label":
+            return await label_verdict(asked, engine, renderer, self._source)
+        return await generate_verdict(asked, engine, renderer, self._source, self._config)
 
     def _engine(self, request: ScoreRequest) -> Engine:
         """The engine that this request is for: with what it answered before, or anew."""

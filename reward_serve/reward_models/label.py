@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping
 
 from reward_serve.engines.base import Engine
-from reward_serve.judging.rendering import Renderer
 from reward_serve.reward_models.base import InvalidRequestError, Verdict
-from reward_serve.reward_models.comparison import Comparison, cut_details
+from reward_serve.reward_models.comparison import Comparison, PromptRenderer, cut_details
 from reward_serve.schema import Source, Status
 
 # An endpoint gives only its likeliest tokens; an engine of ours, the labels themselves.
@@ -26,7 +25,7 @@ _NO_LABEL: dict[Source, tuple[Status, str]] = {
 
 
 async def label_verdict(
-    asked: Comparison, engine: Engine, renderer: Renderer, source: Source
+    asked: Comparison, engine: Engine, renderer: PromptRenderer, source: Source
 ) -> Verdict:
     """The verdict by labels: a binary template's likelier label, a graded one's expected value.
 

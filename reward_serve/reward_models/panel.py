@@ -14,10 +14,13 @@ from typing import Any
 
 from reward_serve.config.kinds import MemberConfig
 from reward_serve.config.models import PanelModel
+from reward_serve.explanation import Explanation
 from reward_serve.reward_models.base import Verdict, summed_usage
+from reward_serve.reward_models.findings import Findings
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure, retry_after_s
 
 Ask = Callable[[dict[str, Any]], Awaitable[ScoreResult]]
+Explain = Callable[[dict[str, Any]], Awaitable[Explanation]]
 
 # Of failures that keep a panel from its quorum: what is worth a retry first.
 _GRAVITY = (
@@ -37,26 +40,50 @@ class Panel:
     Args:
         config: of kind ``panel``.
         asks: for each member, in their order, what puts a request to it; never raises.
+        explains: likewise, what has it explain one.
     """
 
-    def __init__(self, config: PanelModel, asks: Sequence[Ask]) -> None:
+    def __init__(
+        self, config: PanelModel, asks: Sequence[Ask], explains: Sequence[Explain] = ()
+    ) -> None:
         self._config = config.panel
         self._members = list(zip(_names(config.panel.members), config.panel.members, strict=True))
         self._asks = asks
+        self._explains = explains
         self._quorum = config.panel.quorum or 1
         self.counts = {"agreed": 0, "disagreed": 0, "failed": 0}
         """Requests on which all who had a score agreed, or not; ``failed`` without a quorum."""
 
     async def score(self, request: ScoreRequest) -> Verdict:
         """The members' vote, or mean."""
+        bodies = self._bodies(request)
+        results = await asyncio.gather(*map(_answer, self._asks, bodies))
+        verdict = self._verdict(results)
+        if verdict.score is None:
+            self.counts["failed"] += 1
+        else:
+            disagreed = (verdict.details or {})["disagreement"]
+            self.counts["disagreed" if disagreed else "agreed"] += 1
+        return verdict
+
+    async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
+        """The verdict on the members' explained results, with their explanations."""
+        bodies = self._bodies(request)
+        told = await asyncio.gather(*map(_explanation, self._explains, bodies))
+        names = [name for name, _ in self._members]
+        findings.members = dict(zip(names, told, strict=True))
+        return self._verdict([explanation.result for explanation in told])
+
+    def _bodies(self, request: ScoreRequest) -> list[dict[str, Any]]:
+        """What each member is asked."""
         told = request.model_dump(mode="json", exclude_unset=True, exclude={"model", "id"})
         told["timeout_s"] = self._config.member_deadline * request.timeout_s
-        results = await asyncio.gather(
-            *(
-                _answer(ask, {**told, "template": member.template} if member.template else told)
-                for ask, (_, member) in zip(self._asks, self._members, strict=True)
-            )
-        )
+        return [
+            {**told, "template": member.template} if member.template else told
+            for _, member in self._members
+        ]
+
+    def _verdict(self, results: Sequence[ScoreResult]) -> Verdict:
         usage = summed_usage(results)
         fingerprint = self._fingerprint([result.fingerprint or "" for result in results])
         details: dict[str, Any] = {
@@ -71,7 +98,6 @@ class Panel:
             if result.score is not None
         ]
         if len(scores) < self._quorum:
-            self.counts["failed"] += 1
             status, reason = self._without_quorum(results)
             pause_s = max(retry_after_s(result.details) for result in results)
             details |= {"retry_after_s": pause_s} if status is Status.OVERLOADED else {}
@@ -79,7 +105,6 @@ class Panel:
                 status=status, reason=reason, details=details, usage=usage, fingerprint=fingerprint
             )
         score, label, disagreement = self._aggregate(scores)
-        self.counts["disagreed" if disagreement else "agreed"] += 1
         return Verdict(
             score=score,
             source="panel",
@@ -152,6 +177,15 @@ async def _answer(ask: Ask, body: dict[str, Any]) -> ScoreResult:
             return await ask(body)
     except TimeoutError:
         return failure(Status.TIMEOUT, f"no answer within its {body['timeout_s']:.1f} s")
+
+
+async def _explanation(explain: Explain, body: dict[str, Any]) -> Explanation:
+    try:
+        async with asyncio.timeout(body["timeout_s"]):
+            return await explain(body)
+    except TimeoutError:
+        reason = f"no answer within its {body['timeout_s']:.1f} s"
+        return Explanation(result=failure(Status.TIMEOUT, reason))
 
 
 def _names(members: Sequence[MemberConfig]) -> list[str]:

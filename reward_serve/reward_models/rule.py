@@ -6,11 +6,14 @@ import asyncio
 from typing import Any
 
 from reward_serve.config.models import RuleModel
+from reward_serve.explanation import RuleOutcome
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, best
+from reward_serve.reward_models.findings import Findings, rule_outcome
 from reward_serve.schema import ScoreRequest, Status
 from reward_serve.verifiers import Verification
 from reward_serve.verifiers.base import Grade, UnusableReferenceError, VerifierError
 from reward_serve.verifiers.registry import make_verifier
+from reward_serve.verifiers.spans import located, span_of
 
 _SCORES = {"right": 1.0, "wrong": 0.0}
 _LABELS = {score: label for label, score in _SCORES.items()}
@@ -29,6 +32,20 @@ class RuleRewardModel:
 
     async def score(self, request: ScoreRequest) -> Verdict:
         """What the verifier proves, else ``unparseable``; of several references, the best match."""
+        verdict, _ = await self._graded(request)
+        return verdict
+
+    async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
+        """The same, and what the verifier matched."""
+        with findings.timed("rules"):
+            verdict, grade = await self._graded(request)
+        if grade is not None:
+            span = grade.span or span_of(request.response, grade.rule, grade.answer)
+            findings.rule = rule_outcome(grade.score, grade.rule, grade.answer, span)
+        return verdict
+
+    async def _graded(self, request: ScoreRequest) -> tuple[Verdict, Grade | None]:
+        """The verdict, and the grade that it is of; None where the verifier failed."""
         references = request.references
         if not references:
             if self._verifier.needs_reference:
@@ -44,8 +61,10 @@ class RuleRewardModel:
             raise InvalidRequestError(f"reference: {error}") from None
         except VerifierError as error:
             fingerprint = self._verifier.fingerprint
-            return Verdict(status=Status.ERROR, reason=str(error), fingerprint=fingerprint)
-        return best([self._verdict(grade) for grade in grades], highest=1.0)
+            failed = Verdict(status=Status.ERROR, reason=str(error), fingerprint=fingerprint)
+            return failed, None
+        verdict = best([self._verdict(grade) for grade in grades], highest=1.0)
+        return verdict, next(grade for grade in grades if grade.score == verdict.score)
 
     def describe(self) -> dict[str, Any]:
         """Kind, verifier and fingerprint."""
@@ -80,6 +99,12 @@ class RuleRewardModel:
             details=details,
             fingerprint=fingerprint,
         )
+
+
+def verified(verification: Verification, response: str) -> RuleOutcome:
+    """A verification as explanations have it."""
+    found = located(response, verification)
+    return rule_outcome(_SCORES.get(found.outcome), found.rule, found.answer, found.span)
 
 
 def decided(verification: Verification, fingerprint: str, template: str | None = None) -> Verdict:

@@ -73,9 +73,14 @@ class DeploymentClient:
 
     async def call(self, method: str, *arguments: Any, within_s: float) -> Any:
         """What a method of any one replica returns; NoAnswerError where none answers."""
-        handle = self._large if size_of(arguments) > MESSAGE_BYTES else self._handle
         until = asyncio.get_running_loop().time() + within_s
-        return await answer_of(getattr(handle, method).remote(*arguments), until)
+        if size_of(arguments) <= MESSAGE_BYTES:
+            try:
+                return await answer_of(getattr(self._handle, method).remote(*arguments), until)
+            except NoAnswerError as error:
+                if not error.too_large:
+                    raise
+        return await answer_of(getattr(self._large, method).remote(*arguments), until)
 
     @contextmanager
     def _placed(self, items: Sequence[Any]) -> Iterator[list[Share]]:

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from reward_serve.explanation import Explanation
 from reward_serve.routing.calls import NoAnswerError
 from reward_serve.routing.deployment import GRACE_S, Chunks, DeploymentClient, joined, merged
+from reward_serve.schema import echoes, failure, longest_timeout_s
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
@@ -78,6 +80,20 @@ class Dispatcher:
         return merged(
             self._models[model].stream({i: items[i] for i in part}) for model, part in parts.items()
         )
+
+    async def explain(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The explanation of a request's result by the model that it names."""
+        (model,) = self._parts([body])
+        (asked,) = self._addressed([body])
+        within_s = longest_timeout_s([body]) + GRACE_S
+        try:
+            told: dict[str, Any] = await self._models[model].call(
+                "explain", asked, within_s=within_s
+            )
+        except NoAnswerError as error:
+            result = failure(error.status, error.reason, model=model, **echoes(body))
+            return Explanation(result=result).model_dump(mode="json")
+        return told
 
     async def complete(self, model: str, body: dict[str, Any], within_s: float) -> dict[str, Any]:
         """The model's answer to a conversation; NoAnswerError where there is none."""

@@ -26,11 +26,14 @@ class Grade:
         score: 1.0 right, 0.0 wrong, of a function of one's own any finite number; None abstains.
         rule: what decided, or why nothing did.
         answer: the text that was found and compared.
+        span: where the response holds what the rule matched, start and end in characters; None
+            too where ``spans.span_of`` finds it by the answer.
     """
 
     score: float | None
     rule: str
     answer: str | None = None
+    span: tuple[int, int] | None = None
 
 
 class Verifier(Protocol):

@@ -19,4 +19,5 @@ def grade_exact(response: str, reference: str) -> Grade:
     """Right where what follows a response's thinking is the reference, both normalised."""
     answer = response.rpartition("</think>")[2]
     right = normalised(answer) == normalised(reference)
-    return Grade(float(right), "text_matches" if right else "text_differs")
+    span = (len(response) - len(answer), len(response))
+    return Grade(float(right), "text_matches" if right else "text_differs", span=span)

@@ -60,11 +60,14 @@ class Verification:
             "reference_denied", "reference_altered", "answer_stuffing", "empty_response",
             "only_opener") or, for an abstention, why.
         answer: The text found behind the deciding marker, or the statement, or None.
+        span: Start and end in the response of what the rule matched, in characters, where
+            ``spans.located`` has found it; verdicts do without.
     """
 
     outcome: Literal["right", "wrong", "abstain"]
     rule: str
     answer: str | None = None
+    span: tuple[int, int] | None = None
 
 
 def final_answer(reference: str) -> str:

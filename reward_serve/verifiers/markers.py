@@ -86,12 +86,14 @@ class Marker:
 
     Attributes:
         text: What stands behind the marker, to the end of its clause, or in its box.
+        start: Where in the response the marker begins.
         end: Where in the response the text ends.
         heading: Whether it may be a heading or prose ("#### Step 1"), since letters come first.
         doubted: Whether what stands before denies it, supposes it or makes it another number.
     """
 
     text: str
+    start: int
     end: int
     heading: bool
     doubted: bool
@@ -154,7 +156,7 @@ def read_markers(response: str) -> list[Marker] | None:
             doubted = doubted or match["box"] is not None
         if any(map(str.isalnum, text)):
             heading = match["label"] is None and match["box"] is None and text[0].isalpha()
-            markers.append(Marker(text, end, heading, doubted))
+            markers.append(Marker(text, match.start(), end, heading, doubted))
     return markers
 
 

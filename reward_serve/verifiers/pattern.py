@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import deque
+from typing import Any
 
 from reward_serve.numbers.parsing import parse_number
 from reward_serve.schema import ScoreRequest
@@ -39,26 +40,29 @@ class PatternVerifier:
         """
         gold = gold_answer(reference)
         try:
-            found: str | None = await self._child.call(self._pattern, request.response)
+            match: list[Any] | None = await self._child.call(self._pattern, request.response)
         except UndecidedError as error:
             return Grade(None, error.rule)
-        if found is None:
+        if match is None:
             return Grade(0.0, "no_match")
+        found, start, end = match
         right = _same(found, gold)
-        return Grade(float(right), "match_equals" if right else "match_differs", found)
+        rule = "match_equals" if right else "match_differs"
+        return Grade(float(right), rule, found, (start, end))
 
     def close(self) -> None:
         """End the child process."""
         self._child.close()
 
 
-def last_match(pattern: str, text: str) -> str | None:
-    """What the last match says; None where there is none."""
+def last_match(pattern: str, text: str) -> tuple[str, int, int] | None:
+    """What the last match says, its start and its end; None where there is none."""
     matches = deque(re.finditer(pattern, text), maxlen=1)
     if not matches:
         return None
-    taken = (group for group in matches[0].groups() if group is not None)
-    return next(taken, matches[0][0])
+    match = matches[0]
+    taken = (group for group in match.groups() if group is not None)
+    return next(taken, match[0]), match.start(), match.end()
 
 
 def _same(found: str, gold: str) -> bool:

@@ -24,7 +24,7 @@ def grade_strict_first(response: str, reference: str) -> Grade:
         UnusableReferenceError: the reference holds no answer.
     """
     found = _MARKED.search(response)
-    return _grade(found[1] if found else None, reference)
+    return _grade(found, 0, reference)
 
 
 def grade_strict_last(response: str, reference: str) -> Grade:
@@ -33,13 +33,14 @@ def grade_strict_last(response: str, reference: str) -> Grade:
     Raises:
         UnusableReferenceError: the reference holds no answer.
     """
-    found: list[str] = _MARKED.findall(response[-CLIP_CHARACTERS:])
-    return _grade(found[-1] if found else None, reference)
+    *_, found = (None, *_MARKED.finditer(response[-CLIP_CHARACTERS:]))
+    return _grade(found, max(0, len(response) - CLIP_CHARACTERS), reference)
 
 
-def _grade(found: str | None, reference: str) -> Grade:
+def _grade(found: re.Match[str] | None, clipped: int, reference: str) -> Grade:
     gold = gold_answer(reference).replace(",", "").replace("$", "").strip()
     if found is None:
         return Grade(0.0, "no_marker")
-    right = found.replace(",", "") == gold
-    return Grade(float(right), "marker_matches" if right else "marker_differs", found)
+    right = found[1].replace(",", "") == gold
+    span = (clipped + found.start(), clipped + found.end())
+    return Grade(float(right), "marker_matches" if right else "marker_differs", found[1], span)

@@ -1,0 +1,194 @@
+"""A judge's renderer and engine, as ``explain`` asks them: each prompt and answer is noted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast, get_args
+
+from reward_serve.engines.base import (
+    Encoder,
+    Engine,
+    EngineError,
+    LabelOutput,
+    OverloadedError,
+    Prompt,
+    Sampling,
+    TextOutput,
+)
+from reward_serve.explanation import Cut, FieldName, FieldSpan, ShownPrompt, Token, Turn
+from reward_serve.judging.cutting import cut_span
+from reward_serve.judging.rendering import Mode, Parts, Renderer, shown_as
+from reward_serve.reward_models.base import InvalidRequestError, Verdict
+from reward_serve.reward_models.findings import Findings
+from reward_serve.schema import Status
+from reward_serve.templates import Template
+
+_FIELDS = frozenset(get_args(FieldName))
+
+
+class Recorder:
+    """Renders as a renderer does and asks as an engine does, and notes both.
+
+    Args:
+        renderer: what makes the prompts.
+        engine: what is asked.
+        findings: where it is noted.
+    """
+
+    def __init__(self, renderer: Renderer, engine: Engine, findings: Findings) -> None:
+        self.max_model_len = engine.max_model_len
+        self._renderer = renderer
+        self._engine = engine
+        self._findings = findings
+        self._began = 0.0
+        self._asking = 0
+
+    @property
+    def tokenizer(self) -> Any:
+        """The engine's own."""
+        return self._engine.tokenizer
+
+    def render(
+        self,
+        template: Template,
+        fields: Mapping[str, str],
+        *,
+        mode: Mode,
+        response_tokens: int,
+        reserve_tokens: int,
+        enable_thinking: bool = False,
+    ) -> Prompt:
+        """The renderer's prompt."""
+        with self._findings.timed("rendering"):
+            prompt = self._renderer.render(
+                template,
+                fields,
+                mode=mode,
+                response_tokens=response_tokens,
+                reserve_tokens=reserve_tokens,
+                enable_thinking=enable_thinking,
+            )
+        number = len(self._findings.prompts)
+        about = {"mode": mode, "reference": number if "reference" in template.fields else None}
+        text = self._renderer.text(template, mode, enable_thinking)
+        turns = self._renderer.turns(template, mode, enable_thinking)
+
+        def shown() -> ShownPrompt:
+            return ShownPrompt(
+                **about,
+                **(_as_text(text, prompt) if text else _as_messages(turns, prompt)),
+                **self._as_tokens(prompt),
+                cut=_cut(template, fields["response"], prompt),
+            )
+
+        self._findings.prompts.append(shown)
+        return prompt
+
+    async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+        """The engine's answer."""
+        with self._timed():
+            output = await self._engine.label_logprobs(prompt, labels)
+        self._note(output.cached)
+        return output
+
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
+        """The engine's answer."""
+        with self._timed():
+            output = await self._engine.generate(prompt, sampling)
+        self._note(output.cached)
+        return output
+
+    def describe(self) -> dict[str, str]:
+        """The engine's own."""
+        return self._engine.describe()
+
+    async def failure(self) -> str | None:
+        """The engine's own."""
+        return await self._engine.failure()
+
+    def close(self) -> None:
+        """The engine is another's to end."""
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Count the time in which the engine is asked anything; questions overlap."""
+        if not self._asking:
+            self._began = time.perf_counter()
+        self._asking += 1
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                seconds = self._findings.seconds
+                spent = time.perf_counter() - self._began
+                seconds["engine"] = seconds.get("engine", 0.0) + spent
+
+    def _note(self, cached: bool) -> None:
+        self._findings.cached = cached and self._findings.cached is not False
+
+    def _as_tokens(self, prompt: Prompt) -> dict[str, Any]:
+        tokenizer = self._engine.tokenizer
+        if tokenizer is None:
+            return {}
+        told: dict[str, Any] = {"token_count": len(prompt.token_ids)}
+        if self._findings.tokens:
+            told["tokens"] = shown_tokens(tokenizer, prompt.token_ids)
+        return told
+
+
+def shown_tokens(tokenizer: Encoder, token_ids: Sequence[int]) -> list[Token]:
+    """Tokens as explanations have them."""
+    told = zip(token_ids, tokenizer.tokens(token_ids), strict=True)
+    return [Token(id=i, text=text, special=special) for i, (text, special) in told]
+
+
+async def attempted(asked: Coroutine[Any, Any, Verdict], within_s: float) -> Verdict:
+    """The verdict of what is asked for the explanation alone, whose failure fails nothing else."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await asked
+    except TimeoutError:
+        return Verdict(status=Status.TIMEOUT, reason=f"no answer within {within_s:.1f} s")
+    except InvalidRequestError as error:
+        return Verdict(status=Status.INVALID, reason=str(error))
+    except OverloadedError as error:
+        return Verdict(status=Status.OVERLOADED, reason=str(error))
+    except EngineError as error:
+        return Verdict(status=Status.ERROR, reason=str(error))
+
+
+def _as_text(parts: Parts, prompt: Prompt) -> dict[str, Any]:
+    text, fields = _joined(parts, prompt.fields)
+    return {"text": text, "fields": fields}
+
+
+def _as_messages(turns: Sequence[tuple[str, Parts]], prompt: Prompt) -> dict[str, Any]:
+    messages = []
+    for role, parts in turns:
+        content, fields = _joined(parts, prompt.fields)
+        messages.append(Turn(role=role, content=content, fields=fields))
+    return {"messages": messages}
+
+
+def _joined(parts: Parts, fields: Mapping[str, str]) -> tuple[str, list[FieldSpan]]:
+    """The text with its fields, and where they stand in it."""
+    text, spans = "", []
+    for part, name in parts:
+        text += part
+        if name in _FIELDS:
+            start, text = len(text), text + fields[name]
+            spans.append(FieldSpan(field=cast(FieldName, name), start=start, end=len(text)))
+    return text, spans
+
+
+def _cut(template: Template, response: str, prompt: Prompt) -> list[Cut]:
+    if not prompt.cut_characters:
+        return []
+    start, end, exact = cut_span(
+        response, prompt.fields["response"], prompt.head_characters, shown_as(template)
+    )
+    return [Cut(field="response", start=start, end=end, exact=exact)]
