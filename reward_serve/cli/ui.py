@@ -21,9 +21,7 @@ Metrics = Annotated[
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Of the pages, on loopback.")]
 
 
-def ui(
-    url: Url = DEFAULT_URL, log: Log = None, metrics: Metrics = None, port: Port = 8081
-) -> None:
+def ui(url: Url = DEFAULT_URL, log: Log = None, metrics: Metrics = None, port: Port = 8081) -> None:
     """Look at verdicts in a browser: ask, compare, read the log, watch the service."""
     try:
         from reward_serve.ui.serving import HOST, Settings, serve

@@ -147,7 +147,7 @@ def message(text: str, tone: Tone = "warn", remedy: str = "") -> Element:
 
 def button(text: str, on_click: Callable[[], Any], *, primary: bool = False) -> ui.button:
     """A button of this page's own look."""
-    made = ui.button(text, on_click=on_click).props("no-caps unelevated" + (
-        " color=primary" if primary else " flat"
-    ))
+    made = ui.button(text, on_click=on_click).props(
+        "no-caps unelevated" + (" color=primary" if primary else " flat")
+    )
     return made.classes("action primary" if primary else "action")

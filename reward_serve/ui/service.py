@@ -17,8 +17,10 @@ from reward_serve.client.transport import (
     GRACE_S,
     ServiceUnavailableError,
     longest_timeout_s,
+    parse_explanation,
     parse_result,
 )
+from reward_serve.explanation import Explanation
 from reward_serve.schema import ScoreResult
 
 logger = logging.getLogger(__name__)
@@ -28,6 +30,7 @@ MAX_EXPLAINED_AT_ONCE = 2
 """The service bounds explanations, which are for people."""
 
 _STATE_TIMEOUT_S = 5.0
+_OTHER_VERSION = "Its version may differ from the workbench's."
 
 
 class Trouble(Exception):
@@ -136,10 +139,10 @@ class Service:
         try:
             return merge([parse_result(result, self.url) for result in results], refused)
         except ServiceUnavailableError as error:
-            raise Trouble(str(error), "Its version may differ from the workbench's.") from None
+            raise Trouble(str(error), _OTHER_VERSION) from None
 
-    async def explain(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The service's explanation of one request: its result, and what led to it.
+    async def explain(self, request: Mapping[str, Any]) -> Explanation:
+        """The result of one request, and what led to it.
 
         Raises:
             Trouble: there is none.
@@ -147,9 +150,14 @@ class Service:
         timeout_s = longest_timeout_s([request]) + GRACE_S
         async with self._explaining:
             try:
-                return await self._json("POST", "/v1/explain", encode(request), timeout_s)
+                said = await self._json("POST", "/v1/explain", encode(request), timeout_s)
             except ValueError as error:
                 raise Trouble(f"The request cannot be sent: {error}.", "Mend it.") from None
+        said.pop("detail", None)
+        try:
+            return parse_explanation(said, self.url)
+        except ServiceUnavailableError as error:
+            raise Trouble(str(error), _OTHER_VERSION) from None
 
     async def _json(
         self, method: str, path: str, body: bytes | None, timeout_s: float

@@ -152,4 +152,6 @@ def _theme_button(dark: ui.dark_mode, theme: str) -> None:
             "SameSite=Strict'"
         )
 
-    shown.on("click", switch, js_handler="() => emit(document.body.classList.contains('body--dark'))")
+    shown.on(
+        "click", switch, js_handler="() => emit(document.body.classList.contains('body--dark'))"
+    )

@@ -1,9 +1,9 @@
-"""Untrusted text in pieces that a page can show: nothing in it is obeyed, nothing is hidden.
+r"""Untrusted text in pieces that a page can show: nothing in it is obeyed, nothing is hidden.
 
 A policy writes what the pages show. Its text reaches the browser as text nodes, so that markup
 stays text; here what a reader could not see, or what would reorder the line, gets a visible name.
 
-    >>> [piece.text for piece in pieces("18\\u202e")]
+    >>> [piece.text for piece in pieces("18\u202e")]
     ['18', 'U+202E']
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 MAX_SHOWN = 24_000
@@ -128,7 +128,7 @@ def _styled(start: int, end: int, marks: Sequence[Mark]) -> Iterator[tuple[int, 
     for mark in marks:
         edges.update(edge for edge in (mark.start, mark.end) if start < edge < end)
     ordered = sorted(edges)
-    for begin, until in zip(ordered, ordered[1:], strict=False):
+    for begin, until in pairwise(ordered):
         kinds = {mark.kind for mark in marks if mark.start <= begin < mark.end}
         yield begin, until, " ".join(sorted(kinds))
 

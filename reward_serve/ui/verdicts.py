@@ -24,6 +24,7 @@ from reward_serve.ui.elements import (
     tag,
     untrusted,
 )
+from reward_serve.ui.explained import score_tone
 from reward_serve.ui.log_index import LogIndex, Progress
 from reward_serve.ui.log_query import PAGE_ROWS, Answer, Verdict, ask, choices, rest_of
 from reward_serve.ui.shell import Draft, Session
@@ -245,13 +246,6 @@ def _row(verdict: Verdict) -> TableRow:
         "undecided" if undecided else "",
         f"score {score}, {verdict.status}; opens",
     )
-
-
-def score_tone(score: float | None) -> str:
-    """The class of a score: from wrong to right, and of its absence."""
-    if score is None:
-        return "none"
-    return "high" if score >= 0.75 else "low" if score <= 0.25 else "middle"
 
 
 def _sheet(verdict: Verdict, rest: dict[str, Any]) -> None:
