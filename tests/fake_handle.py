@@ -59,7 +59,8 @@ class Handle:
         self._by_reference = True
         self.by_reference: list[bool] = []
         self.batches: list[str] = []
-        self.score_batch = self.score_stream = self.complete = self.describe = self
+        self.score_batch = self.score_stream = self
+        self.complete = self.describe = self.explain = self
 
     def options(self, session_id: str = "r0", **options: object) -> Handle:
         self.options_given.append(options)

@@ -110,7 +110,9 @@ class RewardClient:
             return self._dispatcher
 
     async def _aconnected(self) -> Dispatcher:
-        return self._dispatcher or await asyncio.to_thread(self._connected)
+        if self._dispatcher is not None:
+            return self._dispatcher
+        return await asyncio.to_thread(self._connected)
 
     def _connect(self) -> Dispatcher:
         about = handle_of(self._app).models.remote().result(timeout_s=30)

@@ -73,8 +73,8 @@ def cut_span(
 ) -> tuple[int, int, bool]:
     """Start and end of what ``shortened`` left out, in the response, and whether they are exact.
 
-    Where the response is shown rewritten they are the places whose text has the length of what is
-    shown, which may be some characters off.
+    Where the response is shown rewritten and no place of it reads as what is shown, they are those
+    with a text of that length, which may be some characters off.
 
     Args:
         response: all of it.
@@ -82,14 +82,22 @@ def cut_span(
         head: as ``shortened`` gives it.
         shown: as for ``shortened``.
     """
-    tail = len(text) - (head + len(JOINT) if head else 0)
-    first, last = response[:head], response[len(response) - tail :]
-    if text == (shown(first) + JOINT if head else "") + shown(last):
-        return head, len(response) - tail, True
-    most = min(len(response), 4 * len(text) + _CHARACTERS)
-    before = bisect_left(range(most), head, key=lambda n: len(shown(response[:n])))
-    after = bisect_left(range(most), tail, key=lambda n: len(shown(response[len(response) - n :])))
-    return min(before, len(response) - after), len(response) - after, False
+    size = len(response)
+    first, last = text[:head], text[head + len(JOINT) :] if head else text
+    before, first_exact = _written(first, size, lambda n: shown(response[:n]))
+    after, last_exact = _written(last, size, lambda n: shown(response[size - n :]))
+    return min(before, size - after), size - after, first_exact and last_exact
+
+
+def _written(wanted: str, size: int, show: Callable[[int], str]) -> tuple[int, bool]:
+    """How many of ``size`` characters are shown as ``wanted``, and whether that is exact."""
+    if show(len(wanted)) == wanted:
+        return len(wanted), True
+    most = min(size, 4 * len(wanted) + _CHARACTERS)
+    least = bisect_left(range(most), len(wanted), key=lambda n: len(show(n)))
+    near = range(least, min(least + 2 * _CHARACTERS, most) + 1)
+    found = next((n for n in near if show(n) == wanted), None)
+    return (least, False) if found is None else (found, True)
 
 
 def _beginning(text: str, most: int, encode: Encode) -> tuple[str, list[int], int]:

@@ -76,7 +76,7 @@ class Explainer:
 
     async def _explained(self, request: Any, findings: Findings) -> dict[str, Any]:
         watch = _Stopwatch()
-        explained: Any = _Explained(self._model, findings)
+        explained = _Explained(self._model, findings)
         scorer = Scorer(
             self._name, explained, self._admission, 1, self._max_item_chars, observers=(watch,)
         )
@@ -131,6 +131,6 @@ class _Stopwatch:
     def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
         self.times = times
 
-    def cancelled(self) -> None: ...
+    def cancelled(self, request: object, times: Times) -> None: ...
 
     def flush(self) -> None: ...

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from reward_serve.engines.base import EngineError, OverloadedError
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.observing.base import Observer, Times
-from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Verdict
+from reward_serve.reward_models.base import InvalidRequestError, Scores, Verdict
 from reward_serve.routing.calls import cancelled_by_caller
 from reward_serve.routing.sizes import bounded, size_of
 from reward_serve.schema import (
@@ -69,7 +69,7 @@ class Scorer:
     def __init__(
         self,
         name: str,
-        model: RewardModel,
+        model: Scores,
         admission: Admission,
         max_batch_items: int,
         max_item_chars: int = DEFAULT_ITEM_CHARS,
@@ -97,7 +97,7 @@ class Scorer:
             result = await self._result(request, batch, visit)
         except asyncio.CancelledError:
             for observer in self._observers:
-                observer.cancelled()
+                observer.cancelled(request, visit.times(self._clock()))
             raise
         times = visit.times(self._clock())
         for observer in self._observers:

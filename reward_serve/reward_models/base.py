@@ -75,8 +75,8 @@ def summed_usage(answers: Sequence[Verdict | ScoreResult | TextOutput]) -> Usage
     return Usage(**{name: sum(count[name] for count in counts) for name in counts[0]})
 
 
-class RewardModel(Protocol):
-    """Scores requests. Knows neither Ray nor HTTP; cancelling a call aborts its work."""
+class Scores(Protocol):
+    """What scores requests; cancelling a call aborts its work."""
 
     async def score(self, request: ScoreRequest) -> Verdict:
         """The verdict on one request, whose ``timeout_s`` is what is left of its deadline.
@@ -85,6 +85,10 @@ class RewardModel(Protocol):
             InvalidRequestError: the request is at fault.
             EngineError: the engine failed.
         """
+
+
+class RewardModel(Scores, Protocol):
+    """Scores requests and explains results. Knows neither Ray nor HTTP."""
 
     async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
         """The verdict that ``score`` gives, with what led to it, and what else might have.

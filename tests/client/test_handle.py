@@ -15,6 +15,7 @@ from ray.exceptions import RayActorError
 from ray.serve.exceptions import RayServeException
 
 from reward_serve.client import Client, RewardClient, ServiceUnavailableError, connect
+from reward_serve.explanation import Explanation
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult, Status
 from reward_serve.version import __version__
@@ -208,3 +209,42 @@ class Found:
     def _answer(self, item: dict[str, Any]) -> dict[str, Any]:
         model, reason = f"{self.deployment_name}/{self.app_name}", item.get("model", "")
         return {"status": "ok", "score": 1.0, "model": model, "reason": reason}
+
+
+def explained(items: Any) -> dict[str, Any]:
+    result = ScoreResult(status=Status.OK, score=1.0, id=items["id"])
+    return Explanation(result=result).model_dump(mode="json")
+
+
+async def test_a_result_is_explained_by_the_reward_model() -> None:
+    client = client_of(explained)
+    awaited = await client.aexplain({**ASKED, "id": "a"})
+    in_thread = await asyncio.to_thread(client.explain, {**ASKED, "id": "b"}, tokens=True)
+    assert (awaited.result.id, in_thread.result.id) == ("a", "b")
+
+
+@each_end
+async def test_a_lost_explanation_is_a_typed_failure(end: End) -> None:
+    told = await client_of(end).aexplain({**ASKED, "id": "a"})
+    assert (told.result.status, told.result.score, told.result.id) == (Status.ERROR, None, "a")
+    assert told.rule is None
+
+
+async def test_an_explanation_that_no_message_carries_is_asked_for_by_reference() -> None:
+    class TooLarge(grpc.RpcError):
+        def code(self) -> Any:
+            return grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    class OnceTooLarge(Call):
+        asked = 0
+
+        def __await__(self) -> Any:
+            OnceTooLarge.asked += 1
+            if OnceTooLarge.asked == 1:
+                raise TooLarge
+            return super().__await__()
+
+    handle: Any = Handle(explained, call=OnceTooLarge)
+    told = await Dispatcher({"judge": handle}).explain({**ASKED, "id": "a"})
+    assert told["result"]["score"] == 1.0
+    assert handle.by_reference == [False, True]

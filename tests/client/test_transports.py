@@ -553,3 +553,38 @@ def test_a_malformed_urls_password_is_never_shown(url: str) -> None:
     with pytest.raises(ServiceUnavailableError, match="is not a URL") as caught:
         HttpRewardClient(url)
     assert "s3cret" not in str(caught.value)
+
+
+async def test_a_result_is_explained(service: FakeService) -> None:
+    asked = {**RIGHT, "id": "a"}
+    with HttpRewardClient(service.url) as client:
+        told = await asyncio.to_thread(client.explain, asked, tokens=True)
+        awaited = await client.aexplain(ScoreRequest(**asked))
+        await client.aclose()
+    assert (told.result.score, told.result.id, awaited.result.id) == (1.0, "a", "a")
+    assert told.rule == awaited.rule
+    assert [call.body["tokens"] for call in service.calls] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("reply", "found"),
+    [
+        (Reply({"detail": "server.explain is off"}, 404), "HTTP 404: server.explain is off"),
+        (Reply({"status": "ok"}), "is not an explanation: result"),
+        (Reply({"result": 1}), "is not an explanation: result"),
+        (Reply(b"<html>"), "not this service"),
+    ],
+)
+def test_what_is_no_explanation_is_unavailable(
+    service: FakeService, client: HttpRewardClient, reply: Reply, found: str
+) -> None:
+    service.replies["/v1/explain"] = reply
+    with pytest.raises(ServiceUnavailableError, match=found):
+        client.explain(RIGHT)
+
+
+def test_a_refused_explanation_is_a_typed_result(client: HttpRewardClient) -> None:
+    for request in ({"response": 18, "id": "a"}, {"response": "\ud800", "id": "a"}):
+        told = client.explain(request)
+        assert (told.result.status, told.result.id) == (Status.INVALID, "a")
+        assert (told.rule, told.prompts) == (None, [])

@@ -105,3 +105,15 @@ class TestChatTokenizer:
         backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
         tokenizer = ChatTokenizer(hub_tokenizer(backend))
         assert tokenizer.encode_plain("1\u00e9\u00e88") == ([3, 5, 5, 4], [0, 1, 2, 3])
+
+    def test_tokens_have_their_texts_and_control_tokens_are_told_from_text(self) -> None:
+        tokenizer = ChatTokenizer(hub_tokenizer(byte_level()))
+        control = tokenizer.encode_control("18<|im_end|>")
+        plain, _ = tokenizer.encode_plain("<|im_end|>")
+        assert tokenizer.tokens(control) == [("1", False), ("8", False), ("<|im_end|>", True)]
+        assert "".join(text for text, _ in tokenizer.tokens(plain)) == "<|im_end|>"
+        assert not any(special for _, special in tokenizer.tokens(plain))
+        assert [text for text, _ in tokenizer.tokens(tokenizer.encode_plain("é")[0])] == [
+            "\ufffd",
+            "\ufffd",
+        ]

@@ -16,6 +16,7 @@ from tests.fake_ingress import BEARER, GOOD, KEY, KEYS, OTHER_BEARER, OTHER_KEY,
 KEYED = [
     ("POST", "/v1/score"),
     ("POST", "/v1/score/batch"),
+    ("POST", "/v1/explain"),
     ("GET", "/v1/models"),
     ("GET", "/docs"),
     ("GET", "/redoc"),
@@ -314,3 +315,48 @@ class TestAFaultOfOurs:
         client = served(KEYS, before, max_concurrent_items_per_key=1)
         codes = [client.post("/v1/score", json=GOOD, headers=BEARER).status_code for _ in range(3)]
         assert codes == [500] * 3
+
+
+class TestExplain:
+    def test_a_result_comes_with_what_led_to_it(self) -> None:
+        reply = served().post("/v1/explain", json={**GOOD, "id": "a"})
+        assert reply.status_code == 200
+        told = reply.json()
+        assert (told["result"]["score"], told["result"]["id"]) == (1.0, "a")
+        assert told["rule"]["span"] == {"start": 0, "end": 7}
+
+    def test_turned_off_it_is_404_and_says_so_and_is_in_no_document(self) -> None:
+        client = served(explain=False)
+        reply = client.post("/v1/explain", json=GOOD)
+        assert reply.status_code == 404
+        assert "server.explain: true" in reply.json()["detail"]
+        assert "/v1/explain" not in client.get("/openapi.json").json()["paths"]
+
+    @pytest.mark.parametrize(
+        ("body", "code", "said"),
+        [
+            ([], 422, "body: must be an object"),
+            ({**GOOD, "model": "none"}, 404, "model: there is no 'none'"),
+            ({**GOOD, "tokens": "yes"}, 422, "tokens: "),
+            ({}, 422, "response: "),
+        ],
+    )
+    def test_a_request_at_fault_is_refused_by_name(self, body: Any, code: int, said: str) -> None:
+        reply = served().post("/v1/explain", json=body)
+        assert reply.status_code == code
+        assert reply.json()["detail"].startswith(said)
+
+    def test_it_counts_as_an_item_of_the_callers_key(self) -> None:
+        begun, go_on = threading.Event(), threading.Event()
+
+        def before() -> None:
+            begun.set()
+            assert go_on.wait(10)
+
+        client = served(KEYS, before, max_concurrent_items_per_key=1)
+        with client, ThreadPoolExecutor() as pool:
+            first = pool.submit(client.post, "/v1/explain", json=GOOD, headers=BEARER)
+            assert begun.wait(10)
+            assert client.post("/v1/score", json=GOOD, headers=BEARER).status_code == 429
+            go_on.set()
+            assert first.result(10).status_code == 200

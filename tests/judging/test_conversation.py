@@ -33,6 +33,9 @@ class FakeTokenizer:
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
         return [ord(character) for character in text], list(range(len(text)))
 
+    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
+        return [(text_of([i]), i in SPECIAL.values()) for i in token_ids]
+
 
 def turns(*texts: str, system: str | None = None) -> list[dict[str, str]]:
     roles = ["user", "assistant"] * len(texts)
@@ -124,3 +127,17 @@ def test_whatever_is_said_fits_and_the_response_keeps_its_end(texts: list[str], 
     response = asked[-1]["content"]
     if response:
         assert ids[-2] == ord(response[-1])
+
+
+@pytest.mark.parametrize("trims", [False, True])
+def test_the_texts_of_a_conversation_are_what_its_tokens_say(trims: bool) -> None:
+    asked = turns(" old " * 10, "older", " last? " * 3, " yes, it is 5. ", system=" Be kind. ")
+    renderer = ConversationRenderer(FakeTokenizer(trims), 36)
+    rendered = renderer.render(asked)
+    parts = renderer.texts(asked, rendered.shown)
+
+    assert "".join(text for text, _, _ in parts) == text_of(rendered.token_ids)
+    assert [turn for _, turn, _ in parts if turn >= 0] == [0, 3, 4]
+    for text, turn, begin in parts:
+        if turn >= 0:
+            assert asked[turn]["content"][begin : begin + len(text)] == text

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from reward_serve.judging.cutting import JOINT, shortened
+from reward_serve.judging.cutting import JOINT, cut_span, shortened
 
 JOINT_TOKENS = len(JOINT)
 
@@ -15,7 +15,7 @@ def characters(text: str) -> tuple[list[int], list[int]]:
 
 
 def cut(response: str, budget: int, head: int = 0) -> tuple[str, int]:
-    text, ids, missing = shortened(response, budget, head, str, characters)
+    text, ids, missing, _ = shortened(response, budget, head, str, characters)
     assert len(ids) <= budget
     assert "".join(map(chr, ids)) == text
     return text, missing
@@ -68,14 +68,55 @@ def test_a_megabyte_is_encoded_in_part() -> None:
         seen.append(len(text))
         return characters(text)
 
-    text, _, missing = shortened("It is 18. " + "y " * 500_000, 96, 24, str, counted)
+    text, _, missing, _ = shortened("It is 18. " + "y " * 500_000, 96, 24, str, counted)
     assert sum(seen) < 5_000
     assert text.startswith("It is 18.")
     assert missing > 999_000
 
 
 def test_head_and_end_are_of_the_text_as_it_is_shown() -> None:
-    text, _, _ = shortened(
-        "eighteen " * 40, 20, 8, lambda t: t.replace("eighteen", "18"), characters
-    )
+    text, *_ = shortened("eighteen " * 40, 20, 8, lambda t: t.replace("eighteen", "18"), characters)
     assert text == "18 " + JOINT + "18 18 18 18 "
+
+
+@pytest.mark.parametrize(
+    ("response", "budget", "head"),
+    [
+        ("So the answer is 18", 5, 0),
+        ("It is 504. " + "Each day there are more. " * 20 + "On day 7 we rest.", 60, 20),
+        ("x" * 100_000 + " 18", 96, 24),
+    ],
+)
+def test_the_span_that_was_cut_is_what_is_not_shown(response: str, budget: int, head: int) -> None:
+    cut = shortened(response, budget, head, str, characters)
+    start, end, exact = cut_span(response, cut.text, cut.head, str)
+
+    assert exact
+    assert end - start == cut.cut_characters
+    joint = JOINT if cut.head else ""
+    assert response[:start] + joint + response[end:] == cut.text
+
+
+def test_the_span_of_a_rewritten_response_is_of_the_response_as_it_came() -> None:
+    def shown(text: str) -> str:
+        return text.replace("eighteen", "18")
+
+    response = "first eighteen, " + "then eighteen " * 40 + "last eighteen."
+    cut = shortened(response, 40, 16, shown, characters)
+    start, end, exact = cut_span(response, cut.text, cut.head, shown)
+
+    assert exact
+    first, last = cut.text.split(JOINT)
+    assert (shown(response[:start]), shown(response[end:])) == (first, last)
+
+
+def test_a_span_that_ends_inside_what_was_rewritten_is_not_exact() -> None:
+    def shown(text: str) -> str:
+        return text.replace("eighteen", "18")
+
+    response = "then eighteen " * 40
+    cut = shortened(response, 9, 0, shown, characters)  # "8 then 18 "
+    start, end, exact = cut_span(response, cut.text, cut.head, shown)
+
+    assert (start, exact) == (0, False)
+    assert abs(len(response) - end - len("8 then eighteen ")) <= len("eighteen")

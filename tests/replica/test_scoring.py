@@ -110,7 +110,7 @@ class Seen:
     def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
         self.ended.append((result["status"], times))
 
-    def cancelled(self) -> None:
+    def cancelled(self, request: object, times: Times) -> None:
         self.left += 1
 
     def flush(self) -> None: ...

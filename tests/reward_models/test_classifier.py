@@ -12,6 +12,7 @@ from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.classifier import Classifier, conversation
+from reward_serve.reward_models.findings import Findings
 from reward_serve.schema import ScoreRequest, Status, Usage
 from tests.judging.test_conversation import FakeTokenizer, text_of
 
@@ -140,3 +141,38 @@ async def test_the_fingerprint_holds_what_a_score_depends_on() -> None:
     }
     assert len(told) == 3
     assert all(one.startswith("weights=w;dtype=float32;context=64;") for one in told)
+
+
+async def test_the_conversation_that_is_shown_is_the_one_that_the_model_read() -> None:
+    engine, findings = FakeEngine(1.0), Findings(tokens=True)
+    verdict = await classifier(engine).explain(ASKED, findings)
+    (prompt,) = [shown() for shown in findings.prompts]
+
+    assert (verdict.score, findings.model, findings.cached) == (1.0, verdict, False)
+    assert prompt.text == engine.asked[0]
+    assert (prompt.mode, prompt.token_count) == ("classify", 18)
+    assert [token.text for token in prompt.tokens or ()][:2] == ["<|user|>", "2"]
+    assert [token.special for token in prompt.tokens or ()][:2] == [True, False]
+    places = {each.field: prompt.text[each.start : each.end] for each in prompt.fields}
+    assert places == {"question": "2 + 3?", "response": "It is 5."}
+    assert set(findings.seconds) == {"rendering", "engine"}
+
+
+async def test_what_a_classifier_does_not_see_is_told_by_field_and_turn() -> None:
+    messages = [
+        {"role": "user", "content": "old " * 10},
+        {"role": "assistant", "content": "older"},
+        {"role": "user", "content": "last?"},
+    ]
+    asked = ScoreRequest.model_validate({"messages": messages, "response": "y" * 100})
+    engine, findings = FakeEngine(1.0), Findings()
+    await classifier(engine).explain(asked, findings)
+    (prompt,) = [shown() for shown in findings.prompts]
+    cuts = {(cut.field, cut.turn): (cut.start, cut.end) for cut in prompt.cut}
+
+    assert prompt.text == engine.asked[0]
+    assert cuts == {("messages", 0): (0, 40), ("messages", 1): (0, 5), ("response", None): (0, 45)}
+    assert [(each.field, each.turn) for each in prompt.fields] == [
+        ("messages", 2),
+        ("response", None),
+    ]

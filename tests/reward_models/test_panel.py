@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from reward_serve.config.models import PanelModel
-from reward_serve.reward_models.panel import Ask, Panel
+from reward_serve.explanation import Explanation
+from reward_serve.reward_models.findings import Findings
+from reward_serve.reward_models.panel import Ask, Explain, Panel
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
 from tests import virtual_time
 
@@ -166,3 +168,43 @@ async def test_a_fingerprint_tells_settings_and_members_apart() -> None:
     assert len(set(told)) == 4
     again = await panel([member(0.0), member(1.0)]).score(REQUEST)
     assert again.fingerprint == told[0]
+
+
+async def test_a_panel_is_explained_by_its_members_explanations() -> None:
+    seen: list[Any] = []
+
+    def explains(score: float) -> Explain:
+        async def explain(body: dict[str, Any]) -> Explanation:
+            seen.append(body)
+            return Explanation(result=await member(score)(body))
+
+        return explain
+
+    config = PanelModel.model_validate(
+        {"name": "panel", "kind": "panel", "panel": {"members": ["a", "b", "c"]}}
+    )
+    scores = (1.0, 0.0, 1.0)
+    model = Panel(config, [member(s) for s in scores], [explains(s) for s in scores])
+    findings = Findings()
+    verdict = await model.explain(REQUEST, findings)
+
+    assert verdict == await model.score(REQUEST)
+    assert {n: e.result.score for n, e in (findings.members or {}).items()} == {
+        "a": 1.0, "b": 0.0, "c": 1.0,
+    }  # fmt: skip
+    assert all(0 < body["timeout_s"] < 10 for body in seen)
+    assert model.counts["disagreed"] == 1, "an explanation is not counted"
+
+
+def test_a_member_that_explains_nothing_in_time_has_failed() -> None:
+    async def hang(body: dict[str, Any]) -> Explanation:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    config = PanelModel.model_validate(
+        {"name": "panel", "kind": "panel", "panel": {"members": ["a", "b"], "quorum": 2}}
+    )
+    findings = Findings()
+    judged = lambda: Panel(config, [], [hang, hang]).explain(REQUEST, findings)  # noqa: E731
+    verdict, _ = virtual_time.run(judged)
+    assert (verdict.status, verdict.score) == (Status.TIMEOUT, None)

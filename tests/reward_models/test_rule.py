@@ -6,6 +6,7 @@ import pytest
 
 from reward_serve.config.models import RuleModel
 from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.reward_models.findings import Findings
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import ScoreRequest, Status, Usage
 
@@ -151,3 +152,42 @@ async def test_a_reference_that_the_verifier_cannot_use_is_refused() -> None:
     config = RuleModel.model_validate({"name": "r", "kind": "rule", "rule": rule})
     with pytest.raises(InvalidRequestError, match="reference: 'Paris' is no number"):
         await RuleRewardModel(config).score(ScoreRequest(response="18", reference="Paris"))
+
+
+@pytest.mark.parametrize(
+    ("verifier", "response", "words"),
+    [
+        ("gsm8k", "So\n#### 18\n", "#### 18"),
+        ("gsm8k_strict_first", "#### 18 and #### 19", "#### 18"),
+        ("gsm8k_strict_last", "x" * 400 + "#### 18 and #### 19", "#### 19"),
+        ("numeric", "17, or 18.", "18."),
+        ("exact", "<think>hm</think>18", "18"),
+        ("regex", "A: 17\nA: 18\nB", "A: 18"),
+        ("math", r"It is $\boxed{18}$", "18"),
+        ("numeric", "none", None),
+    ],
+)
+async def test_the_words_that_each_verifier_matched_are_told(
+    verifier: str, response: str, words: str | None
+) -> None:
+    settings = {"verifier": verifier, "pattern": r"A: (\d+)" if verifier == "regex" else None}
+    model = RuleRewardModel(
+        RuleModel.model_validate({"name": "m", "kind": "rule", "rule": settings})
+    )
+    asked, findings = ScoreRequest(response=response, reference="18"), Findings()
+    try:
+        verdict = await model.explain(asked, findings)
+        assert verdict == await model.score(asked)
+    finally:
+        model.close()
+    assert findings.rule is not None
+    assert findings.rule.score == verdict.score
+    span = findings.rule.span
+    assert (None if span is None else response[span.start : span.end]) == words
+
+
+async def test_of_several_references_the_outcome_is_that_of_the_best(rule: RuleRewardModel) -> None:
+    findings = Findings()
+    await rule.explain(ScoreRequest(response="#### 18", reference=["17", "18"]), findings)
+    assert findings.rule is not None
+    assert (findings.rule.outcome, findings.rule.rule) == ("right", "marker_matches")

@@ -39,7 +39,12 @@ async def grade(verifier: PatternVerifier, response: str, reference: str) -> Gra
     ],
 )
 def test_the_last_match_says_the_answer(pattern: str, text: str, found: str | None) -> None:
-    assert last_match(pattern, text) == found
+    match = last_match(pattern, text)
+    assert (match and match[0]) == found
+
+
+def test_the_last_match_says_where_it_stands() -> None:
+    assert last_match(r"A: (\d+)", "A: 17 A: 18.") == ("18", 6, 11)
 
 
 async def test_numbers_compare_by_value_and_other_texts_exactly(make: Make) -> None:

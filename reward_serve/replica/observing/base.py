@@ -28,7 +28,7 @@ class Observer(Protocol):
     def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
         """A request, as it came, has its result, whatever its status."""
 
-    def cancelled(self) -> None:
+    def cancelled(self, request: object, times: Times) -> None:
         """A request's caller has left."""
 
     def flush(self) -> None:

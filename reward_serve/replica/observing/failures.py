@@ -53,7 +53,7 @@ class FailureLog:
         }
         logger.warning("no verdict: %s", json.dumps(told))  # which escapes what callers wrote
 
-    def cancelled(self) -> None:
+    def cancelled(self, request: object, times: Times) -> None:
         """The caller knows."""
 
     def flush(self) -> None:

@@ -20,7 +20,7 @@ class MemoryTrimmer:
         """Add the request's size."""
         self._bytes += size_of(request)
 
-    def cancelled(self) -> None:
+    def cancelled(self, request: object, times: Times) -> None:
         """A cancelled request is not counted."""
 
     def flush(self) -> None:

@@ -94,7 +94,7 @@ class Metrics:
         if usage["prompt_tokens"]:
             self._used.update({kind.removesuffix("_tokens"): usage[kind] for kind in usage})
 
-    def cancelled(self) -> None:
+    def cancelled(self, request: object, times: Times) -> None:
         """A request's caller has left."""
         self._count("", "cancelled", "")
 

@@ -1,4 +1,4 @@
-"""A sample of the verdicts as JSON lines, to read what a policy is being rewarded for."""
+"""A sample of the requests as JSON lines, to read what a policy is being rewarded for."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ from typing import Any
 from reward_serve.config.replicas import VerdictLogConfig
 from reward_serve.replica.observing.base import Times
 from reward_serve.reward_models.sampling import chosen, request_hash
+from reward_serve.schema import MAX_NAME_CHARACTERS, MAX_REFERENCES, echoes
 
 _FILES = 2
 _QUEUED_LINES = 10_000
+_STEP_CHARACTERS = 64
 
 
 class VerdictLog:
-    """Appends sampled verdicts to ``verdicts-MODEL-PID.jsonl``, from a thread of its own.
+    """Appends sampled requests to ``verdicts-MODEL-PID.jsonl``, from a thread of its own.
+
+    A line has the same keys whatever became of its request: those without a verdict have their
+    ``status`` and ``reason``, those whose callers left the status ``cancelled``.
 
     Which requests are sampled is told by their hash: equal questions are in it or not, in every
     replica. The two newest files are kept, of ``max_mib`` together.
@@ -37,6 +42,7 @@ class VerdictLog:
     def __init__(self, model: str, config: VerdictLogConfig) -> None:
         folder = Path(config.folder or ".").expanduser()
         folder.mkdir(parents=True, exist_ok=True)
+        self._model = model
         self._config = config
         self._file = RotatingFileHandler(
             folder / f"verdicts-{model}-{os.getpid()}.jsonl",
@@ -52,15 +58,20 @@ class VerdictLog:
     def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
         """Write it, if it is of the sample."""
         number = request_hash(request)
-        if result["status"] == "invalid" or not chosen(number, self._config.rate):
+        if not chosen(number, self._config.rate):
             return
-        line = json.dumps({"time": round(time.time(), 3), "request": number} | self._told(request)
-            | {name: result[name] for name in _RESULT}
-            | {"latency_s": round(times.total, 4)})  # fmt: skip
+        content = {"time": round(time.time(), 3), "request": number, "model": self._model}
+        content |= {"step": _step(result.get("metadata")), **self._asked(request)}
+        content |= {name: result.get(name) for name in _RESULT}
+        content["latency_s"] = round(times.total, 4)
+        if self._config.redact:
+            content["reason"] = None  # it may quote the request
+        line = json.dumps(content)
         self._lines.handle(logging.LogRecord("verdicts", logging.INFO, "", 0, "%s", (line,), None))
 
-    def cancelled(self) -> None:
-        """There is no verdict."""
+    def cancelled(self, request: object, times: Times) -> None:
+        """Write it, if it is of the sample."""
+        self.observe(request, {**echoes(request), "status": "cancelled"}, times)
 
     def flush(self) -> None:
         """The thread writes by itself."""
@@ -70,20 +81,44 @@ class VerdictLog:
         self._listener.stop()
         self._file.close()
 
-    def _told(self, request: object) -> dict[str, Any]:
+    def _asked(self, request: object) -> dict[str, Any]:
+        """What the line says of the request, which may be at fault in any way."""
         fields = request if isinstance(request, Mapping) else {}
-        response = str(fields.get("response", ""))
-        told = {"group": fields.get("group"), "response_characters": len(response)}
+        response = _as_text(fields.get("response")) or ""
+        asked: dict[str, Any] = {
+            "group": _as_text(fields.get("group"), MAX_NAME_CHARACTERS),
+            "response_characters": len(response),
+        }
         if not self._config.redact:
-            tail = response[-self._config.tail_characters :]
-            told |= {"response_tail": tail, "reference": fields.get("reference")}
-        return told
+            asked["response_tail"] = response[-self._config.tail_characters :]
+            asked["reference"] = _references(fields.get("reference"))
+        return asked
+
+
+def _step(metadata: Mapping[str, Any] | None) -> int | float | str | None:
+    """The trainer's step, where the caller's metadata has it."""
+    step = (metadata or {}).get("step")
+    if isinstance(step, str):
+        return step[:_STEP_CHARACTERS]
+    return step if isinstance(step, int | float) else None
+
+
+def _as_text(value: object, most: int | None = None) -> str | None:
+    return value[:most] if isinstance(value, str) else None
+
+
+def _references(value: object) -> str | list[str] | None:
+    """The reference as it was asked, or None where it is none."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return value[:MAX_REFERENCES]
+    return _as_text(value)
 
 
 _RESULT = (
     "id",
     "score",
     "status",
+    "reason",
     "source",
     "label",
     "probabilities",

@@ -51,7 +51,7 @@ def test_counts_are_passed_on_together_and_once(recorded: dict[str, Recorded]) -
     for _ in range(3):
         metrics.observe({}, ok, Times(0.5, 0.1, 0.4))
     metrics.observe({}, failure(Status.OVERLOADED, "full").model_dump(mode="json"), Times(0.001))
-    metrics.cancelled()
+    metrics.cancelled({}, Times(0.1))
     assert recorded["requests_total"].told == []
     metrics.flush()
     metrics.flush()

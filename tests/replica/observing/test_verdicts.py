@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from reward_serve.config.replicas import VerdictLogConfig
 from reward_serve.replica.observing.base import Times
 from reward_serve.replica.observing.verdicts import VerdictLog
@@ -64,13 +66,64 @@ def test_files_do_not_grow_beyond_their_bound(tmp_path: Path) -> None:
     assert 50 < len(lines) < 2000
 
 
-def test_what_has_no_verdict_by_its_own_fault_is_left_out(tmp_path: Path) -> None:
-    log = VerdictLog("judge", VerdictLogConfig(folder=str(tmp_path), rate=1.0))
-    log.observe({}, failure(Status.INVALID, "no").model_dump(mode="json"), Times(0.1))
-    log.observe({}, failure(Status.TIMEOUT, "late").model_dump(mode="json"), Times(0.1))
+def logged(folder: Path, request: object, result: ScoreResult, **settings: Any) -> dict[str, Any]:
+    log = VerdictLog("judge", VerdictLogConfig(folder=str(folder), rate=1.0, **settings))
+    log.observe(request, result.model_dump(mode="json"), Times(0.1))
     log.close()
+    (path,) = folder.iterdir()
+    line: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return line
 
+
+def test_a_line_names_the_model_and_the_trainers_step(tmp_path: Path) -> None:
+    right = ScoreResult.model_validate({**RIGHT, "metadata": {"step": 12, "other": "x"}})
+    line = logged(tmp_path, {"response": "18"}, right)
+
+    assert (line["model"], line["step"]) == ("judge", 12)
+    assert "other" not in line
+
+
+@pytest.mark.parametrize("step", [None, [1], {"of": 2}])
+def test_a_step_that_is_no_step_is_left_out(tmp_path: Path, step: Any) -> None:
+    right = ScoreResult.model_validate({**RIGHT, "metadata": {"step": step}})
+    assert logged(tmp_path, {"response": "18"}, right)["step"] is None
+
+
+def test_a_request_without_a_verdict_has_its_status_and_why(tmp_path: Path) -> None:
+    line = logged(tmp_path, {"response": "18"}, failure(Status.TIMEOUT, "late"))
+    assert (line["status"], line["score"], line["reason"]) == ("timeout", None, "late")
+
+
+def test_a_request_whose_caller_left_is_cancelled(tmp_path: Path) -> None:
+    log = VerdictLog("judge", VerdictLogConfig(folder=str(tmp_path), rate=1.0))
+    log.observe({"response": "18"}, RIGHT, Times(0.1))
+    log.cancelled({"response": "18", "id": "a", "metadata": {"step": 3}}, Times(0.1))
+    log.close()
     (path,) = tmp_path.iterdir()
-    assert [json.loads(line)["status"] for line in path.read_text("utf-8").splitlines()] == [
-        "timeout"
-    ]
+    ended, left = map(json.loads, path.read_text("utf-8").splitlines())
+
+    assert (left["status"], left["score"], left["id"], left["step"]) == ("cancelled", None, "a", 3)
+    assert list(left) == list(ended)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        None,
+        {"response": 5, "reference": {1: {2}}, "group": [1], "metadata": {"step": float("nan")}},
+        {"response": "\ud800", "reference": ["18", None], "metadata": 10**5000},
+    ],
+)
+def test_a_request_at_fault_is_logged_without_what_cannot_be_written(
+    tmp_path: Path, request_: object
+) -> None:
+    invalid = failure(Status.INVALID, "response: missing")
+    line = logged(tmp_path, request_, invalid)
+
+    assert line["status"] == "invalid"
+    assert (line["reference"], line["group"], line["step"]) == (None, None, None)
+
+
+def test_a_redacted_line_quotes_no_reason(tmp_path: Path) -> None:
+    invalid = failure(Status.INVALID, "reference: 'secret' holds no answer")
+    assert "secret" not in json.dumps(logged(tmp_path, {"response": "x"}, invalid, redact=True))
