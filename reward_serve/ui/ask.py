@@ -14,7 +14,7 @@ from reward_serve.explanation import Explanation
 from reward_serve.ui.attacking import attack_section
 from reward_serve.ui.elements import Pieces, button, heading, message, tag, untrusted
 from reward_serve.ui.explained import card
-from reward_serve.ui.service import Trouble
+from reward_serve.ui.service import TroubleError
 from reward_serve.ui.shell import Draft, Session
 from reward_serve.ui.snippets import as_curl, as_python
 from reward_serve.ui.text import hidden_names, pieces
@@ -58,7 +58,7 @@ def requests_of(draft: Draft) -> dict[str, dict[str, Any]]:
         if mode:
             request["options"] = {"mode": mode}
         title = " · ".join(filter(None, (model, template, mode)))
-        found[title or "default model"] = {**request, "timeout_s": TIMEOUT_S}
+        found[title] = {**request, "timeout_s": TIMEOUT_S}
     return found
 
 
@@ -99,8 +99,8 @@ class _Ask:
                 value=getattr(draft, name),
                 on_change=lambda event, name=name: self._changed(name, event.value or ""),
             )
-            rows = {"question": 2, "reference": 1, "response": 6}[name]
-            field.props(f"outlined autogrow debounce=150 input-style='min-height: {rows * 20}px'")
+            height = {"question": 64, "reference": 44, "response": 200}[name]
+            field.props(f"outlined debounce=150 input-style='height: {height}px'")
             field.props("spellcheck=false").classes("full")
             field.on("keydown.ctrl.enter", self._ask)
             self._hints[name] = tag("div", "hint small")
@@ -175,17 +175,17 @@ class _Ask:
                     _answer(title, request, answer)
             self._request(next(iter(requests.values())))
 
-    async def _explained(self, request: Mapping[str, Any]) -> Explanation | Trouble:
+    async def _explained(self, request: Mapping[str, Any]) -> Explanation | TroubleError:
         """The explanation; the result alone where this service explains nothing."""
         service = self._session.workbench.service
         try:
             return await service.explain(request)
-        except Trouble as trouble:
+        except TroubleError as trouble:
             if trouble.status_code != 404 or "explain" not in trouble.what.lower():
                 return trouble
         try:
             (result,) = await service.score([request])
-        except Trouble as trouble:
+        except TroubleError as trouble:
             return trouble
         return Explanation(result=result)
 
@@ -231,13 +231,15 @@ class _Ask:
             message(what, tone, remedy)
 
 
-def _answer(title: str, request: Mapping[str, Any], answer: Explanation | Trouble) -> None:
+def _answer(title: str, request: Mapping[str, Any], answer: Explanation | TroubleError) -> None:
     if isinstance(answer, Explanation):
-        card(title, request, answer)
+        result = answer.result
+        default = " · ".join(filter(None, (result.model, result.template)))
+        card(title or f"{default or 'model'} (default)", request, answer)
         return
     with tag("section", "card"):
         with tag("h2", "flush"):
-            untrusted(title)
+            untrusted(title or "default model")
         message(answer.what, "bad", answer.remedy)
 
 

@@ -14,7 +14,7 @@ from reward_serve.schema import ScoreResult
 from reward_serve.ui import charts
 from reward_serve.ui.elements import Cell, Column, Rows, TableRow, heading, message, tag
 from reward_serve.ui.explained import score_tone
-from reward_serve.ui.service import Service, Trouble
+from reward_serve.ui.service import Service, TroubleError
 from reward_serve.ui.text import Piece, one_line
 
 ACCEPTED = 0.5
@@ -46,7 +46,7 @@ async def attack_section(
     )
     try:
         results = await service.score([{**base, "response": each.response} for each in attacks])
-    except Trouble as trouble:
+    except TroubleError as trouble:
         results = None
         said = trouble
     if place.is_deleted:

@@ -33,7 +33,7 @@ _STATE_TIMEOUT_S = 5.0
 _OTHER_VERSION = "Its version may differ from the workbench's."
 
 
-class Trouble(Exception):
+class TroubleError(Exception):
     """The service gave no answer; says why, and what to do.
 
     Attributes:
@@ -67,7 +67,7 @@ class State:
     ready: bool = False
     detail: str = ""
     took_ms: float = 0.0
-    trouble: Trouble | None = None
+    trouble: TroubleError | None = None
     at: float = field(default_factory=time.time)
 
 
@@ -111,7 +111,7 @@ class Service:
         began = time.perf_counter()
         try:
             said = await self._json("GET", "/v1/models", None, _STATE_TIMEOUT_S)
-        except Trouble as trouble:
+        except TroubleError as trouble:
             return State(trouble=trouble)
         took_ms = 1000 * (time.perf_counter() - began)
         models = [model for model in said.get("models") or [] if isinstance(model, dict)]
@@ -119,7 +119,7 @@ class Service:
         try:
             await self._json("GET", "/ready", None, _STATE_TIMEOUT_S)
             state.ready = True
-        except Trouble as trouble:
+        except TroubleError as trouble:
             state.detail = trouble.what
         return state
 
@@ -127,7 +127,7 @@ class Service:
         """A result for each request, in order.
 
         Raises:
-            Trouble: there was no answer.
+            TroubleError: there was no answer.
         """
         sent, refused = encode_batch(requests)
         size = len(requests) - len(refused)
@@ -135,29 +135,29 @@ class Service:
         said = await self._json("POST", "/v1/score/batch", sent, timeout_s)
         results = said.get("results")
         if not isinstance(results, list) or len(results) != size:
-            raise Trouble("The service did not answer every request.", "Is it this project's?")
+            raise TroubleError("The service did not answer every request.", "Is it this project's?")
         try:
             return merge([parse_result(result, self.url) for result in results], refused)
         except ServiceUnavailableError as error:
-            raise Trouble(str(error), _OTHER_VERSION) from None
+            raise TroubleError(str(error), _OTHER_VERSION) from None
 
     async def explain(self, request: Mapping[str, Any]) -> Explanation:
         """The result of one request, and what led to it.
 
         Raises:
-            Trouble: there is none.
+            TroubleError: there is none.
         """
         timeout_s = longest_timeout_s([request]) + GRACE_S
         async with self._explaining:
             try:
                 said = await self._json("POST", "/v1/explain", encode(request), timeout_s)
             except ValueError as error:
-                raise Trouble(f"The request cannot be sent: {error}.", "Mend it.") from None
+                raise TroubleError(f"The request cannot be sent: {error}.", "Mend it.") from None
         said.pop("detail", None)
         try:
             return parse_explanation(said, self.url)
         except ServiceUnavailableError as error:
-            raise Trouble(str(error), _OTHER_VERSION) from None
+            raise TroubleError(str(error), _OTHER_VERSION) from None
 
     async def _json(
         self, method: str, path: str, body: bytes | None, timeout_s: float
@@ -167,13 +167,13 @@ class Service:
         try:
             reply = await self._client.request(method, path, content=body, timeout=timeout_s)
         except httpx.TimeoutException:
-            raise Trouble(
+            raise TroubleError(
                 f"{self.url} did not answer within {timeout_s:g} s.",
                 "It may be starting or overloaded; try again, or look at Health.",
             ) from None
         except httpx.HTTPError as error:
             logger.info("%s: %s", self.url, error)
-            raise Trouble(
+            raise TroubleError(
                 f"Nothing answers at {self.url}.",
                 "Start the service (python -m reward_serve serve), or name another by --url.",
             ) from None
@@ -182,7 +182,7 @@ class Service:
         except ValueError:
             said = None
         if not isinstance(said, dict):
-            raise Trouble(
+            raise TroubleError(
                 f"{self.url} answers {reply.status_code}, but not as this service would.",
                 "Check --url.",
                 reply.status_code,
@@ -191,11 +191,11 @@ class Service:
             raise self._refused(reply.status_code, said)
         return said
 
-    def _refused(self, code: int, said: Mapping[str, Any]) -> Trouble:
+    def _refused(self, code: int, said: Mapping[str, Any]) -> TroubleError:
         detail = str(said.get("detail", "no detail"))
         if code == 401:
             key = f"The key of {API_KEY_VARIABLE} is not one of its keys"
-            return Trouble(
+            return TroubleError(
                 "The service is locked." if not self.has_key else f"{key}.",
                 f"Start the workbench with {API_KEY_VARIABLE} set to one of the service's keys.",
                 code,
@@ -205,4 +205,4 @@ class Service:
             503: "Try again in a moment, or look at Health.",
             504: "Give it more time, or look at Health.",
         }
-        return Trouble(f"{code}: {detail}", remedies.get(code, ""), code)
+        return TroubleError(f"{code}: {detail}", remedies.get(code, ""), code)
