@@ -68,6 +68,7 @@ class _Ask:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._hints: dict[str, Element] = {}
+        self._unexplained = False
 
     def build(self) -> None:
         """Build it, in a place of its own: an attack that is opened builds it anew."""
@@ -162,6 +163,7 @@ class _Ask:
             self._say(str(error), "Choose fewer.")
             return
         self._working("Asking …")
+        self._unexplained = False
         try:
             answers = await asyncio.gather(*map(self._explained, requests.values()))
         finally:
@@ -170,6 +172,12 @@ class _Ask:
             return
         self._answers.clear()
         with self._answers:
+            if self._unexplained:
+                message(
+                    "This service explains nothing; these are the results alone.",
+                    "",
+                    "server.explain: true in the deployments file turns it on.",
+                )
             with tag("div", "cards-wide"):
                 for (title, request), answer in zip(requests.items(), answers, strict=True):
                     _answer(title, request, answer)
@@ -187,6 +195,7 @@ class _Ask:
             (result,) = await service.score([request])
         except TroubleError as trouble:
             return trouble
+        self._unexplained = True
         return Explanation(result=result)
 
     def _request(self, request: Mapping[str, Any]) -> None:

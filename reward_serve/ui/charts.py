@@ -18,6 +18,7 @@ STATUS_TONES = {
     "timeout": "bad",
     "overloaded": "bad",
     "error": "bad",
+    "cancelled": "muted",
 }
 """The color of each status."""
 

@@ -61,8 +61,8 @@ def build(session: Session) -> None:
             message(
                 "Rates, latency and cache hits need the service's metrics.",
                 "",
-                "Start the workbench with --metrics http://NODE:PORT/metrics; docs/observability.md "
-                "says where a node exports them.",
+                "Start the workbench with --metrics http://NODE:PORT/metrics; "
+                "docs/observability.md says where a node exports them.",
             )
         return
 
