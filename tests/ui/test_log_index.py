@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,7 @@ def test_a_new_file_with_a_deleted_ones_number_is_read_from_its_start(index: Log
         ({"source": "rule", "lowest": 0.5, "text": "left"}, 6),
     ],
 )
-def test_filters(index: LogIndex, filters: dict[str, object], count: int) -> None:
+def test_filters(index: LogIndex, filters: dict[str, Any], count: int) -> None:
     append(index.folder / "verdicts-judge-1.jsonl", *map(verdict, range(21)))
     answer = asked(index, **filters)
     assert (answer.total, len(answer.rows)) == (count, count)
