@@ -1,4 +1,4 @@
-"""Records a judge's prompts and answers for ``explain``."""
+"""A judge's renderer and engine, as ``explain`` asks them: each prompt and answer is noted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from reward_serve.engines.base import (
     Encoder,
@@ -29,16 +29,14 @@ from reward_serve.templates import Template
 
 logger = logging.getLogger(__name__)
 
-_FIELDS = frozenset(get_args(FieldName))
-
 
 class Recorder:
-    """A renderer and an engine that record each prompt and answer.
+    """Renders as a renderer does and asks as an engine does, and notes both.
 
     Args:
-        renderer: renders the prompts.
-        engine: answers them.
-        findings: where they are recorded.
+        renderer: what makes the prompts.
+        engine: what is asked.
+        findings: where it is noted.
     """
 
     def __init__(self, renderer: Renderer, engine: Engine, findings: Findings) -> None:
@@ -51,7 +49,7 @@ class Recorder:
 
     @property
     def tokenizer(self) -> Any:
-        """See the engine."""
+        """The engine's own."""
         return self._engine.tokenizer
 
     def render(
@@ -64,7 +62,7 @@ class Recorder:
         reserve_tokens: int,
         enable_thinking: bool = False,
     ) -> Prompt:
-        """See the renderer."""
+        """The renderer's prompt."""
         with self._findings.timed("rendering"):
             prompt = self._renderer.render(
                 template,
@@ -91,33 +89,33 @@ class Recorder:
         return prompt
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-        """See the engine."""
+        """The engine's answer."""
         with self._timed():
             output = await self._engine.label_logprobs(prompt, labels)
         self._note(output.cached)
         return output
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        """See the engine."""
+        """The engine's answer."""
         with self._timed():
             output = await self._engine.generate(prompt, sampling)
         self._note(output.cached)
         return output
 
     def describe(self) -> dict[str, str]:
-        """See the engine."""
+        """The engine's own."""
         return self._engine.describe()
 
     async def failure(self) -> str | None:
-        """See the engine."""
+        """The engine's own."""
         return await self._engine.failure()
 
     def close(self) -> None:
-        """Nothing to do: the judge owns the engine."""
+        """The engine is another's to end."""
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        """Add the time during which at least one call to the engine is running."""
+        """Count the time in which the engine is asked anything; questions overlap."""
         if not self._asking:
             self._began = time.perf_counter()
         self._asking += 1
@@ -137,20 +135,20 @@ class Recorder:
         tokenizer = self._engine.tokenizer
         if tokenizer is None:
             return {}
-        fields: dict[str, Any] = {"token_count": len(prompt.token_ids)}
+        told: dict[str, Any] = {"token_count": len(prompt.token_ids)}
         if self._findings.tokens:
-            fields["tokens"] = shown_tokens(tokenizer, prompt.token_ids)
-        return fields
+            told["tokens"] = shown_tokens(tokenizer, prompt.token_ids)
+        return told
 
 
 def shown_tokens(tokenizer: Encoder, token_ids: Sequence[int]) -> list[Token]:
-    """The tokens in the format of explanations."""
-    tokens = zip(token_ids, tokenizer.tokens(token_ids), strict=True)
-    return [Token(id=i, text=text, special=special) for i, (text, special) in tokens]
+    """Tokens as explanations have them."""
+    told = zip(token_ids, tokenizer.tokens(token_ids), strict=True)
+    return [Token(id=i, text=text, special=special) for i, (text, special) in told]
 
 
 async def attempted(asked: Coroutine[Any, Any, Verdict], within_s: float) -> Verdict:
-    """Await a verdict that only the explanation needs; a failure becomes a typed verdict."""
+    """The verdict of what is asked for the explanation alone, whose failure fails nothing else."""
     try:
         async with asyncio.timeout(within_s):
             return await asked
@@ -180,11 +178,11 @@ def _as_messages(turns: Sequence[tuple[str, Parts]], prompt: Prompt) -> dict[str
 
 
 def _joined(parts: Parts, fields: Mapping[str, str]) -> tuple[str, list[FieldSpan]]:
-    """The text with its fields inserted, and their spans."""
+    """The text with its fields, and where they stand in it."""
     text, spans = "", []
     for part, name in parts:
         text += part
-        if name is not None and name in _FIELDS:
+        if name is not None:
             start, text = len(text), text + fields[name]
             spans.append(FieldSpan(field=cast(FieldName, name), start=start, end=len(text)))
     return text, spans
