@@ -1,4 +1,4 @@
-"""A judge's renderer and engine, as ``explain`` asks them: each prompt and answer is noted."""
+"""Records a judge's prompts and answers for ``explain``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from reward_serve.engines.base import (
     Encoder,
@@ -29,14 +29,16 @@ from reward_serve.templates import Template
 
 logger = logging.getLogger(__name__)
 
+_FIELDS = frozenset(get_args(FieldName))
+
 
 class Recorder:
-    """Renders as a renderer does and asks as an engine does, and notes both.
+    """A renderer and an engine that record each prompt and answer.
 
     Args:
-        renderer: what makes the prompts.
-        engine: what is asked.
-        findings: where it is noted.
+        renderer: renders the prompts.
+        engine: answers them.
+        findings: where they are recorded.
     """
 
     def __init__(self, renderer: Renderer, engine: Engine, findings: Findings) -> None:
@@ -49,7 +51,7 @@ class Recorder:
 
     @property
     def tokenizer(self) -> Any:
-        """The engine's own."""
+        """See the engine."""
         return self._engine.tokenizer
 
     def render(
@@ -62,7 +64,7 @@ class Recorder:
         reserve_tokens: int,
         enable_thinking: bool = False,
     ) -> Prompt:
-        """The renderer's prompt."""
+        """See the renderer."""
         with self._findings.timed("rendering"):
             prompt = self._renderer.render(
                 template,
@@ -89,33 +91,33 @@ class Recorder:
         return prompt
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-        """The engine's answer."""
+        """See the engine."""
         with self._timed():
             output = await self._engine.label_logprobs(prompt, labels)
         self._note(output.cached)
         return output
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        """The engine's answer."""
+        """See the engine."""
         with self._timed():
             output = await self._engine.generate(prompt, sampling)
         self._note(output.cached)
         return output
 
     def describe(self) -> dict[str, str]:
-        """The engine's own."""
+        """See the engine."""
         return self._engine.describe()
 
     async def failure(self) -> str | None:
-        """The engine's own."""
+        """See the engine."""
         return await self._engine.failure()
 
     def close(self) -> None:
-        """The engine is another's to end."""
+        """Nothing to do: the judge owns the engine."""
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        """Count the time in which the engine is asked anything; questions overlap."""
+        """Add the time during which at least one call to the engine is running."""
         if not self._asking:
             self._began = time.perf_counter()
         self._asking += 1
@@ -135,20 +137,20 @@ class Recorder:
         tokenizer = self._engine.tokenizer
         if tokenizer is None:
             return {}
-        told: dict[str, Any] = {"token_count": len(prompt.token_ids)}
+        fields: dict[str, Any] = {"token_count": len(prompt.token_ids)}
         if self._findings.tokens:
-            told["tokens"] = shown_tokens(tokenizer, prompt.token_ids)
-        return told
+            fields["tokens"] = shown_tokens(tokenizer, prompt.token_ids)
+        return fields
 
 
 def shown_tokens(tokenizer: Encoder, token_ids: Sequence[int]) -> list[Token]:
-    """Tokens as explanations have them."""
-    told = zip(token_ids, tokenizer.tokens(token_ids), strict=True)
-    return [Token(id=i, text=text, special=special) for i, (text, special) in told]
+    """The tokens in the format of explanations."""
+    tokens = zip(token_ids, tokenizer.tokens(token_ids), strict=True)
+    return [Token(id=i, text=text, special=special) for i, (text, special) in tokens]
 
 
 async def attempted(asked: Coroutine[Any, Any, Verdict], within_s: float) -> Verdict:
-    """The verdict of what is asked for the explanation alone, whose failure fails nothing else."""
+    """Await a verdict that only the explanation needs; a failure becomes a typed verdict."""
     try:
         async with asyncio.timeout(within_s):
             return await asked
@@ -178,11 +180,11 @@ def _as_messages(turns: Sequence[tuple[str, Parts]], prompt: Prompt) -> dict[str
 
 
 def _joined(parts: Parts, fields: Mapping[str, str]) -> tuple[str, list[FieldSpan]]:
-    """The text with its fields, and where they stand in it."""
+    """The text with its fields inserted, and their spans."""
     text, spans = "", []
     for part, name in parts:
         text += part
-        if name is not None:
+        if name is not None and name in _FIELDS:
             start, text = len(text), text + fields[name]
             spans.append(FieldSpan(field=cast(FieldName, name), start=start, end=len(text)))
     return text, spans
