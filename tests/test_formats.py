@@ -31,7 +31,7 @@ def test_every_row_has_its_keys_and_a_text_in_each(rows: list[dict[str, Any]]) -
         assert all(isinstance(row[key], str) and row[key].strip() for key in KEYS - {"correct"})
 
 
-def test_no_case_and_no_id_stands_twice(rows: list[dict[str, Any]]) -> None:
+def test_cases_and_ids_are_unique(rows: list[dict[str, Any]]) -> None:
     assert len({row["id"] for row in rows}) == len(rows)
     assert len({(row["reference"], row["response"]) for row in rows}) == len(rows)
     assert all(row["id"].startswith(f"{row['format']}/") for row in rows)

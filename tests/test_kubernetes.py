@@ -114,7 +114,7 @@ def test_a_worker_is_asked_once_it_can_score_and_the_head_needs_no_application(n
 
 
 @every_service
-def test_all_but_the_http_port_is_closed_to_others(name: str) -> None:
+def test_only_the_http_port_is_open_to_others(name: str) -> None:
     policy = documents(name)["NetworkPolicy"]["spec"]
     labels = [template["metadata"]["labels"] for template in templates(name)]
     pods = policy["podSelector"]["matchLabels"]

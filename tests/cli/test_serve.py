@@ -51,7 +51,7 @@ def has_build(monkeypatch: pytest.MonkeyPatch, build: Build | None) -> None:
         monkeypatch.setattr(module, "installed_build", lambda: build)
 
 
-def test_without_options_it_stands_for_the_shipped_file() -> None:
+def test_without_options_it_is_the_shipped_file() -> None:
     shipped = yaml.safe_load(deployments_files()["judge.yaml"].read_text(encoding="utf-8"))
     assert yaml.safe_load(invoke("serve", "--dry-run").stdout) == shipped
 

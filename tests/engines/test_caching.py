@@ -142,7 +142,7 @@ async def test_written_text_is_kept_unless_it_is_sampled() -> None:
     assert not (await cache.label_logprobs(asking(1), ["8"])).cached
 
 
-async def test_a_failure_is_told_to_all_and_not_kept() -> None:
+async def test_a_failure_reaches_all_callers_and_is_not_cached() -> None:
     engine = Engine()
     cache = cached(engine)
     engine.fault = EngineError("gone")

@@ -489,7 +489,7 @@ def test_an_instruction_in_the_system_message_is_shown_there_alone(
     assert instruction not in user
 
 
-def test_templates_of_one_name_are_told_apart_by_their_digest(
+def test_templates_of_one_name_differ_by_their_digest(
     renderer: Renderer, hub_tokenizer: Any
 ) -> None:
     for word in ("strictly", "leniently", "strictly"):

@@ -68,7 +68,7 @@ async def test_where_no_rule_decides_there_is_nothing_to_compare(rules_first: bo
     assert model.describe()["audit"] == NONE
 
 
-async def test_a_rate_of_none_asks_the_model_nothing() -> None:
+async def test_a_rate_of_zero_asks_the_model_nothing() -> None:
     engine = FakeEngine()
     await audited(engine, rate=0.0, rules_first=True).score(request("#### 18"))
     await settle()
