@@ -64,7 +64,7 @@ def test_the_rules_contradict_no_label(rows: list[dict[str, Any]]) -> None:
     assert contradicted == []
 
 
-def test_what_is_tuned_on_is_sound_and_apart_from_what_measures(rows: list[dict[str, Any]]) -> None:
+def test_tuning_rows_are_valid_and_disjoint_from_the_suite(rows: list[dict[str, Any]]) -> None:
     tuned = [json.loads(line) for line in DEV.read_text(encoding="utf-8").splitlines()]
     assert len({row["id"] for row in tuned}) == len(tuned) == 420
     assert sum(row["correct"] for row in tuned) == 210

@@ -128,7 +128,7 @@ def test_only_the_http_port_is_open_to_others(name: str) -> None:
 
 @pytest.mark.parametrize("version", KUBERNETES)
 @every_service
-def test_what_kubernetes_defines_is_as_it_defines_it(name: str, version: str) -> None:
+def test_manifests_match_kubernetes_definitions(name: str, version: str) -> None:
     pods = [{"apiVersion": "v1", "kind": "Pod", **template} for template in templates(name)]
     for resource in (*pods, documents(name)["NetworkPolicy"], documents("keys")["Secret"]):
         kubernetes_validate.validate(resource, version, strict=True)

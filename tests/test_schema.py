@@ -364,7 +364,7 @@ def lists(levels: int) -> Any:
         ),
     ],
 )
-def test_what_is_beyond_a_bound_is_refused_by_name(fields: dict[str, Any], said: str) -> None:
+def test_a_value_beyond_its_limit_is_refused_by_name(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as caught:
         ScoreRequest.model_validate({"response": "", **fields})
     told = describe_errors(caught.value)
@@ -381,5 +381,5 @@ def test_what_is_beyond_a_bound_is_refused_by_name(fields: dict[str, Any], said:
         {"id": "x" * 1024},
     ],
 )
-def test_what_is_within_its_bounds_is_taken(fields: dict[str, Any]) -> None:
+def test_values_within_their_limits_are_accepted(fields: dict[str, Any]) -> None:
     ScoreRequest.model_validate({"response": "", **fields})

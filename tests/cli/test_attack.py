@@ -95,7 +95,7 @@ def test_a_sample_is_the_same_for_a_seed(judge: FakeJudge) -> None:
     assert samples[0] == samples[1] != samples[2]
 
 
-def test_what_is_set_for_the_run_is_in_every_request(judge: FakeJudge) -> None:
+def test_run_settings_are_in_every_request(judge: FakeJudge) -> None:
     invoke("--sample", 20, "--model", "m", "--template", "solution", "--mode", "generate")
     for request in judge.requests:
         assert (request["model"], request["template"]) == ("m", "solution")

@@ -95,7 +95,7 @@ def test_people_see_a_table_progress_and_disagreements(client: FakeClient, rows:
     assert "disagreements" not in invoke(rows, "--disagreements", 0).stdout
 
 
-def test_what_is_asked_for_is_in_every_request(client: FakeClient, rows: Path) -> None:
+def test_the_options_are_in_every_request(client: FakeClient, rows: Path) -> None:
     options = ["--model", "m", "--template", "solution", "--mode", "generate", "--timeout-s", 7]
     result = invoke(rows, *options, "--batch-size", 5)
     assert result.exit_code == 0, result.output
@@ -137,7 +137,7 @@ def test_templates_and_modes_run_side_by_side_over_the_same_rows(
     assert "options.mode: not [allowed] here" in shown
 
 
-def test_what_the_service_or_the_caller_names_is_text_and_no_markup(
+def test_names_from_service_and_caller_are_printed_without_markup(
     client: FakeClient, rows: Path
 ) -> None:
     client.answer = lambda request, _: failure(Status.ERROR, "[/x]\x1b[2J")

@@ -101,7 +101,7 @@ def test_a_row_that_cannot_be_sent_does_not_stop_the_rest(
     assert [line["status"] for line in lines_of(out)] == ["invalid", "ok"]
 
 
-def test_what_is_set_for_the_run_is_in_every_request(
+def test_run_settings_are_in_every_request(
     service: FakeService, rows: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.jsonl"
@@ -119,7 +119,7 @@ def test_what_is_set_for_the_run_is_in_every_request(
         assert {key: request[key] for key in request if key in expected} == expected
 
 
-def test_what_is_not_set_is_left_to_the_service(
+def test_unset_options_are_left_to_the_service(
     service: FakeService, rows: Path, tmp_path: Path
 ) -> None:
     invoke("score", rows, "--url", service.url, "--out", tmp_path / "out.jsonl")

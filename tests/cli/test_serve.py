@@ -138,7 +138,7 @@ def test_a_classifier() -> None:
         ([QWEN, "--tp", 2, "--gpus", 1], "num_gpus"),
     ],
 )
-def test_what_cannot_be_served_is_refused_by_name(arguments: list[object], fault: str) -> None:
+def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: str) -> None:
     result = invoke("serve", *arguments, "--dry-run")
     assert result.exit_code != 0
     assert fault in result.stderr

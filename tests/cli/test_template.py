@@ -22,7 +22,7 @@ def test_a_finding_is_a_line_and_an_error_exits_1(write: Write) -> None:
     assert len(lines) == 2
 
 
-def test_what_is_right_or_only_warned_of_exits_0(write: Write) -> None:
+def test_valid_templates_and_warnings_exit_0(write: Write) -> None:
     right = write()
     warned = write("warned.yaml", user="<response>\n{response}\n</response>")
     result = check(right, warned)

@@ -70,7 +70,7 @@ def test_without_a_service_the_rule_decides_and_reports_it() -> None:
 
 
 @pytest.mark.parametrize("on_failure", ["rule", "none"])
-def test_what_nobody_decides_is_marked_and_said(
+def test_an_undecided_sample_is_marked_and_logged(
     service: FakeService, caplog: pytest.LogCaptureFixture, on_failure: str
 ) -> None:
     service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)

@@ -49,7 +49,7 @@ def test_without_a_service_the_rule_decides_and_reports_it() -> None:
 
 
 @pytest.mark.parametrize("on_failure", ["rule", "none", "raise"])
-async def test_what_nobody_decides_raises(service: FakeService, on_failure: str) -> None:
+async def test_an_undecided_sample_raises(service: FakeService, on_failure: str) -> None:
     service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
     settings = {"url": service.url, "on_failure": on_failure}
 

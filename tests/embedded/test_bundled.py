@@ -292,7 +292,7 @@ class TestSeveralProcesses:
         prepare_bundled()
         assert conversion.count == 1
 
-    def test_what_a_killed_one_left_is_cleared(
+    def test_leftovers_of_a_killed_conversion_are_removed(
         self, cache: Path, conversion: FakeConversion
     ) -> None:
         killed = multiprocessing.get_context("spawn").Process(target=die_midway, args=(cache,))

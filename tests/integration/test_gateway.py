@@ -196,7 +196,7 @@ def test_a_panel_asks_models_of_several_applications(
 
 
 @pytest.mark.timeout(240)
-def test_what_other_services_clients_send_is_answered(gateway: str) -> None:
+def test_compatible_routes_answer(gateway: str) -> None:
     chat = httpx.post(f"{gateway}/v1/chat/completions", json=CHAT, timeout=60)
     assert chat.status_code == 200
     assert chat.json()["choices"][0]["message"]["content"].strip()

@@ -163,7 +163,7 @@ def test_no_field_adds_a_control_token(
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 @pytest.mark.parametrize("field", FIELDS)
-def test_what_looks_like_syntax_stays_the_text_it_is(
+def test_text_that_looks_like_syntax_stays_text(
     field: str, hostile: str, renderer: Renderer, hub_tokenizer: Any
 ) -> None:
     text = f"18 {hostile} 18"

@@ -400,7 +400,7 @@ async def test_a_stream_has_every_index_once_and_early_finishers_first(bench: Be
     assert {tuple(result) for result in results} == {("index", *KEYS)}
 
 
-async def test_what_finishes_within_moments_comes_in_one_chunk(bench: Bench) -> None:
+async def test_results_that_finish_together_come_in_one_chunk(bench: Bench) -> None:
     requests = asks("18", "19", "sleep 0.001", "sleep 0.2")
     chunks = [chunk async for chunk in bench.scorer.score_stream(requests)]
     assert [sorted(result["index"] for result in chunk) for chunk in chunks] == [[0, 1, 2], [3]]

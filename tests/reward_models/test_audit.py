@@ -37,7 +37,7 @@ async def settle() -> None:
         (lambda prompt: {"0": math.nan, "1": math.nan}, "failed"),
     ],
 )
-async def test_what_a_rule_decided_is_put_to_the_model_off_the_path(
+async def test_a_rules_decision_is_audited_by_the_model_off_the_path(
     label: Any, counted: str
 ) -> None:
     engine = FakeEngine(label=label)
@@ -50,7 +50,7 @@ async def test_what_a_rule_decided_is_put_to_the_model_off_the_path(
     assert model.describe()["audit"] == {**NONE, counted: 1}
 
 
-async def test_what_the_model_judged_is_put_to_the_rules() -> None:
+async def test_a_models_decision_is_audited_by_the_rules() -> None:
     engine = FakeEngine(label=RIGHT)
     model = audited(engine, rules_first=False)
     verdict = await model.score(request("#### 18"))

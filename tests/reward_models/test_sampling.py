@@ -19,7 +19,7 @@ def test_a_long_response_is_hashed_by_its_end_and_length() -> None:
     assert request_hash({"response": text + "18"}) != request_hash({"response": text + "19"})
 
 
-def test_whatever_it_is_has_a_hash() -> None:
+def test_any_request_has_a_hash() -> None:
     hashes = {request_hash(odd) for odd in (None, [1], "text", {}, {"response": "\ud800"})}
     assert all(len(one) == 16 for one in hashes)
 

@@ -94,7 +94,7 @@ def test_one_group_too_large_for_a_replica_is_spread_over_all() -> None:
     assert sorted(len(share.indices) for share in shares) == [30, 30, 30]
 
 
-def test_what_is_answered_leaves_its_room() -> None:
+def test_an_answered_share_frees_its_place() -> None:
     placement = Placement()
     for _ in range(20):
         shares = placement.shares(groups(16), ids(2))

@@ -43,7 +43,7 @@ async def test_none_abstains() -> None:
         ("text", r"returned '1' \(str\)"),
     ],
 )
-async def test_what_is_no_score_is_an_error_and_never_zero(response: str, said: str) -> None:
+async def test_an_invalid_score_is_an_error_and_never_zero(response: str, said: str) -> None:
     with pytest.raises(VerifierError, match=f"rule.function {MODULE}:told: {said}"):
         await score("told", response)
 
