@@ -51,7 +51,7 @@ def has_build(monkeypatch: pytest.MonkeyPatch, build: Build | None) -> None:
         monkeypatch.setattr(module, "installed_build", lambda: build)
 
 
-def test_without_options_it_stands_for_the_shipped_file() -> None:
+def test_without_options_it_is_the_shipped_file() -> None:
     shipped = yaml.safe_load(deployments_files()["judge.yaml"].read_text(encoding="utf-8"))
     assert yaml.safe_load(invoke("serve", "--dry-run").stdout) == shipped
 
@@ -138,7 +138,7 @@ def test_a_classifier() -> None:
         ([QWEN, "--tp", 2, "--gpus", 1], "num_gpus"),
     ],
 )
-def test_what_cannot_be_served_is_refused_by_name(arguments: list[object], fault: str) -> None:
+def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: str) -> None:
     result = invoke("serve", *arguments, "--dry-run")
     assert result.exit_code != 0
     assert fault in result.stderr
