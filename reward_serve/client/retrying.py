@@ -142,7 +142,7 @@ class Retrier:
                 parts = await asyncio.gather(*(self._ask(endpoint, batch, h) for h in halves))
                 return any(parts)
             batch.unanswered(asked, error)
-            return not error.retryable
+            return error.answered
         batch.answered(asked, results)
         return any(map(is_answer, results))
 
