@@ -56,6 +56,11 @@ class Endpoint:
         return bool(self._breaker.current_state == STATE_CLOSED)
 
     @property
+    def in_doubt(self) -> bool:
+        """Whether a call had no answer, and no probe has had one since."""
+        return self._probing is not None and not self._probing.done()
+
+    @property
     def outage(self) -> str:
         """Why not."""
         seconds = time.monotonic() - self._lost_at
@@ -85,8 +90,7 @@ class Endpoint:
             since: when it began, by the monotonic clock.
             reason: its last failure.
         """
-        probing = self._probing is not None and not self._probing.done()
-        if probing or self._answered_at > (since + time.monotonic()) / 2:
+        if self.in_doubt or self._answered_at > (since + time.monotonic()) / 2:
             return
         self._lost_at, self._reason, self._announced = since, reason, False
         probe = self._probe(bodies[-1], longest_timeout_s(bodies))
@@ -104,6 +108,8 @@ class Endpoint:
         if self._announced:
             seconds = self._answered_at - self._lost_at
             logger.warning("%s answers again, after %.0f s", self.name, seconds)
+        else:
+            logger.warning("%s answers, but a call had no answer: %s", self.name, self._reason)
 
     async def _answers(self, body: dict[str, Any]) -> bool:
         with suppress(CircuitBreakerError), self._breaker.calling():

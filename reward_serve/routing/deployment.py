@@ -41,7 +41,8 @@ class DeploymentClient:
     Args:
         handle: Serve's own; its first use, so not from two threads at a time.
         grace_s: how long to wait beyond the deadline, which the replica keeps.
-        detached: single calls get a context too, for callers who make several in a request.
+        detached: for clients, who make several calls in a request: single calls get a context too,
+            and items without an answer are not logged here.
     """
 
     def __init__(self, handle: Any, grace_s: float = GRACE_S, detached: bool = False) -> None:
