@@ -28,7 +28,7 @@ from reward_serve.ui.explained import score_tone
 from reward_serve.ui.log_index import LogIndex, Progress
 from reward_serve.ui.log_query import MAX_CHARTED, PAGE_ROWS, Answer, Verdict, ask, rest_of
 from reward_serve.ui.shell import Draft, Session
-from reward_serve.ui.text import Piece, one_line, transportable
+from reward_serve.ui.text import Piece, legible, one_line, transportable
 
 _SPANS = {"": "any time", "600": "last 10 min", "3600": "last hour", "86400": "last day"}
 _FOLLOW_S = 2.0
@@ -200,8 +200,11 @@ class _Verdicts:
         self._newer.set_enabled(self._page > 0)
         self._older.set_enabled(self._page + 1 < pages)
         for name, select in self._selects.items():
-            known = {"": "any", **{value: value for value in sorted(self._index.choices[name])}}
-            known.setdefault(str(select.value or ""), str(select.value))
+            known = {
+                "": "any",
+                **{value: legible(value, 60) for value in sorted(self._index.choices[name])},
+            }
+            known.setdefault(str(select.value or ""), legible(str(select.value), 60))
             if known != select.options:
                 select.set_options(known, value=select.value)
         self._charts.clear()
@@ -238,15 +241,22 @@ def _row(verdict: Verdict) -> TableRow:
         [
             Cell([Piece(_clock(verdict.time))]),
             Cell([Piece(score, f"score {score_tone(verdict.score)}")]),
-            Cell([Piece(verdict.status, f"pill {charts.STATUS_TONES.get(verdict.status, '')}")]),
+            Cell(
+                [
+                    Piece(
+                        legible(verdict.status, 40),
+                        f"pill {charts.STATUS_TONES.get(verdict.status, '')}",
+                    )
+                ]
+            ),
             Cell(one_line(decided or "nothing", 40)),
             Cell(one_line(verdict.template, 30)),
-            Cell(one_line(verdict.reference, 40)),
+            Cell(one_line(verdict.reference.rpartition("####")[2].strip(), 40)),
             Cell(one_line(verdict.response, 140)),
             Cell([Piece(f"{verdict.characters:,}")]),
         ],
         "undecided" if undecided else "",
-        f"score {score}, {verdict.status}; opens",
+        f"score {score}, {legible(verdict.status, 40)}; opens",
     )
 
 
@@ -255,7 +265,7 @@ def _sheet(verdict: Verdict, rest: dict[str, Any]) -> None:
         heading("Verdict", 2)
         score = "no score" if verdict.score is None else f"score {verdict.score:g}"
         pill(score, score_tone(verdict.score))
-        pill(verdict.status, charts.STATUS_TONES.get(verdict.status, ""))
+        pill(legible(verdict.status, 40), charts.STATUS_TONES.get(verdict.status, ""))
     heading("The response's end", 3)
     untrusted(verdict.response or "(not in the log)", "text-box", "div")
     heading("Reference", 3)
