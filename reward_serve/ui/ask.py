@@ -100,7 +100,7 @@ class _Ask:
                 value=getattr(draft, name),
                 on_change=lambda event, name=name: self._changed(name, event.value or ""),
             )
-            height = {"question": 64, "reference": 44, "response": 200}[name]
+            height = {"question": 64, "reference": 44, "response": 180}[name]
             field.props(f"outlined debounce=150 input-style='height: {height}px'")
             field.props("spellcheck=false").classes("full")
             field.on("keydown.ctrl.enter", self._ask)

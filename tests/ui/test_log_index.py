@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,9 @@ def read_all(index: LogIndex) -> None:
         pass
 
 
-def asked(index: LogIndex, page: int = 0, **filters: object) -> Answer:
+def asked(index: LogIndex, page: int = 0, **filters: Any) -> Answer:
     read_all(index)
-    return ask(index.path, Filters(**filters), page)  # type: ignore[arg-type]
+    return ask(index.path, Filters(**filters), page)
 
 
 def test_the_newest_verdict_comes_first_and_pages_hold_fifty(index: LogIndex) -> None:
@@ -86,7 +87,7 @@ def test_a_new_file_with_a_deleted_ones_number_is_read_from_its_start(index: Log
         ({"source": "rule", "lowest": 0.5, "text": "left"}, 6),
     ],
 )
-def test_filters(index: LogIndex, filters: dict[str, object], count: int) -> None:
+def test_filters(index: LogIndex, filters: dict[str, Any], count: int) -> None:
     append(index.folder / "verdicts-judge-1.jsonl", *map(verdict, range(21)))
     answer = asked(index, **filters)
     assert (answer.total, len(answer.rows)) == (count, count)
