@@ -6,6 +6,7 @@ say them: ``START_SETTINGS``.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import socket
@@ -16,13 +17,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import yaml
 from rich.console import Console
 
 from reward_serve.client.http import HttpRewardClient
+from reward_serve.signals import Stopped, signals
 
 START_SETTINGS = {
     # Ray has its workers give way to all else (nice 15), replicas and their engines among them.
@@ -32,7 +33,6 @@ START_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _FAILED = ("DEPLOY_FAILED", "UNHEALTHY")
 _EVERY_INTERFACE = ("0.0.0.0", "::")
 _POLL_S = 0.5
@@ -42,12 +42,10 @@ class LaunchError(RuntimeError):
     """What the file describes could not be served; says why."""
 
 
-class _Stopped(BaseException):
-    """SIGINT or SIGTERM."""
-
-
 def serve_until_stopped(content: dict[str, Any], address: str | None, out: Console) -> None:
-    """Serve a deployments file's content, say where, and end all of it at SIGINT or SIGTERM.
+    """Serve a deployments file's content, say where, and end all of it when ``Stopped`` is raised.
+
+    Within ``until_stopped``.
 
     Args:
         content: of the file.
@@ -56,32 +54,25 @@ def serve_until_stopped(content: dict[str, Any], address: str | None, out: Conso
         out: where progress is shown. The addresses for trainers go there, too.
 
     Raises:
-        LaunchError: it could not be deployed, or the cluster serves something else already.
+        LaunchError: it could not be deployed.
+        ConfigError: an application refuses its ``args``.
     """
     began = time.monotonic()
-    try:
-        _listen(_stop)
-        with ExitStack() as ending:
-            ending.enter_context(_own(content, out) if address is None else _joined(address, out))
-            import ray
+    deployed = _own(content, out) if address is None else _joined(address, content, out)
+    with deployed as gcs:
+        with ExitStack() as clients:
+            asked = [clients.enter_context(HttpRewardClient(url)) for url in urls(content)]
 
-            _listen(_stop)  # ray.init sets a handler of its own
-            gcs = ray.get_runtime_context().gcs_address
-            if address is not None:
-                ending.enter_context(_deleted_afterwards(content))
-            ending.callback(_listen, signal.SIG_IGN)
-            serve_run(gcs, content)
-            paths = [] if address else urls(content)
-            with ExitStack() as clients:
-                asked = [clients.enter_context(HttpRewardClient(url)) for url in paths]
-                wait_until_ready(
-                    out, _names(content), lambda: all(client.is_ready() for client in asked)
-                )
-            _say_where(content, gcs, time.monotonic() - began, out)
-            while True:
-                signal.pause()
-    except _Stopped:
-        out.print("ended", highlight=False)
+            def answers() -> bool:
+                return address is not None or all(client.is_ready() for client in asked)
+
+            wait_until_ready(out, _names(content), answers)
+            reached = [client.is_ready() for client in asked]
+        where = [url for url, ready in zip(urls(content), reached, strict=True) if ready]
+        _say_where(content, where, gcs, time.monotonic() - began, out)
+        while True:
+            signals.check()
+            signal.pause()
 
 
 def serve_run(address: str, content: dict[str, Any]) -> None:
@@ -114,6 +105,7 @@ def wait_until_ready(
     began, shown = time.monotonic(), ""
     with out.status("deploying") as status:
         while True:
+            signals.check()
             states = {name: _state(name) for name in names}
             elapsed = time.monotonic() - began
             progress = "; ".join(f"{name}: {state.lower()}" for name, (state, _) in states.items())
@@ -146,8 +138,8 @@ def set_start_settings() -> None:
 
 
 @contextmanager
-def _own(content: dict[str, Any], out: Console) -> Iterator[None]:
-    """A Ray cluster of this process's own; gone afterwards, with all that it ran."""
+def _own(content: dict[str, Any], out: Console) -> Iterator[str]:
+    """Serve on a Ray cluster of this process's own, which is gone afterwards; its address."""
     _check_port(content["http_options"])
     set_start_settings()
     import ray
@@ -155,13 +147,15 @@ def _own(content: dict[str, Any], out: Console) -> Iterator[None]:
 
     try:
         with out.status("starting Ray"):
-            ray.init(address="local", log_to_driver=False, logging_level="error")
-        yield
+            gcs = _started()
+        serve_run(gcs, content)
+        yield gcs
     except LaunchError as error:
-        logs = Path(ray._private.worker.global_worker.node.get_logs_dir_path(), "serve")
+        node = ray._private.worker.global_worker.node
+        logs = Path(node.get_logs_dir_path(), "serve") if node else "/tmp/ray/session_latest/logs"
         raise LaunchError(f"{error}\nlogs: {logs}") from None
     finally:
-        _listen(signal.SIG_IGN)
+        signals.ignore()
         if ray.is_initialized():
             with out.status("ending"):
                 serve.shutdown()
@@ -169,39 +163,91 @@ def _own(content: dict[str, Any], out: Console) -> Iterator[None]:
 
 
 @contextmanager
-def _joined(address: str, out: Console) -> Iterator[None]:
-    """A connection to a cluster that runs, and serves nothing yet."""
+def _joined(address: str, content: dict[str, Any], out: Console) -> Iterator[str]:
+    """Serve on a cluster that runs, beside what it serves; its address.
+
+    Afterwards these applications are gone, and Serve, where it did not run before.
+    """
+    if address.startswith("ray://"):
+        raise LaunchError(
+            f"--address {address}: Ray Client is not supported; run this on a machine of the "
+            "cluster, with --address auto"
+        )
     import ray
     from ray import serve
 
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="error", namespace="serve")
-    except ConnectionError as error:
+        gcs = _connect(address)
+    except (ConnectionError, RuntimeError, ValueError) as error:
         raise LaunchError(f"--address {address}: {error}") from None
     try:
-        if there := sorted(serve.status().applications):
+        before = serve.status()
+        if taken := sorted(before.applications.keys() & set(_names(content))):
             raise LaunchError(
-                f"--address {address}: this cluster serves {', '.join(there)} already, which "
-                "would be replaced; add the applications to its deployments file (--dry-run "
-                "prints them) and `serve deploy` it"
+                f"--address {address}: this cluster serves an application {taken[0]!r} already; "
+                "give yours another `name` and `route_prefix` in a deployments file (--dry-run "
+                "prints it)"
             )
-        yield
+        try:
+            with out.status("deploying"):
+                _deploy_beside(content)
+            yield gcs
+        finally:
+            signals.ignore()
+            with out.status("ending"):
+                _delete(content, had_serve=bool(before.applications or before.proxies))
     finally:
+        signals.ignore()
         ray.shutdown()
 
 
-@contextmanager
-def _deleted_afterwards(content: dict[str, Any]) -> Iterator[None]:
-    from ray import serve
+def _started() -> str:
+    try:
+        return _connect("local")
+    except Exception as error:  # where a process of Ray's is late, no more than that
+        raise LaunchError(f"Ray did not start, try again: {error}") from None
+
+
+def _connect(address: str) -> str:
+    """Connect to a cluster, or start one ("local"); the address that others reach it by."""
+    import ray
 
     try:
-        yield
-    finally:
-        _listen(signal.SIG_IGN)
-        for name in _names(content):
+        ray.init(address=address, namespace="serve", log_to_driver=False, logging_level="error")
+    except SystemExit:  # a handler of SIGTERM that Ray sets
+        raise Stopped from None
+    signals.listen()
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _deploy_beside(content: dict[str, Any]) -> None:
+    """Deploy these applications; ``serve run`` would delete those that its file does not have."""
+    import ray
+    from ray import serve
+    from ray.serve.exceptions import RayServeException
+
+    targets = []
+    for each in content["applications"]:
+        module, _, function = each["import_path"].partition(":")
+        application = getattr(importlib.import_module(module), function)(each.get("args", {}))
+        prefix = each.get("route_prefix", "/")
+        targets.append(serve.RunTarget(application, each.get("name", "default"), prefix))
+    serve.start(content.get("proxy_location"), content["http_options"])
+    try:
+        serve.run_many(targets, wait_for_applications_running=False)
+    except (RayServeException, ray.exceptions.RayTaskError) as error:
+        raise LaunchError(str(error)) from None
+
+
+def _delete(content: dict[str, Any], had_serve: bool) -> None:
+    from ray import serve
+
+    there = serve.status().applications
+    for name in _names(content):
+        if name in there:
             serve.delete(name)
-        if not serve.status().applications:
-            serve.shutdown()
+    if not had_serve and not serve.status().applications:
+        serve.shutdown()
 
 
 def _names(content: dict[str, Any]) -> list[str]:
@@ -219,14 +265,16 @@ def _state(name: str) -> tuple[str, str]:
     return str(app.status.value), "; ".join(filter(None, reasons))
 
 
-def _say_where(content: dict[str, Any], gcs: str, took_s: float, out: Console) -> None:
+def _say_where(
+    content: dict[str, Any], where: list[str], gcs: str, took_s: float, out: Console
+) -> None:
+    """Print what to give to a trainer; ``where`` it answers over HTTP from this machine."""
     import ray
 
     lines = [f"ready after {took_s:.0f} s; Ctrl-C ends it"]
-    where = urls(content)
     if content["http_options"].get("host", "0.0.0.0") in _EVERY_INTERFACE:
         node = ray.util.get_node_ip_address()
-        where += [url.replace("127.0.0.1", node, 1) for url in where]
+        where = where + [url.replace("127.0.0.1", node, 1) for url in where]
     lines += [f"REWARD_SERVE_URL={url}" for url in where]
     lines += [f"REWARD_SERVE_APP={name} RAY_ADDRESS={gcs}" for name in _names(content)]
     for line in lines:
@@ -240,13 +288,3 @@ def _check_port(http: dict[str, Any]) -> None:
             pass
     except OSError as error:
         raise LaunchError(f"{host}:{port}: {error.strerror}; choose another --port") from None
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise _Stopped
-
-
-def _listen(handler: Any) -> None:
-    """Set the handler of both; a shell starts what is in its background with SIGINT ignored."""
-    for number in _SIGNALS:
-        signal.signal(number, handler)
