@@ -24,8 +24,7 @@ from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.engines.vllm_settings import adapter_folder, locate
-from reward_serve.launch import LaunchError, serve_until_stopped
-from reward_serve.signals import until_stopped
+from reward_serve.launch import LaunchError, serve_until_stopped, until_stopped
 
 console = Console(stderr=True)
 

@@ -42,7 +42,7 @@ def _struck(cluster: Any, others: list[Any]) -> Figures:
     scaling = {"min_replicas": 2, "max_replicas": 2}
     fields = {"autoscaling": scaling, "resources": {"num_cpus": 1}}
     target, _ = deployed_rule(cluster.gcs_address, {"num_replicas": 2}, **fields)
-    before = _rules()
+    before = replica_nodes("rule")
     lost = next(node for node in others if node.node_id in before)
 
     def strike() -> Figures:
@@ -50,7 +50,7 @@ def _struck(cluster: Any, others: list[Any]) -> Figures:
         return {}
 
     def again() -> bool:
-        now = _rules()
+        now = replica_nodes("rule")
         return len(now) == len(before) and lost.node_id not in now
 
     questions = Questions(marked, "node", DEADLINE_S)
@@ -63,10 +63,10 @@ def _struck(cluster: Any, others: list[Any]) -> Figures:
     return reported({**figures, "deadline_s": DEADLINE_S}, bounds)
 
 
-def _rules() -> set[str]:
-    """Nodes with a replica of the rule model."""
+def replica_nodes(model: str) -> set[str]:
+    """Nodes with a replica of this model."""
     from ray._private import state
 
     alive = state.actors(actor_state_name="ALIVE").values()
-    rules = [actor for actor in alive if actor["ActorClassName"].endswith(":rule")]
-    return {actor["Address"]["NodeID"] for actor in rules}
+    replicas = [actor for actor in alive if actor["ActorClassName"].endswith(f":{model}")]
+    return {actor["Address"]["NodeID"] for actor in replicas}
