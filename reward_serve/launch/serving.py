@@ -15,6 +15,7 @@ from reward_serve.launch.clusters import (
     LaunchError,
     application_names,
     joined_cluster,
+    no_process_left,
     own_cluster,
 )
 from reward_serve.launch.signals import signals
@@ -44,7 +45,7 @@ def serve_until_stopped(content: dict[str, Any], address: str | None, out: Conso
     deployed = (
         own_cluster(content, out) if address is None else joined_cluster(address, content, out)
     )
-    with deployed as gcs:
+    with no_process_left(), deployed as gcs:
         with ExitStack() as clients:
             asked = {url: clients.enter_context(HttpRewardClient(url)) for url in urls(content)}
 
