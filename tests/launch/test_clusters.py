@@ -12,8 +12,7 @@ import subprocess
 from reward_serve.launch.clusters import no_process_left
 
 with no_process_left():
-    done = subprocess.run(["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True)
-    print(done.stdout)
+    print(subprocess.check_output("sleep 600 >/dev/null 2>&1 & echo $!", shell=True, text=True))
 """
 
 
