@@ -173,7 +173,7 @@ class TestAKeysOwnLimit:
         assert refused.status_code == 429
         assert refused.headers["retry-after"] == "1"
         detail = refused.json()["detail"]
-        assert f"max_concurrent_items_per_key allows {items}; retry" in detail
+        assert f"max_concurrent_items_per_key: {items}; retry" in detail
         assert "key 'trainer'" in log.text
         assert KEY not in log.text
 
