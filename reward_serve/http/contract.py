@@ -77,7 +77,7 @@ def _parsed(body: bytearray) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        # orjson refuses a whole batch because of one lone surrogate, which only makes that item invalid.
+        # orjson rejects a whole batch for one lone surrogate, which only makes its item invalid.
         try:
             return json.loads(body)
         except (ValueError, RecursionError):

@@ -168,9 +168,11 @@ class DeploymentClient:
 
     def _failures(self, items: Iterable[Any], error: NoAnswerError) -> list[Result]:
         model, cause = self._handle.deployment_name, error.__cause__
-        told = [failure(error.status, error.reason, model=model, **echoes(item)) for item in items]
-        logger.warning("reward model %s: %d items unanswered: %r", model, len(told), cause)
-        return [result.model_dump(mode="json") for result in told]
+        failures = [
+            failure(error.status, error.reason, model=model, **echoes(item)) for item in items
+        ]
+        logger.warning("reward model %s: %d items unanswered: %r", model, len(failures), cause)
+        return [result.model_dump(mode="json") for result in failures]
 
 
 def joined(parts: Iterable[Sequence[int]], answers: Iterable[Sequence[Result]]) -> list[Result]:
