@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from reward_serve.reward_models.base import InvalidRequestError, Verdict
 from reward_serve.reward_models.findings import Findings
 from reward_serve.schema import Status
 from reward_serve.templates import Template
+
+logger = logging.getLogger(__name__)
 
 _FIELDS = frozenset(get_args(FieldName))
 
@@ -157,8 +160,10 @@ async def attempted(asked: Coroutine[Any, Any, Verdict], within_s: float) -> Ver
         return Verdict(status=Status.INVALID, reason=str(error))
     except OverloadedError as error:
         return Verdict(status=Status.OVERLOADED, reason=str(error))
-    except EngineError as error:
-        return Verdict(status=Status.ERROR, reason=str(error))
+    except Exception as error:
+        if not isinstance(error, EngineError):
+            logger.exception("a model failed, asked for an explanation alone")
+        return Verdict(status=Status.ERROR, reason=f"{type(error).__name__}: {error}")
 
 
 def _as_text(parts: Parts, prompt: Prompt) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from reward_serve.explanation import Explanation
 from reward_serve.routing.calls import NoAnswerError
 from reward_serve.routing.deployment import GRACE_S, Chunks, DeploymentClient, joined, merged
-from reward_serve.schema import echoes, failure, longest_timeout_s
+from reward_serve.schema import Status, echoes, failure, longest_timeout_s
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
 
 _READY_TIMEOUT_S = 2.0
+_NO_METHOD = "Tried to call a method 'explain' that does not exist"
 
 
 class UnknownModelError(LookupError):
@@ -92,7 +93,11 @@ class Dispatcher:
                 "explain", asked, within_s=within_s
             )
         except NoAnswerError as error:
-            result = failure(error.status, error.reason, model=model, **echoes(body))
+            status, reason = error.status, error.reason
+            if _NO_METHOD in str(error.__cause__):  # its application may be older than ours
+                status = Status.INVALID
+                reason = f"model: {model!r} runs a version that explains nothing; update it"
+            result = failure(status, reason, model=model, **echoes(body))
             return Explanation(result=result).model_dump(mode="json")
         return explanation
 

@@ -107,7 +107,11 @@ class TestChatTokenizer:
         assert tokenizer.encode_plain("1\u00e9\u00e88") == ([3, 5, 5, 4], [0, 1, 2, 3])
 
     def test_tokens_have_their_texts_and_control_tokens_are_told_from_text(self) -> None:
-        tokenizer = ChatTokenizer(hub_tokenizer(byte_level()))
+        from tokenizers import decoders
+
+        backend = byte_level()
+        backend.decoder = decoders.ByteLevel()
+        tokenizer = ChatTokenizer(hub_tokenizer(backend))
         control = tokenizer.encode_control("18<|im_end|>")
         plain, _ = tokenizer.encode_plain("<|im_end|>")
         assert tokenizer.tokens(control) == [("1", False), ("8", False), ("<|im_end|>", True)]

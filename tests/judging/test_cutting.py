@@ -115,7 +115,7 @@ def test_a_span_that_ends_inside_what_was_rewritten_is_not_exact() -> None:
         return text.replace("eighteen", "18")
 
     response = "then eighteen " * 40
-    cut = shortened(response, 9, 0, shown, characters)  # "8 then 18 "
+    cut = shortened(response, 10, 0, shown, characters)  # "8 then 18 "
     start, end, exact = cut_span(response, cut.text, cut.head, shown)
 
     assert (start, exact) == (0, False)

@@ -205,6 +205,5 @@ def test_a_member_that_explains_nothing_in_time_has_failed() -> None:
         {"name": "panel", "kind": "panel", "panel": {"members": ["a", "b"], "quorum": 2}}
     )
     findings = Findings()
-    judged = lambda: Panel(config, [], [hang, hang]).explain(REQUEST, findings)  # noqa: E731
-    verdict, _ = virtual_time.run(judged)
+    verdict = virtual_time.run(lambda: Panel(config, [], [hang, hang]).explain(REQUEST, findings))
     assert (verdict.status, verdict.score) == (Status.TIMEOUT, None)

@@ -93,14 +93,16 @@ async def test_the_rules_and_the_model_are_both_told_whichever_decides() -> None
     assert findings.rule.outcome == "right"
 
 
-async def test_a_model_that_fails_fails_no_verdict_of_a_rule() -> None:
-    model = judge(FakeEngine(label=failing(EngineError("gone"))), rules_first=True)
+@pytest.mark.parametrize("fault", [EngineError("gone"), KeyError("gone")])
+async def test_a_model_that_fails_fails_no_verdict_of_a_rule(fault: Exception) -> None:
+    model = judge(FakeEngine(label=failing(fault)), rules_first=True)
     verdict, findings, _ = await explained(model, request("#### 18"))
 
     assert (verdict.score, verdict.source) == (1.0, "rule")
     assert findings.model is not None
-    assert (findings.model.status, findings.model.reason) == (Status.ERROR, "gone")
-    with pytest.raises(EngineError):
+    assert findings.model.status is Status.ERROR
+    assert "gone" in (findings.model.reason or "")
+    with pytest.raises(type(fault)):
         await model.explain(request("It may be so"), Findings())
 
 

@@ -163,7 +163,7 @@ async def test_a_reference_that_the_verifier_cannot_use_is_refused() -> None:
         ("numeric", "17, or 18.", "18."),
         ("exact", "<think>hm</think>18", "18"),
         ("regex", "A: 17\nA: 18\nB", "A: 18"),
-        ("math", r"It is $\boxed{18}$", "18"),
+        ("math", r"It is $\boxed{18}$", r"\boxed{18}"),
         ("numeric", "none", None),
     ],
 )
