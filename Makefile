@@ -46,7 +46,7 @@ ARGS ?=
 MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo-trl grpo grpo-compare test test-all test-clients rollout-overlap bench loadtest soak chaos check format lock clean
+.PHONY: help setup demo serve train-judge grpo-trl grpo grpo-compare test test-all test-clients test-ui rollout-overlap bench loadtest soak chaos check format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -110,6 +110,9 @@ test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's, SkyRL's a
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
 	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/trl/tests
 
+test-ui: $(STAMP)  ## The workbench's pages in Chromium (Debian: apt-get install chromium), over a real service too
+	$(BIN)/python -m pytest -rs tests/ui tests/integration/test_workbench.py
+
 rollout-overlap: $(SKYRL_STAMP)  ## Does judging hide behind generation? SkyRL's generator against each judge (DATA=)
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m loadtests.rollout_overlap $(if $(DATA),--data "$(DATA)")
 
@@ -142,7 +145,7 @@ CPU_LOCK := $(LOCK) --python-version 3.11 --override requirements/overrides.txt 
 
 lock:  ## Recompile requirements/*.txt (needs uv)
 	$(UV) $(CPU_LOCK) -o requirements/cpu.txt pyproject.toml requirements/cpu.in
-	$(UV) $(CPU_LOCK) --constraint requirements/cpu.txt --extra train --extra grpo --extra load --extra dev \
+	$(UV) $(CPU_LOCK) --constraint requirements/cpu.txt --extra train --extra grpo --extra load --extra ui --extra dev \
 	    -o requirements/dev.txt pyproject.toml requirements/cpu.in
 	env -u UV_FIND_LINKS -u UV_TORCH_BACKEND $(UV) $(LOCK) --python-version 3.12 \
 	    --python-platform x86_64-manylinux_2_35 --override requirements/overrides.txt \

@@ -1,4 +1,4 @@
-"""The judge's environment, with each episode's metrics kept; SkyRL keeps their means alone."""
+"""The judge's environment with the metrics of every episode; SkyRL keeps only their means."""
 
 from __future__ import annotations
 

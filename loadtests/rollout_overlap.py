@@ -1,13 +1,13 @@
-"""Does judging hide behind generation? ``make rollout-overlap``.
+"""Does judging overlap generation? ``make rollout-overlap``.
 
-SkyRL 0.4.0's own ``SkyRLGymGenerator`` rolls out 16 prompts, 4 samples each, with a policy that
-only waits: times drawn from a seeded log-normal and scaled so that the longest takes 10.7 s, as the
-rule-based phase of the system that this one replaces did. Against each service environments are
-stepped as their trajectories end, and in the old way (``_serial``: ``generator.batched=true``), one
+SkyRL 0.4.0's ``SkyRLGymGenerator`` rolls out 16 prompts with 4 samples each. The policy only waits:
+times are drawn from a seeded log-normal and scaled so that the longest takes 10.7 s, as in the
+rule-based phase of the system that this one replaces. With each service, environments are stepped
+as their trajectories end, and in the old way (``_serial``: ``generator.batched=true``): one
 blocking call after another once all generation is over.
 
-``gpu_rate`` is no engine but a stand-in that takes as long as that system's judge on a GPU: 0.114 s
-a verdict, from its 18.0 s with a judge against 10.7 s without, over 64 samples one at a time.
+``gpu_rate`` is a stand-in with the pace of that system's judge on a GPU, 0.114 s a verdict: 18.0 s
+with a judge against 10.7 s without, over 64 samples one at a time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from reward_serve.cli.console import prepare_with_progress
 from reward_serve.schema import ScoreResult, Status
 from reward_serve.verifiers import verify_any
 
-if sys.version_info < (3, 12):  # skyrl asks for 3.12; its generator needs no more than this
+if sys.version_info < (3, 12):  # all that skyrl's generator needs of Python 3.12
     typing.TypedDict = typing_extensions.TypedDict
 
 PROMPTS, GROUP = 16, 4
@@ -55,9 +55,9 @@ Row = dict[str, Any]
 
 
 def main(
-    data: Annotated[Path, typer.Option(help="Labelled rows to be judged, in order.")] = SAMPLES,
+    data: Annotated[Path, typer.Option(help="Labelled rows; judged in order.")] = SAMPLES,
     out: Annotated[Path, typer.Option(help="Folder for the report and its plot.")] = RESULTS,
-    seed: Annotated[int, typer.Option(help="Of the generation times.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the generation times.")] = 0,
 ) -> None:
     """Run every condition; write rollout_overlap.json and .png."""
     lines = data.read_text(encoding="utf-8").splitlines()[: PROMPTS * GROUP]
@@ -68,7 +68,7 @@ def main(
     bench.run("rule", None)
     for name, rules_first in (("rules_first", True), ("model_only", False)):
         with deployed(rules_first, cache=False) as service:  # the same rows are judged twice
-            with HttpRewardClient(service.url) as client:  # the first verdict of all is slow
+            with HttpRewardClient(service.url) as client:  # warm-up: the first verdict is slow
                 client.score({"response": "It is 17 or 18.", "reference": "18"})
             bench.run(name, service.url)
     with stand_in() as url:
@@ -82,12 +82,12 @@ def main(
 
 
 class Policy:
-    """Waits as long as a generation takes, and says the row that belongs to each prompt.
+    """Waits as long as a generation takes, then returns the prompt's row.
 
     Args:
-        rows: what is said.
-        tokenizer: of the prompts and responses.
-        times: seconds, a row each.
+        rows: the responses.
+        tokenizer: for prompts and responses.
+        times: seconds per row.
     """
 
     def __init__(self, rows: list[Row], tokenizer: Any, times: list[float]) -> None:
@@ -95,7 +95,7 @@ class Policy:
         self._rows, self._tokenizer, self._times = rows, tokenizer, times
 
     async def generate(self, engine_input: Row, model: str | None = None) -> Row:
-        """What SkyRL's inference client answers."""
+        """Answer as SkyRL's inference client does."""
         texts = [self._tokenizer.decode(ids) for ids in engine_input["prompt_token_ids"]]
         indices = [int(text.partition("row ")[2].partition(":")[0]) for text in texts]
         await asyncio.sleep(max(self._times[index] for index in indices))
@@ -107,15 +107,15 @@ class Policy:
         }
 
     async def finish_session(self, session_id: Any) -> None:
-        """Nothing was kept."""
+        """Do nothing."""
 
 
 class Bench:
     """Rolls out the same rows with the same generation times against each service.
 
     Args:
-        rows: the responses to be judged, with their references.
-        seed: of the generation times.
+        rows: responses with their references.
+        seed: for the generation times.
     """
 
     def __init__(self, rows: list[Row], seed: int) -> None:
@@ -132,7 +132,7 @@ class Bench:
         self.conditions: dict[str, Row] = {}
 
     def run(self, name: str, url: str | None) -> None:
-        """Both ways against one service; without ``url``, the rule environment."""
+        """Run both ways against one service; without ``url``, the rule environment."""
         for key, batched in ((name, False), (f"{name}_serial", True)):
             with console.status(key):
                 self.conditions[key] = self._phase(url, batched)
@@ -163,7 +163,7 @@ class Bench:
         asyncio.run(generator.generate(self._batch(env), disable_tqdm=True))
         phase_s = time.perf_counter() - began
         rule_s = self.conditions["rule"]["phase_s"] if "rule" in self.conditions else phase_s
-        return {"phase_s": phase_s, "ratio_to_rule": phase_s / rule_s, **told(SEEN, phase_s)}
+        return {"phase_s": phase_s, "ratio_to_rule": phase_s / rule_s, **figures_of(SEEN, phase_s)}
 
     def _batch(self, env: str) -> Row:
         count = len(self._rows)
@@ -183,12 +183,12 @@ class Bench:
         }
 
 
-def told(metrics: list[dict[str, float]], phase_s: float) -> Row:
-    """What the judged episodes' metrics say of a phase.
+def figures_of(metrics: list[dict[str, float]], phase_s: float) -> Row:
+    """Figures of a phase from the metrics of its judged episodes.
 
     Returns:
-        ``verdicts``, ``statuses``; ``judge_s``, the verdicts' waits added up; ``overlap``, the
-        share of them that lengthened nothing; ``p95_ms`` of a verdict.
+        ``verdicts``, ``statuses``; ``judge_s``, the sum of the verdicts' latencies; ``overlap``,
+        the share of it that did not lengthen the phase; ``p95_ms`` of a verdict.
     """
     if not metrics:
         return {"verdicts": 0, "statuses": {}, "judge_s": 0.0, "overlap": None, "p95_ms": None}
@@ -206,11 +206,11 @@ def told(metrics: list[dict[str, float]], phase_s: float) -> Row:
 
 @contextmanager
 def stand_in() -> Iterator[str]:
-    """A service that takes a GPU judge's time and lets the rules decide; its URL."""
+    """Run a service with a GPU judge's latency that decides by rules; yield its URL."""
 
     async def score_batch(request: Request) -> JSONResponse:
         asked = (await request.json())["requests"]
-        await asyncio.sleep(GPU_VERDICT_S)  # together, as an engine batches them
+        await asyncio.sleep(GPU_VERDICT_S)  # once, as an engine batches them
         return JSONResponse({"results": [verdict(one) for one in asked]})
 
     def verdict(asked: Row) -> Row:
@@ -234,7 +234,7 @@ def stand_in() -> Iterator[str]:
 
 
 def table(conditions: dict[str, Row]) -> Table:
-    """One row a condition."""
+    """One row per condition."""
     shown = Table("condition", "phase s", "to rule", "verdicts", "judge s", "overlap", "p95 ms")
     for name, one in conditions.items():
         known = one["verdicts"] > 0
@@ -251,7 +251,7 @@ def table(conditions: dict[str, Row]) -> Table:
 
 
 def plot(conditions: dict[str, Row], path: Path) -> None:
-    """Phase times beside each other."""
+    """Plot the phases' durations."""
     import matplotlib
 
     matplotlib.use("Agg")

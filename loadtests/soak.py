@@ -1,8 +1,8 @@
-"""``make soak``: half an hour of GRPO's bursts, and the memory of every process of the service.
+"""``make soak``: half an hour of GRPO bursts, with the memory of every process of the service.
 
-It fails where a load test does, and where a process has grown: its median over the last tenth of
-the bursts against that over the second tenth, when everything has been used once. The check that
-follows them, every input once more in full batches, is shown beside and not counted.
+It fails if the load test fails or a process grows: the median of the last tenth of the bursts minus
+that of the second tenth, when everything has been used once. The check after the load, which sends
+every input again in full batches, is shown but not counted.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ Sizes = Mapping[str, float]
 
 def main(
     minutes: Annotated[float, typer.Option(min=0.5)] = 30.0,
-    max_growth_mib: Annotated[float, typer.Option(help="Of any process.")] = 64.0,
-    out: Annotated[Path, typer.Option(help="Folder of soak.json and soak.png.")] = RESULTS,
+    max_growth_mib: Annotated[float, typer.Option(help="Most growth of any process.")] = 64.0,
+    out: Annotated[Path, typer.Option(help="Folder for soak.json and soak.png.")] = RESULTS,
 ) -> None:
-    """Deploy the bundled judge, load it, watch it."""
+    """Deploy the bundled judge, load it and sample its memory."""
     out.mkdir(parents=True, exist_ok=True)
     summary = out / "soak-summary.json"
     with deployed() as service, HttpRewardClient(service.url) as http:
         replica = psutil.Process(int(http.models()[0]["pid"]))
         with watched(lambda: resident_mib(replica)) as memory:
             load = ["--shape", "grpo_burst", "--duration", str(60 * minutes)]
-            kept = ["--headless", "--only-summary", "--summary", str(summary)]
-            code = run(["--host", service.url, *load, *kept], {})
+            report_to = ["--headless", "--only-summary", "--summary", str(summary)]
+            code = run(["--host", service.url, *load, *report_to], {})
     bursts = memory.until(60 * minutes)
     grown = growth_mib(bursts)
     report = {
@@ -66,21 +66,21 @@ def main(
     (out / "soak.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     plot(memory, minutes, out / "soak.png")
     console.print_json(json.dumps({k: v for k, v in report.items() if k != "machine"}))
-    swollen = [name for name, mib in grown.items() if mib > max_growth_mib]
-    for name in swollen:
+    too_large = [name for name, mib in grown.items() if mib > max_growth_mib]
+    for name in too_large:
         console.print(f"{name} has grown by {grown[name]:.0f} MiB", style="red")
-    raise typer.Exit(code or bool(swollen))
+    raise typer.Exit(code or bool(too_large))
 
 
 @dataclass
 class Memory:
-    """Resident memory over time, in MiB, by process."""
+    """Resident MiB of each process over time."""
 
     times_s: list[float] = field(default_factory=list)
     samples: list[Sizes] = field(default_factory=list)
 
     def until(self, end_s: float) -> list[Sizes]:
-        """The samples of the first so many seconds; at least one."""
+        """The samples up to ``end_s`` seconds; at least one."""
         kept = [one for at, one in zip(self.times_s, self.samples, strict=True) if at <= end_s]
         return kept or self.samples[:1]
 
@@ -93,7 +93,7 @@ class Memory:
 
 @contextmanager
 def watched(sizes: Callable[[], Sizes], period_s: float | None = None) -> Iterator[Memory]:
-    """Sample while the context lasts, at first and every ``period_s`` seconds; default 5."""
+    """Sample at once and then every ``period_s`` seconds (default 5) while the context lasts."""
     memory, over, began = Memory(), threading.Event(), time.monotonic()
 
     def watch() -> None:
@@ -111,7 +111,7 @@ def watched(sizes: Callable[[], Sizes], period_s: float | None = None) -> Iterat
 
 
 def resident_mib(replica: psutil.Process) -> dict[str, float]:
-    """Of the replica, its engine (the largest of its children), and the rest of the cluster."""
+    """Resident MiB of the replica, its engine (its largest child) and the rest of the cluster."""
     children = psutil.Process().children(recursive=True)
     others = {child.pid: _rss(child) for child in children if not _is_load(child)}
     engine = max(map(_rss, replica.children(recursive=True)), default=0.0)
@@ -124,7 +124,7 @@ def resident_mib(replica: psutil.Process) -> dict[str, float]:
 
 
 def growth_mib(samples: Sequence[Sizes]) -> dict[str, float]:
-    """What each has grown by, from the second tenth of the samples to the last."""
+    """Growth of each process from the second tenth of the samples to the last."""
     tenth = max(1, len(samples) // 10)
     early, late = samples[tenth : 2 * tenth] or samples[:1], samples[-tenth:]
     return {
@@ -135,7 +135,7 @@ def growth_mib(samples: Sequence[Sizes]) -> dict[str, float]:
 
 
 def plot(memory: Memory, minutes: float, path: Path) -> None:
-    """Each process's memory over the bursts, and over the check that follows them."""
+    """Plot each process's memory during the bursts and the check after them."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -143,7 +143,7 @@ def plot(memory: Memory, minutes: float, path: Path) -> None:
 
     figure, axis = plt.subplots(figsize=(8, 3.5), layout="constrained")
     at = [seconds / 60 for seconds in memory.times_s]
-    axis.axvspan(minutes, max(minutes, at[-1]), color="0.9", label="every input once more")
+    axis.axvspan(minutes, max(minutes, at[-1]), color="0.9", label="check without load")
     for name in memory.samples[0]:
         axis.plot(at, [sample[name] for sample in memory.samples], label=name)
     axis.set(xlabel=f"minutes; {minutes:g} of grpo_burst", ylabel="resident memory, MiB")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from reward_serve.client import loop, shared
 from tests.fake_service import FakeService
 
 # The same examples every time, so that a run says something of the change and not of its luck;
@@ -28,3 +30,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def service() -> Iterator[FakeService]:
     with FakeService() as service:
         yield service
+
+
+@pytest.fixture(autouse=True)
+def no_outage_outlives_its_test() -> Iterator[None]:
+    """Services that a test left dead are not probed during the next ones."""
+    yield
+    shared._clients.clear()
+    shared._endpoints.clear()
+    if own := loop._loops.get(os.getpid()):
+        asyncio.run_coroutine_threadsafe(_cancel_probes(), own).result()
+
+
+async def _cancel_probes() -> None:
+    for task in asyncio.all_tasks():
+        if task.get_name().startswith("probe of "):
+            task.cancel()

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
@@ -20,8 +22,9 @@ from filelock import FileLock, Timeout
 from deployments.local import console, deployed, free_port
 from examples.grpo import results
 from examples.grpo.data_server import DataServer
-from examples.grpo.engine import Engine
+from examples.grpo.engine import Engine, environment
 from examples.grpo.learner import Learner, Parts
+from examples.grpo.machine import machine
 from examples.grpo.policy import Policy
 from examples.grpo.record import Record, RecordError
 from examples.grpo.replay_buffer import ReplayBuffer
@@ -98,6 +101,8 @@ def train(settings: Settings, folder: Path) -> None:
 def _train(settings: Settings, record: Record) -> None:
     model = prepare_with_progress(console, adapter=None)
     home = cache_folder() / "grpo"
+    command = shlex.join(["python", "-m", "examples.grpo", *sys.argv[1:]])
+    record.start({"command": command, "machine": machine(environment())})
     with ExitStack() as stack:
         stack.enter_context(only_one(home))
         stack.enter_context(cluster(settings))

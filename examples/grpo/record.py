@@ -49,6 +49,10 @@ class Record:
             _keep(folder / name, len(self.steps))
         _keep(folder / "evaluations.jsonl", len(self.steps) + 1)
 
+    def start(self, line: dict[str, Any]) -> None:
+        """Record that the run is started, or goes on: by which command, on which machine."""
+        _append(self.folder / "starts.jsonl", [{"step": len(self.steps), **line}])
+
     def step(self, line: dict[str, Any], groups: list[Group]) -> None:
         """Record a finished step, its samples first: a step with a line has them all."""
         _append(self.folder / "samples.jsonl", [_recorded(line["step"], group) for group in groups])

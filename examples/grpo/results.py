@@ -1,121 +1,145 @@
 """What the runs of a folder showed, as figures and as one page of plots.
 
-``python -m examples.grpo.results grpo-out``: writes ``results.json`` and ``results.png``.
+``python -m examples.grpo.results grpo-out``: writes ``results.json``, ``results.png`` and
+``mistakes.jsonl``, the samples that the judge got wrong. Runs that go on still are summed up as
+far as they went.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Annotated, Any
 
 import typer
+import yaml
 
 from deployments.local import console
+from examples.grpo.plots import LAPS, plot
 from examples.grpo.record import read_lines
+from examples.grpo.settings import RUNS
+from examples.grpo.verdicts import by_step, mistakes, verdicts
 
-LAPS = ("sample_s", "judge_s", "train_s", "weights_s")
+COMPILING = 2
+"""Steps after a start of the engine in which it compiles for their shapes."""
+_Z = 1.96
 
 
 def main(out: Annotated[Path, typer.Argument(help="Folder of the runs' folders.")]) -> None:
-    """Write results.json and results.png."""
+    """Write results.json, results.png and mistakes.jsonl."""
     write(out)
 
 
 def write(out: Path) -> None:
-    """Sum up every run that finished a step."""
-    runs = {file.parent.name: summed_up(file.parent) for file in sorted(out.glob("*/steps.jsonl"))}
-    (out / "results.json").write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
-    plot(runs, out / "results.png")
-    console.print(f"{out / 'results.json'}, {out / 'results.png'}", markup=False)
+    """Sum up every run that finished a step.
+
+    Raises:
+        typer.BadParameter: there is none.
+    """
+    folders = [file.parent for file in out.glob("*/steps.jsonl") if read_lines(file)]
+    folders.sort(key=lambda folder: (_place(folder.name), folder.name))
+    if not folders:
+        raise typer.BadParameter(f"{out}: no run of this folder has finished a step")
+    runs = {folder.name: summed_up(folder) for folder in folders}
+    found = {folder.name: _mistakes(folder) for folder in folders}
+    for name, run in runs.items():
+        run["verdicts"] |= by_step(found[name], len(run["steps"]))
+    asked = [name for name, run in runs.items() if run["settings"]["reward"] == "judge"]
+    groups = [group for name in asked for group in read_lines(out / name / "samples.jsonl")]
+    listed = [{"run": name, **one} for name in asked for one in found[name]]
+    published = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text("utf-8"))
+    results = {
+        "runs": runs,
+        "judge": {**verdicts(groups), "mistakes": dict(Counter(one["kind"] for one in listed))},
+        "published": published,
+    }
+    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    lines = [json.dumps(one) + "\n" for one in listed]
+    (out / "mistakes.jsonl").write_text("".join(lines), encoding="utf-8")
+    plot(results, out / "results.png")
+    files = ", ".join(str(out / name) for name in ("results.json", "results.png", "mistakes.jsonl"))
+    console.print(files, markup=False)
 
 
 def summed_up(folder: Path) -> dict[str, Any]:
     """The figures of a run."""
     steps = read_lines(folder / "steps.jsonl")
-    groups = read_lines(folder / "samples.jsonl")
+    starts = read_lines(folder / "starts.jsonl")
     evaluations = read_lines(folder / "evaluations.jsonl")
     return {
         "settings": json.loads((folder / "run.json").read_text(encoding="utf-8")),
+        "starts": starts,
         "steps": [{k: v for k, v in step.items() if k != "state"} for step in steps],
-        "evaluations": [
-            {
-                **{name: one[name] for name in ("step", "by_value", "by_format")},
-                "interval": interval(sum(one["right"]), len(one["right"])),
-            }
-            for one in evaluations
-        ],
-        "median_s": {lap: median(step[lap] for step in steps) for lap in LAPS},
-        "judge_share": fmean(s["judge_s"] / sum(s[lap] for lap in LAPS) for s in steps),
-        "verdicts": verdicts(groups),
+        "evaluations": [_evaluation(one) for one in evaluations],
+        "gain": gain(evaluations),
+        "seconds": seconds(steps, [start["step"] for start in starts] or [0]),
+        "verdicts": verdicts(read_lines(folder / "samples.jsonl")),
     }
 
 
-def verdicts(groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """The verdicts against the known answers, with every sample on which they differ."""
-    samples = [(group, sample) for group in groups for sample in group["samples"]]
-    decided = [(g, s) for g, s in samples if s["verdict"] is not None]
-    differing = [(g, s) for g, s in decided if (s["verdict"] > 0.5) != s["by_value"]]
+def seconds(steps: list[dict[str, Any]], starts: Sequence[int]) -> dict[str, Any]:
+    """Medians over the steps in which nothing compiles; over all where there are no others.
+
+    ``judge_share`` is the part of a step that judging takes beyond sampling, and ``judge_added``
+    the same as a part of the rest of the step: what a rule's step would grow by.
+    """
+    compiling = {start + step for start in starts for step in range(COMPILING)}
+    timed = [step for step in steps if step["step"] not in compiling] or steps
+    whole = [sum(step[lap] for lap in LAPS) for step in timed]
+    judged = [(step["judge_s"], total) for step, total in zip(timed, whole, strict=True)]
     return {
-        "samples": len(samples),
-        "undecided": len(samples) - len(decided),
-        "agreement": 1 - len(differing) / len(decided) if decided else None,
-        "false_accepts": sum(not s["by_value"] for _, s in differing),
-        "false_rejects": sum(s["by_value"] for _, s in differing),
-        "rewarded_wrongly": sum(
-            s["reward"] is not None and (s["reward"] > 0.5) != s["by_value"] for _, s in samples
-        ),
-        "differing": [
-            {"step": g["step"], "answer": g["answer"], "text": s["text"], "verdict": s["verdict"]}
-            for g, s in differing
-        ],
+        "steps": len(timed),
+        **{lap: median(step[lap] for step in timed) for lap in LAPS},
+        "step_s": median(whole),
+        "judge_share": median(judge / total for judge, total in judged),
+        "judge_added": median(judge / (total - judge) for judge, total in judged),
     }
+
+
+def gain(evaluations: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """How held-out accuracy by value changed from the first evaluation to the last.
+
+    The same problems are answered in both: the interval is of their paired differences.
+    """
+    if len(evaluations) < 2:
+        return None
+    first, last = evaluations[0]["right"], evaluations[-1]["right"]
+    changes = [after - before for before, after in zip(first, last, strict=True)]
+    mean, half = fmean(changes), _Z * stdev(changes) / math.sqrt(len(changes))
+    return {"by_value": mean, "interval": [round(mean - half, 4), round(mean + half, 4)]}
 
 
 def interval(right: int, count: int) -> tuple[float, float]:
     """Wilson's 95% interval of a proportion."""
-    z, part = 1.96, right / count
+    z, part = _Z, right / count
     centre = (part + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * math.sqrt(part * (1 - part) / count + z * z / (4 * count**2))
     return round(centre - half, 4), round(centre + half, 4)
 
 
-def plot(runs: dict[str, dict[str, Any]], path: Path) -> None:
-    """Reward, held-out accuracy, the judge's mistakes and seconds of a step, on one page."""
-    import matplotlib
+def _evaluation(line: dict[str, Any]) -> dict[str, Any]:
+    count = len(line["right"])
+    kinds = ("by_value", "by_format")
+    return {
+        "step": line["step"],
+        "problems": count,
+        **{kind: line[kind] for kind in kinds},
+        **{f"{kind}_interval": interval(round(line[kind] * count), count) for kind in kinds},
+    }
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
 
-    figure, ((reward, held_out), (mistakes, seconds)) = plt.subplots(
-        2, 2, figsize=(11, 8), layout="constrained"
-    )
-    for name, run in runs.items():
-        steps = [step["step"] + 1 for step in run["steps"]]
-        rewards = [math.nan if s["reward"] is None else s["reward"] for s in run["steps"]]
-        reward.plot(steps, rewards, label=name)
-        evaluated = [one["step"] for one in run["evaluations"]]
-        for kind, style in (("by_value", "-"), ("by_format", ":")):
-            held_out.plot(evaluated, [one[kind] for one in run["evaluations"]], style, label=name)
-        if run["settings"]["reward"] == "judge":
-            wrong = [one["step"] + 1 for one in run["verdicts"]["differing"]]
-            mistakes.plot(steps, [wrong.count(step) for step in steps], label=name)
-    below = [0.0] * len(runs)
-    for lap in LAPS:
-        heights = [run["median_s"][lap] for run in runs.values()]
-        seconds.bar(list(runs), heights, bottom=below, label=lap[:-2])
-        below = [low + height for low, height in zip(below, heights, strict=True)]
-    reward.set(title="mean reward of a step", xlabel="step", ylim=(-0.05, 1.05))
-    held_out.set(title="held-out: by value (solid), by format (dotted)", xlabel="step")
-    mistakes.set(title="verdicts that differ from the known answer", xlabel="step")
-    seconds.set(title="median seconds of a step")
-    seconds.tick_params(axis="x", labelrotation=30)
-    for axes in (reward, mistakes, seconds):
-        axes.legend(fontsize="small")
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+def _place(name: str) -> int:
+    """The runs that are compared come in their order, others after them."""
+    return list(RUNS).index(name) if name in RUNS else len(RUNS)
+
+
+def _mistakes(folder: Path) -> list[dict[str, Any]]:
+    settings = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return mistakes(read_lines(folder / "samples.jsonl"), settings["max_tokens"])
 
 
 if __name__ == "__main__":

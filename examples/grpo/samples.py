@@ -56,10 +56,14 @@ class Group:
     advantages: list[float | None] = field(default_factory=list)
 
 
+def numbers(text: str) -> list[float]:
+    """The numbers of the text, in order, without their signs."""
+    return [float(found.replace(",", "")) for found in _NUMBER.findall(text)]
+
+
 def right_by_value(text: str, answer: int) -> bool:
     """Whether the last number of the text is the answer."""
-    found = _NUMBER.findall(text)
-    return bool(found) and float(found[-1].replace(",", "")) == answer
+    return numbers(text)[-1:] == [answer]
 
 
 def right_by_format(text: str, answer: int) -> bool:

@@ -6,6 +6,8 @@
 #   interpreter, TRAINER_PYTHON. Environments reach it by handle.
 # JUDGE=bundled: the bundled judge on CPU cores, in the environment of `make setup` and a cluster of
 #   its own, since trainers take whole GPUs. Environments reach it by HTTP.
+# JUDGE=openai: GPT-4o-mini, or another endpoint that deployments/openai.yaml names; its key in
+#   OPENAI_API_KEY. Deployed as the bundled judge is. JUDGE=graded: the same, asked for grades.
 #
 # DEPLOYMENT  another deployments file; URL where it answers (http://127.0.0.1:8000)
 # STATE_DIR   the service's log and process id (.judge)
@@ -17,7 +19,8 @@ state=${STATE_DIR:-$root/.judge}
 case $judge in
   qwen) python=${TRAINER_PYTHON:-python} deployment=${DEPLOYMENT:-$root/deployments/judge-gpu.yaml} ;;
   bundled) python=$root/.venv/bin/python deployment=${DEPLOYMENT:-$root/deployments/judge.yaml} ;;
-  *) echo "JUDGE=$judge: qwen or bundled" >&2 && exit 2 ;;
+  openai | graded) python=$root/.venv/bin/python deployment=${DEPLOYMENT:-$root/deployments/openai.yaml} ;;
+  *) echo "JUDGE=$judge: qwen, bundled, openai or graded" >&2 && exit 2 ;;
 esac
 mkdir -p "$state"
 
@@ -50,9 +53,9 @@ deploy_qwen() {
   ready "${READY_TIMEOUT_S:-900}" || fail
 }
 
-deploy_bundled() {
+deploy_apart() {
   make --no-print-directory -C "$root" setup
-  "$python" -m reward_serve prepare
+  [[ $judge != bundled ]] || "$python" -m reward_serve prepare
   PATH=$root/.venv/bin:$PATH nohup setsid "$python" -m ray.serve.scripts run --address local \
     "$deployment" >>"$state/log" 2>&1 </dev/null &
   echo $! >"$state/pid"
@@ -75,5 +78,5 @@ if ready 0; then
   exit
 fi
 echo "deploying $deployment (log: $state/log)"
-"deploy_$judge"
+if [[ $judge == qwen ]]; then deploy_qwen; else deploy_apart; fi
 echo "the judge answers at $url; to end it: JUDGE=$judge $0 stop"

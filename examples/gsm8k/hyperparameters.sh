@@ -7,7 +7,6 @@ HYPERPARAMETERS=(
   trainer.placement.policy_num_gpus_per_node=1
   trainer.placement.ref_num_gpus_per_node=1
   trainer.epochs=20
-  trainer.policy_mini_batch_size=8
   trainer.micro_forward_batch_size_per_gpu=4
   trainer.micro_train_batch_size_per_gpu=4
   trainer.max_prompt_length=512

@@ -9,7 +9,7 @@ source "$here/hyperparameters.sh"
 # TRAINER_PYTHON  the trainer's interpreter (python)
 # DATA_DIR      holds rule/ and judge/ of prepare_dataset.py ($HOME/data/gsm8k)
 # OUT_DIR       checkpoints and exports go below it ($HOME/runs/gsm8k)
-# JUDGE         qwen or bundled, as deploy_judge.sh says
+# JUDGE         qwen, bundled, openai or graded, as deploy_judge.sh says; graded asks for three grades
 # REWARD_SERVE_URL  a service that is there already: nothing is deployed
 # LOGGER        console or wandb (console)
 # PRINT_CONFIG  non-empty: print the settings, one a line, and do nothing else
@@ -20,7 +20,7 @@ launch() {
   local out="${OUT_DIR:-$HOME/runs/gsm8k}/${reward}_$mode"
   local environment=gsm8k_judge url=${REWARD_SERVE_URL:-}
   [[ $reward == rule ]] && environment=gsm8k # skyrl_gym's own strict match
-  [[ -z $url && ${JUDGE:-qwen} == bundled ]] && url=http://127.0.0.1:8000
+  [[ -z $url && ${JUDGE:-qwen} != qwen ]] && url=http://127.0.0.1:8000
   local settings=(
     "${HYPERPARAMETERS[@]}"
     "data.train_data=['$data/train.parquet']"
@@ -36,12 +36,16 @@ launch() {
   elif [[ $reward == judge ]]; then
     settings+=(environment.skyrl_gym.gsm8k_judge.app=reward)
   fi
+  if [[ $reward == judge && ${JUDGE:-} == graded ]]; then
+    settings+=(environment.skyrl_gym.gsm8k_judge.template=graded)
+  fi
+  settings+=(trainer.train_batch_size=16)
   if [[ $mode == sync ]]; then
-    settings+=(trainer.placement.colocate_all=true trainer.train_batch_size=16)
-  else # one optimiser step a batch, so 8 prompts; generation at most one step ahead
+    settings+=(trainer.placement.colocate_all=true trainer.policy_mini_batch_size=8)
+  else # SkyRL takes one optimiser step a batch; generation is at most one step ahead
     settings+=(
       trainer.placement.colocate_all=false
-      trainer.train_batch_size=8
+      trainer.policy_mini_batch_size=16
       trainer.fully_async.enabled=true
       trainer.fully_async.max_staleness_steps=1
       trainer.fully_async.num_parallel_generation_workers=16

@@ -1,6 +1,6 @@
-"""``make bench``: measure, and write bench.json and bench.png.
+"""``make bench``: run benchmarks and write bench.json and bench.png.
 
-Each figure stands in the report with its machine and command; what is not measured again is kept.
+The report has each benchmark's machine and command. Benchmarks that are not run keep their figures.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from rich.table import Table
 from deployments.local import console
 from examples.demo import SAMPLES
 from loadtests.bench import (
-    fabric,
+    bare_engine,
+    cache,
     groups,
+    instant_model,
     kinds,
+    label_mode,
     long,
-    paths,
     prompt,
-    repeats,
     scaling,
     settings,
     start,
-    tax,
 )
 from loadtests.bench.common import machine, read_requests
 from loadtests.bench.plots import plot
@@ -36,17 +36,17 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 
 def main(
-    only: Annotated[str, typer.Option(help="Such as P1,cache; default all.")] = "",
-    data: Annotated[Path, typer.Option(help="Labelled rows, for their responses.")] = SAMPLES,
-    rounds: Annotated[int, typer.Option(min=1, help="Repeats, in alternation.")] = 3,
-    out: Annotated[Path, typer.Option(help="Folder of the report and its plots.")] = RESULTS,
+    only: Annotated[str, typer.Option(help="Benchmarks, as in P1,cache; default: all.")] = "",
+    data: Annotated[Path, typer.Option(help="Labelled rows; their responses are sent.")] = SAMPLES,
+    rounds: Annotated[int, typer.Option(min=1, help="Alternating repeats.")] = 3,
+    out: Annotated[Path, typer.Option(help="Folder for bench.json and bench.png.")] = RESULTS,
 ) -> None:
-    """Run the benchmarks; print what each comes to."""
+    """Run the benchmarks and print their figures."""
     requests = read_requests(data)
     known: dict[str, Callable[[], dict[str, Any]]] = {
-        "P1": lambda: paths.run(requests),
-        "P2": lambda: tax.run(requests, 2 * rounds + 1),  # its differences are small
-        "P3": lambda: fabric.run(rounds),
+        "P1": lambda: label_mode.run(requests),
+        "P2": lambda: bare_engine.run(requests, 2 * rounds + 1),  # its differences are small
+        "P3": lambda: instant_model.run(rounds),
         "P4": lambda: groups.run(requests),
         "P6": lambda: start.run(rounds),
         "long": lambda: long.run(rounds),
@@ -54,11 +54,11 @@ def main(
         "scaling": scaling.run,
         "engine": lambda: settings.run(requests, 2 * rounds + 1),
         "kinds": lambda: kinds.run(requests),
-        "cache": lambda: repeats.run(requests),
+        "cache": lambda: cache.run(requests),
     }
     chosen = [name for name in only.split(",") if name] or list(known)
     if unknown := set(chosen) - known.keys():
-        raise typer.BadParameter(f"only: {sorted(unknown)} is none of {', '.join(known)}")
+        raise typer.BadParameter(f"only: unknown {sorted(unknown)}; known: {', '.join(known)}")
     out.mkdir(parents=True, exist_ok=True)
     path = out / "bench.json"
     report = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -79,7 +79,7 @@ def main(
 
 
 def _table(name: str, measured: dict[str, Any]) -> Table:
-    """A benchmark's figures but for the machine, one a row."""
+    """A benchmark's figures without machine and command, one per row."""
     table = Table(name, "")
     for key, value in _flat(measured).items():
         if not key.startswith(("machine", "command")):

@@ -1,4 +1,4 @@
-"""What the benchmarks share."""
+"""Requests, prompts and statistics shared by the benchmarks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from reward_serve.verifiers import final_answer
 
 Request = dict[str, Any]
 
-ANEW = {"cache": False}
-"""Options of a request that the model is to be asked anew."""
+NO_CACHE = {"cache": False}
+"""Request options that bypass the verdict cache."""
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -36,16 +36,16 @@ def read_requests(path: Path) -> list[Request]:
 
 
 def marked(requests: Iterable[Request], mark: str) -> list[Request]:
-    """The requests made new to every cache: the response begins with the mark."""
+    """Put a mark before each response, so that it is new to every cache."""
     return [{**one, "response": f"({mark}) {one['response']}"} for one in requests]
 
 
-class Rendered:
-    """Prompts as the service renders them.
+class PromptRenderer:
+    """Renders prompts as the service does.
 
     Args:
-        tokenizer: the engine's.
-        template: by name.
+        tokenizer: of the engine.
+        template: its name.
     """
 
     def __init__(self, tokenizer: Tokenizer, template: str = "final_answer") -> None:
@@ -54,11 +54,11 @@ class Rendered:
         self.label_ids = list(self._renderer.label_ids(self._template).values())
 
     def ids(self, request: Request) -> list[int]:
-        """The token ids of one."""
+        """A request's prompt as token ids."""
         return self.prompt(request).token_ids
 
     def prompt(self, request: Request) -> Prompt:
-        """The prompt of one."""
+        """A request's prompt."""
         reference = request["reference"]
         if self._template.reference == "final_answer":
             reference = final_answer(reference)
@@ -70,12 +70,12 @@ class Rendered:
 
 
 def chunks(requests: Sequence[Request], size: int) -> list[list[Request]]:
-    """The requests in lists of at most ``size``."""
+    """Split the requests into lists of at most ``size``."""
     return [list(requests[start : start + size]) for start in range(0, len(requests), size)]
 
 
 async def timed(call: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
-    """Seconds that a call took, and what it gave."""
+    """Await a call; return its duration in seconds and its result."""
     began = time.perf_counter()
     answer = await call()
     return time.perf_counter() - began, answer
@@ -84,7 +84,7 @@ async def timed(call: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
 async def load(
     ask: Callable[[int], Awaitable[Any]], calls: int, concurrency: int
 ) -> dict[str, Any]:
-    """A closed loop of ``concurrency`` callers: calls a second, and their waits."""
+    """Run a closed loop of ``concurrency`` callers; return calls per second and latencies."""
     waits: list[float] = []
     numbers = iter(range(calls))
 
@@ -99,12 +99,12 @@ async def load(
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """The median, and from where to where the values lie."""
+    """Median, minimum and maximum."""
     return {"median": statistics.median(values), "low": min(values), "high": max(values)}
 
 
 def machine() -> dict[str, Any]:
-    """What was measured on."""
+    """Processor, cores and package versions."""
     model = platform.processor()
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("model name"):

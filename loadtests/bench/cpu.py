@@ -1,4 +1,4 @@
-"""Where processor time goes: seconds of each part of the service, and of the benchmark itself."""
+"""CPU seconds of each part of the service and of the benchmark itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Seconds = dict[str, float]
 
 
 def cpu_seconds() -> Seconds:
-    """Of this process and its descendants so far, by part; what is no part of ours is Ray's."""
+    """CPU seconds so far of this process and its descendants, by part of the service."""
     own = psutil.Process()
     seconds = defaultdict(float, {"client": _seconds(own)})
     for child in own.children(recursive=True):
@@ -28,7 +28,7 @@ def cpu_seconds() -> Seconds:
 
 
 def spent(before: Seconds, after: Seconds) -> Seconds:
-    """By part, what was used between the two."""
+    """CPU seconds used between two readings, by part."""
     return {part: after[part] - before.get(part, 0.0) for part in after}
 
 
@@ -39,7 +39,7 @@ def _part(process: psutil.Process) -> str:
         parent = None
     part = _titled(process)
     if part is None and _titled(parent) == "replica":
-        return "engine"  # whose own title is not to be read everywhere
+        return "engine"  # its own title cannot be read on every platform
     return part or "Ray's own"
 
 

@@ -1,12 +1,11 @@
-"""P4: groups that stay together, against Serve's power of two choices.
+"""P4: routing a group to one replica, against Serve's power of two choices.
 
-Two replicas of one core each; groups of 8 under the ``solution`` template, whose gold solution
-stands before the response, so that a group shares it. The groups arrive at once, whole one after
-another (``burst``) or sample by sample (``interleaved``). Ours coalesces them; the power of two
-choices is given them one by one, which is what evens out the replicas best. What could be shared is
-counted in whole blocks of the prefix cache: of each prompt, what some prompt before it began with.
-Beside it, both ways with the short prompts of ``final_answer``, which share the template's own text
-alone.
+Two replicas of one core each. Groups of 8 use the ``solution`` template, whose gold solution stands
+before the response, so that a group shares it. All groups arrive at once, one after another
+(``burst``) or sample by sample (``interleaved``). Our client coalesces them; power of two choices
+gets them one by one, which balances the replicas best. Shareable tokens are counted in whole blocks
+of the prefix cache: the longest start of each prompt that an earlier prompt has.
+``short_interleaved`` uses ``final_answer``, whose prompts share only the template's text.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from deployments.local import APP, console, deployed
-from loadtests.bench.common import ANEW, Rendered, Request, timed
+from loadtests.bench.common import NO_CACHE, PromptRenderer, Request, timed
 from reward_serve.client import Client, RewardClient
 from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
@@ -31,13 +30,13 @@ Ask = Callable[[Request], Awaitable[ScoreResult]]
 
 
 def run(requests: list[Request]) -> dict[str, Any]:
-    """``ratio``: of the tokens that could be reused in the burst, the share that was, by ours."""
+    """``ratio``: the share of the shareable tokens of the burst that our routing reused."""
     from transformers import AutoTokenizer
 
     folder = prepare_bundled(adapter=ADAPTER)
     tokenizer = ChatTokenizer(AutoTokenizer.from_pretrained(folder))
-    rendered = {name: Rendered(tokenizer, name) for name in ("solution", "final_answer")}
-    told: dict[str, Any] = {}
+    rendered = {name: PromptRenderer(tokenizer, name) for name in ("solution", "final_answer")}
+    figures: dict[str, Any] = {}
     for way, affinity in (("affinity", True), ("power_of_two", False)):
         with deployed(
             rules_first=False,
@@ -46,17 +45,19 @@ def run(requests: list[Request]) -> dict[str, Any]:
             autoscaling={"min_replicas": REPLICAS, "max_replicas": REPLICAS},
         ):
             _wait_for_replicas()
-            told[way] = asyncio.run(_run(requests, rendered, affinity))
-    pairs = [(order, told["affinity"][order], told["power_of_two"][order]) for order in _ORDERS]
+            figures[way] = asyncio.run(_run(requests, rendered, affinity))
+    pairs = [
+        (order, figures["affinity"][order], figures["power_of_two"][order]) for order in _ORDERS
+    ]
     return {
-        "ratio": told["affinity"]["burst"]["reused_share"],
+        "ratio": figures["affinity"]["burst"]["reused_share"],
         "speedup": {
             order: ours["answers_per_s"] / rs["answers_per_s"] for order, ours, rs in pairs
         },
         "replicas": REPLICAS,
         "groups": GROUPS,
         "samples": SAMPLES,
-        **told,
+        **figures,
     }
 
 
@@ -65,15 +66,15 @@ _ORDERS = {"burst": "solution", "interleaved": "solution", "short_interleaved": 
 
 
 async def _run(
-    requests: list[Request], rendered: dict[str, Rendered], affinity: bool
+    requests: list[Request], rendered: dict[str, PromptRenderer], affinity: bool
 ) -> dict[str, Any]:
     by_handle = RewardClient(APP, timeout_s=_TIMEOUT_S)
     ask = Client(by_handle, timeout_s=_TIMEOUT_S).ascore if affinity else by_handle.ascore
     gold = list({one["reference"]: one for one in requests})
-    told = {}
+    figures = {}
     for number, (order, template) in enumerate(_ORDERS.items()):
         ours = gold[number * GROUPS : (number + 1) * GROUPS]
-        # New to the replicas but for the template's own text, which all have seen.
+        # Warm up with the template's text, which all prompts share.
         warm = stream(requests, gold[-4:], template, "interleaved")
         await asyncio.gather(*map(ask, warm))
         asked = stream(requests, ours, template, order)
@@ -84,27 +85,27 @@ async def _run(
         prompts = [rendered[template].ids(one) for one in [*warm, *asked]]
         shareable = shareable_tokens(prompts[len(warm) :], before=prompts[: len(warm)])
         reused = sum(result.usage.cached_tokens for result in results)
-        told[order] = {
+        figures[order] = {
             "reused_share": reused / shareable,
             "reused_tokens": reused,
             "shareable_tokens": shareable,
             "prompt_tokens": sum(map(len, prompts[len(warm) :])),
             "answers_per_s": len(asked) / seconds,
         }
-    return told
+    return figures
 
 
 def stream(
     requests: Sequence[Request], gold: Sequence[str], template: str, order: str
 ) -> list[Request]:
-    """Samples of each gold solution's group, each a response of its own, in order of arrival."""
+    """A group of distinct responses for each gold solution, in order of arrival."""
     groups = [
         [
             {
                 "response": f"({sample}) {requests[(5 * g + sample) % len(requests)]['response']}",
                 "reference": reference,
                 "template": template,
-                "options": ANEW,
+                "options": NO_CACHE,
             }
             for sample in range(SAMPLES)
         ]
@@ -115,7 +116,7 @@ def stream(
 
 
 def shareable_tokens(prompts: Sequence[Sequence[int]], before: Sequence[Sequence[int]]) -> int:
-    """Tokens in whole blocks with which a prompt before each began, but for its last token."""
+    """Tokens in whole blocks that an earlier prompt starts with, without the last token."""
     seen: set[tuple[int, ...]] = set()
     shared = 0
     for number, ids in enumerate([*before, *prompts]):

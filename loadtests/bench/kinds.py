@@ -1,9 +1,9 @@
-"""Kinds: what a thousand verdicts of each kind of reward model cost, side by side.
+"""Kinds: the cost of a thousand verdicts of each kind of reward model.
 
-All stand in one application and are asked one after another, over HTTP in batches, with responses
-that are new to every cache. The classifier is the bundled base with a head of seeded weights: its
-scores mean nothing, its work is that of a classifier of this size. The remote judge asks vLLM's own
-server, with the bundled judge's weights, on the same two cores.
+All models are in one application and are measured in turn, over HTTP in batches, with responses
+that are new to every cache. The classifier is the bundled base model with a randomly initialised
+head: its scores mean nothing, but it costs what a classifier of this size does. The remote judge
+calls vLLM's own server with the bundled judge's weights on the same two cores.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any
 import yaml
 
 from deployments.local import ROOT, console, free_port, serve_run, wait_until_ready
+from loadtests.bench.bare_engine import vllm_server
 from loadtests.bench.common import Request, chunks, marked, timed
-from loadtests.bench.tax import vllm_server
 from reward_serve import HttpRewardClient
 from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
 
 _CORES = 2
 _BATCH = 32
 _SMALL = {"resources": {"num_cpus": 0.1}}
-_RULES_MANY, _MODELS_MANY = 10, 1  # times the requests
+_RULE_REPEATS, _MODEL_REPEATS = 10, 1
 
 
 def small_classifier(folder: Path) -> Path:
-    """The bundled base with a head of one logit, of seeded weights, in ``folder``."""
+    """Save the bundled base model with a seeded head of one logit in ``folder``."""
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -46,7 +46,7 @@ def small_classifier(folder: Path) -> Path:
 
 
 def run(requests: list[Request]) -> dict[str, Any]:
-    """For each kind: verdicts a second, and seconds and tokens of a thousand."""
+    """For each kind: verdicts per second, and core-seconds and tokens per thousand."""
     weights = str(prepare_bundled(adapter=ADAPTER))
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -60,16 +60,16 @@ async def _run(requests: list[Request], url: str) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     questions = [{**one, "question": "Which number is it?"} for one in requests]
     for name, asked, times, settings in (
-        ("rule gsm8k", requests, _RULES_MANY, {"model": "gsm8k"}),
-        ("rule math", requests, _RULES_MANY, {"model": "math"}),
-        ("judge, rules first", requests, _MODELS_MANY, {"model": "rules-first"}),
-        ("judge", requests[:128], _MODELS_MANY, {"model": "judge"}),
-        ("classifier", questions[:128], _MODELS_MANY, {"model": "classifier"}),
-        ("remote", requests[:64], _MODELS_MANY, {"model": "remote"}),
-        ("panel of judge and rules", requests[:128], _MODELS_MANY, {"model": "panel"}),
+        ("rule gsm8k", requests, _RULE_REPEATS, {"model": "gsm8k"}),
+        ("rule math", requests, _RULE_REPEATS, {"model": "math"}),
+        ("judge, rules first", requests, _MODEL_REPEATS, {"model": "rules-first"}),
+        ("judge", requests[:128], _MODEL_REPEATS, {"model": "judge"}),
+        ("classifier", questions[:128], _MODEL_REPEATS, {"model": "classifier"}),
+        ("remote", requests[:64], _MODEL_REPEATS, {"model": "remote"}),
+        ("panel of judge and rules", requests[:128], _MODEL_REPEATS, {"model": "panel"}),
     ):
         client = HttpRewardClient(url, timeout_s=600)
-        marks = [f"{name[0]}{len(figures)}{number}" for number in range(times)]  # new to all
+        marks = [f"{name[0]}{len(figures)}{number}" for number in range(times)]
         stream = [{**one, **settings} for mark in marks for one in marked(asked, mark)]
         await client.ascore_batch([{**one, **settings} for one in marked(asked[:4], "warm")])
         with console.status(f"kinds: {name}"):
@@ -125,7 +125,7 @@ def _served(models: list[dict[str, Any]]) -> Iterator[str]:
     config["applications"][0]["args"] = {"models": models}
     ray.init(
         address="local",
-        num_cpus=8,  # logical: one is asked at a time
+        num_cpus=8,  # logical: one model works at a time
         include_dashboard=False,
         log_to_driver=False,
         logging_level="error",

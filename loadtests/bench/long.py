@@ -1,9 +1,9 @@
 """P9: long rollouts, as reasoning policies write them: 128 prompts, 8 samples each, some 45 MB.
 
-Lengths are log-normal with a median of 32 KB, cut at 128 KB; the answer stands behind a marker at
-the end, so that rules decide. A step is sent at once, beside the same step with responses of 1 KB;
-and as its rollouts end over a minute, the longest last. Each by handle and over HTTP, in singles
-that the trainers' client sends together.
+Lengths are log-normal with a median of 32 KB, cut at 128 KB. The marked answer stands at the end,
+so rules decide. A step is sent all at once, also with responses of 1 KB for comparison; and spread
+over a minute as its rollouts end, the longest last. Each by handle and over HTTP, as single
+requests that the trainers' client batches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import psutil
 
 from deployments.local import APP, console, deployed
 from loadtests.bench.common import Request, spread
-from loadtests.chaos.faults import memory_mib
+from loadtests.chaos.processes import memory_mib
 from loadtests.load.long_rows import length, rollout
 from loadtests.soak import watched
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult
@@ -27,11 +27,11 @@ from reward_serve.client import Client
 PROMPTS, SAMPLES = 128, 8
 SHORT = 1024
 ARRIVAL_S = 60.0
-PERIOD_S = 0.5  # of looking at memory
+PERIOD_S = 0.5  # between memory samples
 
 
 def run(repeats: int) -> dict[str, Any]:
-    """Each figure by way; ``ratio`` is verdicts a second of long responses to short ones."""
+    """Figures by way; ``ratio``: verdicts per second of long responses over short ones."""
     long = rollouts(Random(0))
     short = [{**one, "response": one["response"][-SHORT:]} for one in long]
     megabytes = sum(len(one["response"]) for one in long) / 1e6
@@ -65,7 +65,7 @@ def run(repeats: int) -> dict[str, Any]:
 
 
 def rollouts(random: Random) -> list[Request]:
-    """A step's requests, their prompts' samples side by side; each response says its answer."""
+    """A step's requests, grouped by prompt; ``metadata.right`` is the label."""
     asked = []
     for prompt in range(PROMPTS):
         gold = random.randrange(11, 10_000)
@@ -83,7 +83,7 @@ def rollouts(random: Random) -> list[Request]:
 
 
 def absent_or_wrong(asked: list[Request], results: list[ScoreResult]) -> dict[str, int]:
-    """How many have no score, and how many another one than their label."""
+    """Count results without a score, and with a score other than the label."""
     pairs = list(zip(asked, results, strict=True))
     wrong = [r for a, r in pairs if r.score is not None and bool(r.score) != a["metadata"]["right"]]
     return {"absent": sum(result.score is None for _, result in pairs), "wrong": len(wrong)}
@@ -92,7 +92,7 @@ def absent_or_wrong(asked: list[Request], results: list[ScoreResult]) -> dict[st
 async def _at_once(
     ways: dict[str, Client], long: list[Request], short: list[Request], repeats: int
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """Verdicts a second by way and length, and what was absent or wrong in all."""
+    """Verdicts per second by way and length, and counts of absent and wrong results."""
     rates: dict[tuple[str, str], list[float]] = {}
     faults: Counter[str] = Counter(absent=0, wrong=0)
     steps = {"long": long, "short": short}
@@ -112,7 +112,7 @@ async def _at_once(
 
 
 async def _arriving(client: Client, asked: list[Request]) -> dict[str, Any]:
-    """Each is asked for when it would end, at a steady pace of tokens."""
+    """Send each request when its rollout would end, at a constant token rate."""
     longest = max(len(one["response"]) for one in asked)
     waits: list[float] = []
     began = time.monotonic()
@@ -134,5 +134,5 @@ async def _arriving(client: Client, asked: list[Request]) -> dict[str, Any]:
 
 
 def _resident_mib() -> dict[str, float]:
-    """Of this process, the client, and of the application's, with their engines."""
+    """Resident MiB of this process (the client) and of the application's processes."""
     return {"client": psutil.Process().memory_info().rss / 2**20, **memory_mib()}

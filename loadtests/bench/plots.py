@@ -1,4 +1,4 @@
-"""One page of plots of a report."""
+"""Plots a benchmark report on one page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def plot(report: dict[str, Any], path: Path) -> None:
-    """A panel for each benchmark that the report has."""
+    """Draw a panel for each benchmark in the report."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -35,7 +35,7 @@ def plot(report: dict[str, Any], path: Path) -> None:
 
 
 def _draw_scaling(axis: Any, points: list[dict[str, Any]]) -> None:
-    """A line for each batch size, and the roofline."""
+    """Draw a line for each batch size, and the roofline."""
     tokens = sorted({point["prompt_tokens"] for point in points})
     rooflines = {point["prompt_tokens"]: point["roofline_per_s"] for point in points}
     axis.plot(tokens, [rooflines[count] for count in tokens], "k--", label="roofline")
@@ -47,7 +47,7 @@ def _draw_scaling(axis: Any, points: list[dict[str, Any]]) -> None:
 
 
 def bars(name: str, measured: dict[str, Any]) -> dict[str, float]:
-    """What a benchmark's panel shows: a label and its value."""
+    """The labels and values of a benchmark's panel."""
     if name == "P1":
         ways = ("label", "generate_batched", "old")
         return {way: measured[way]["answers_per_s"] for way in ways}
@@ -73,9 +73,9 @@ def bars(name: str, measured: dict[str, Any]) -> dict[str, float]:
 _PANELS = {
     "P1": ("label mode and the old path", "answers/s", True),
     "P2": ("the same prompts, each way", "verdicts/s", False),
-    "P3": ("around an engine that answers at once", "items/s", True),
+    "P3": ("around a model that answers at once", "items/s", True),
     "P4": ("shareable tokens that two replicas reuse", "share", False),
-    "P6": ("to the first verdict", "s", False),
+    "P6": ("start to first verdict", "s", False),
     "scaling": ("the engine and its roofline", "prompt tokens", True),
-    "cache": ("a stream that repeats itself", "answers/s", False),
+    "cache": ("repeated requests", "answers/s", False),
 }

@@ -1,8 +1,8 @@
-"""The prompt: agreement and verdicts/s by how much of a response the judge is shown.
+"""Prompt: agreement and verdicts/s by the number of response tokens shown to the judge.
 
-One engine, the shipped template without rules, and a judge for each budget, in turn; what the
-engine kept of one is dropped before the next. Give it labelled solutions (``DATA=``): the samples
-are shorter than any budget.
+One engine and the shipped template without rules; a judge per budget, in turn, with the prefix
+cache reset in between. Pass labelled solutions (``DATA=``): the sample set's responses are shorter
+than any budget.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AT_ONCE = 128
 
 
 def run(data: Path) -> dict[str, Any]:
-    """``ratio``: verdicts/s under the shipped budget of those under the largest."""
+    """``ratio``: verdicts/s with the shipped budget over those with the largest."""
     rows = read_rows(data)
     return asyncio.run(_run(Random(0).sample(rows, min(ROWS, len(rows)))))
 
@@ -35,7 +35,7 @@ def run(data: Path) -> dict[str, Any]:
 async def _run(rows: list[dict[str, Any]]) -> dict[str, Any]:
     engine = await VllmEngine.start(EngineConfig(device="cpu"), num_cpus=2, num_gpus=0)
     requests = [ScoreRequest(response=r["response"], reference=r["reference"]) for r in rows]
-    told: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for budget in BUDGETS:
         judge = _judge(engine, budget)
         await judge.score(requests[0])
@@ -43,17 +43,17 @@ async def _run(rows: list[dict[str, Any]]) -> dict[str, Any]:
         with console.status(f"prompt: {budget} tokens of a response"):
             seconds, verdicts = await timed(lambda j=judge: _verdicts(j, requests))  # type: ignore[misc]
         right = sum(v.score == float(row["correct"]) for v, row in zip(verdicts, rows, strict=True))
-        told[str(budget)] = {
+        figures[str(budget)] = {
             "agreement": right / len(rows),
             "verdicts_per_s": len(rows) / seconds,
             "prompt_tokens": sum(verdict.usage.prompt_tokens for verdict in verdicts) / len(rows),
         }
     engine.close()
-    shipped = told[str(_judge(engine, None).describe()["response_tokens"])]
+    shipped = figures[str(_judge(engine, None).describe()["response_tokens"])]
     return {
-        "ratio": shipped["verdicts_per_s"] / told[str(BUDGETS[-1])]["verdicts_per_s"],
+        "ratio": shipped["verdicts_per_s"] / figures[str(BUDGETS[-1])]["verdicts_per_s"],
         "rows": len(rows),
-        **told,
+        **figures,
     }
 
 

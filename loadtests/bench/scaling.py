@@ -1,9 +1,9 @@
-"""The scaling law: verdicts/s over prompt tokens and batch size, against the engine's roofline.
+"""Scaling: verdicts/s by prompt tokens and batch size, against the engine's roofline.
 
-The engine alone, with prompts of random tokens that share nothing. The roofline is the rate at
-which this machine multiplies matrices of the model's own shapes (measured in the same run, in the
-engine's dtype and on its threads), over the floating-point operations of a prompt: two for each
-weight and token, the output layer for the last token alone, and the attention's products.
+The engine alone, with prompts of random tokens that share nothing. The roofline is this machine's
+matrix-product rate at the model's shapes (measured in the same run, in the engine's dtype and on
+its threads), divided by the floating-point operations of a prompt: two per weight and token, the
+output layer for the last token only, and the attention's products.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MATMUL_S = 2.0
 
 
 def run() -> dict[str, Any]:
-    """``ratio``: the largest share of the roofline that the engine came to."""
+    """``ratio``: the largest share of the roofline that the engine reached."""
     return asyncio.run(_run())
 
 
@@ -89,7 +89,7 @@ def prompt_flops(config: Any, tokens: int) -> float:
 
 
 def matmul_flops(hidden: int, intermediate: int, rows: int = 512) -> float:
-    """FLOP/s of this machine at the model's largest product, a prefill step's rows at a time."""
+    """FLOP/s of this machine at the model's largest matrix product, ``rows`` rows at a time."""
     import torch
 
     torch.set_num_threads(THREADS)

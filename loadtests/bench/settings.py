@@ -1,7 +1,7 @@
-"""Engine: its settings on a CPU, compared in one run.
+"""Engine: settings on a CPU, compared in one run.
 
-An engine for each variant, all of them up; the same prompts through each in turn, in an order
-drawn anew each round. Each variant differs from the service's own settings in one.
+One engine per variant, all running; the same prompts go through each in turn, in a new random order
+each round. Each variant changes one of the service's settings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from deployments.local import console
-from loadtests.bench.common import Rendered, Request, marked, spread, timed
+from loadtests.bench.common import PromptRenderer, Request, marked, spread, timed
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.vllm import VllmEngine
 
@@ -31,7 +31,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def run(requests: list[Request], repeats: int) -> dict[str, Any]:
-    """Verdicts a second by variant, and each as a share of the service's own."""
+    """Verdicts per second by variant, and their ratios to the service's own settings."""
     return asyncio.run(_run(requests[:ITEMS], repeats))
 
 
@@ -41,7 +41,7 @@ async def _run(requests: list[Request], repeats: int) -> dict[str, Any]:
         with console.status(f"engine: starting {name}"):
             config = EngineConfig(device="cpu", cpu_kv_cache_gib=0.25, **settings)
             engines[name] = await VllmEngine.start(config, num_cpus=2, num_gpus=0)
-    rendered = Rendered(engines[OWN].tokenizer)
+    rendered = PromptRenderer(engines[OWN].tokenizer)
     rates: dict[str, list[float]] = {name: [] for name in engines}
     marks, drawn = map("{:03}".format, itertools.count()), Random(0)
     for repeat in range(-1, repeats):

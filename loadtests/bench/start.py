@@ -1,4 +1,4 @@
-"""P6: from nothing to the first verdict, against a bare ``AsyncLLM`` of the same model."""
+"""P6: start to first verdict, against a bare ``AsyncLLM`` of the same model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reward_serve import HttpRewardClient
 
 _PARTS = "parts: "
 
-# A process of its own, as a replica is: the engine as the service starts it, and one label.
+# Runs in its own process, as a replica does: start the engine as the service does, ask one label.
 _BARE = """
 import asyncio, json, time
 began = time.monotonic()
@@ -33,7 +33,7 @@ asyncio.run(start())
 
 
 def run(repeats: int) -> dict[str, Any]:
-    """Seconds of each, by part; ``ratio`` is the service's to the bare engine's."""
+    """Seconds by part; ``ratio``: the service's total over the bare engine's."""
     bare: list[dict[str, float]] = []
     service: list[dict[str, float]] = []
     for _ in range(repeats):
@@ -57,6 +57,6 @@ def _bare() -> dict[str, float]:
     done = subprocess.run(
         [sys.executable, "-c", _BARE], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    (told,) = (line for line in done.stdout.splitlines() if line.startswith(_PARTS))
-    parts: dict[str, float] = json.loads(told.removeprefix(_PARTS))
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith(_PARTS))
+    parts: dict[str, float] = json.loads(line.removeprefix(_PARTS))
     return parts

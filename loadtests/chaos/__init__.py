@@ -1,1 +1,1 @@
-"""The service broken on purpose, under load that knows every right answer: ``make chaos``."""
+"""Fault injection under a load with known answers: ``make chaos``."""

@@ -1,6 +1,6 @@
-"""``make chaos``: break the service in every way known, and write chaos.json.
+"""``make chaos``: inject every known fault into the service under load; write chaos.json.
 
-Exit code 1 when a score was wrong, or an answer lost, or a bound missed.
+Exit code 1 if a score was wrong, an answer was lost or hung, or a bound was missed.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import typer
 
 from deployments.local import console
 from loadtests.bench.common import machine
-from loadtests.chaos.report import Figures, broken, table
+from loadtests.chaos.report import Figures, aborted, table
 from loadtests.chaos.scenarios import (
     cache,
+    disconnects,
+    engine_faults,
     giants,
-    injected,
     kills,
-    leavers,
     nodes,
     overload,
+    scale_to_zero,
     updates,
-    zero,
 )
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -33,11 +33,11 @@ RESULTS = Path(__file__).parents[1] / "results"
 Run = Callable[[Sequence[str]], Iterator[tuple[str, Figures]]]
 
 _RUNS: list[tuple[tuple[str, ...], Run]] = [
-    (injected.NAMES, injected.run),
-    (leavers.NAMES, leavers.run),
+    (engine_faults.NAMES, engine_faults.run),
+    (disconnects.NAMES, disconnects.run),
     (giants.NAMES, giants.run),
     (updates.NAMES, updates.run),
-    (zero.NAMES, zero.run),
+    (scale_to_zero.NAMES, scale_to_zero.run),
     (overload.NAMES, overload.run),
     (kills.NAMES, kills.run),
     (cache.NAMES, cache.run),
@@ -47,13 +47,15 @@ NAMES = [name for names, _ in _RUNS for name in names]
 
 
 def main(
-    only: Annotated[str, typer.Option(help="Such as faults,node_lost; default all.")] = "",
-    out: Annotated[Path, typer.Option(help="Folder of the report.")] = RESULTS,
+    only: Annotated[
+        str, typer.Option(help="Scenarios, as in faults,node_lost; default: all.")
+    ] = "",
+    out: Annotated[Path, typer.Option(help="Folder for chaos.json.")] = RESULTS,
 ) -> None:
-    """Run the scenarios; print what each comes to."""
+    """Run the scenarios and print their results."""
     chosen = [name for name in only.split(",") if name] or NAMES
     if unknown := set(chosen) - set(NAMES):
-        raise typer.BadParameter(f"only: {sorted(unknown)} is none of {', '.join(NAMES)}")
+        raise typer.BadParameter(f"only: unknown {sorted(unknown)}; known: {', '.join(NAMES)}")
     out.mkdir(parents=True, exist_ok=True)
     path = out / "chaos.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -72,7 +74,7 @@ def main(
 
 
 def _run(run: Run, names: Sequence[str]) -> Iterator[tuple[str, Figures]]:
-    """The scenarios of one kind; those that cannot be run to their end are reported, too."""
+    """Run the scenarios of one module; report those that abort, too."""
     left = list(names)
     began = time.monotonic()
     try:
@@ -82,7 +84,7 @@ def _run(run: Run, names: Sequence[str]) -> Iterator[tuple[str, Figures]]:
             began = time.monotonic()
     except (Exception, SystemExit) as error:
         console.print_exception()
-        yield from ((name, broken(error)) for name in left)
+        yield from ((name, aborted(error)) for name in left)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Clusters of this process's own, what is deployed on them, and the clients that ask."""
+"""Local Ray clusters, the applications deployed on them, and clients."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Target:
-    """An application that answers.
+    """A deployed application.
 
     Attributes:
-        address: of its cluster.
-        url: of its HTTP side.
+        address: GCS address of its Ray cluster.
+        url: base URL of its HTTP server.
     """
 
     address: str
@@ -32,13 +32,13 @@ class Target:
 
     @property
     def port(self) -> int:
-        """Of its HTTP side."""
+        """Its HTTP port."""
         return int(self.url.rpartition(":")[2])
 
 
 @contextmanager
 def local_cluster(**arguments: Any) -> Iterator[str]:
-    """A Ray cluster; gone afterwards, with what was deployed on it. Its address."""
+    """Start a Ray cluster and yield its address; shut it and its applications down afterwards."""
     import ray
     from ray import serve
 
@@ -57,8 +57,8 @@ def local_cluster(**arguments: Any) -> Iterator[str]:
 
 
 @contextmanager
-def standing_in(slots: int, service_s: float, fault_rate: float = 0.0) -> Iterator[Target]:
-    """The stand-in's replica behind the service's own ingress."""
+def stand_in_service(slots: int, service_s: float, fault_rate: float = 0.0) -> Iterator[Target]:
+    """Deploy the stand-in's replica behind the service's own ingress."""
     from ray import serve
 
     from reward_serve.http.ingress import Ingress
@@ -80,7 +80,7 @@ def standing_in(slots: int, service_s: float, fault_rate: float = 0.0) -> Iterat
 def config(
     port: int, models: list[dict[str, Any]], server: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """A deployments file's content."""
+    """The content of a deployments file with one application."""
     return {
         "proxy_location": "HeadOnly",
         "http_options": {"host": "127.0.0.1", "port": port},
@@ -95,26 +95,26 @@ def config(
     }
 
 
-def deployed_rule(
+def deploy_rule(
     address: str, server: Mapping[str, Any] | None = None, **fields: Any
 ) -> tuple[Target, dict[str, Any]]:
-    """The rule model on a cluster, ready; and its config, to be changed and run again."""
+    """Deploy a rule model and wait until it is ready; return its config to change and rerun."""
     model = {"name": "rule", "kind": "rule", **fields}
     target = Target(address, f"http://127.0.0.1:{free_port()}")
-    told = config(target.port, [model], server)
-    serve_run(address, told)
+    content = config(target.port, [model], server)
+    serve_run(address, content)
     await_ready(target)
-    return target, told
+    return target, content
 
 
 def await_ready(target: Target) -> None:
-    """Wait until every model of it can score."""
+    """Wait until every model of the application can score."""
     with HttpRewardClient(target.url) as client:
         wait_until_ready(client)
 
 
 def shared_clients(target: Target, **settings: Any) -> dict[str, Client]:
-    """The client that trainers share, by handle and over HTTP."""
+    """The trainers' client, which retries, by handle and over HTTP."""
     return {
         "handle": Client(RewardClient(APP), on_failure="none", **settings),
         "http": Client(HttpRewardClient(target.url), on_failure="none", **settings),
@@ -122,26 +122,25 @@ def shared_clients(target: Target, **settings: Any) -> dict[str, Client]:
 
 
 def bare_clients(target: Target) -> dict[str, RewardClient | HttpRewardClient]:
-    """The transports by themselves, which ask once."""
+    """The clients without retries, by handle and over HTTP."""
     return {"handle": RewardClient(APP), "http": HttpRewardClient(target.url)}
 
 
-def asks(clients: Mapping[str, Client | RewardClient | HttpRewardClient]) -> dict[str, Ask]:
-    """How each is asked."""
+def ask_functions(
+    clients: Mapping[str, Client | RewardClient | HttpRewardClient],
+) -> dict[str, Ask]:
+    """Each client's batch function."""
     return {way: client.ascore_batch for way, client in clients.items()}
 
 
-def described(target: Target) -> dict[str, Any]:
+def first_model(target: Target) -> dict[str, Any]:
     """The first model's entry in ``/v1/models``."""
     with HttpRewardClient(target.url) as client:
         return client.models()[0]
 
 
-async def until(condition: Callable[[], bool], within_s: float) -> float | None:
-    """Poll; seconds until the condition held, None where it did not.
-
-    The condition is asked in another thread, where it may wait.
-    """
+async def wait_until(condition: Callable[[], bool], within_s: float) -> float | None:
+    """Poll a condition, which may block; seconds until it held, None if it did not."""
     began = time.monotonic()
     while not await asyncio.to_thread(condition):
         if time.monotonic() - began > within_s:

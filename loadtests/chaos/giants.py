@@ -1,7 +1,7 @@
-"""Callers whose items and batches are as large as the service takes, and now and then larger.
+"""Callers that send items and batches up to the service's limits, and some beyond them.
 
-They run in a process of their own: writing a body as JSON takes a tenth of a second, and would
-block every other caller on the same event loop.
+They run in their own process: encoding a body takes a tenth of a second, which would block the
+other callers on the same event loop.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from reward_serve.routing.sizes import size_of
 from reward_serve.schema import DEFAULT_ITEM_CHARS
 
 DEADLINE_S = 60.0
-PAUSE_S = 8.0  # of each caller, so that bodies take a third of what the service can carry (P9)
+PAUSE_S = 8.0  # of each caller; together they take a third of the service's throughput (P9)
 BATCH_BYTES = (20e6, 31e6)
 LONG_CHARS = (2**15, 2**17, 2**20)  # an item of a batch
 TOO_LARGE_BYTES = 34e6
 TOO_LARGE, TOO_LONG = "body over 32 MiB", "item over max_item_chars"
 REFUSED = {f"{TOO_LARGE}: 413", f"{TOO_LONG}: invalid"}
 
-_WIDE = "\U0001f600"  # four bytes, in Python and in UTF-8; twelve where JSON escapes it
+_WIDE = "\U0001f600"  # four bytes in Python and in UTF-8, twelve escaped in JSON
 _TEXT = "So far, so good.\n"
 _REFUSED_EVERY_S = 5.0
 
@@ -39,14 +39,14 @@ Draw = Callable[[str, Random], list[Question]]
 
 @dataclass
 class Giants:
-    """What was sent, and how it ended.
+    """What was sent, and the outcomes.
 
     Attributes:
         tally: requests within the limits.
-        codes: HTTP status codes, counted over all replies.
-        refused: the limit that was passed and the answer, such as "body over 32 MiB: 413", counted.
-        bodies: how many were sent within the limits.
-        mib: their data.
+        codes: counts of HTTP status codes.
+        refused: counts by exceeded limit and answer, such as "body over 32 MiB: 413".
+        bodies: number of calls within the limits.
+        mib: their size.
     """
 
     tally: Tally = field(default_factory=Tally)
@@ -57,7 +57,7 @@ class Giants:
 
 
 def grown(rng: Random, characters: int, filler: str = _TEXT) -> Pair:
-    """A question that a rule decides, of so many characters in all."""
+    """A question that a rule decides, padded to ``characters``."""
     body, right = marked(rng)
     room = characters - len(body["response"]) - len(body["reference"])
     padding = (filler * (room // len(filler) + 1))[:room]
@@ -65,13 +65,13 @@ def grown(rng: Random, characters: int, filler: str = _TEXT) -> Pair:
 
 
 def giant(run: str, rng: Random, over: int = 0) -> list[Question]:
-    """A single item of as many characters as there may be, or of more; four bytes each."""
+    """One item of the maximum characters plus ``over``, four bytes each."""
     draw = partial(grown, characters=DEFAULT_ITEM_CHARS + over, filler=_WIDE)
     return [next(Questions(draw, run, DEADLINE_S, seed=rng.randrange(2**32)))]
 
 
 def batch(run: str, rng: Random, size: float | None = None) -> list[Question]:
-    """Long items; together of a size that is drawn, unless it is given."""
+    """A batch of long items, of ``size`` bytes together or of a random size."""
     characters = rng.choice(LONG_CHARS)
     items = int((size or rng.uniform(*BATCH_BYTES)) / characters)
     draw = partial(grown, characters=characters)
@@ -79,14 +79,14 @@ def batch(run: str, rng: Random, size: float | None = None) -> list[Question]:
 
 
 def connect(address: str) -> None:
-    """Join this process to the cluster."""
+    """Connect this process to the cluster."""
     import ray
 
     ray.init(address=address, namespace="serve", log_to_driver=False, logging_level="error")
 
 
 def ask_for(url: str, seconds: float) -> Giants:
-    """Send giants by every way for ``seconds``, from a process that has joined the cluster."""
+    """Send large bodies in every way for ``seconds``; this process must be connected."""
     return asyncio.run(_ask_for(url, seconds))
 
 
@@ -122,7 +122,7 @@ async def _caller(
         questions = draw(f"{way}-{turn}", rng)
         sent.bodies += 1
         sent.mib += sum(size_of(question.body) for question in questions) / 2**20
-        await tally.put(way, ask, questions)
+        await tally.send(way, ask, questions)
         await asyncio.sleep(PAUSE_S)
 
 

@@ -1,9 +1,8 @@
-"""A load that knows the right answer of every request, and counts what it is told instead.
+"""A load with known right answers, and a count of the outcomes.
 
-A request ends in one of six ways. It is ``right``; ``absent``, with a typed status and no score;
-``wrong``, with another score than the right one (``silent_zeros`` are those of 0 for 1) or another
-request's answer; ``lost``, with an untyped failure; or ``hung``, with nothing at all by its
-deadline and a grace.
+``right``: the right score. ``absent``: a typed status without a score. ``wrong``: another score
+(``silent_zeros`` are 0 instead of 1), or the answer to another request. ``lost``: an untyped
+failure. ``hung``: no answer within the deadline plus ``GRACE_S``.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ from reward_serve.evaluation.bulk import percentile
 from reward_serve.schema import ScoreResult, Status
 
 GRACE_S = 8.0
-"""Seconds after its deadline by which a request hangs; clients themselves wait 5 s for a service
-that keeps no deadline."""
+"""Seconds after its deadline at which a request counts as hung; clients give up after 5 s."""
 UNAVAILABLE = "unavailable"
-"""The status of an absence by ``ServiceUnavailableError``, which the shared client never raises."""
+"""Counted as the status of ``ServiceUnavailableError``, which the shared client never raises."""
 
 Outcome = Literal["right", "absent", "wrong", "lost", "hung"]
 Ask = Callable[[list[Body]], Awaitable[Sequence[ScoreResult]]]
@@ -33,15 +31,15 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a request ended.
+class RequestRecord:
+    """A finished request.
 
     Attributes:
-        way: by which it was asked.
-        asked_s: when, by the tally's clock; in an open loop, when it was due.
+        way: how it was sent, such as ``handle`` or ``http``.
+        asked_s: when it was sent, by the tally's clock; in an open loop, when it was due.
         ended_s: when it ended.
-        outcome: how.
-        why: the status of an absence, or what was wrong.
+        outcome: its outcome.
+        why: the status if absent, else what was wrong.
     """
 
     way: str
@@ -52,7 +50,7 @@ class Ended:
 
 
 def outcome_of(question: Question, answer: object) -> tuple[Outcome, str]:
-    """What an answer, or what was raised in its place, is to its question."""
+    """The outcome of an answer, or of the exception raised instead, and why."""
     if isinstance(answer, ServiceUnavailableError):
         return "absent", UNAVAILABLE
     if not isinstance(answer, ScoreResult):
@@ -68,7 +66,7 @@ def outcome_of(question: Question, answer: object) -> tuple[Outcome, str]:
 
 
 class Tally:
-    """Counts a load.
+    """Sends requests and records their outcomes.
 
     Args:
         clock: seconds, monotonic.
@@ -77,79 +75,81 @@ class Tally:
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self.clock = clock
         self.asked = 0
-        self.ended: list[Ended] = []
+        self.records: list[RequestRecord] = []
 
     def count(self, *outcomes: Outcome) -> int:
-        """Requests that ended so."""
-        return sum(one.outcome in outcomes for one in self.ended)
+        """Number of requests with one of these outcomes."""
+        return sum(one.outcome in outcomes for one in self.records)
 
     def figures(self) -> dict[str, Any]:
-        """Asked, right, absent by status, wrong, silent zeros, lost and hung."""
-        absent = Counter(one.why for one in self.ended if one.outcome == "absent")
+        """Counts of asked, right, absent by status, wrong, silent zeros, lost and hung."""
+        absent = Counter(one.why for one in self.records if one.outcome == "absent")
         return {
             "asked": self.asked,
             "right": self.count("right"),
             "absent": dict(sorted(absent.items())),
             "wrong": self.count("wrong"),
-            "silent_zeros": sum(one.why == "silent zero" for one in self.ended),
-            "lost": self.count("lost") + self.asked - len(self.ended),
+            "silent_zeros": sum(one.why == "silent zero" for one in self.records),
+            "lost": self.count("lost") + self.asked - len(self.records),
             "hung": self.count("hung"),
-            "why": dict(Counter(o.why for o in self.ended if o.outcome in ("wrong", "lost"))),
+            "why": dict(Counter(o.why for o in self.records if o.outcome in ("wrong", "lost"))),
         }
 
-    def waits_s(
+    def latencies_s(
         self, *outcomes: Outcome, since_s: float = 0.0, way: str | None = None
     ) -> list[float]:
-        """How long requests took that were asked since then, by that way, and ended so."""
+        """Latencies of the requests with these outcomes, asked since then and in this way."""
         return [
             one.ended_s - one.asked_s
-            for one in self.ended
+            for one in self.records
             if one.outcome in outcomes and one.asked_s >= since_s and way in (None, one.way)
         ]
 
     def recovered_s(self, since_s: float) -> dict[str, float]:
-        """Way to seconds until the first right answer to a request asked since then."""
+        """By way: seconds until the first right answer to a request asked since then."""
         found: dict[str, float] = {}
-        for one in self.ended:
+        for one in self.records:
             if one.outcome == "right" and one.asked_s >= since_s:
                 took = one.ended_s - since_s
                 found[one.way] = min(found.get(one.way, took), took)
         return found
 
     def outage_s(self, since_s: float) -> dict[str, float]:
-        """Way to the longest time without a right answer since then."""
+        """By way: the longest time without a right answer since then."""
         found: dict[str, float] = {}
         last: dict[str, float] = {}
-        for one in sorted(self.ended, key=lambda one: one.ended_s):
+        for one in sorted(self.records, key=lambda one: one.ended_s):
             if one.outcome == "right" and one.ended_s >= since_s:
                 gap = one.ended_s - last.get(one.way, since_s)
                 found[one.way] = max(found.get(one.way, 0.0), gap)
                 last[one.way] = one.ended_s
         return found
 
-    async def put(
+    async def send(
         self, way: str, ask: Ask, questions: Sequence[Question], due_s: float | None = None
     ) -> None:
-        """Ask these together, wait for their ends and count them."""
+        """Send questions in one call, wait for the answers and record the outcomes."""
         asked_s = self.clock() if due_s is None else due_s
         self.asked += len(questions)
-        patience_s = max(question.body["timeout_s"] for question in questions) + GRACE_S
+        timeout_s = max(question.body["timeout_s"] for question in questions) + GRACE_S
         answers: Sequence[object]
         try:
-            async with asyncio.timeout(patience_s) as patience:
+            async with asyncio.timeout(timeout_s) as timeout:
                 answers = await ask([question.body for question in questions])
         except Exception as error:
-            if patience.expired():
-                self._end(way, asked_s, [("hung", "")] * len(questions))
+            if timeout.expired():
+                self._record(way, asked_s, [("hung", "")] * len(questions))
                 return
             answers = [error] * len(questions)
         if len(answers) != len(questions):
             answers = [None] * len(questions)
-        self._end(way, asked_s, list(map(outcome_of, questions, answers)))
+        self._record(way, asked_s, list(map(outcome_of, questions, answers)))
 
-    def _end(self, way: str, asked_s: float, outcomes: Iterable[tuple[Outcome, str]]) -> None:
+    def _record(self, way: str, asked_s: float, outcomes: Iterable[tuple[Outcome, str]]) -> None:
         now = self.clock()
-        self.ended += [Ended(way, asked_s, now, outcome, why) for outcome, why in outcomes]
+        self.records += [
+            RequestRecord(way, asked_s, now, outcome, why) for outcome, why in outcomes
+        ]
 
 
 async def closed_loop(
@@ -159,14 +159,14 @@ async def closed_loop(
     callers: int,
     until: Callable[[], bool],
 ) -> None:
-    """So many callers for each way, who each ask the next question when the last has ended."""
+    """Run ``callers`` for each way; each sends its next question when the last one has ended."""
 
     async def caller(way: str, ask: Ask) -> None:
         while not until():
             question = next(questions, None)
             if question is None:
                 return
-            await tally.put(way, ask, [question])
+            await tally.send(way, ask, [question])
 
     await asyncio.gather(*(caller(*way) for way in ways.items() for _ in range(callers)))
 
@@ -180,16 +180,16 @@ async def open_loop(
     together: int = 1,
     seed: int = 0,
 ) -> None:
-    """Questions that arrive as a Poisson process, whatever became of the earlier ones.
+    """Send questions as a Poisson process, regardless of earlier answers, then wait for all.
 
     Args:
-        tally: counts them.
-        ways: which each take their turn.
-        questions: to ask.
+        tally: records the outcomes.
+        ways: take turns.
+        questions: to send.
         per_s: questions a second.
-        duration_s: for how long they come; those under way then are waited for.
+        duration_s: how long questions arrive.
         together: questions a call.
-        seed: of the arrivals.
+        seed: for the arrival times.
     """
     rng = Random(seed)
     calls = set()
@@ -203,14 +203,14 @@ async def open_loop(
         way, ask = list(ways.items())[turn % len(ways)]
         turn += 1
         asked = [next(questions) for _ in range(together)]
-        call = asyncio.create_task(tally.put(way, ask, asked, due_s))
+        call = asyncio.create_task(tally.send(way, ask, asked, due_s))
         calls.add(call)
         call.add_done_callback(calls.discard)
     await asyncio.gather(*calls)
 
 
 def quantiles(seconds: Sequence[float]) -> dict[str, float | None]:
-    """The median, two high percentiles and the longest, in seconds; None of none."""
+    """The 50th, 95th and 99th percentile and the maximum, in seconds; None without values."""
     cuts = {f"p{percent}_s": percentile(seconds, percent) for percent in (50, 95, 99)}
     cuts["max_s"] = max(seconds, default=None)
     return {name: None if cut is None else round(cut, 3) for name, cut in cuts.items()}

@@ -1,4 +1,4 @@
-"""Requests over HTTP without the service's own client, and the status codes of the replies."""
+"""HTTP requests without the service's own client, counting status codes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _SINGLE, _BATCH = "/v1/score", "/v1/score/batch"
 
 
 class Poster:
-    """Posts without a timeout; the caller keeps the time. A reply without results raises.
+    """Posts without a timeout, which is the caller's; raises on a reply without results.
 
     Args:
-        url: of the service.
+        url: base URL of the service.
     """
 
     def __init__(self, url: str) -> None:
         self.codes: Counter[int] = Counter()
-        """Status codes of all replies."""
+        """Counts of the replies' status codes."""
         self._client = httpx.AsyncClient(base_url=url, timeout=None, limits=httpx.Limits())
 
     async def __aenter__(self) -> Self:
@@ -40,19 +40,19 @@ class Poster:
         await self._client.aclose()
 
     async def single(self, bodies: list[Body]) -> list[ScoreResult]:
-        """The result of the one request."""
+        """Post one request."""
         (body,) = bodies
         content = (await self._post(_SINGLE, body)).json()
         content.pop("detail", None)
         return [ScoreResult.model_validate(content)]
 
     async def batch(self, bodies: list[Body]) -> list[ScoreResult]:
-        """The results of a batch."""
+        """Post a batch."""
         reply = await self._post(_BATCH, {"requests": bodies})
         return [ScoreResult.model_validate(content) for content in reply.json()["results"]]
 
     async def streamed(self, bodies: list[Body]) -> list[ScoreResult]:
-        """The results of a batch that is answered in NDJSON."""
+        """Post a batch and read its NDJSON reply; results in request order."""
         found: dict[int, ScoreResult] = {}
         body, accept = json.dumps({"requests": bodies}), {"accept": NDJSON}
         async with self._client.stream("POST", _BATCH, content=body, headers=accept) as reply:
@@ -64,7 +64,7 @@ class Poster:
         return [found[index] for index in range(len(bodies))]
 
     async def code(self, bodies: list[Body]) -> int:
-        """The status code of a batch's reply."""
+        """Post a batch and return the status code."""
         return (await self._post(_BATCH, {"requests": bodies})).status_code
 
     async def _post(self, path: str, body: Any) -> httpx.Response:

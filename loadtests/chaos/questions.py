@@ -1,4 +1,4 @@
-"""Questions whose right answer is known before they are asked."""
+"""Questions with known right answers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LARGEST = 999_999  # the judge is shown numbers of up to six digits as they are
 
 @dataclass(frozen=True)
 class Question:
-    """A request with the score that it must get, if it gets any.
+    """A request and its right score.
 
     Attributes:
-        body: the request as it is sent; its ``id`` and ``metadata`` are its own.
+        body: the request as sent, with a unique ``id`` and ``metadata``.
         right: 1.0 or 0.0.
     """
 
@@ -30,14 +30,14 @@ Pair = tuple[Body, float]
 
 
 def prose(rng: Random) -> Pair:
-    """No rule decides it; ``standin.StandIn`` does, by its two numbers."""
+    """A question that no rule decides; ``standin.StandIn`` does, by its two numbers."""
     answer, reference = _numbers(rng, _LARGEST)
     body = {"response": f"It comes to {answer} in all", "reference": str(reference)}
     return body, float(answer == reference)
 
 
 def marked(rng: Random) -> Pair:
-    """A worked solution with its final answer behind a marker: a rule decides it, or a judge."""
+    """A worked solution with a marked final answer, which a rule or a judge can decide."""
     answer, reference = _numbers(rng, 2_000)
     first = rng.randrange(1, answer)
     working = f"There are {first} red and {answer - first} blue marbles. "
@@ -47,25 +47,25 @@ def marked(rng: Random) -> Pair:
 
 
 def _numbers(rng: Random, largest: int) -> tuple[int, int]:
-    """An answer, and a reference that is the same or another; either as often."""
+    """An answer and a reference, equal half of the time."""
     answer = rng.randrange(2, largest - 100)
     return answer, answer if rng.random() < 0.5 else answer + rng.randrange(1, 100)
 
 
 def chosen(pool: Sequence[Pair]) -> Callable[[Random], Pair]:
-    """Draws from these."""
+    """A function that draws from the pool."""
     return lambda rng: rng.choice(pool)
 
 
 class Questions(Iterator[Question]):
-    """Questions without end, each with an id of its own.
+    """An endless iterator of questions with unique ids.
 
     Args:
-        draw: makes or picks one.
-        run: begins every id.
+        draw: makes or picks a question.
+        run: prefix of every id.
         timeout_s: each request's deadline.
-        options: of requests; one of them is drawn for each.
-        seed: the same questions again.
+        options: a request's options are drawn from these.
+        seed: for the draws.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Questions(Iterator[Question]):
         self._numbers = itertools.count()
 
     def __next__(self) -> Question:
-        """The next one."""
+        """The next question."""
         body, right = self._draw(self._rng)
         number = next(self._numbers)
         own = {

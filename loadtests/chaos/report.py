@@ -1,4 +1,4 @@
-"""What a scenario came to, and whether that is what it must show."""
+"""Results of scenarios, and the bounds that they must keep."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from rich.table import Table
 
 Figures = dict[str, Any]
 Bounds = Mapping[str, bool]
-"""What must be so, in words, and whether it is."""
+"""A bound in words, and whether it holds."""
 
-NEVER = ("wrong", "silent_zeros", "lost", "hung")
-"""Counts that are 0 in every scenario."""
+ALWAYS_ZERO = ("wrong", "silent_zeros", "lost", "hung")
+"""Counts that must be 0 in every scenario."""
 
 
-def reported(figures: Figures, bounds: Bounds) -> Figures:
-    """The figures, with what they miss."""
-    missed = [f"{name}: {figures[name]}" for name in NEVER if figures.get(name)]
-    missed += [f"not so: {what}" for what, holds in bounds.items() if not holds]
+def with_bounds(figures: Figures, bounds: Bounds) -> Figures:
+    """Add the bounds and those that were missed."""
+    missed = [f"{name}: {figures[name]}" for name in ALWAYS_ZERO if figures.get(name)]
+    missed += [f"bound: {what}" for what, holds in bounds.items() if not holds]
     return {**figures, "must": list(bounds), "missed": missed}
 
 
-def broken(error: BaseException) -> Figures:
-    """The report of a scenario that could not be run."""
-    return {"missed": [f"broke off: {type(error).__name__}: {error}"]}
+def aborted(error: BaseException) -> Figures:
+    """The report of a scenario that raised."""
+    return {"missed": [f"aborted: {type(error).__name__}: {error}"]}
 
 
 def table(report: Mapping[str, Figures]) -> Table:
-    """A scenario a row."""
-    told = Table(
+    """One row per scenario."""
+    shown = Table(
         "scenario", "right of asked", "absent", "wrong, lost, hung", "recovered", "outage", ""
     )
     for name, figures in report.items():
         absent = (f"{why} {count}" for why, count in figures.get("absent", {}).items())
         never = (str(figures.get(key, "?")) for key in ("wrong", "lost", "hung"))
         times = (figures.get(key) for key in ("recovered_s", "outage_s"))
-        told.add_row(
+        shown.add_row(
             name,
             f"{figures.get('right', '?')} of {figures.get('asked', '?')}",
             ", ".join(absent),
@@ -44,4 +44,4 @@ def table(report: Mapping[str, Figures]) -> Table:
             *("" if seconds is None else f"{seconds:.1f} s" for seconds in times),
             "; ".join(figures["missed"]) or figures.get("note", ""),
         )
-    return told
+    return shown

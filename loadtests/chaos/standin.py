@@ -1,8 +1,8 @@
-"""A stand-in for an engine, and the replica around it; it is no model.
+"""A fake engine, and a replica that uses it.
 
-It reads the two numbers of ``questions.prose`` off its prompt and gives the right label, after a
-service time, in one of so many slots: slots over seconds is its capacity in answers a second.
-Everything around it is the service's own: client, HTTP, routing, admission, the judge.
+It reads the two numbers of ``questions.prose`` from its prompt and returns the right label after a
+service time, in one of a number of slots; its capacity is slots / service time. Everything else is
+the real service: client, HTTP, routing, admission, judge.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from loadtests.chaos.injected import GENERATE, LABEL, Fault, Faults
+from loadtests.chaos.engine_faults import GENERATE, LABEL, Fault, Faults
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.replica.admission import Admission
@@ -32,13 +32,13 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class StandIn:
-    """Stands in for an engine.
+    """A fake engine of known capacity.
 
     Args:
-        slots: calls served at once.
-        service_s: how long each takes.
-        faults: what goes wrong.
-        sleep: takes seconds.
+        slots: concurrent calls.
+        service_s: seconds per call.
+        faults: draws the faults to inject.
+        sleep: replaces ``asyncio.sleep`` in tests.
     """
 
     max_model_len = 8192
@@ -53,14 +53,14 @@ class StandIn:
         self._sleep = sleep
 
     def describe(self) -> dict[str, str]:
-        """That it is none."""
+        """Weights and engine in name only."""
         return {"weights": NAME, "engine": NAME}
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-        """The right label as the likelier.
+        """Give the right label probability 0.9.
 
         Raises:
-            EngineError: an injected one.
+            EngineError: an injected fault.
         """
         fault = self.faults.draw(LABEL)
         right = await self._served(prompt, fault)
@@ -70,10 +70,10 @@ class StandIn:
         return LabelOutput(logprobs, Usage(prompt_tokens=len(_text(prompt)), completion_tokens=1))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        """The right verdict, written.
+        """Write the right verdict.
 
         Raises:
-            EngineError: an injected one.
+            EngineError: an injected fault.
         """
         fault = self.faults.draw(GENERATE)
         right = await self._served(prompt, fault)
@@ -89,14 +89,14 @@ class StandIn:
         return TextOutput(text, fault == "truncated", usage)
 
     async def failure(self) -> str | None:
-        """Never: what fails here fails at one request."""
+        """None: faults affect single requests only."""
         return None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
     async def _served(self, prompt: Prompt, fault: Fault | None) -> str:
-        """The right label, once a slot was held for the service time."""
+        """The right label, after holding a slot for the service time."""
         async with self._slots:
             await self._sleep(self._service_s)
         if fault == "delay":
@@ -111,7 +111,7 @@ class StandIn:
             raise asyncio.CancelledError
         found = _NUMBERS.search(_text(prompt))
         if found is None:
-            raise EngineError(f"the stand-in knows no answer to {_text(prompt)[-200:]!r}")
+            raise EngineError(f"the stand-in found no numbers in {_text(prompt)[-200:]!r}")
         return str(int(found[1] == found[2]))
 
 
@@ -120,12 +120,12 @@ def _text(prompt: Prompt) -> str:
 
 
 class StandInReplica:
-    """``RewardReplica`` around a judge whose engine is a stand-in.
+    """``RewardReplica`` with a judge on the fake engine.
 
     Args:
-        slots: of the stand-in, and items at work at once.
-        service_s: of the stand-in.
-        fault_rate: of the stand-in.
+        slots: concurrent calls of the engine, and concurrent items of the replica.
+        service_s: seconds per call of the engine.
+        fault_rate: share of engine calls that fail.
     """
 
     def __init__(self, slots: int, service_s: float, fault_rate: float = 0.0) -> None:
@@ -150,6 +150,6 @@ class StandInReplica:
             yield chunk
 
     async def describe(self) -> dict[str, Any]:
-        """This process, its items in flight and the faults injected so far."""
+        """Process id, items in flight and faults injected so far."""
         counts = dict(self._engine.faults.counts)
         return {"name": NAME, "pid": os.getpid(), "items": self._admission.items, "faults": counts}

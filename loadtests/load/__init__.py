@@ -1,1 +1,1 @@
-"""What ``loadtests/locustfile.py`` asks, when, and how it checks the replies; free of locust."""
+"""The parts of ``loadtests/locustfile.py`` that do not need locust."""

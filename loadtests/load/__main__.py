@@ -1,9 +1,9 @@
-"""``make loadtest``: locust against a running service, or against one of its own.
+"""``make loadtest``: run locust against a running service, or a new one.
 
 python -m loadtests.load --shape spike --url http://127.0.0.1:8000 --peak-users 32
 
-Without a URL it deploys the bundled judge on a cluster of its own, and shuts it down. Arguments
-that are not its own go to locust; ``locust -f loadtests/locustfile.py --help`` lists them.
+Without a URL it deploys the bundled judge on a new cluster and shuts it down afterwards. Other
+arguments are passed to locust; ``locust -f loadtests/locustfile.py --help`` lists them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LOCUSTFILE = ROOT / "loadtests" / "locustfile.py"
 def main(
     context: typer.Context,
     shape: Annotated[str, typer.Option(help=f"{', '.join(SHAPES)}.")] = "steady",
-    url: Annotated[str, typer.Option(help="A running service, instead of one of its own.")] = "",
+    url: Annotated[str, typer.Option(help="A running service; default: deploy one.")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder for report, CSV and figures.")] = None,
-    web: Annotated[bool, typer.Option(help="Locust's web page, on 127.0.0.1.")] = False,
+    web: Annotated[bool, typer.Option(help="Serve locust's web page on 127.0.0.1.")] = False,
 ) -> None:
-    """Run locust; its exit code is this program's."""
+    """Run locust and exit with its code."""
     out = out or ROOT / ".load" / f"{shape}-{time.strftime('%Y%m%d-%H%M%S')}"
     out.mkdir(parents=True, exist_ok=True)
     arguments = ["--shape", shape, *command_line(out, web), *context.args]
@@ -48,18 +48,18 @@ def main(
 
 
 def command_line(out: Path, web: bool) -> list[str]:
-    """What locust is told of where its results go, and of its web page."""
-    kept = ["--html", str(out / "report.html"), "--csv", str(out / "locust")]
-    kept += ["--summary", str(out / "summary.json")]
-    return [*kept, "--web-host", "127.0.0.1"] if web else [*kept, "--headless", "--only-summary"]
+    """Locust's arguments for its result files and its web page."""
+    files = ["--html", str(out / "report.html"), "--csv", str(out / "locust")]
+    files += ["--summary", str(out / "summary.json")]
+    return [*files, "--web-host", "127.0.0.1"] if web else [*files, "--headless", "--only-summary"]
 
 
 def run(arguments: list[str], environment: dict[str, str]) -> int:
-    """Locust's exit code. Signals are locust's to answer, and it is waited for."""
+    """Run locust, forward SIGTERM, wait for it, and return its exit code."""
     command = [sys.executable, "-m", "locust", "-f", str(_LOCUSTFILE), *arguments]
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment})
     handlers = {
-        signal.SIGINT: lambda *_: None,  # a terminal sends Ctrl-C to both
+        signal.SIGINT: lambda *_: None,  # a terminal sends Ctrl-C to locust, too
         signal.SIGTERM: lambda *_: process.terminate(),
     }
     before = {number: signal.signal(number, each) for number, each in handlers.items()}

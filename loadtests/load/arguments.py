@@ -1,4 +1,4 @@
-"""The load tests' arguments, beside locust's own."""
+"""Command-line arguments of the load tests, in addition to locust's."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ _SAMPLES = Path(__file__).parents[2] / "examples" / "gsm8k" / "samples.jsonl"
 
 
 def add_arguments(parser: Any) -> None:
-    """The load tests' own arguments; each is an environment variable and a web field too."""
+    """Add the load tests' arguments; each is also an environment variable and a web field."""
 
-    def add(name: str, default: str | float, told: str, **settings: Any) -> None:
+    def add(name: str, default: str | float, text: str, **settings: Any) -> None:
         variable = "LOADTEST_" + name.upper().replace("-", "_")
         settings.setdefault("type", type(default))
-        parser.add_argument(f"--{name}", env_var=variable, default=default, help=told, **settings)
+        parser.add_argument(f"--{name}", env_var=variable, default=default, help=text, **settings)
 
-    add("shape", "steady", "how the load goes over time", choices=SHAPES)
-    add("transport", "http-single", "how callers ask", choices=TRANSPORTS)
-    add("peak-users", 0, "callers at the peak; one asks once a second at most; 0: the shape's own")
-    add("duration", 0.0, "seconds; 0: the shape's own")
-    add("batch", 8, "samples a call of http-batch")
-    add("prompts", 4, "bursts: of a batch")
-    add("samples", 8, "bursts: of a prompt")
-    add("period", 10.0, "bursts: seconds from batch to batch")
+    add("shape", "steady", "load over time", choices=SHAPES)
+    add("transport", "http-single", "how callers send requests", choices=TRANSPORTS)
+    add("peak-users", 0, "callers at the peak, each at most one call a second; 0: by shape")
+    add("duration", 0.0, "seconds; 0: by shape")
+    add("batch", 8, "http-batch: samples per call")
+    add("prompts", 4, "bursts: prompts per batch")
+    add("samples", 8, "bursts: samples per prompt")
+    add("period", 10.0, "bursts: seconds between batches")
     add("rollout-seconds", 8.0, "bursts: seconds of a batch's longest rollout")
-    add("sigma", 0.5, "bursts: of the log-normal that rollouts' lengths are drawn from")
-    add("repeats", 0.0, "share of a group's samples that repeat one of it")
-    add("data", str(_SAMPLES), "labelled rows, JSON lines; long_rollouts writes its own")
-    add("seed", 0, "of what is drawn")
+    add("sigma", 0.5, "bursts: sigma of the log-normal rollout lengths")
+    add("repeats", 0.0, "share of a group's samples that repeat another sample of it")
+    add("data", str(_SAMPLES), "labelled rows, JSON lines; long_rollouts generates its own")
+    add("seed", 0, "random seed")
     add("timeout-s", 60.0, "each request's deadline")
-    add("max-absent", 0.0, "share that may come to no score")
-    add("app", "reward", "handle: the Serve application, on RAY_ADDRESS's cluster")
-    add("summary", "", "file for the figures, as JSON", include_in_web_ui=False)
+    add("max-absent", 0.0, "share of requests that may end without a score")
+    add("app", "reward", "handle: the Serve application on the cluster at RAY_ADDRESS")
+    add("summary", "", "JSON file for the figures", include_in_web_ui=False)

@@ -1,10 +1,8 @@
-"""Whether a reply answers its request.
+"""Check a reply against its request.
 
-A reply is ``wrong`` when it is not its request's: another id or metadata, a batch with another
-number of results or in another order, keys that the contract does not name or that are missing, a
-score that is no label's value, or one that does not fit its status or HTTP status code. It is
-``lost`` when it carries no ``status`` at all, or comes after its deadline and a grace. A status
-other than ``ok`` is an ``absent`` score, which is neither.
+``wrong``: another id or metadata, a batch of another size or order, missing or unknown keys, a
+score that is no label's value, or one that does not fit its status or HTTP status code. ``lost``:
+no ``status``, or later than the deadline plus ``GRACE_S``. ``absent``: a status other than ``ok``.
 """
 
 from __future__ import annotations
@@ -20,23 +18,23 @@ from reward_serve.http.contract import http_status
 from reward_serve.schema import ScoreResult, Status, describe_errors
 
 GRACE_S = 5.0
-"""Seconds after its deadline by which a reply is lost; as long as the service's clients wait."""
+"""Seconds after its deadline at which a reply counts as lost, as the service's clients wait."""
 MARGIN = 0.02
-"""Of probability: the contract promises the same label outside of it."""
+"""Margin of probability within which the contract allows another label."""
 
-_VALUES = (0.0, 1.0)  # of a right or wrong answer, which is what the corpus holds
+_VALUES = (0.0, 1.0)  # the corpus has right and wrong answers only
 
 Outcome = Literal["answered", "absent", "wrong", "lost"]
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A reply, or the want of one.
+    """A checked reply, or a missing one.
 
     Attributes:
-        outcome: what it is.
+        outcome: of the check.
         why: what is wrong, why it is lost, or the status; empty for an answer.
-        result: of an answer.
+        result: the result, if answered.
     """
 
     outcome: Outcome
@@ -45,22 +43,22 @@ class Checked:
 
     @property
     def failure(self) -> str | None:
-        """The name it has in locust's table of failures."""
+        """Its name in locust's table of failures; None for an answer."""
         return None if self.outcome == "answered" else f"{self.outcome}: {self.why}"
 
 
 def lost(why: str) -> Checked:
-    """No answer came."""
+    """A missing reply."""
     return Checked("lost", why)
 
 
 def check(sample: Sample, reply: Any, code: int | None = None) -> Checked:
-    """What a reply is to its sample.
+    """Check the reply to one sample.
 
     Args:
-        sample: what was asked.
+        sample: the request.
         reply: the decoded JSON.
-        code: HTTP's status of a single score's reply, where it came by HTTP.
+        code: the HTTP status code, for a single request over HTTP.
     """
     if not isinstance(reply, dict) or "status" not in reply:
         return lost("untyped reply" if code in (None, 200) else f"untyped reply, HTTP {code}")
@@ -82,12 +80,12 @@ def check(sample: Sample, reply: Any, code: int | None = None) -> Checked:
     if parsed.status is not Status.OK:
         return Checked("absent", parsed.status.value)
     if parsed.score not in _VALUES:
-        return Checked("wrong", "a score that is no label's value")
+        return Checked("wrong", "the score is no label's value")
     return Checked("answered", result=parsed)
 
 
 def check_batch(samples: Sequence[Sample], reply: Any, code: int) -> list[Checked]:
-    """What a batch's reply is to each of its samples, by their order."""
+    """Check the reply to a batch, one entry per sample."""
     results = reply.get("results") if isinstance(reply, dict) else None
     if code != 200 or not isinstance(results, list):
         return [lost(f"untyped reply, HTTP {code}")] * len(samples)
@@ -97,21 +95,21 @@ def check_batch(samples: Sequence[Sample], reply: Any, code: int) -> list[Checke
     return [check(sample, result) for sample, result in zip(samples, results, strict=True)]
 
 
-def in_time(checked: Checked, waited_s: float, timeout_s: float) -> Checked:
-    """The reply as it is, or lost when it came too late."""
+def within_deadline(checked: Checked, waited_s: float, timeout_s: float) -> Checked:
+    """The reply, or lost if it came too late."""
     if checked.outcome != "lost" and waited_s > timeout_s + GRACE_S:
         return lost("late")
     return checked
 
 
-def disagreement(loaded: ScoreResult, unhurried: ScoreResult) -> str | None:
-    """How an answer under load differs from the one for the same input in peace."""
-    if loaded.score == unhurried.score:
+def disagreement(under_load: ScoreResult, without_load: ScoreResult) -> str | None:
+    """How the answers to one input under load and without load differ; None if they agree."""
+    if under_load.score == without_load.score:
         return None
-    return f"score {loaded.score:g} under load, {unhurried.score:g} in peace"
+    return f"score {under_load.score:g} under load, {without_load.score:g} without load"
 
 
-def too_close(unhurried: ScoreResult) -> bool:
-    """Whether the two likeliest labels are within the margin of each other: not to be compared."""
-    likeliest = sorted((unhurried.probabilities or {}).values())[-2:]
+def too_close(without_load: ScoreResult) -> bool:
+    """Whether the two likeliest labels are within the margin, so that either is allowed."""
+    likeliest = sorted((without_load.probabilities or {}).values())[-2:]
     return len(likeliest) == 2 and likeliest[1] - 0.5 < MARGIN

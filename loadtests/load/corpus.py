@@ -1,4 +1,4 @@
-"""What is asked: labelled responses, each made new to every cache by a mark."""
+"""Requests built from labelled responses, each with a mark that makes it new to every cache."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from reward_serve.evaluation.bulk import Row, read_rows
 Body = dict[str, Any]
 
 _TAIL = 160
-"""Characters: a judge may see a response's last 96 tokens alone, and is to see the mark."""
-# No digits, which rules read, and no vowels, which make words ("jk" alone takes an answer back).
+"""Characters. The mark stands here, since a judge may see only a response's last 96 tokens."""
+# No digits, which rules read, and no vowels, which make words ("jk" alone retracts an answer).
 _LETTERS = "bcdfghjkmnpqrstvwxz"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One question.
+    """One request.
 
     Attributes:
-        input: a number; those of equal inputs are equal.
-        body: the request as it is sent.
-        correct: the row's own label, where it has one.
+        input: a number that equal inputs share.
+        body: the request as sent.
+        correct: the row's label, if it has one.
     """
 
     input: int
@@ -36,11 +36,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Call:
-    """Samples that are sent together.
+    """Samples sent in one call.
 
     Attributes:
-        due_s: when, in seconds from the start of the run.
-        samples: what.
+        due_s: seconds from the start of the run.
+        samples: the requests.
     """
 
     due_s: float
@@ -48,17 +48,17 @@ class Call:
 
 
 class Rollouts:
-    """Samples out of rows, group by group.
+    """Groups of samples drawn from rows.
 
     Args:
-        rows: of which those with the same question and reference belong together.
+        rows: labelled rows; those with equal question and reference form a group.
         rng: draws prompts and responses.
-        run: begins every id and mark; letters.
+        run: prefix of every id and mark; letters.
         timeout_s: each request's deadline.
-        repeats: share of the samples that are an earlier one of their group once more.
+        repeats: share of samples that repeat an earlier one of their group.
 
     Raises:
-        ValueError: there are no rows, or one is at fault.
+        ValueError: there are no rows, or one is invalid.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ class Rollouts:
     ) -> None:
         self._prompts = list(_by_prompt(rows).values())
         if not self._prompts:
-            raise ValueError("data: holds no rows")
+            raise ValueError("data: has no rows")
         if not 0 <= repeats < 1:
-            raise ValueError("repeats: must be a share, at least 0 and below 1")
+            raise ValueError(f"repeats: {repeats:g}; must be at least 0 and below 1")
         self._rng, self._run = rng, run
         self._timeout_s, self._repeats = timeout_s, repeats
         self._groups = self._inputs = self._samples = 0
 
     def group(self, size: int) -> list[Sample]:
-        """Samples of one prompt."""
+        """Draw a prompt and ``size`` samples of it."""
         self._groups += 1
         key = f"{self._run}-{self._groups}"
         responses = self._rng.choice(self._prompts)
@@ -87,12 +87,12 @@ class Rollouts:
         return made
 
     def bursts(self, bursts: Bursts, duration_s: float, size: int) -> list[Call]:
-        """Every call of a run, in order; one is due when the last of its rollouts has ended.
+        """Every call of a run in order, each due when its last rollout has ended.
 
         Args:
-            bursts: how rollouts end.
+            bursts: sizes and times of the batches.
             duration_s: of the run.
-            size: samples a call, at most.
+            size: most samples per call.
 
         Raises:
             ValueError: no batch fits into the run.
@@ -117,20 +117,20 @@ class Rollouts:
 
     def _asked(self, group: str, sample: Sample) -> Sample:
         self._samples += 1
-        told = {
+        own = {
             "id": f"{self._run}-{self._samples}",
             "group": group,
             "metadata": {"run": self._run, "sample": self._samples},
             "timeout_s": self._timeout_s,
         }
-        return Sample(sample.input, {**sample.body, **told}, sample.correct)
+        return Sample(sample.input, {**sample.body, **own}, sample.correct)
 
 
 def rows_of(path: Path) -> list[Row]:
-    """A file's rows.
+    """Read a file's rows.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: the file cannot be read.
     """
     try:
         return read_rows(path)
@@ -139,7 +139,7 @@ def rows_of(path: Path) -> list[Row]:
 
 
 def marked(response: str, mark: str) -> str:
-    """The response with a mark, at a space within its tail or in front of it all."""
+    """Insert a mark at a space within the response's tail, or before a short response."""
     at = response.find(" ", max(0, len(response) - _TAIL))
     if len(response) <= _TAIL or at < 0:
         return f"({mark}) {response}"
@@ -147,7 +147,7 @@ def marked(response: str, mark: str) -> str:
 
 
 def letters(number: int) -> str:
-    """A number in letters that make no word."""
+    """A number written in consonants."""
     made = ""
     while number:
         number, digit = divmod(number, len(_LETTERS))

@@ -1,6 +1,6 @@
-"""The load tests' way to a Serve handle: a child process that has Ray, and a socket to it.
+"""Calls a Serve handle through a child process that runs Ray, over a socket.
 
-Written on the standard library's sockets and threads, which locust makes gevent's.
+Uses the standard library's sockets and threads, which locust replaces with gevent's.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _EXIT_TIMEOUT_S = 10.0
 
 
 class LostError(Exception):
-    """There was no answer."""
+    """A request got no answer."""
 
 
 class HandleLink:
-    """Many requests in flight at once over one child process.
+    """Concurrent requests over one child process.
 
     Args:
-        app: the Serve application, on the cluster of ``RAY_ADDRESS``.
-        command: what the child runs; it is given the socket's file descriptor and ``app``.
+        app: the Serve application, on the cluster at ``RAY_ADDRESS``.
+        command: arguments of Python in the child; the socket's descriptor and ``app`` follow.
 
     Raises:
-        LostError: the child could not connect, or did not in a minute.
+        LostError: the child could not connect within a minute.
     """
 
     def __init__(
@@ -48,31 +48,31 @@ class HandleLink:
                 cwd=_ROOT,
                 env={**os.environ, "RAY_SERVE_LOG_TO_STDERR": "0"},
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is the parent's: it hangs up when it is done
+                start_new_session=True,  # Ctrl-C goes to the parent, which closes the socket
             )
         self._numbers = itertools.count()
-        self._sending = threading.Lock()  # lines must not run into each other
+        self._sending = threading.Lock()  # lines must not be interleaved
         self._waiting: dict[int, Future[dict[str, Any]]] = {}
         self._ready: Future[dict[str, Any]] = Future()
         threading.Thread(target=self._read, daemon=True).start()
         try:
-            told = self._ready.result(_READY_TIMEOUT_S)
+            message = self._ready.result(_READY_TIMEOUT_S)
         except TimeoutError:
-            told = {"failed": f"not connected in {_READY_TIMEOUT_S:g} s"}
-        if "failed" in told:
+            message = {"failed": f"not connected in {_READY_TIMEOUT_S:g} s"}
+        if "failed" in message:
             self.close()
-            raise LostError(f"by handle: {told['failed']}")
+            raise LostError(f"by handle: {message['failed']}")
 
     @property
     def pid(self) -> int:
-        """Of the child."""
+        """The child's process id."""
         return self._child.pid
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """The result of one request, as the wire carries it.
+        """Send a request and return its result as a dict.
 
         Raises:
-            LostError: none came in ``timeout_s``, or the child is gone.
+            LostError: no answer within ``timeout_s``, or the child has ended.
         """
         number = next(self._numbers)
         future = self._waiting[number] = Future()
@@ -80,21 +80,21 @@ class HandleLink:
             with self._sending:
                 line = json.dumps({"n": number, "request": request})
                 self._socket.sendall(line.encode() + b"\n")
-            told = future.result(timeout_s)
+            message = future.result(timeout_s)
         except TimeoutError:
             raise LostError(f"no answer in {timeout_s:g} s") from None
         except OSError as error:
-            raise LostError(f"the handle's process is gone: {error}") from error
+            raise LostError(f"the handle's process ended: {error}") from error
         finally:
             self._waiting.pop(number, None)
-        if "result" not in told:
-            raise LostError(str(told.get("lost")))
-        result: dict[str, Any] = told["result"]
+        if "result" not in message:
+            raise LostError(str(message.get("lost")))
+        result: dict[str, Any] = message["result"]
         return result
 
     def close(self) -> None:
-        """Hang up, and see the child gone."""
-        with suppress(OSError):  # the child may have hung up first
+        """Close the socket and wait for the child to end."""
+        with suppress(OSError):  # the child may have closed it first
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         try:
@@ -107,10 +107,10 @@ class HandleLink:
         gone = {"failed": "its process ended", "lost": "the handle's process ended"}
         with suppress(OSError), self._socket.makefile("rb") as lines:
             for line in lines:
-                told = json.loads(line)
-                waiting = self._waiting.get(told["n"]) if "n" in told else self._ready
+                message = json.loads(line)
+                waiting = self._waiting.get(message["n"]) if "n" in message else self._ready
                 if waiting is not None and not waiting.done():
-                    waiting.set_result(told)
+                    waiting.set_result(message)
         for future in (self._ready, *list(self._waiting.values())):
             if not future.done():
                 future.set_result(gone)

@@ -1,9 +1,9 @@
-"""Asks by handle for a process that cannot: Ray's gRPC does not run under gevent.
+"""Calls a Serve handle for ``HandleLink``, since Ray's gRPC does not run under gevent.
 
-A child process of ``HandleLink``: connects to the cluster of ``RAY_ADDRESS`` and answers requests,
-a JSON line each, over the socket whose file descriptor it is given. Singles travel together, as a
-trainer's do; none is asked twice, so that what the service answered is what is counted. It ends
-when the socket is closed, as it is when its parent is gone, however that came.
+Connects to the cluster at ``RAY_ADDRESS`` and answers requests, one JSON line each, over the socket
+whose descriptor it is given. Requests are batched as a trainer's are, and never retried, so that
+the service's own answers are counted. It ends when the socket is closed, also if the parent was
+killed.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _CLIENTS_OWN = (Status.ERROR, Status.TIMEOUT)
 
 
 def main(
-    descriptor: Annotated[int, typer.Argument(help="Of the socket to the parent.")],
+    descriptor: Annotated[int, typer.Argument(help="File descriptor of the socket.")],
     app: Annotated[str, typer.Argument(help="The Serve application.")],
 ) -> None:
-    """Answer until the parent hangs up."""
+    """Answer requests until the parent closes the socket."""
     asyncio.run(serve(socket.socket(fileno=descriptor), app))
-    os._exit(0)  # at once: nobody waits for what is still under way
+    os._exit(0)  # do not wait for calls in flight
 
 
 async def serve(sock: socket.socket, app: str) -> None:
-    """Say whether the application answers, then answer each line."""
+    """Report whether the application answers, then answer each line."""
     reader, writer = await asyncio.open_connection(sock=sock, limit=_LINE_BYTES)
     by_handle = RewardClient(app)
     try:
         _connect()
-        await by_handle.ascore({})  # refused, over a handle that is ready from then on
-    except Exception as error:  # the parent says what it was
+        await by_handle.ascore({})  # is refused, and sets up the handle
+    except Exception as error:  # the parent reports it
         writer.write(_line({"failed": str(error)}))
         await writer.drain()
         return
@@ -52,8 +52,8 @@ async def serve(sock: socket.socket, app: str) -> None:
         task.add_done_callback(asking.discard)
 
 
-def told(result: ScoreResult) -> dict[str, Any]:
-    """A result as it goes to the parent; one that the client had to make up was lost."""
+def message_of(result: ScoreResult) -> dict[str, Any]:
+    """The message for a result; a failure made by the client, not the service, is lost."""
     if result.status in _CLIENTS_OWN and result.model is None:
         return {"lost": result.reason}
     return {"result": result.model_dump(mode="json")}
@@ -67,7 +67,7 @@ def _connect() -> None:
 
 async def _answer(client: Client, writer: asyncio.StreamWriter, asked: dict[str, Any]) -> None:
     try:
-        answer = told(await client.ascore(asked["request"]))
+        answer = message_of(await client.ascore(asked["request"]))
     except Exception as error:
         answer = {"lost": f"{type(error).__name__}: {error}"}
     writer.write(_line({"n": asked["n"], **answer}))

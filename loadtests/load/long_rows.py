@@ -1,7 +1,7 @@
-"""Labelled reasoning rollouts as long as reasoning gets, written by code from a seed.
+"""Long labelled reasoning rollouts, generated from a seed.
 
-Each adds up two heaps again and again, and ends in its answer behind a marker: a rule decides it.
-Lengths are log-normal, and cut.
+Each repeats additions and ends in a marked answer, which a rule decides. Lengths are log-normal up
+to a maximum.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PROMPTS, _RESPONSES = 32, 8
 
 
 def long_rows(rng: Random, prompts: int = _PROMPTS, responses: int = _RESPONSES) -> list[Row]:
-    """Rows of so many prompts with so many responses each, of which half are right on average."""
+    """Rows of ``prompts`` prompts with ``responses`` responses each, about half of them right."""
     rows: list[Row] = []
     for _ in range(prompts):
         red, blue = rng.randrange(100, 1000), rng.randrange(100, 1000)
@@ -35,12 +35,12 @@ def long_rows(rng: Random, prompts: int = _PROMPTS, responses: int = _RESPONSES)
 
 
 def length(rng: Random) -> int:
-    """Characters of a rollout."""
+    """Draw a rollout's length in characters."""
     return min(LONGEST_CHARS, round(MEDIAN_CHARS * rng.lognormvariate(0.0, SIGMA)))
 
 
 def rollout(rng: Random, answer: int, characters: int) -> str:
-    """Reasoning of so many characters at most, all but one step of it, and the answer."""
+    """Reasoning and a marked answer, at most one step shorter than ``characters``."""
     ending = f"\n#### {answer}"
     left = characters - len(ending)
     steps: list[str] = []

@@ -1,4 +1,4 @@
-"""One load test, from its start to its figures; under locust, for it waits as gevent does."""
+"""One load test from start to figures; runs under locust, since it uses gevent."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ logger = logging.getLogger(__name__)
 
 
 class Run:
-    """One test, from its start to its figures.
+    """One load test from start to figures.
 
     Raises:
-        ValueError: an argument does not fit.
-        LostError: there is no way to the handle.
+        ValueError: an argument is invalid.
+        LostError: the Serve application cannot be reached by handle.
     """
 
     def __init__(self, environment: Any) -> None:
         self.options = options = environment.parsed_options
         if options.master or options.worker:
-            raise ValueError("processes: replies are counted in one process; run without workers")
+            raise ValueError("master, worker: not supported; replies are counted in one process")
         classes = environment.user_classes
         self.users = [cls for cls in classes if cls.transport == options.transport] or classes
         self.transport = self.users[0].transport
         self.host = environment.host
         if self.transport != "handle" and not self.host:
-            raise ValueError("host: is missing; say where the service answers")
+            raise ValueError("host: is missing; set it to the service's URL")
         if options.batch < 1 or options.timeout_s <= 0:
             raise ValueError("batch and timeout-s: must be positive")
         self.load = Load.of(options.shape, options.peak_users, options.duration)
@@ -58,24 +58,27 @@ class Run:
             self.calls.extend(self.rollouts.bursts(self._bursts(), self.load.duration_s, self.size))
         self.tally = Tally(tolerated(self.load.shape))
         self.stopping = Event()
-        self.faults: list[str] | None = None
-        environment.stop_timeout = self.timeout_s + GRACE_S + 1  # what is under way is awaited
+        self.failures: list[str] | None = None
+        environment.stop_timeout = self.timeout_s + GRACE_S + 1  # lets calls in flight finish
         self.link = HandleLink(options.app) if self.transport == "handle" else None
 
-    def wanted(self, elapsed_s: float) -> int | None:
-        """Callers at a time of the run; it is not over while a rollout that ends with it is due."""
+    def users_at(self, elapsed_s: float) -> int | None:
+        """Callers at a time of the run; None when it is over and no rollout is due."""
         if self.calls and elapsed_s < self.load.duration_s + GRACE_S:
             return self.load.users
         return self.load.users_at(elapsed_s)
 
     def finish(self, stats: Any) -> None:
-        """Check the answers, tell the figures."""
+        """Compare the answers with those without load; log and write the figures."""
         self.tally.close()
-        logger.info("asking every input once more, in peace")
+        logger.info("sending every input again without load")
+        method = "handle" if self.link else "POST"
+
+        def log(entry: str, why: str) -> None:
+            stats.log_error(method, entry, why)
+
         if self.link:
-            self.tally.settle(
-                self._by_handle, lambda entry, why: stats.log_error("handle", entry, why)
-            )
+            self.tally.compare_without_load(self._by_handle, log)
         else:
             with HttpRewardClient(self.host) as client:
 
@@ -86,23 +89,23 @@ class Run:
                         logger.warning("%s", error)
                         return [None] * len(bodies)
 
-                self.tally.settle(ask, lambda entry, why: stats.log_error("POST", entry, why))
-        self.faults = self.tally.faults(self.options.max_absent)
-        summary = {**self._parameters(), **self.tally.summary(), "failed": self.faults}
+                self.tally.compare_without_load(ask, log)
+        self.failures = self.tally.failures(self.options.max_absent)
+        summary = {**self._parameters(), **self.tally.summary(), "failed": self.failures}
         text = json.dumps(summary, indent=1) + "\n"
         logger.info("%s", text)
-        for fault in self.faults:
-            logger.error("failed: %s", fault)
+        for failure in self.failures:
+            logger.error("failed: %s", failure)
         if self.options.summary:
             Path(self.options.summary).write_text(text, encoding="utf-8")
 
-    def cut_short(self) -> None:
-        """There will be no figures."""
-        self.faults = ["cut short"]
+    def abort(self) -> None:
+        """End the run without figures."""
+        self.failures = ["aborted"]
         self.close()
 
     def close(self) -> None:
-        """End the handle's process."""
+        """End the process that calls the handle."""
         if self.link:
             self.link.close()
 

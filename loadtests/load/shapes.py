@@ -1,4 +1,4 @@
-"""How much is asked, and when: callers over time, and the arrivals of GRPO's rollouts."""
+"""Load over time: numbers of callers, and arrival times of GRPO rollouts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Shape = Literal["steady", "ramp", "spike", "soak", "grpo_burst", "long_rollouts"
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 
 TICK_S = 1.0
-"""A caller asks once in so many seconds, or as soon as it is answered if that takes longer."""
+"""Seconds between a caller's requests, or longer if the answer takes longer."""
 
 _PEAK: dict[Shape, int] = {
     "steady": 8, "ramp": 24, "spike": 64, "soak": 4, "grpo_burst": 1, "long_rollouts": 1,
@@ -28,9 +28,9 @@ class Load:
     """A shape with its size.
 
     Attributes:
-        shape: which one.
-        users: callers at the peak; in an open loop one, the trainer.
-        duration_s: how long it lasts.
+        shape: its name.
+        users: callers at the peak; 1 in an open loop, where it is the trainer.
+        duration_s: its duration.
     """
 
     shape: Shape
@@ -39,16 +39,16 @@ class Load:
 
     @classmethod
     def of(cls, shape: str, users: int = 0, duration_s: float = 0.0) -> Load:
-        """A shape as it is asked for; a size of 0 is the shape's own.
+        """Create a shape by name; a size of 0 selects the shape's default.
 
         Raises:
-            ValueError: there is no such shape, or a size is negative.
+            ValueError: the shape is unknown, or a size is negative.
         """
         for known in SHAPES:
             if known == shape:
                 break
         else:
-            raise ValueError(f"shape: {shape!r} is none of {', '.join(SHAPES)}")
+            raise ValueError(f"shape: unknown {shape!r}; known: {', '.join(SHAPES)}")
         if users < 0 or duration_s < 0:
             raise ValueError("users and duration: must not be negative")
         peak = 1 if known in _OPEN else users or _PEAK[known]
@@ -56,19 +56,19 @@ class Load:
 
     @property
     def open_loop(self) -> bool:
-        """Whether requests arrive whatever became of the earlier ones."""
+        """Whether requests arrive regardless of earlier answers."""
         return self.shape in _OPEN
 
     @property
     def long(self) -> bool:
-        """Whether responses are long ones written by code, and not the file's."""
+        """Whether responses are long generated ones instead of the file's."""
         return self.shape == "long_rollouts"
 
     def users_at(self, elapsed_s: float) -> int | None:
         """Callers at a time of the run; None when it is over.
 
-        ``steady`` and ``soak`` keep their number, ``ramp`` grows evenly from 1, ``spike`` has all
-        in the middle fifth of the run and an eighth of them around it.
+        ``steady`` and ``soak`` are constant, ``ramp`` grows evenly from 1, ``spike`` has all
+        callers in the middle fifth of the run and an eighth of them before and after.
         """
         if elapsed_s >= self.duration_s:
             return None
@@ -82,14 +82,14 @@ class Load:
 
 @dataclass(frozen=True)
 class Bursts:
-    """GRPO's rollouts: every period a batch of prompts, each with as many samples.
+    """GRPO rollouts: a batch of prompts every period, each with a group of samples.
 
     Attributes:
-        prompts: of a batch.
-        samples: of a prompt, its group.
-        period_s: from the start of a batch to the next one's.
-        rollout_s: from the start of a batch to the end of its longest rollout.
-        sigma: of the log-normal that the lengths of a batch's rollouts are drawn from.
+        prompts: per batch.
+        samples: per prompt.
+        period_s: between the starts of batches.
+        rollout_s: duration of a batch's longest rollout.
+        sigma: of the log-normal distribution of rollout lengths.
     """
 
     prompts: int
@@ -105,10 +105,10 @@ class Bursts:
             raise ValueError("sigma: must not be negative")
 
     def starts(self, duration_s: float) -> list[float]:
-        """When the batches start, in seconds: those whose rollouts end within the run.
+        """Start times in seconds of the batches whose rollouts end within the run.
 
         Raises:
-            ValueError: not even the first one does.
+            ValueError: no batch ends within the run.
         """
         count = int((duration_s - self.rollout_s) / self.period_s) + 1
         if duration_s < self.rollout_s:
@@ -119,10 +119,9 @@ class Bursts:
         return [number * self.period_s for number in range(count)]
 
     def ends(self, rng: Random) -> list[float]:
-        """When each rollout of a batch ends, in seconds from its start; not in order.
+        """End times of a batch's rollouts in seconds from its start, unordered.
 
-        Lengths are log-normal and scaled so that the longest takes ``rollout_s``: most end early,
-        and a tail does not.
+        Lengths are log-normal, scaled so that the longest is ``rollout_s``.
         """
         drawn = [rng.lognormvariate(0.0, self.sigma) for _ in range(self.prompts * self.samples)]
         return [self.rollout_s * each / max(drawn) for each in drawn]

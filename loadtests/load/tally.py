@@ -1,8 +1,8 @@
-"""What was asked and what came of it: the figures of a run, and whether it passed.
+"""The figures of a load test, and whether it passed.
 
-After the load every input is asked once more, in peace and past the service's cache, and each
-answer under load must agree. It is done after and not before, for the engine keeps the prefixes
-it has seen: had it seen these inputs, the load would be lighter than rollouts are.
+After the load every input is sent again without load, bypassing the service's cache, and each
+answer under load must agree. This happens after the load because the engine caches prefixes: had it
+seen the inputs before, the load would be lighter than real rollouts.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from loadtests.load.shapes import Shape
 from reward_serve.evaluation.bulk import RIGHT, percentile
 from reward_serve.schema import ScoreResult, Status
 
-Peace = Callable[[Sequence[Body]], Sequence[ScoreResult | None]]
-"""Asks a few requests at once; None where there was no answer."""
+AskBatch = Callable[[Sequence[Body]], Sequence[ScoreResult | None]]
+"""Sends a batch; None for a request without an answer."""
 
 _BATCH = 16
 _ATTEMPTS = 3
@@ -35,10 +35,10 @@ class _Answer:
 
 @dataclass
 class Tally:
-    """Counts a run.
+    """Counts the outcomes of a run.
 
     Attributes:
-        tolerated: statuses that the shape provokes and that no run fails on.
+        tolerated: statuses that do not fail the run.
     """
 
     tolerated: frozenset[Status] = frozenset()
@@ -58,15 +58,15 @@ class Tally:
     _last_s: float = 0.0
 
     def ask(self, samples: Sequence[Sample], now_s: float) -> None:
-        """Samples are on their way."""
+        """Count samples as sent."""
         self.asked += len(samples)
         if self._first_s is None:
             self._first_s = now_s
 
-    def take(
+    def record(
         self, sample: Sample, checked: Checked, wait_ms: float, now_s: float, entry: str
     ) -> None:
-        """A sample's reply, under its entry in locust's table; ``wait_ms`` since it was due."""
+        """Record a reply, ``wait_ms`` after it was due, for ``entry`` of locust's table."""
         self._count(checked)
         if checked.result is not None:
             self._answers.append(_Answer(sample, checked.result, entry))
@@ -75,37 +75,37 @@ class Tally:
             self.sources[str(checked.result.source)] += 1
 
     def close(self) -> None:
-        """The load is over: what has no reply by now is lost."""
+        """End the load: samples without a reply are lost."""
         counted = len(self._answers) + sum(self.absent.values()) + self.wrong + self.lost
         for _ in range(self.asked - counted):
             self._count(lost("no answer when the run ended"))
 
-    def settle(self, ask: Peace, found: Callable[[str, str], None]) -> None:
-        """Compare every answer with the one for its input in peace.
+    def compare_without_load(self, ask: AskBatch, on_wrong: Callable[[str, str], None]) -> None:
+        """Compare every answer with the answer to its input without load.
 
         Args:
-            ask: the same service.
-            found: told the entry and the fault of each answer that is wrong.
+            ask: sends to the same service.
+            on_wrong: called with the entry and the failure of each wrong answer.
         """
-        peace = self._in_peace(ask)
+        results = self._without_load(ask)
         for answer in self._answers:
-            unhurried = peace.get(answer.sample.input)
-            if unhurried is None:
+            without_load = results.get(answer.sample.input)
+            if without_load is None:
                 self.unchecked += 1
-            elif too_close(unhurried):
+            elif too_close(without_load):
                 self.too_close += 1
-            elif fault := disagreement(answer.result, unhurried):
-                checked = Checked("wrong", fault)
+            elif why := disagreement(answer.result, without_load):
+                checked = Checked("wrong", why)
                 self._count(checked)
-                found(answer.entry, str(checked.failure))
+                on_wrong(answer.entry, str(checked.failure))
             else:
                 self.right += 1
                 if answer.sample.correct is not None:
-                    agreed = (unhurried.score or 0.0) >= RIGHT
+                    agreed = (without_load.score or 0.0) >= RIGHT
                     self._labelled.append(agreed is answer.sample.correct)
 
     def summary(self) -> dict[str, Any]:
-        """The run as JSON data; latency is of answers, in ms from when they were due."""
+        """The figures as JSON data; latencies are of answers, in ms from when they were due."""
         seconds = self._last_s - (self._first_s or 0.0)
         return {
             "asked": self.asked,
@@ -124,23 +124,23 @@ class Tally:
             "reasons": dict(self.reasons.most_common(_REASONS)),
         }
 
-    def faults(self, max_absent: float) -> list[str]:
-        """Why the run failed; none when it passed.
+    def failures(self, max_absent: float) -> list[str]:
+        """Why the run failed; empty if it passed.
 
         Args:
-            max_absent: the share of what was asked that may come to no score, statuses that the
-                shape tolerates apart.
+            max_absent: the share of requests that may end without a score, not counting tolerated
+                statuses.
         """
         absent = sum(n for status, n in self.absent.items() if status not in self.tolerated)
         share = absent / self.asked if self.asked else 0.0
-        told = {
-            "nothing was asked": not self.asked,
+        reasons = {
+            "no request was sent": not self.asked,
             f"{self.wrong} wrong": self.wrong,
             f"{self.lost} lost": self.lost,
             f"{self.unchecked} answers could not be checked": self.unchecked,
-            f"{absent} absent, {share:.1%} of what was asked": share > max_absent,
+            f"{absent} absent, {share:.1%} of all requests": share > max_absent,
         }
-        return [fault for fault, holds in told.items() if holds]
+        return [reason for reason, holds in reasons.items() if holds]
 
     def _count(self, checked: Checked) -> None:
         outcome: Outcome = checked.outcome
@@ -153,8 +153,8 @@ class Tally:
         if checked.failure:
             self.reasons[checked.failure] += 1
 
-    def _in_peace(self, ask: Peace) -> dict[int, ScoreResult]:
-        bodies = {a.sample.input: _past_the_cache(a.sample.body) for a in self._answers}
+    def _without_load(self, ask: AskBatch) -> dict[int, ScoreResult]:
+        bodies = {a.sample.input: _uncached(a.sample.body) for a in self._answers}
         found: dict[int, ScoreResult] = {}
         for _ in range(_ATTEMPTS):
             missing = [number for number in bodies if number not in found]
@@ -168,9 +168,9 @@ class Tally:
 
 
 def tolerated(shape: Shape) -> frozenset[Status]:
-    """What a shape provokes: a spike is there to have the service shed load."""
+    """Statuses that a shape provokes: in a spike the service is meant to shed load."""
     return frozenset([Status.OVERLOADED]) if shape == "spike" else frozenset()
 
 
-def _past_the_cache(body: Body) -> Body:
+def _uncached(body: Body) -> Body:
     return {**body, "options": {"cache": False}}

@@ -23,6 +23,7 @@ from reward_serve.cli.score import score
 from reward_serve.cli.serve import serve
 from reward_serve.cli.shipped import deployments, requirements
 from reward_serve.cli.template import template
+from reward_serve.cli.ui import ui
 from reward_serve.client import HttpRewardClient
 
 cli = typer.Typer(
@@ -36,6 +37,7 @@ cli.command()(serve)
 cli.command()(score)
 cli.command("eval")(evaluate)
 cli.command()(attack)
+cli.command()(ui)
 cli.command()(doctor)
 cli.command()(requirements)
 cli.add_typer(deployments, name="deployments")

@@ -21,6 +21,7 @@ from reward_serve.client.transport import (
     Request,
     ServiceUnavailableError,
     as_dict,
+    deadline,
     parse_explanation,
     parse_result,
     warn_of_other_major,
@@ -32,6 +33,7 @@ from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult
 
 DEFAULT_APP = "reward"
+_CONNECT_S = 30.0
 
 
 class RewardClient:
@@ -65,7 +67,7 @@ class RewardClient:
             ServiceUnavailableError: no such application, or its answer is not of results.
         """
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        return self._parsed(run(self._connected().batch(bodies)))
+        return self._parsed(run(self._connected(bodies).batch(bodies)))
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
@@ -74,7 +76,7 @@ class RewardClient:
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        return self._parsed(await (await self._aconnected()).batch(bodies))
+        return self._parsed(await (await self._aconnected(bodies)).batch(bodies))
 
     def explain(self, request: Request, tokens: bool = False) -> Explanation:
         """The result of one request, and what led to it. Not from a running event loop.
@@ -87,21 +89,21 @@ class RewardClient:
             ServiceUnavailableError: no such application, or its answer is not an explanation.
         """
         body = {**as_dict(request, self._timeout_s), "tokens": tokens}
-        return self._explanation(run(self._connected().explain(body)))
+        return self._explanation(run(self._connected([body]).explain(body)))
 
     async def aexplain(self, request: Request, tokens: bool = False) -> Explanation:
         """``explain``, awaited."""
         body = {**as_dict(request, self._timeout_s), "tokens": tokens}
-        return self._explanation(await (await self._aconnected()).explain(body))
+        return self._explanation(await (await self._aconnected([body])).explain(body))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._app, self._model, self._timeout_s)
 
-    def _connected(self) -> Dispatcher:
+    def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
         with self._lock:  # a handle's first use is not safe for threads
             if self._dispatcher is None:
                 try:
-                    self._dispatcher = self._connect()
+                    self._dispatcher = self._connect(min(deadline(bodies), _CONNECT_S))
                 except call_errors() as error:
                     raise ServiceUnavailableError(
                         f"app {self._app!r}: {type(error).__name__}: {error}; is it deployed on "
@@ -109,13 +111,13 @@ class RewardClient:
                     ) from error
             return self._dispatcher
 
-    async def _aconnected(self) -> Dispatcher:
+    async def _aconnected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
         if self._dispatcher is not None:
             return self._dispatcher
-        return await asyncio.to_thread(self._connected)
+        return await asyncio.to_thread(self._connected, bodies)
 
-    def _connect(self) -> Dispatcher:
-        about = handle_of(self._app).models.remote().result(timeout_s=30)
+    def _connect(self, timeout_s: float) -> Dispatcher:
+        about = handle_of(self._app).models.remote().result(timeout_s=timeout_s)
         warn_of_other_major(about["version"])
         models, aliases = about["models"], about.get("aliases", {})
         model = aliases.get(self._model, self._model) or models[0]

@@ -42,6 +42,9 @@ class HttpRewardClient:
         api_key: sent as ``Authorization: Bearer``.
         timeout_s: deadline of requests that name none.
 
+    Attributes:
+        url: the service, without a user's name and password.
+
     Raises:
         ServiceUnavailableError: the URL is malformed.
         ValueError: the key cannot be sent.
@@ -57,7 +60,7 @@ class HttpRewardClient:
             shown = _USERINFO.sub("//", url)
             raise ServiceUnavailableError(f"{shown}: is not a URL: {error}") from None
         self._timeout_s = timeout_s
-        self._url = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
+        self.url = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
         headers = {"Content-Type": "application/json"}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
@@ -147,9 +150,7 @@ class HttpRewardClient:
             raise self._unreachable(error) from error
         models = self._content(reply).get("models")
         if not isinstance(models, list):
-            raise ServiceUnavailableError(
-                f"{self._url}: HTTP {reply.status_code}, not this service"
-            )
+            raise ServiceUnavailableError(f"{self.url}: HTTP {reply.status_code}, not this service")
         return models
 
     def is_ready(self) -> bool:
@@ -198,12 +199,12 @@ class HttpRewardClient:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: httpx.HTTPError) -> ServiceUnavailableError:
-        return ServiceUnavailableError(f"{self._url}: {type(error).__name__}: {error}")
+        return ServiceUnavailableError(f"{self.url}: {type(error).__name__}: {error}")
 
     def _single(self, reply: httpx.Response) -> ScoreResult:
         content = self._content(reply)
         content.pop("detail", None)
-        return parse_result(content, self._url)
+        return parse_result(content, self.url)
 
     def _explanation(self, reply: httpx.Response) -> Explanation:
         content = self._content(reply, expected="result")
@@ -213,10 +214,8 @@ class HttpRewardClient:
     def _batch(self, reply: httpx.Response, size: int) -> list[ScoreResult]:
         results = self._content(reply).get("results")
         if not isinstance(results, list) or len(results) != size:
-            raise ServiceUnavailableError(
-                f"{self._url}: a batch of {size} was not answered in full"
-            )
-        return [parse_result(content, self._url) for content in results]
+            raise ServiceUnavailableError(f"{self.url}: a batch of {size} was not answered in full")
+        return [parse_result(content, self.url) for content in results]
 
     def _content(self, reply: httpx.Response, expected: str = "status") -> dict[str, Any]:
         self._check_version(reply.headers.get(VERSION_HEADER))
@@ -233,7 +232,7 @@ class HttpRewardClient:
 
     def _refused(self, reply: httpx.Response, why: str) -> ServiceUnavailableError:
         return ServiceUnavailableError(
-            f"{self._url}: {why}",
+            f"{self.url}: {why}",
             status_code=reply.status_code,
             retry_after_s=_retry_after_s(reply),
         )

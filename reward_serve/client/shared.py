@@ -11,10 +11,12 @@ from typing import Any
 
 from reward_serve.client.coalescing import Coalescer, Outcome, Ticket, hand_out
 from reward_serve.client.counters import Counters
+from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.fallback import OnFailure, check_on_failure, settle
 from reward_serve.client.handle import DEFAULT_APP, RewardClient
 from reward_serve.client.loop import own_loop
 from reward_serve.client.retrying import Retrier
+from reward_serve.client.samples import SampleWriter
 from reward_serve.client.transport import Request, Transport, as_dict
 from reward_serve.keys import read_key
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status
@@ -26,7 +28,7 @@ class Client:
     """Scores through a transport, from any thread and any event loop.
 
     Args:
-        transport: the way to the service.
+        transport: the way to the service, or several, asked in this order.
         timeout_s: deadline of requests that name none, over all attempts.
         on_failure: what a request without a verdict comes to: ``raise`` raises ``ScoringError``,
             ``none`` gives the typed failure, ``rule`` asks the rule verifier in this process, a
@@ -36,6 +38,8 @@ class Client:
         max_batch: most requests to travel together.
         max_attempts: how often a request is sent at most; None for as long as its deadline lasts.
         model: which reward model requests are for that name none; default the service's first.
+        samples: a file to which a sample of the results is appended, as JSON lines.
+        samples_every: results to each that is written there.
 
     Raises:
         ValueError: ``on_failure`` is none of these.
@@ -43,7 +47,7 @@ class Client:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Transport | Sequence[Transport],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         on_failure: OnFailure | str = "raise",
@@ -51,12 +55,18 @@ class Client:
         max_batch: int = 128,
         max_attempts: int | None = None,
         model: str | None = None,
+        samples: str | None = None,
+        samples_every: int = 50,
     ) -> None:
         self._timeout_s = timeout_s
         self._model = {"model": model} if model else {}
         self._on_failure = check_on_failure(on_failure)
         self.counters = Counters()
-        self._retrier = Retrier(transport, self.counters, max_attempts)
+        self._reported = 0
+        self._samples = SampleWriter(samples, samples_every) if samples else None
+        ways = transport if isinstance(transport, Sequence) else [transport]
+        endpoints = [way if isinstance(way, Endpoint) else Endpoint(way) for way in ways]
+        self._retrier = Retrier(endpoints, self.counters, max_attempts)
         self._coalescer = Coalescer(self._ask, own_loop(), window_s, max_batch)
 
     def score(self, request: Request) -> ScoreResult:
@@ -110,16 +120,22 @@ class Client:
         return tickets
 
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
+        failed: list[ScoreResult] = []
         async with asyncio.TaskGroup() as settling:
 
             def deliver(results: dict[int, ScoreResult]) -> None:
                 right = {i: r for i, r in results.items() if r.status is Status.OK}
                 self.counters.ok(len(right))
+                for index, result in right.items():
+                    self._note(tickets[index], result)
                 hand_out((tickets[index], result) for index, result in right.items())
                 for index in results.keys() - right.keys():
+                    failed.append(results[index])
                     settling.create_task(self._settle(tickets[index], results[index]))
 
             await self._retrier.ask([ticket.body for ticket in tickets], deliver)
+            if failed and self._retrier.outage is None:  # an outage is announced once
+                self._report(failed)
 
     async def _settle(self, ticket: Ticket, result: ScoreResult) -> None:
         settled: Outcome
@@ -127,19 +143,28 @@ class Client:
             settled = await asyncio.to_thread(settle, ticket.body, result, self._on_failure)
         except Exception as error:
             settled = error
+        self._note(ticket, settled if isinstance(settled, ScoreResult) else result)
         fallback = isinstance(settled, ScoreResult) and settled.source == "fallback"
-        failed = self.counters.failed(result, fallback)
-        if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+        self.counters.failed(result, fallback)
+        hand_out([(ticket, settled)])
+
+    def _note(self, ticket: Ticket, result: ScoreResult) -> None:
+        if self._samples is not None:
+            self._samples.note(ticket.body, result)
+
+    def _report(self, failed: Sequence[ScoreResult]) -> None:
+        before, self._reported = self._reported, self._reported + len(failed)
+        if before.bit_length() < self._reported.bit_length():  # the 1st, 2nd, 4th, 8th...
+            last = failed[-1]
             logger.warning(
                 "no verdict for %d requests so far, each now up to on_failure=%s; this one: %s: %s",
-                failed, self._on_failure, result.status.value, result.reason,
+                self._reported, self._on_failure, last.status.value, last.reason,
             )  # fmt: skip
-        hand_out([(ticket, settled)])
 
 
 def connect(
     *,
-    url: str | None = None,
+    url: str | Sequence[str] | None = None,
     app: str | None = None,
     api_key: str | None = None,
     api_key_file: str | None = None,
@@ -149,14 +174,15 @@ def connect(
     """This process's client for a target; the same arguments give the same client.
 
     Args:
-        url: the service over HTTP; else ``REWARD_SERVE_URL``.
+        url: the service over HTTP; else ``REWARD_SERVE_URL``. Several, as a list or separated by
+            commas, are asked in turn: the first that answers has every request.
         app: the Serve application of this process's cluster; else ``REWARD_SERVE_APP``. Where
             neither is said anywhere: ``reward``.
         api_key: for HTTP; else ``REWARD_SERVE_API_KEY``.
         api_key_file: a file of the key alone, or a ``.env`` file that sets
             ``REWARD_SERVE_API_KEY``; before that variable of the environment.
         timeout_s: deadline over all attempts; else ``REWARD_SERVE_TIMEOUT_S``, else 60.
-        **settings: of ``Client``.
+        **settings: of ``Client``; ``samples`` may be ``REWARD_SERVE_SAMPLES`` instead.
 
     Raises:
         ValueError: both ``url`` and ``app`` are given, or ``api_key`` and ``api_key_file``, or a
@@ -168,23 +194,37 @@ def connect(
         url, app = os.environ.get("REWARD_SERVE_URL"), os.environ.get("REWARD_SERVE_APP")
         if url and app:
             raise ValueError("REWARD_SERVE_URL and REWARD_SERVE_APP are both set; unset one")
-    api_key = _api_key(api_key, api_key_file)
+    if file := settings.get("samples") or os.environ.get("REWARD_SERVE_SAMPLES"):
+        settings["samples"] = file
+    urls = tuple(_urls(url)) if url else ()
+    key = _api_key(api_key, api_key_file)
     seconds = _timeout_s(timeout_s)
-    key = (os.getpid(), url, app, api_key, seconds, *sorted(settings.items()))
+    target = (os.getpid(), urls, app, key)
     with _lock:
-        if key not in _clients:
-            _clients[key] = Client(
-                _over_http(url, api_key) if url else RewardClient(app or DEFAULT_APP),
-                timeout_s=seconds,
-                **settings,
-            )
-        return _clients[key]
+        of_client = (*target, seconds, *sorted(settings.items()))
+        if of_client not in _clients:
+            if target not in _endpoints:
+                _endpoints[target] = [_over_http(each, key) for each in urls] or [_by_handle(app)]
+            _clients[of_client] = Client(_endpoints[target], timeout_s=seconds, **settings)
+        return _clients[of_client]
 
 
-def _over_http(url: str, api_key: str | None) -> Transport:
+def _urls(url: str | Sequence[str]) -> list[str]:
+    given = url.split(",") if isinstance(url, str) else url
+    if urls := [each.strip() for each in given if each.strip()]:
+        return urls
+    raise ValueError(f"url: {url!r} names no service; give http://HOST:PORT, or several")
+
+
+def _over_http(url: str, api_key: str | None) -> Endpoint:
     from reward_serve.client.http import HttpRewardClient
 
-    return HttpRewardClient(url, api_key)
+    transport = HttpRewardClient(url, api_key)
+    return Endpoint(transport, transport.url)
+
+
+def _by_handle(app: str | None) -> Endpoint:
+    return Endpoint(RewardClient(app or DEFAULT_APP), f"app {app or DEFAULT_APP!r}")
 
 
 def _api_key(given: str | None, file: str | None) -> str | None:
@@ -213,3 +253,5 @@ def _timeout_s(given: float | None) -> float:
 
 _lock = threading.Lock()
 _clients: dict[tuple[Any, ...], Client] = {}
+_endpoints: dict[tuple[Any, ...], list[Endpoint]] = {}
+"""Shared by the clients of a target, which learn of an outage together."""

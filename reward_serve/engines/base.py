@@ -41,7 +41,7 @@ class Encoder(Protocol):
         """
 
     def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
-        """Each token's text, and whether it is a special token."""
+        """Return each token's text and whether it is a special token."""
 
 
 class Tokenizer(Encoder, Protocol):

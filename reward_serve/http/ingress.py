@@ -66,7 +66,8 @@ class Ingress:
             name: handle_of(model, name) if isinstance(model, str) else model
             for name, model in models.items()
         }
-        self._dispatcher = Dispatcher(handles, self._server.aliases)
+        upstream = {model for model in models.values() if isinstance(model, str)}
+        self._dispatcher = Dispatcher(handles, self._server.aliases, upstream=sorted(upstream))
         self._keys = keys
         self._key_limit = KeyLimit(self._server.max_concurrent_items_per_key)
 
@@ -79,10 +80,11 @@ class Ingress:
     async def models(self) -> dict[str, Any]:
         """For clients by handle: the reward models, their applications, and the version."""
         applications = self._dispatcher.applications
+        await self._dispatcher.learn([""])  # all there are
         return {
             "models": list(applications),
             "applications": applications,
-            "aliases": self._server.aliases,
+            "aliases": self._dispatcher.aliases,
             "version": __version__,
         }
 
@@ -104,6 +106,7 @@ class Ingress:
                 413, f"requests: {len(items)} items; the limit is {limit}, so split the batch"
             )
         self._hold(request, len(items))
+        await self._dispatcher.learn([i.get("model") for i in items if isinstance(i, dict)])
         if NDJSON in request.headers.get("accept", ""):
             return StreamingResponse(lines(self._dispatcher.stream(items)), media_type=NDJSON)
         return reply({"results": await self._dispatcher.batch(items)})
@@ -122,7 +125,7 @@ class Ingress:
         """List the reward models: kind, fingerprint, templates, limits and readiness."""
         content = {"models": await self._dispatcher.describe(), "version": __version__}
         if "openai" in self._server.compatible_with:
-            content |= openai.listed([*self._dispatcher.applications, *self._server.aliases])
+            content |= openai.listed([*self._dispatcher.applications, *self._dispatcher.aliases])
         return reply(content)
 
     async def health(self) -> Response:
@@ -143,6 +146,7 @@ class Ingress:
         body = await read_json(request, self._server.max_body_bytes)
         if not isinstance(body, dict):
             raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
+        await self._dispatcher.learn([body.get("model")])
         try:
             model = self._dispatcher.pick(body.get("model"))
         except UnknownModelError as error:

@@ -171,7 +171,8 @@ class DeploymentClient:
         failures = [
             failure(error.status, error.reason, model=model, **echoes(item)) for item in items
         ]
-        logger.warning("reward model %s: %d items unanswered: %r", model, len(failures), cause)
+        level = logging.DEBUG if self._detached else logging.WARNING  # clients report an outage
+        logger.log(level, "reward model %s: %d items unanswered: %r", model, len(failures), cause)
         return [result.model_dump(mode="json") for result in failures]
 
 

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from reward_serve.config.base import INGRESS_NAME
 from reward_serve.explanation import Explanation
 from reward_serve.routing.calls import NoAnswerError
-from reward_serve.routing.deployment import GRACE_S, Chunks, DeploymentClient, joined, merged
+from reward_serve.routing.deployment import (
+    GRACE_S,
+    Chunks,
+    DeploymentClient,
+    handle_of,
+    joined,
+    merged,
+)
 from reward_serve.schema import Status, echoes, failure, longest_timeout_s
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
 
 _READY_TIMEOUT_S = 2.0
+_LEARN_EVERY_S = 5.0
 _NO_METHOD = "Tried to call a method 'explain' that does not exist"
 
 
@@ -31,6 +41,7 @@ class Dispatcher:
         default: the model of items without ``model``; by default the first.
         grace_s: see ``DeploymentClient``.
         detached: see ``DeploymentClient``.
+        upstream: for a gateway, the applications of its models.
     """
 
     def __init__(
@@ -41,12 +52,17 @@ class Dispatcher:
         default: str | None = None,
         grace_s: float = GRACE_S,
         detached: bool = False,
+        upstream: Collection[str] = (),
     ) -> None:
         self._models = {
             name: DeploymentClient(handle, grace_s, detached) for name, handle in models.items()
         }
         self._default = default or next(iter(models))
-        self._aliases = aliases or {}
+        self.aliases: Mapping[str, str] = aliases or {}
+        """Alternative names of the models; ``learn`` adds to a gateway's."""
+        self._upstream = upstream
+        self._learning = asyncio.Lock()
+        self._learned_at = float("-inf")
         self.applications = {name: handle.app_name for name, handle in models.items()}
         """Reward model name to Serve application name."""
 
@@ -58,13 +74,43 @@ class Dispatcher:
         """
         if name is None:
             return self._default
-        name = self._aliases.get(name, name) if isinstance(name, str) else name
+        name = self.aliases.get(name, name) if isinstance(name, str) else name
         if not isinstance(name, str) or name not in self._models:
             raise UnknownModelError(
                 f"model: no model is named {ascii(name)[:80]}; choose from "
                 f"{', '.join(self._models)}"
             )
         return name
+
+    async def learn(self, names: Iterable[object]) -> None:
+        """If one of these names is unknown, fetch the applications' aliases.
+
+        They include the hub ids of checkpoints. An alias of several models remains unknown.
+        """
+        if not self._upstream or all(self._known(name) for name in names):
+            return
+        async with self._learning:
+            if time.monotonic() - self._learned_at > _LEARN_EVERY_S:
+                abouts = await asyncio.gather(*map(self._about, self._upstream))
+                found: dict[str, set[str]] = {}
+                for application, about in zip(self._upstream, abouts, strict=True):
+                    for alias, name in about.get("aliases", {}).items():
+                        if self.applications.get(name) == application:
+                            found.setdefault(alias, set()).add(name)
+                sole = {a: next(iter(n)) for a, n in found.items() if len(n) == 1}
+                self.aliases = {**sole, **self.aliases}
+                self._learned_at = time.monotonic()
+
+    def _known(self, name: object) -> bool:
+        return not isinstance(name, str) or name in self._models or name in self.aliases
+
+    async def _about(self, application: str) -> dict[str, Any]:
+        try:
+            ingress = DeploymentClient(handle_of(application, INGRESS_NAME))
+            about: dict[str, Any] = await ingress.call("models", within_s=_READY_TIMEOUT_S)
+        except NoAnswerError:  # it may start later
+            return {}
+        return about
 
     async def answers(self, model: str, items: list[Any]) -> list[dict[str, Any]]:
         """Score the items with one model, in order."""
@@ -124,9 +170,9 @@ class Dispatcher:
 
     def _addressed(self, items: list[Any]) -> list[Any]:
         """The items with aliases replaced by model names, which the replicas expect."""
-        if not self._aliases:
+        if not self.aliases:
             return items
-        own = self._aliases
+        own = self.aliases
         return [
             {**item, "model": own[name]} if (name := self._named(item)) in own else item
             for item in items
@@ -136,7 +182,7 @@ class Dispatcher:
         """Model to the indices of its items; the default model rejects items of unknown models."""
         parts: dict[str, list[int]] = {}
         for i, item in enumerate(items):
-            name = self._aliases.get(name := self._named(item), name)
+            name = self.aliases.get(name := self._named(item), name)
             parts.setdefault(name if name in self._models else self._default, []).append(i)
         return parts
 

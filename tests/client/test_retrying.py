@@ -9,6 +9,7 @@ import pytest
 
 from reward_serve.client import retrying
 from reward_serve.client.counters import Counters
+from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.retrying import Retrier
 from reward_serve.client.transport import Request, ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Status, failure
@@ -46,7 +47,7 @@ def bodies(*ids: str, timeout_s: Any = 5.0) -> list[dict[str, Any]]:
 
 async def ask(transport: Scripted, asked: list[dict[str, Any]], attempts: int | None = None) -> Any:
     counters = Counters()
-    results = await Retrier(transport, counters, attempts).ask(asked)
+    results = await Retrier([Endpoint(transport)], counters, attempts).ask(asked)
     return [(r.id, r.status.value) for r in results], counters.snapshot()["retried"]
 
 
@@ -66,7 +67,7 @@ async def test_what_is_final_is_delivered_while_the_rest_is_asked_again() -> Non
         told = {index: result.status.value for index, result in results.items()}
         delivered.append((told, len(transport.asked)))
 
-    await Retrier(transport, Counters(), 2).ask(bodies("a", "b", "c"), deliver)
+    await Retrier([Endpoint(transport)], Counters(), 2).ask(bodies("a", "b", "c"), deliver)
     assert delivered == [({0: "ok"}, 1), ({1: "ok"}, 2), ({2: "overloaded"}, 2)]
 
 
@@ -143,7 +144,7 @@ async def test_a_request_does_not_wait_for_the_longer_deadline_of_one_it_travels
         delivered.extend((index, result.status.value) for index, result in results.items())
 
     asked = [*bodies("a", timeout_s=0.05), *bodies("b", timeout_s=30.0)]
-    asking = asyncio.create_task(Retrier(transport, Counters()).ask(asked, deliver))
+    asking = asyncio.create_task(Retrier([Endpoint(transport)], Counters()).ask(asked, deliver))
     await asyncio.sleep(0.2)
     assert delivered == [(0, "timeout")]
     release.set()

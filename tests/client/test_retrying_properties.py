@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reward_serve.client.counters import Counters
+from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.retrying import Retrier
 from reward_serve.client.transport import Request, ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Status, failure, longest_timeout_s
@@ -92,7 +93,7 @@ def retrier(transport: Scripted) -> Retrier:
     bound: dict[str, Any] = {}
     if "max_attempts" in inspect.signature(Retrier).parameters:
         bound["max_attempts"] = MAX_ATTEMPTS
-    return Retrier(transport, Counters(), **bound)
+    return Retrier([Endpoint(transport)], Counters(), **bound)
 
 
 @given(st.lists(attempts, min_size=1, max_size=6), st.lists(deadlines, max_size=5))

@@ -75,6 +75,7 @@ def test_what_nobody_decides_is_marked_and_said(
 ) -> None:
     service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
     env = judge(service.url, on_failure=on_failure)
+    caplog.set_level("INFO")
     env.step(UNDECIDED)
 
     assert env.get_metrics()["judge_undecided"] == 1.0

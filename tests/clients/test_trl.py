@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import asyncio
 import inspect
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from reward_serve_trl import judge_reward
-from tests.fake_service import FakeService, free_port
+from reward_serve_trl import judge_reward, judge_rewards
+from tests.fake_service import FakeService, Reply, free_port
 
 
 def test_trl_awaits_it_and_knows_its_name() -> None:
@@ -60,3 +65,56 @@ async def test_a_dead_service_gives_none_and_no_exception() -> None:
 async def test_a_missing_column_is_named() -> None:
     with pytest.raises(KeyError, match="'answer' is no column of the data set"):
         await judge_reward(url="http://x")(prompts=["p"], completions=["1"], solution=["1"])
+
+
+async def called(rewards: Any, completions: list[str], **columns: Any) -> list[Any]:
+    """What reward functions say of a batch, called as TRL calls them."""
+    shared = {"prompts": ["p"] * len(completions), "completions": completions, **columns}
+    return await asyncio.gather(*(reward(**shared) for reward in rewards))
+
+
+async def test_several_rewards_come_of_one_call(service: FakeService) -> None:
+    rewards = judge_rewards(url=service.url, name="judge")
+    completions = ["#### 18", "#### 17", "18 or 17?"]
+    columns = {"answer": ["18"] * 3, "completion_ids": [[1] * 3, [1] * 4, [1] * 5]}
+    told = await called(rewards, completions, **columns)
+
+    assert [reward.__name__ for reward in rewards] == ["judge", "rule_agreement", "length"]
+    assert told == [[1.0, 0.0, None], [1.0, 1.0, None], [3.0, 4.0, None]]
+    assert len(service.calls) == 1
+    await called(rewards, list(completions), **columns)
+    assert len(service.calls) == 2
+
+
+async def test_a_judge_that_the_rule_contradicts_is_seen(service: FakeService) -> None:
+    def all_right(call: Any) -> None:
+        right = {"status": "ok", "score": 1.0, "source": "judge"}
+        service.replies["/v1/score/batch"] = Reply({"results": [right] * 3})
+
+    service.before_reply = all_right
+    columns = {"answer": ["18"] * 3, "completion_ids": [[1]] * 3}
+    told = await called(judge_rewards(url=service.url), ["#### 18", "#### 17", "18?"], **columns)
+
+    assert told[1] == [1.0, 0.0, None]
+
+
+async def test_trls_table_has_what_was_judged_and_the_file_the_step(
+    service: FakeService, tmp_path: Path
+) -> None:
+    table: dict[str, list[Any]] = {}
+    file = tmp_path / "samples.jsonl"
+    reward = judge_reward(url=service.url, samples=str(file), samples_every=1)
+    await reward(
+        prompts=["p"] * 2,
+        completions=["18 or 17?", "#### 18"],
+        answer=["18", "18"],
+        log_extra=table.__setitem__,
+        trainer_state=SimpleNamespace(global_step=4),
+    )
+
+    assert table["judge_status"] == ["unparseable", "ok"]
+    assert table["judge_source"] == [None, "rule"]
+    assert table.keys() == {f"judge_{c}" for c in ("status", "source", "label", "probability")}
+    samples = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert sorted(sample["status"] for sample in samples) == ["ok", "unparseable"]
+    assert {sample["step"] for sample in samples} == {4}

@@ -17,7 +17,7 @@ from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 
 from deployments.local import APP
-from loadtests.chaos import faults
+from loadtests.chaos import processes
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult, Status
 from tests.integration.conftest import Deploy, wait_for
 
@@ -158,12 +158,12 @@ def test_what_is_killed_is_replaced_and_leaves_no_orphan(
 def test_a_controller_that_is_killed_is_replaced_and_takes_the_replicas_over(
     http: HttpRewardClient, cluster: str
 ) -> None:
-    before, controller = replica(http)["pid"], faults.only(faults.CONTROLLER)
-    faults.kill(controller)
+    before, controller = replica(http)["pid"], processes.only(processes.CONTROLLER)
+    processes.kill(controller)
 
     def taken_over() -> bool:
         try:
-            return controller not in faults.actors(faults.CONTROLLER) and (
+            return controller not in processes.actors(processes.CONTROLLER) and (
                 status_of(APP) == "RUNNING"
             )
         except (KeyError, RayError, RayServeException):

@@ -23,5 +23,5 @@ def test_a_load_by_handle_is_answered_right(cluster: str, url: str, tmp_path: Pa
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
-    told = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert (told["asked"], told["right"] + told["too_close"]) == (32, 32)
+    figures = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    assert (figures["asked"], figures["right"] + figures["too_close"]) == (32, 32)

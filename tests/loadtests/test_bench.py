@@ -10,8 +10,8 @@ import pytest
 
 from loadtests.bench.common import chunks, load, machine, marked, read_requests, spread
 from loadtests.bench.cpu import cpu_seconds, spent
-from loadtests.bench.fabric import InstantReplica
 from loadtests.bench.groups import SAMPLES, shareable_tokens, stream
+from loadtests.bench.instant_model import InstantReplica
 from loadtests.bench.plots import bars, plot
 from loadtests.bench.scaling import prompt_flops
 from reward_serve.engines.vllm_settings import CPU_BLOCK_SIZE
@@ -50,32 +50,32 @@ REPORT: dict[str, Any] = {
 }
 
 
-def test_a_files_rows_become_requests(tmp_path: Path) -> None:
+def test_rows_of_a_file_become_requests(tmp_path: Path) -> None:
     row = {"response": "#### 18", "reference": "18", "correct": True, "question": "?"}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
 
     assert read_requests(tmp_path / "rows.jsonl") == [{"response": "#### 18", "reference": "18"}]
 
 
-def test_marked_requests_are_new_and_the_others_stay() -> None:
+def test_marking_copies_the_requests() -> None:
     requests = [{"response": "18", "reference": "18"}]
 
     assert marked(requests, "007") == [{"response": "(007) 18", "reference": "18"}]
     assert requests[0]["response"] == "18"
 
 
-def test_chunks_hold_everything_in_order() -> None:
+def test_chunks_keep_all_requests_in_order() -> None:
     requests: list[dict[str, Any]] = [{"n": n} for n in range(7)]
 
     assert [len(chunk) for chunk in chunks(requests, 3)] == [3, 3, 1]
     assert [one for chunk in chunks(requests, 3) for one in chunk] == requests
 
 
-def test_a_spread_is_the_median_between_its_ends() -> None:
+def test_a_spread_is_median_minimum_and_maximum() -> None:
     assert spread([3.0, 1.0, 2.0]) == {"median": 2.0, "low": 1.0, "high": 3.0}
 
 
-async def test_a_load_keeps_its_concurrency_and_asks_each_once() -> None:
+async def test_a_load_keeps_its_concurrency_and_sends_each_once() -> None:
     asked: list[int] = []
     most = now = 0
 
@@ -87,14 +87,14 @@ async def test_a_load_keeps_its_concurrency_and_asks_each_once() -> None:
         await asyncio.sleep(0.001)
         now -= 1
 
-    told = await load(ask, 40, 4)
+    figures = await load(ask, 40, 4)
     assert sorted(asked) == list(range(40))
     assert most == 4
-    assert told["per_s"] > 0
-    assert 1 <= told["p50_ms"] <= told["p99_ms"]
+    assert figures["per_s"] > 0
+    assert 1 <= figures["p50_ms"] <= figures["p99_ms"]
 
 
-async def test_the_instant_replica_answers_by_the_contract() -> None:
+async def test_the_instant_replica_keeps_the_contract() -> None:
     asked: list[dict[str, Any]] = [{"response": "18", "reference": "18"}, {"response": 18}]
     results = await InstantReplica().score_batch(asked)
 
@@ -109,7 +109,7 @@ def test_each_benchmark_has_its_panel(name: str) -> None:
     assert all(value > 0 for value in bars(name, REPORT[name]).values())
 
 
-def test_what_is_shareable_is_what_a_prompt_before_began_with() -> None:
+def test_shareable_tokens_are_whole_blocks_of_an_earlier_prompt() -> None:
     block = list(range(CPU_BLOCK_SIZE))
     first, second = [*block, *block, 1, 2], [*block, *block, 3]
     assert shareable_tokens([first], before=[]) == 0
@@ -120,7 +120,7 @@ def test_what_is_shareable_is_what_a_prompt_before_began_with() -> None:
     assert shareable_tokens([[9, *block], first], before=[]) == 0
 
 
-def test_a_stream_is_in_bursts_or_in_turns() -> None:
+def test_a_stream_is_in_bursts_or_interleaved() -> None:
     requests = [{"response": str(n), "reference": "r"} for n in range(40)]
     burst = stream(requests, ["a", "b"], "solution", "burst")
     turns = stream(requests, ["a", "b"], "solution", "interleaved")
@@ -130,7 +130,7 @@ def test_a_stream_is_in_bursts_or_in_turns() -> None:
     assert len({(one["reference"], one["response"]) for one in turns}) == 2 * SAMPLES
 
 
-def test_a_prompts_operations_grow_with_its_tokens_and_the_attention_faster() -> None:
+def test_operations_grow_faster_than_the_prompts_tokens() -> None:
     config = SimpleNamespace(
         hidden_size=4,
         num_hidden_layers=2,
@@ -153,14 +153,14 @@ def test_a_report_is_plotted_and_an_empty_one_is_not(tmp_path: Path) -> None:
     assert not (tmp_path / "none.png").exists()
 
 
-def test_the_machine_is_told() -> None:
-    told = machine()
+def test_the_machine_is_described() -> None:
+    figures = machine()
 
-    assert told["cores"] >= 1
-    assert told["ray"].startswith("2.")
+    assert figures["cores"] >= 1
+    assert figures["ray"].startswith("2.")
 
 
-def test_processor_time_is_told_by_part() -> None:
+def test_cpu_seconds_are_split_by_part() -> None:
     before = cpu_seconds()
     sum(range(3_000_000))
     used = spent(before, cpu_seconds())

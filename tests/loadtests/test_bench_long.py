@@ -8,7 +8,7 @@ from reward_serve.schema import ScoreResult, Status
 from reward_serve.verifiers import verify_any
 
 
-def test_a_step_is_long_and_rules_decide_it() -> None:
+def test_rollouts_are_long_and_decided_by_rules() -> None:
     asked = rollouts(Random(0))
     sizes = sorted(len(one["response"]) for one in asked)
     assert len(asked) == 1024
@@ -21,7 +21,7 @@ def test_a_step_is_long_and_rules_decide_it() -> None:
     assert rollouts(Random(0)) == asked
 
 
-def test_what_is_absent_or_wrong_is_counted() -> None:
+def test_absent_and_wrong_results_are_counted() -> None:
     asked = [{"metadata": {"right": True}}] * 3
     results = [
         ScoreResult(status=Status.OK, score=1.0),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.rollout_overlap import GPU_VERDICT_S, PHASE_S, plot, stand_in, table, told
+from loadtests.rollout_overlap import GPU_VERDICT_S, PHASE_S, figures_of, plot, stand_in, table
 from reward_serve import HttpRewardClient
 
 
@@ -12,21 +12,21 @@ def verdicts(*waits_ms: float, ok: float = 1.0) -> list[dict[str, float]]:
     return [{"judge_wall_ms": wait, "judge_ok": ok} for wait in waits_ms]
 
 
-def test_what_lengthens_the_phase_did_not_overlap() -> None:
-    hidden = told(verdicts(500, 500), PHASE_S)
-    half = told(verdicts(500, 500), PHASE_S + 0.5)
-    serial = told(verdicts(500, 500, ok=0.0), PHASE_S + 1.0)
+def test_time_that_lengthens_the_phase_does_not_overlap() -> None:
+    hidden = figures_of(verdicts(500, 500), PHASE_S)
+    half = figures_of(verdicts(500, 500), PHASE_S + 0.5)
+    serial = figures_of(verdicts(500, 500, ok=0.0), PHASE_S + 1.0)
 
     assert [one["overlap"] for one in (hidden, half, serial)] == pytest.approx([1.0, 0.5, 0.0])
     assert hidden["judge_s"] == 1.0
     assert (hidden["statuses"], serial["statuses"]) == ({"ok": 2}, {"failed": 2})
 
 
-def test_rules_alone_ask_nobody() -> None:
-    assert told([], 11.0)["verdicts"] == 0
+def test_rules_alone_have_no_verdicts() -> None:
+    assert figures_of([], 11.0)["verdicts"] == 0
 
 
-def test_the_stand_in_takes_a_gpu_judges_time_and_is_named() -> None:
+def test_the_stand_in_has_a_gpu_judges_latency_and_its_own_name() -> None:
     with stand_in() as url, HttpRewardClient(url) as client:
         (result,) = client.score_batch([{"response": "#### 18", "reference": "18"}])
 
@@ -35,7 +35,7 @@ def test_the_stand_in_takes_a_gpu_judges_time_and_is_named() -> None:
 
 
 def test_a_condition_without_verdicts_is_shown(tmp_path: Path) -> None:
-    conditions = {"rule": {"phase_s": 10.7, "ratio_to_rule": 1.0, **told([], 10.7)}}
+    conditions = {"rule": {"phase_s": 10.7, "ratio_to_rule": 1.0, **figures_of([], 10.7)}}
 
     assert table(conditions).row_count == 1
     plot(conditions, tmp_path / "plot.png")

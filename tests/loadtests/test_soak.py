@@ -11,7 +11,7 @@ from loadtests import soak
 from loadtests.soak import Memory, growth_mib, plot, resident_mib, watched
 
 
-def test_growth_is_told_from_when_everything_was_used_once() -> None:
+def test_growth_is_measured_after_start_up() -> None:
     start_up = [{"replica": 100.0 * n} for n in range(10)]
     flat = [{"replica": 1000.0}] * 90
     assert growth_mib(start_up + flat) == {"replica": 0.0}
@@ -19,14 +19,12 @@ def test_growth_is_told_from_when_everything_was_used_once() -> None:
     assert growth_mib(leaking) == {"replica": pytest.approx(80.0)}
 
 
-def test_a_short_run_has_its_growth_too() -> None:
+def test_a_short_run_has_no_growth() -> None:
     assert growth_mib([{"a": 1.0}]) == {"a": 0.0}
     assert growth_mib([{"a": 1.0}, {"a": 3.0}]) == {"a": 0.0}
 
 
-def test_memory_is_sampled_while_it_is_watched(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_memory_is_sampled_while_watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(soak, "_PERIOD_S", 0.01)
     with watched(lambda: {"a": 1.0}) as memory:
         time.sleep(0.1)
@@ -38,7 +36,7 @@ def test_memory_is_sampled_while_it_is_watched(
     assert (tmp_path / "soak.png").stat().st_size > 5_000
 
 
-def test_a_process_has_its_memory_and_one_that_is_gone_has_none() -> None:
+def test_an_exited_process_has_no_memory() -> None:
     sizes = resident_mib(psutil.Process(os.getpid()))
     assert set(sizes) == {"replica", "engine", "ingress and Ray"}
     assert soak._rss(psutil.Process(os.getpid())) > 10
@@ -51,14 +49,14 @@ def test_a_process_has_its_memory_and_one_that_is_gone_has_none() -> None:
     assert Memory().samples == []
 
 
-def test_peaks_are_of_each_process_whenever_it_was_there() -> None:
+def test_peaks_cover_processes_that_were_not_always_there() -> None:
     assert Memory([0, 1, 2], [{"a": 1.0}, {"a": 3.0, "b": 9.0}, {"a": 2.0}]).peaks == {
         "a": 3.0,
         "b": 9.0,
     }
 
 
-def test_memory_is_sampled_as_often_as_asked() -> None:
+def test_memory_is_sampled_at_the_given_period() -> None:
     with watched(lambda: {"a": 1.0}, period_s=0.01) as memory:
         time.sleep(0.2)
     assert len(memory.samples) > 3

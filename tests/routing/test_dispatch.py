@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from ray.exceptions import RayActorError
 
+from reward_serve.routing import dispatch
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
+from tests.fake_handle import Call
 from tests.fake_ingress import GOOD, FakeHandle, served
 
 
@@ -55,3 +59,75 @@ def test_an_alias_is_known_on_every_path() -> None:
         batch = client.post("/v1/score/batch", json={"requests": [{**GOOD, "model": "verifier"}]})
     assert (one["score"], one["model"]) == (1.0, "rule")
     assert batch.json()["results"][0]["score"] == 1.0
+
+
+class Ingress:
+    """An application's ingress, which says what it serves; ``None`` where there is none yet."""
+
+    def __init__(self, asked: list[str], application: str, about: dict[str, Any] | None) -> None:
+        self._asked, self._application, self._about = asked, application, about
+        self.models = self
+
+    def options(self, **_: Any) -> Ingress:
+        return self
+
+    def remote(self) -> Call:
+        self._asked.append(self._application)
+        return Call(RayActorError() if self._about is None else lambda _: self._about, [])
+
+
+@pytest.fixture
+def gateway(monkeypatch: pytest.MonkeyPatch) -> tuple[Dispatcher, dict[str, Any], list[str]]:
+    """A gateway of three applications, what these say of themselves, and which was asked."""
+    abouts: dict[str, Any] = {
+        "thinker": {"aliases": {"Qwen/Qwen3-32B": "judge", "both/model": "judge"}},
+        "cheap": {"aliases": {"both/model": "rule", "Qwen/Qwen3-32B": "of another application"}},
+        "late": None,
+    }
+    asked: list[str] = []
+    monkeypatch.setattr(dispatch, "handle_of", lambda app, name: Ingress(asked, app, abouts[app]))
+    handles: Any = {
+        name: FakeHandle(name, lambda: None) for name in ("judge", "rule", "classifier")
+    }
+    for name, application in (("judge", "thinker"), ("rule", "cheap"), ("classifier", "late")):
+        handles[name].app_name = application
+    return Dispatcher(handles, {"mine": "rule"}, upstream=list(abouts)), abouts, asked
+
+
+async def test_a_gateway_knows_its_models_checkpoints(gateway: Any) -> None:
+    door, _, _ = gateway
+    await door.learn(["Qwen/Qwen3-32B"])
+
+    assert door.pick("Qwen/Qwen3-32B") == "judge"
+    assert door.pick("mine") == "rule"
+    (result,) = await door.batch([{**GOOD, "model": "Qwen/Qwen3-32B"}])
+    assert (result["model"], result["score"]) == ("judge", 1.0)
+
+
+async def test_a_checkpoint_of_several_applications_names_none(gateway: Any) -> None:
+    door, _, _ = gateway
+    await door.learn(["both/model"])
+
+    with pytest.raises(UnknownModelError):
+        door.pick("both/model")
+
+
+async def test_an_application_that_comes_later_is_asked_again(
+    gateway: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, abouts, _ = gateway
+    await door.learn(["Skywork/Reward"])
+    abouts["late"] = {"aliases": {"Skywork/Reward": "classifier"}}
+    monkeypatch.setattr(dispatch, "_LEARN_EVERY_S", 0.0)
+    await door.learn(["Skywork/Reward"])
+
+    assert door.pick("Skywork/Reward") == "classifier"
+
+
+async def test_known_names_ask_nobody_and_unknown_ones_now_and_then(gateway: Any) -> None:
+    door, _, asked = gateway
+    await door.learn([None, "judge", "mine", 7])
+    assert asked == []
+
+    await asyncio.gather(*(door.learn([f"no/model-{n}"]) for n in range(20)))
+    assert sorted(asked) == ["cheap", "late", "thinker"]

@@ -25,6 +25,9 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
 
     ``max_undecided``: beyond this share of a step's samples without a verdict the run stops; at 1
     it never does. Undecided samples are left out of training.
+
+    ``url`` may be several, separated by commas. ``samples`` names a file of JSON lines for one of
+    ``samples_every`` results; where SkyRL logs to wandb, they are a table there too.
     """
 
     url: str | None = None
@@ -37,6 +40,8 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     max_attempts: int | None = None
     on_failure: str = "rule"
     max_undecided: float = 0.2
+    samples: str | None = None
+    samples_every: int | None = None
 
 
 @dataclass

@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from skyrl.train.dataset.preprocess import compute_prompt_boundaries
 
+from reward_serve.client.samples import COLUMNS, TABLE, SampleReader, count_steps
+
 logger = logging.getLogger(__name__)
 
 UNDECIDED = "judge_undecided"
@@ -47,8 +49,10 @@ class DecidedOnly:
     """
 
     cfg: Any
+    tracker: Any
     all_metrics: dict[str, Any]
-    global_step: int
+    global_step: int = 0
+    _samples: SampleReader | None = None
 
     def handle_dynamic_sampling(self, generator_output: Any, uids: list[str]) -> Any:
         """SkyRL's, which judges a group by the spread of its decided rewards."""
@@ -75,6 +79,7 @@ class DecidedOnly:
         Raises:
             TooManyUndecidedError: see the class.
         """
+        self._log_samples()
         seen, seen_uids = metrics_generator_output or generator_output, metrics_uids or uids
         undecided = _undecided(seen)
         self._check_share(undecided, seen)
@@ -98,6 +103,16 @@ class DecidedOnly:
             if absent:
                 reward[-1] = math.nan
         return output, uids
+
+    def follow_samples(self) -> None:
+        """Log a table of the samples that the environments write, each with this trainer's step."""
+        count_steps(lambda: self.global_step)
+        if file := self.cfg.environment.skyrl_gym.gsm8k_judge.samples:
+            self._samples = SampleReader(file)
+
+    def _log_samples(self) -> None:
+        if self._samples is not None and (rows := self._samples.rows()):
+            self.tracker.log_samples_to_table(TABLE, list(COLUMNS), rows, self.global_step)
 
     def _check_share(self, undecided: Sequence[bool], seen: Any) -> None:
         share = sum(undecided) / len(undecided)

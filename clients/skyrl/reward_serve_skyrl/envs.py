@@ -77,7 +77,7 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         }
         self.metrics = {f"judge_{name}": value for name, value in metrics.items()}
         if result.score is None:
-            logger.warning("undecided: %s: %s", result.status.value, result.reason)
+            logger.info("undecided: %s: %s", result.status.value, result.reason)
             return 0.0
         return result.score
 

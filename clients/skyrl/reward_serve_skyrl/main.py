@@ -44,7 +44,9 @@ class SyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
 
     def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
         """The trainer; the arguments are those of ``BasePPOExp.get_trainer``."""
-        return SyncTrainer(*args, **kwargs)
+        trainer = SyncTrainer(*args, **kwargs)
+        trainer.follow_samples()
+        return trainer
 
 
 class FullyAsyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
@@ -52,7 +54,9 @@ class FullyAsyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
 
     def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
         """The trainer; the arguments are those of ``BasePPOExp.get_trainer``."""
-        return FullyAsyncTrainer(*args, **kwargs)
+        trainer = FullyAsyncTrainer(*args, **kwargs)
+        trainer.follow_samples()
+        return trainer
 
 
 def read_config(arguments: list[str]) -> JudgedTrainConfig:

@@ -49,9 +49,16 @@ class Logged:
 
     def __init__(self) -> None:
         self.steps: dict[int, dict[str, Any]] = {}
+        self.tables: dict[int, list[tuple[Any, ...]]] = {}
 
     def log(self, data: Mapping[str, Any], step: int, commit: bool = False) -> None:
         self.steps.setdefault(step, {}).update(data)
+
+    def log_samples_to_table(
+        self, key: str, columns: list[str], samples: list[tuple[Any, ...]], step: int
+    ) -> None:
+        assert {len(sample) for sample in samples} == {len(columns)}
+        self.tables[step] = samples
 
     def finish(self) -> None: ...
     def log_exception(self, error: Exception, step: int) -> None: ...

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +16,8 @@ from reward_serve_skyrl import register_envs
 from reward_serve_skyrl.config import JudgedTrainConfig, check_judging_overlaps
 from tests.fake_service import FakeService
 
+DEADLINE_S = 3.0
+OUTAGE_S = float(os.environ.get("OUTAGE_S", "5"))
 RESPONSES = ["9 * 2 = 18\n#### 18", "#### 17", "The answer is 18.", "#### 21"]
 REWARDS = [1.0, 0.0, 1.0, 0.0]
 
@@ -120,6 +124,43 @@ def test_a_service_that_dies_in_mid_rollout_ends_nothing(tokenizer: Any) -> None
     metrics = output["rollout_metrics"]
     assert metrics["environment/judge_ok_mean"] == 0.25
     assert metrics["environment/judge_fallback_mean"] == 0.75
+
+
+def test_an_outage_in_mid_run_costs_one_deadline_and_ends_by_itself(
+    tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeService() as service:
+        deadline = f"environment.skyrl_gym.gsm8k_judge.timeout_s={DEADLINE_S}"
+        config, policy = configured(service.url, deadline), Policy(tokenizer)
+
+        def step() -> tuple[float, float]:
+            metrics = rollout(config, policy, tokenizer)["rollout_metrics"]
+            waited_s = metrics["environment/judge_wall_ms_max"] / 1000
+            return metrics["environment/judge_ok_mean"], waited_s
+
+        assert step()[0] == 1.0
+        back_at = time.monotonic() + OUTAGE_S
+
+        def away(call: Any) -> None:
+            if time.monotonic() < back_at:
+                raise ConnectionAbortedError
+
+        service.before_reply = away
+        steps = [step()]
+        while steps[-1][0] < 1.0:
+            steps.append(step())
+        recovered_s = time.monotonic() - back_at
+
+    waits = [waited_s for ok, waited_s in steps if ok < 1.0]
+    logging.getLogger(__name__).info(
+        "an outage of %g s: %d steps waited %.2f s in all, the longest %.2f s; judged again %.2f s "
+        "after its end", OUTAGE_S, len(waits), sum(waits), max(waits), recovered_s,
+    )  # fmt: skip
+    assert len(waits) > 5
+    assert sum(waited_s > DEADLINE_S / 3 for waited_s in waits) <= 1
+    texts = [record.getMessage() for record in caplog.records]
+    assert sum("does not answer" in text for text in texts) == 1
+    assert sum("answers again" in text for text in texts) == 1
 
 
 @pytest.mark.parametrize(

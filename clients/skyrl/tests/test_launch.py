@@ -25,7 +25,7 @@ REWARD = {
 }
 MODE = {
     "trainer.placement.colocate_all",
-    "trainer.train_batch_size",
+    "trainer.policy_mini_batch_size",
     "trainer.fully_async.enabled",
     "trainer.fully_async.max_staleness_steps",
     "trainer.fully_async.num_parallel_generation_workers",
@@ -35,10 +35,15 @@ GPUS = {("rule", "sync"): 1, ("judge", "sync"): 1, ("rule", "async"): 2, ("judge
 
 
 def settings(reward: str, mode: str, **variables: str) -> list[str]:
+    """What a script of a run would pass to the entry point."""
+    return passed_by(f"run_{reward}_{mode}.sh", **variables)
+
+
+def passed_by(script: str, **variables: str) -> list[str]:
     """What a script would pass to the entry point."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     done = subprocess.run(
-        [SCRIPTS / f"run_{reward}_{mode}.sh"],
+        [SCRIPTS / script],
         env={**kept, "PRINT_CONFIG": "1", "DATA_DIR": "/d", "OUT_DIR": "/o", **variables},
         check=True,
         capture_output=True,
@@ -84,8 +89,10 @@ def test_the_hyperparameters_are_those_of_the_runs_before(reward: str, mode: str
     assert trainer.policy.model.path == "Qwen/Qwen2.5-0.5B-Instruct"
     assert trainer.algorithm.advantage_estimator == "grpo"
     assert (trainer.epochs, trainer.policy.optimizer_config.lr) == (20, 1e-6)
-    assert trainer.train_batch_size == (16 if mode == "sync" else 8)
-    assert trainer.policy_mini_batch_size == 8
+    assert trainer.train_batch_size == 16
+    # SkyRL's fully asynchronous trainer takes one optimiser step a batch.
+    assert trainer.policy_mini_batch_size == (8 if mode == "sync" else 16)
+    assert trainer.fully_async.max_staleness_steps == 1 or mode == "sync"
     assert generator.n_samples_per_prompt == 4
     assert generator.max_input_length == trainer.max_prompt_length == 512
     assert generator.sampling_params.max_generate_length == 1024
@@ -107,6 +114,7 @@ def test_the_trainer_takes_the_gpus_that_are_told(reward: str, mode: str) -> Non
     ("variables", "url"),
     [
         ({"JUDGE": "bundled"}, "http://127.0.0.1:8000"),
+        ({"JUDGE": "openai"}, "http://127.0.0.1:8000"),
         ({"REWARD_SERVE_URL": "http://judge:9000"}, "http://judge:9000"),
     ],
 )
@@ -114,6 +122,28 @@ def test_a_judge_apart_is_asked_by_http(variables: dict[str, str], url: str) -> 
     section = read_config(settings("judge", "async", **variables)).environment.skyrl_gym.gsm8k_judge
 
     assert (section.url, section.app) == (url, None)
+
+
+def test_a_graded_judge_is_asked_for_grades() -> None:
+    graded, plain = (read_config(settings("judge", "sync", JUDGE=j)) for j in ("graded", "openai"))
+    left, right = (flat(asdict(cfg)) for cfg in (graded, plain))
+
+    template = ".environment.skyrl_gym.gsm8k_judge.template"
+    assert {name for name in left if left[name] != right[name]} == {template}
+    assert (left[template], right[template]) == ("graded", None)
+
+
+def test_one_gpu_is_shared_and_nothing_offloaded() -> None:
+    cfg = read_config(passed_by("run_judge_one_gpu.sh"))
+    trainer, section = cfg.trainer, cfg.environment.skyrl_gym.gsm8k_judge
+
+    assert trainer.placement.colocate_all
+    assert trainer.placement.policy_num_gpus_per_node * trainer.placement.policy_num_nodes == 1
+    assert not trainer.policy.fsdp_config.cpu_offload
+    assert not trainer.ref.fsdp_config.cpu_offload
+    assert trainer.policy.model.path == "Qwen/Qwen2.5-1.5B-Instruct"
+    assert (cfg.generator.n_samples_per_prompt, trainer.train_batch_size) == (5, 8)
+    assert (section.url, section.app) == ("http://127.0.0.1:8000", None)
 
 
 def test_the_rule_is_skyrls_own() -> None:

@@ -77,6 +77,10 @@ def test_an_outage_is_in_the_metrics_and_not_in_the_gradient(
     assert dispatch.trained == [A_STEP, SAMPLES]
     assert len(dispatch.gradients) == 2
     assert all(gradient.abs().max() > 0 for gradient in dispatch.gradients)
+    read = {n: [row[:1] + row[6:7] for row in rows] for n, rows in Experiment.logged.tables.items()}
+    assert read[1] == [(1, "ok")] * A_STEP
+    assert read[2].count((2, "ok")) == SAMPLES
+    assert {step for step, _ in read[3]} == {3}
     assert steps[2]["reward/avg_raw_reward"] == 0.5
     assert "reward/avg_raw_reward" not in steps[3]
 
@@ -88,4 +92,6 @@ def settings_of(data: Path, policy: str, url: str) -> list[str]:
         "environment.skyrl_gym.gsm8k_judge.on_failure=none",
         "environment.skyrl_gym.gsm8k_judge.timeout_s=2",
         "environment.skyrl_gym.gsm8k_judge.max_undecided=1",
+        f"environment.skyrl_gym.gsm8k_judge.samples={data}/samples.jsonl",
+        "environment.skyrl_gym.gsm8k_judge.samples_every=1",
     ]

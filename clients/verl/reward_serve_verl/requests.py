@@ -18,7 +18,7 @@ from reward_serve.client import Client, connect
 
 _CLIENT_SETTINGS = (
     "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "window_s",
-    "max_batch", "max_attempts",
+    "max_batch", "max_attempts", "samples", "samples_every",
 )  # fmt: skip
 _OTHER_WAYS = {"url": "app", "api_key": "api_key_file"}  # to say the same
 _OPTIONS = {

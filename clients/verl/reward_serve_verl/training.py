@@ -20,6 +20,8 @@ import transfer_queue
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
+from reward_serve.client.samples import SampleReader, log_table
+
 
 class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is untyped
     """verl's naive reward manager, refusing a trainer that cannot leave a sample out.
@@ -46,6 +48,9 @@ class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
     A group of one would train on its raw reward: verl takes 0 for its mean and 1 for its standard
     deviation.
 
+    Where ``trainer.v1.sampler.sampler_kwargs.samples`` names the file of ``reward_kwargs.samples``,
+    what the reward workers write there becomes a table in the trainer's wandb or trackio run.
+
     Raises:
         ValueError: the trainer is asynchronous; verl's own buffer replaces groups there.
         RuntimeError: from ``sample``, when no group of the batch has two decided samples.
@@ -58,6 +63,15 @@ class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
                 "sample by itself; leave trainer.v1.sampler.custom_sampler unset"
             )
         super().__init__(trainer_mode, *args, **settings)
+        file = self.sampler_kwargs.get("samples")
+        self._samples = SampleReader(file) if file else None
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> Any:
+        """verl's, which see; then the samples to read are logged."""
+        batch = super().sample(global_steps, partition_id, batch_size)
+        if self._samples is not None and partition_id != "val":
+            log_table([(global_steps, *row[1:]) for row in self._samples.rows()])
+        return batch
 
     def _select_prompt_uids(
         self, partition_id: str, sampleable_keys: set[str], batch_size: int

@@ -5,7 +5,6 @@ Runs in verl's environment; the service in the one that ``REWARD_SERVE_BIN`` nam
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -17,19 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
-import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from transformers import PreTrainedTokenizerFast
-from verl import DataProto
-from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.trainer.ppo.reward import get_custom_reward_fn
 from verl.workers.reward_manager.naive import NaiveRewardManager
 
-RESPONSES = ["9 * 2 = 18\n#### 18", "#### 17", "The answer is 18."]
-REWARDS = [1.0, 0.0, 1.0]
-LENGTH = 24
+from clients.verl.tests.reward_loop import REWARDS, configured, rollout, scored
 
 
 @pytest.fixture(scope="session")
@@ -69,51 +62,6 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
     raise TimeoutError(f"{url} was not ready in 120 s")
 
 
-def configured(url: str, tokenizer: Path, name: str) -> DictConfig:
-    """The part of verl's configuration that decides the reward."""
-    function = {
-        "path": "pkg://reward_serve_verl",
-        "name": name,
-        "reward_kwargs": {"url": url, "timeout_s": 20, "max_attempts": 2},
-    }
-    manager = {"source": "register", "name": "naive", "module": None}
-    return OmegaConf.create(
-        {
-            "reward": {
-                "custom_reward_function": function,
-                "reward_manager": manager,
-                "reward_model": {"enable": False},
-            },
-            "actor_rollout_ref": {"model": {"path": str(tokenizer), "tokenizer_path": None}},
-        }
-    )
-
-
-def rollout(tokenizer: Path) -> DataProto:
-    """A batch as the rollout leaves it: prompts and responses padded, with the rows' columns."""
-    ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
-    responses = torch.zeros(len(RESPONSES), LENGTH, dtype=torch.long)
-    for row, response in enumerate(RESPONSES):
-        tokens = ids.encode(response)
-        responses[row, : len(tokens)] = torch.tensor(tokens)
-    prompts = torch.ones(len(RESPONSES), 2, dtype=torch.long)
-    columns = {
-        "data_source": ["gsm8k"] * len(RESPONSES),
-        "reward_model": [{"style": "rule", "ground_truth": "#### 18"} for _ in RESPONSES],
-        "extra_info": [
-            {"split": "train", "index": i, "question": "How much?"} for i in range(len(RESPONSES))
-        ],
-    }
-    return DataProto.from_dict(
-        tensors={
-            "prompts": prompts,
-            "responses": responses,
-            "attention_mask": torch.cat([prompts, (responses > 0).long()], dim=1),
-        },
-        non_tensors={key: np.array(values, dtype=object) for key, values in columns.items()},
-    )
-
-
 def test_the_naive_reward_manager_is_told_by_the_service(
     service: tuple[str, int], tokenizer: Path
 ) -> None:
@@ -148,20 +96,6 @@ def test_a_service_that_dies_ends_no_rollout_and_is_told(
     _wait_until_gone(url)
 
     assert scored(config, tokenizer) == [(reward, 1.0) for reward in REWARDS]
-
-
-def scored(config: DictConfig, tokenizer: Path) -> list[tuple[float, float]]:
-    """Each row's reward and whether it was a fallback, by a worker of verl's reward loop."""
-
-    async def run() -> list[dict[str, Any]]:
-        worker = RewardLoopWorker(config)
-        outputs: list[dict[str, Any]] = await worker.compute_score_batch(rollout(tokenizer))
-        return outputs
-
-    return [
-        (output["reward_score"], output["reward_extra_info"]["fallback"])
-        for output in asyncio.run(run())
-    ]
 
 
 def _wait_until_gone(url: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +33,8 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.workers.config import ActorConfig
 
+from reward_serve.client.samples import COLUMNS
+from reward_serve_verl import training
 from reward_serve_verl.training import DecidedReplayBuffer
 
 RIGHT, WRONG, UNDECIDED = "So #### 18", "#### 17", "18 or 17, who knows?"
@@ -65,11 +68,11 @@ def rollout(tokenizer: Any) -> Callable[..., None]:
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
     ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
 
-    async def run(groups: dict[str, Sequence[str]]) -> None:
-        reward = RewardLoopWorker(configured(url, str(tokenizer)))
+    async def run(groups: dict[str, Sequence[str]], settings: dict[str, Any]) -> None:
+        reward = RewardLoopWorker(configured(url, str(tokenizer), **settings))
         await worker_of(ids, reward).run(groups)
 
-    return lambda groups: asyncio.run(run(groups))
+    return lambda groups, **settings: asyncio.run(run(groups, settings))
 
 
 def configured(url: str, tokenizer: str, use_v1: bool = True, **settings: Any) -> Any:
@@ -140,13 +143,15 @@ def worker_of(ids: Any, reward: RewardLoopWorker) -> Any:
     return Worker()
 
 
-def buffer_of(kind: type, mode: str, refill: Callable[[int], None] | None = None) -> Any:
+def buffer_of(
+    kind: type, mode: str, refill: Callable[[int], None] | None = None, **kwargs: Any
+) -> Any:
     return kind(
         trainer_mode=mode,
         trainer_config={},
         max_off_policy_threshold=None,
         max_off_policy_strategy="drop",
-        sampler_kwargs={},
+        sampler_kwargs=kwargs,
         poll_interval=0.01,
         refill_fn=refill,
     )
@@ -260,6 +265,23 @@ def test_asynchronous_training_replaces_the_group(rollout: Any) -> None:
 
     assert asked == [1]
     assert {key.split("_")[0] for key in batch.keys} == {"b", "c"}
+
+
+def test_what_the_reward_workers_wrote_becomes_a_table(
+    rollout: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables: list[Any] = []
+    monkeypatch.setattr(training, "log_table", tables.append)
+    file = str(tmp_path / "samples.jsonl")
+    buffer = buffer_of(DecidedReplayBuffer, "sync", samples=file)
+    rollout({"a": FOUR}, samples=file, samples_every=1)
+    buffer.sample(3, "train", 1)
+
+    (rows,) = tables
+    samples = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    assert sorted(each["response_end"] for each in samples) == sorted(FOUR)
+    assert {each["step"] for each in samples} == {3}
+    assert {each["question"] for each in samples} == {"How many?"}
 
 
 def test_in_asynchronous_training_the_synchronous_buffer_is_refused() -> None:

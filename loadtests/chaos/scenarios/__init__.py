@@ -1,1 +1,1 @@
-"""One way of breaking the service each; ``run`` gives the figures of those it is asked for."""
+"""Each module injects one kind of fault; ``run`` yields the figures of the chosen scenarios."""

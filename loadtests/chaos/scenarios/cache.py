@@ -1,8 +1,8 @@
-"""``corrupt_cache``: the prepared bundled model is damaged before a start.
+"""``corrupt_cache``: damage a copy of the prepared bundled model before a start.
 
-In a copy, never in the cache itself. A file cut short, a bit that was flipped and a manifest that
-is no JSON are each found, and the folder is made again; the last one by a deployment, which then
-answers. A damaged folder that is served by its own path cannot be made again: it is refused.
+A truncated file, a flipped bit and a manifest that is not JSON must each be detected and the folder
+prepared again; the last by a deployment, which then answers. A damaged folder that is served by its
+own path cannot be prepared again and must be refused.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from typing import Any
 from deployments.local import APP, ROOT, free_port, serve_run
 from loadtests.chaos.cluster import (
     Target,
-    asks,
+    ask_functions,
     await_ready,
     config,
     local_cluster,
     shared_clients,
 )
-from loadtests.chaos.faults import memory_mib
 from loadtests.chaos.load import Tally, closed_loop, quantiles
+from loadtests.chaos.processes import memory_mib
 from loadtests.chaos.questions import Questions, marked
-from loadtests.chaos.report import Figures, reported
+from loadtests.chaos.report import Figures, with_bounds
 from reward_serve.embedded.bundled import (
     CACHE_VARIABLE,
     bundled_folder,
@@ -49,7 +49,7 @@ _REFUSED_S = 60.0
 
 
 def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
-    """Each damage to the same copy."""
+    """Apply each kind of damage to the same copy."""
     whole = prepare_bundled()
     with tempfile.TemporaryDirectory() as cache, _cached_in(cache):
         folder = bundled_folder()
@@ -73,7 +73,7 @@ def _cached_in(folder: str) -> Iterator[None]:
 
 
 def _made_again(folder: Path, damage: Callable[[Path], None]) -> float | None:
-    """Seconds that ``prepare`` took over the damage; None where the folder is not whole then."""
+    """Seconds that ``prepare`` took to repair the damage; None if the folder is still damaged."""
     damage(folder)
     began = time.monotonic()
     command = [sys.executable, "-m", "reward_serve", "prepare"]
@@ -95,18 +95,18 @@ def _served(folder: Path, made_again_s: dict[str, float | None]) -> Figures:
         )
         _cut_short(folder)
         refusal = _refusal(target, folder)
-    told = {
+    figures = {
         **figures,
         "recovered_s": round(ready_s, 1),
         "made_again_s": made_again_s,
         "refusal": refusal.replace(str(folder), "FOLDER"),
     }
     bounds = {
-        "every damage was made good": None not in made_again_s.values(),
+        "every damage was repaired": None not in made_again_s.values(),
         "every request has its score": figures["right"] == figures["asked"],
-        "a damaged folder of one's own is refused by name": str(folder) in refusal,
+        "a damaged folder of the user's own is refused by name": str(folder) in refusal,
     }
-    return reported(told, bounds)
+    return with_bounds(figures, bounds)
 
 
 def _judge(model: str) -> dict[str, Any]:
@@ -117,15 +117,15 @@ def _judge(model: str) -> dict[str, Any]:
 async def _asked(target: Target) -> Figures:
     tally, before = Tally(), memory_mib()
     questions = Questions(marked, "cache", DEADLINE_S)
-    ways = asks(shared_clients(target))
+    ways = ask_functions(shared_clients(target))
     await closed_loop(tally, ways, questions, _CALLERS, lambda: tally.asked >= ASKED)
-    waits = quantiles(tally.waits_s("right"))
+    waits = quantiles(tally.latencies_s("right"))
     memory = {"before": before, "after": memory_mib()}
     return {**tally.figures(), "waits": waits, "memory_mib": memory}
 
 
 def _refusal(target: Target, folder: Path) -> str:
-    """What Serve says of a deployment of the folder as it is."""
+    """The last line of Serve's message when the damaged folder is deployed."""
     from ray import serve
 
     serve_run(target.address, config(target.port, [_judge(str(folder))]))

@@ -1,4 +1,4 @@
-"""``giants``: bodies up to the limits, and over them, among small requests; on a rule model."""
+"""``giants``: bodies up to and over the limits beside small requests, on a rule model."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from deployments.local import APP
-from loadtests.chaos.cluster import Target, deployed_rule, local_cluster, until
-from loadtests.chaos.faults import memory_mib
+from loadtests.chaos.cluster import Target, deploy_rule, local_cluster, wait_until
 from loadtests.chaos.giants import DEADLINE_S, REFUSED, Giants, ask_for, connect
 from loadtests.chaos.load import Ask, Tally, open_loop, quantiles
 from loadtests.chaos.posting import Poster
+from loadtests.chaos.processes import memory_mib
 from loadtests.chaos.questions import Questions, marked
-from loadtests.chaos.report import Bounds, Figures, reported
+from loadtests.chaos.report import Bounds, Figures, with_bounds
 from reward_serve.client import RewardClient
 
 NAMES = ("giants",)
 
 SMALL_PER_S = 40.0
 CALM_S, AMONG_S = 20.0, 60.0
-SLOWER = 2.0  # times: what the small requests' p95 may come to
+SLOWER = 2.0  # times the p95 of small requests without large ones
 GROWTH, GROWTH_MIB, SETTLED_S = 1.25, 150.0, 30.0
 _CPUS = 16  # logical
 _PROCESSES = ("rule", "ingress")
 
 
 def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
-    """Small requests by themselves, then with giants among them, which another process sends."""
+    """Send small requests alone, then beside large ones from another process."""
     with local_cluster(num_cpus=_CPUS) as address:
-        target, _ = deployed_rule(address, rule={"verifier": "gsm8k_strict_last"})
+        target, _ = deploy_rule(address, rule={"verifier": "gsm8k_strict_last"})
         with ProcessPoolExecutor(1, get_context("spawn"), connect, (address,)) as pool:
             yield "giants", asyncio.run(_run(target, pool))
 
@@ -47,12 +47,12 @@ async def _run(target: Target, pool: ProcessPoolExecutor) -> Figures:
         among = await _small(ways, "among", AMONG_S)
         giants = await asking
     memory = {"before": before, "at_once": await asyncio.to_thread(memory_mib)}
-    settled_s = await until(lambda: settled(before, memory_mib()), SETTLED_S)
+    settled_s = await wait_until(lambda: settled(before, memory_mib()), SETTLED_S)
     memory["after"] = await asyncio.to_thread(memory_mib)
     small = {
         way: {
-            "calm": quantiles(calm.waits_s("right", way=way)),
-            "among": quantiles(among.waits_s("right", way=way)),
+            "calm": quantiles(calm.latencies_s("right", way=way)),
+            "among": quantiles(among.latencies_s("right", way=way)),
         }
         for way in ways
     }
@@ -72,19 +72,19 @@ async def _run(target: Target, pool: ProcessPoolExecutor) -> Figures:
     back = f"memory is back within {GROWTH - 1:.0%} or {GROWTH_MIB:g} MiB in {SETTLED_S:g} s"
     bounds = {
         "every request within the limits has its score": figures["right"] == figures["asked"],
-        "what is over a limit is a 413, or invalid": giants.refused.keys() == REFUSED,
+        "a request over a limit is a 413 or invalid": giants.refused.keys() == REFUSED,
         "no reply is a 5xx": not any(code >= 500 for code in codes),
         **not_slower(small),
         back: settled_s is not None,
     }
-    return reported(figures, bounds)
+    return with_bounds(figures, bounds)
 
 
 def sent(giants: Giants) -> Figures:
-    """What was sent, how long it took, what was refused."""
-    ways = sorted({one.way for one in giants.tally.ended})
+    """Sizes and latencies of the large requests, and the refusals."""
+    ways = sorted({one.way for one in giants.tally.records})
     return {
-        "giants": {way: quantiles(giants.tally.waits_s("right", way=way)) for way in ways},
+        "giants": {way: quantiles(giants.tally.latencies_s("right", way=way)) for way in ways},
         "bodies": giants.bodies,
         "mib": round(giants.mib),
         "refused": dict(giants.refused),
@@ -92,7 +92,7 @@ def sent(giants: Giants) -> Figures:
 
 
 def not_slower(small: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> Bounds:
-    """By each way: the bound on the small requests' p95 among giants."""
+    """For each way, the bound on the small requests' p95 beside large ones."""
     return {
         f"small by {way}: p95 is at most {SLOWER:g} times the calm one": (
             each["among"]["p95_s"] or float("inf")
@@ -103,17 +103,17 @@ def not_slower(small: Mapping[str, Mapping[str, Mapping[str, float | None]]]) ->
 
 
 def settled(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
-    """Whether replica and ingress hold about as much as before."""
+    """Whether the memory of replica and ingress is about as before."""
     return all(
         now[each] <= max(GROWTH * before[each], before[each] + GROWTH_MIB) for each in _PROCESSES
     )
 
 
 def joined(*tallies: Tally) -> Tally:
-    """One tally of several loads."""
+    """Merge several tallies."""
     every = Tally()
     every.asked = sum(one.asked for one in tallies)
-    every.ended = [ended for one in tallies for ended in one.ended]
+    every.records = [record for one in tallies for record in one.records]
     return every
 
 

@@ -1,9 +1,9 @@
-"""Kills under load, on the bundled judge: its engine core, replica, controller and proxy.
+"""Kill the bundled judge's engine core, replica, controller and proxy under load.
 
-``engine_killed`` (SIGKILL), ``engine_starved`` (no address space left, so that it runs out of
+``engine_killed`` (SIGKILL), ``engine_starved`` (no free address space, so that it runs out of
 memory), ``engine_hung`` (SIGSTOP), ``replica_killed``, ``controller_killed`` and ``proxy_killed``
-(SIGKILL each), and ``judge_updated``: a changed config, with one replica. One deployment for all,
-one after another; the model judges every request, and nothing is cached.
+(SIGKILL), and ``judge_updated``: a changed config with one replica. All run on one deployment, in
+turn; the model judges every request and nothing is cached.
 """
 
 from __future__ import annotations
@@ -17,63 +17,63 @@ from typing import Any
 import psutil
 
 from deployments.local import free_port, serve_run
-from loadtests.chaos import faults
+from loadtests.chaos import processes
 from loadtests.chaos.cluster import (
     Target,
     await_ready,
     config,
-    described,
+    first_model,
     local_cluster,
 )
+from loadtests.chaos.fault_under_load import Schedule, fault_under_load
 from loadtests.chaos.questions import Pair, Questions, chosen, marked
-from loadtests.chaos.report import Figures, reported
-from loadtests.chaos.strike import Siege, besieged
+from loadtests.chaos.report import Figures, with_bounds
 from reward_serve.client import HttpRewardClient, ServiceUnavailableError
 
 POOL = 128
 STALL_S = 5.0
 DEADLINE_S = 120.0
-SIEGE = Siege(callers=8, calm_s=6.0, at_least=330)
+SCHEDULE = Schedule(callers=8, before_s=6.0, min_requests=330)
 
-Strike = Callable[[int], None]
-"""Takes the process of the replica."""
+Kill = Callable[[int], None]
+"""Takes the replica's process id."""
 
-_STRIKES: dict[str, Strike] = {
-    "engine_killed": lambda replica: faults.kill(faults.engine_core(replica)),
-    "engine_starved": lambda replica: faults.starve(faults.engine_core(replica)),
-    "engine_hung": lambda replica: faults.suspend(faults.engine_core(replica)),
-    "replica_killed": faults.kill,
-    "controller_killed": lambda replica: faults.kill(faults.only(faults.CONTROLLER)),
-    "proxy_killed": lambda replica: faults.kill(faults.only(faults.PROXY)),
+_KILLS: dict[str, Kill] = {
+    "engine_killed": lambda replica: processes.kill(processes.engine_core(replica)),
+    "engine_starved": lambda replica: processes.starve(processes.engine_core(replica)),
+    "engine_hung": lambda replica: processes.suspend(processes.engine_core(replica)),
+    "replica_killed": processes.kill,
+    "controller_killed": lambda replica: processes.kill(processes.only(processes.CONTROLLER)),
+    "proxy_killed": lambda replica: processes.kill(processes.only(processes.PROXY)),
 }
 _REPLICA_GOES = ("engine_killed", "engine_starved", "engine_hung", "replica_killed")
 _UPDATED = "judge_updated"
-NAMES = (*_STRIKES, _UPDATED)
+NAMES = (*_KILLS, _UPDATED)
 
 
 def run(names: Sequence[str]) -> Iterator[tuple[str, Figures]]:
-    """Each strike once the service is whole again; the cold start beside them."""
+    """Run each scenario once the service has recovered; report the cold start too."""
     began = time.monotonic()
     with local_cluster() as address:
         target = Target(address, f"http://127.0.0.1:{free_port()}")
-        told = config(target.port, [_judge()])
+        content = config(target.port, [_judge()])
         deployed = time.monotonic()
-        serve_run(address, told)
+        serve_run(address, content)
         await_ready(target)
         cold = {
             "cold_start_s": round(time.monotonic() - deployed, 1),
             "from_nothing_s": round(time.monotonic() - began, 1),
-            "replica_start_s": described(target)["start_s"],
+            "replica_start_s": first_model(target)["start_s"],
         }
-        pool, set_aside = answered_in_peace(target)
+        pool, set_aside = answered_right(target)
         for name in names:
-            strike = _update(target, told) if name == _UPDATED else _kill(target, name)
-            figures = asyncio.run(_struck(target, name, pool, strike))
+            inject = _update(target, content) if name == _UPDATED else _kill(target, name)
+            figures = asyncio.run(_measured(target, name, pool, inject))
             yield name, {**figures, **cold, "set_aside": set_aside}
 
 
 def _judge() -> dict[str, Any]:
-    """As deployments/judge.yaml, but that the model judges all and a hung engine is told soon."""
+    """As deployments/judge.yaml, without rules first and with a short stall timeout."""
     return {
         "name": "judge",
         "kind": "judge",
@@ -85,8 +85,8 @@ def _judge() -> dict[str, Any]:
     }
 
 
-def answered_in_peace(target: Target, size: int = POOL) -> tuple[list[Pair], int]:
-    """Questions that the judge answers rightly when nothing is wrong; and how many it did not."""
+def answered_right(target: Target, size: int = POOL) -> tuple[list[Pair], int]:
+    """Questions that the judge answers rightly without faults, and how many it does not."""
     rng = Random(0)
     pairs = [marked(rng) for _ in range(size)]
     with HttpRewardClient(target.url, timeout_s=DEADLINE_S) as client:
@@ -96,36 +96,36 @@ def answered_in_peace(target: Target, size: int = POOL) -> tuple[list[Pair], int
 
 
 def _kill(target: Target, name: str) -> Callable[[], Figures]:
-    def strike() -> Figures:
-        _STRIKES[name](described(target)["pid"])
+    def inject() -> Figures:
+        _KILLS[name](first_model(target)["pid"])
         return {}
 
-    return strike
+    return inject
 
 
-def _update(target: Target, told: dict[str, Any]) -> Callable[[], Figures]:
-    def strike() -> Figures:
-        (model,) = told["applications"][0]["args"]["models"]
-        model["judge"]["response_tokens"] = 80  # another prompt, and so another fingerprint
-        serve_run(target.address, told)
+def _update(target: Target, content: dict[str, Any]) -> Callable[[], Figures]:
+    def inject() -> Figures:
+        (model,) = content["applications"][0]["args"]["models"]
+        model["judge"]["response_tokens"] = 80  # changes the prompt and the fingerprint
+        serve_run(target.address, content)
         return {}
 
-    return strike
+    return inject
 
 
-async def _struck(
-    target: Target, name: str, pool: Sequence[Pair], strike: Callable[[], Figures]
+async def _measured(
+    target: Target, name: str, pool: Sequence[Pair], inject: Callable[[], Figures]
 ) -> Figures:
-    before = described(target)["pid"]
+    before = first_model(target)["pid"]
     family = [psutil.Process(before), *psutil.Process(before).children(recursive=True)]
-    controller, proxy = faults.only(faults.CONTROLLER), faults.only(faults.PROXY)
+    controller, proxy = processes.only(processes.CONTROLLER), processes.only(processes.PROXY)
 
-    def again() -> bool:
-        """Whether what was struck is there again, and new."""
+    def restored() -> bool:
+        """Whether the killed process has been replaced."""
         try:
             with HttpRewardClient(target.url) as client:
                 model = client.models()[0]
-            now = {*faults.actors(faults.CONTROLLER), *faults.actors(faults.PROXY)}
+            now = {*processes.actors(processes.CONTROLLER), *processes.actors(processes.PROXY)}
         except (ServiceUnavailableError, IndexError):
             return False
         if not model["ready"] or len(now) != 2:
@@ -135,7 +135,7 @@ async def _struck(
         return proxy not in now if name == "proxy_killed" else bool(model["pid"] != before)
 
     questions = Questions(chosen(pool), name, DEADLINE_S)
-    figures = await besieged(target, questions, SIEGE, strike, again)
+    figures = await fault_under_load(target, questions, SCHEDULE, inject, restored)
     replica_goes = name in (*_REPLICA_GOES, _UPDATED)
     orphans = [p.pid for p in family if replica_goes and p.is_running()]
     bounds = {
@@ -144,4 +144,4 @@ async def _struck(
         "it recovered by itself": None not in (figures["recovered_s"], figures["healed_s"]),
         "no process of the old replica is left": not orphans,
     }
-    return reported({**figures, "deadline_s": DEADLINE_S}, bounds)
+    return with_bounds({**figures, "deadline_s": DEADLINE_S}, bounds)

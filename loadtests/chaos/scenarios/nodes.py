@@ -1,4 +1,4 @@
-"""``node_lost``: of three Ray nodes, one of two with a replica each is killed."""
+"""``node_lost``: three Ray nodes, two with a replica each; one of the two is killed."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from loadtests.chaos.cluster import deployed_rule
+from loadtests.chaos.cluster import deploy_rule
+from loadtests.chaos.fault_under_load import Schedule, fault_under_load
 from loadtests.chaos.questions import Questions, marked
-from loadtests.chaos.report import Figures, reported
-from loadtests.chaos.strike import Siege, besieged
+from loadtests.chaos.report import Figures, with_bounds
 
 NAMES = ("node_lost",)
 
 DEADLINE_S = 60.0
-SIEGE = Siege(callers=8, calm_s=4.0, at_least=1000, after_s=5.0)
+SCHEDULE = Schedule(callers=8, before_s=4.0, min_requests=1000, after_s=5.0)
 
 
 def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
-    """A node holds one replica, no more; the lost one's comes back on the third node."""
+    """A node has room for one replica; the lost one must restart on the third node."""
     import ray
     from ray import serve
     from ray.cluster_utils import Cluster
@@ -27,7 +27,7 @@ def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
     others = [cluster.add_node(**_node()) for _ in range(2)]
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
     try:
-        yield "node_lost", _struck(cluster, others)
+        yield "node_lost", _kill_node(cluster, others)
     finally:
         serve.shutdown()
         ray.shutdown()
@@ -38,33 +38,33 @@ def _node() -> dict[str, Any]:
     return {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 2**27}
 
 
-def _struck(cluster: Any, others: list[Any]) -> Figures:
+def _kill_node(cluster: Any, others: list[Any]) -> Figures:
     scaling = {"min_replicas": 2, "max_replicas": 2}
     fields = {"autoscaling": scaling, "resources": {"num_cpus": 1}}
-    target, _ = deployed_rule(cluster.gcs_address, {"num_replicas": 2}, **fields)
-    before = _rules()
+    target, _ = deploy_rule(cluster.gcs_address, {"num_replicas": 2}, **fields)
+    before = _replica_nodes()
     lost = next(node for node in others if node.node_id in before)
 
-    def strike() -> Figures:
+    def inject() -> Figures:
         cluster.remove_node(lost, allow_graceful=False)
         return {}
 
-    def again() -> bool:
-        now = _rules()
+    def restored() -> bool:
+        now = _replica_nodes()
         return len(now) == len(before) and lost.node_id not in now
 
     questions = Questions(marked, "node", DEADLINE_S)
-    figures = asyncio.run(besieged(target, questions, SIEGE, strike, again))
+    figures = asyncio.run(fault_under_load(target, questions, SCHEDULE, inject, restored))
     bounds = {
         "two nodes held a replica each": len(before) == 2,
         "every request has its score": figures["right"] == figures["asked"],
         "it recovered by itself": None not in (figures["recovered_s"], figures["healed_s"]),
     }
-    return reported({**figures, "deadline_s": DEADLINE_S}, bounds)
+    return with_bounds({**figures, "deadline_s": DEADLINE_S}, bounds)
 
 
-def _rules() -> set[str]:
-    """Nodes with a replica of the rule model."""
+def _replica_nodes() -> set[str]:
+    """Ids of the nodes with a replica of the rule model."""
     from ray._private import state
 
     alive = state.actors(actor_state_name="ALIVE").values()

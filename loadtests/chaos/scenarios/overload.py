@@ -1,4 +1,4 @@
-"""``overload``: twice what a stand-in of known capacity can answer, for three minutes."""
+"""``overload``: twice the capacity of a fake engine, for three minutes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from loadtests.chaos.cluster import Target, asks, bare_clients, standing_in
-from loadtests.chaos.faults import memory_mib
+from loadtests.chaos.cluster import Target, ask_functions, bare_clients, stand_in_service
 from loadtests.chaos.load import Tally, closed_loop, open_loop, quantiles
+from loadtests.chaos.processes import memory_mib
 from loadtests.chaos.questions import Questions, prose
-from loadtests.chaos.report import Figures, reported
+from loadtests.chaos.report import Figures, with_bounds
 
 NAMES = ("overload",)
 
 SLOTS, SERVICE_S = 10, 0.4
 NOMINAL_PER_S = SLOTS / SERVICE_S
 DEADLINE_S = 5.0
-TOGETHER = 4  # questions a call of the figures in ``in_calls_of_4``
+TOGETHER = 4  # questions per call in ``in_calls_of_4``
 CAPACITY_S, ONCE_S, BATCHED_S, TWICE_S = 15.0, 25.0, 25.0, 180.0
 GOODPUT = 0.9
 _CALLERS = 30
@@ -26,8 +26,8 @@ _GROWTH, _GROWTH_MIB = 1.1, 16.0
 
 
 def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
-    """Capacity in a closed loop, then its once and its twice in an open one; nothing is retried."""
-    with standing_in(SLOTS, SERVICE_S) as target:
+    """Measure capacity in a closed loop, then send once and twice that; without retries."""
+    with stand_in_service(SLOTS, SERVICE_S) as target:
         yield "overload", asyncio.run(_run(target))
 
 
@@ -52,24 +52,24 @@ async def _run(target: Target) -> Figures:
     }
     bounds = {
         f"goodput is {GOODPUT} of capacity": twice["goodput"] >= GOODPUT,
-        "p99 of what was admitted is within its deadline": twice["admitted"]["p99_s"] <= DEADLINE_S,
+        "p99 of admitted items is within the deadline": twice["admitted"]["p99_s"] <= DEADLINE_S,
         "every absence is overloaded or timeout": twice["absent"].keys()
         <= {"overloaded", "timeout"},
-        f"in calls of {TOGETHER}, too": batched["goodput"] >= GOODPUT
+        f"both also hold in calls of {TOGETHER}": batched["goodput"] >= GOODPUT
         and batched["admitted"]["p99_s"] <= DEADLINE_S,
         "memory is flat from the middle to the end": flat,
     }
-    return reported(figures, bounds)
+    return with_bounds(figures, bounds)
 
 
 async def measured_capacity(target: Target, seconds: float) -> float:
-    """Right answers a second with more callers than slots."""
+    """Right answers per second with more callers than slots."""
     tally = Tally()
     ends = tally.clock() + seconds
     questions = Questions(prose, "capacity", 60.0)
-    ways = asks(bare_clients(target))
+    ways = ask_functions(bare_clients(target))
     await closed_loop(tally, ways, questions, _CALLERS, lambda: tally.clock() > ends)
-    times = sorted(one.ended_s for one in tally.ended if one.outcome == "right")
+    times = sorted(one.ended_s for one in tally.records if one.outcome == "right")
     calm = [each for each in times if times[0] + 1 < each < ends]
     return round((len(calm) - 1) / (calm[-1] - calm[0]), 2)
 
@@ -77,21 +77,21 @@ async def measured_capacity(target: Target, seconds: float) -> float:
 async def arriving(
     target: Target, times: int, seconds: float, capacity: float, together: int = 1
 ) -> dict[str, Any]:
-    """What comes of so many times the nominal capacity, so many questions a call."""
+    """Send ``times`` the nominal capacity, ``together`` questions a call."""
     tally = Tally()
     questions = Questions(prose, f"times-{times}-{together}", DEADLINE_S)
     began = time.monotonic()
-    ways = asks(bare_clients(target))
+    ways = ask_functions(bare_clients(target))
     await open_loop(tally, ways, questions, times * NOMINAL_PER_S, seconds, together)
-    in_time = [
-        one for one in tally.ended if one.outcome == "right" and one.ended_s < began + seconds
+    within_deadline = [
+        one for one in tally.records if one.outcome == "right" and one.ended_s < began + seconds
     ]
     admitted = [
         one.ended_s - one.asked_s
-        for one in tally.ended
+        for one in tally.records
         if one.outcome == "right" or one.why == "timeout"
     ]
-    per_s = len(in_time) / seconds
+    per_s = len(within_deadline) / seconds
     return {
         **tally.figures(),
         "asked_per_s": round(tally.asked / seconds, 1),
@@ -99,7 +99,7 @@ async def arriving(
         "goodput": round(per_s / capacity, 3),
         "admitted": quantiles(admitted),
         "refused": quantiles(
-            [one.ended_s - one.asked_s for one in tally.ended if one.why == "overloaded"]
+            [one.ended_s - one.asked_s for one in tally.records if one.why == "overloaded"]
         ),
         "deadline_s": DEADLINE_S,
     }

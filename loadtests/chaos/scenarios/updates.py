@@ -1,8 +1,8 @@
-"""Changed configs under load, on the rule model: ``rolling_update`` and ``rolling_update_one``.
+"""Config changes of a rule model under load: ``rolling_update`` and ``rolling_update_one``.
 
-With two replicas of everything, ``serve run`` of a config whose settings changed (every replica is
-replaced, the ingress's too), then of one with a replica more, then of one with another model beside
-it. With one replica, the first of these.
+With two replicas of model and ingress: ``serve run`` with changed settings (which replaces every
+replica, including the ingress), then with one more replica, then with another model. With one
+replica: only the first.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from deployments.local import APP, serve_run
-from loadtests.chaos import faults
-from loadtests.chaos.cluster import deployed_rule, local_cluster
+from loadtests.chaos import processes
+from loadtests.chaos.cluster import deploy_rule, local_cluster
+from loadtests.chaos.fault_under_load import Schedule, fault_under_load
 from loadtests.chaos.questions import Questions, marked
-from loadtests.chaos.report import Figures, reported
-from loadtests.chaos.strike import Siege, besieged
+from loadtests.chaos.report import Figures, with_bounds
 
 NAMES = ("rolling_update", "rolling_update_one")
 
 DEADLINE_S = 60.0
-SIEGE = Siege(callers=8, calm_s=3.0, at_least=1000, after_s=2.0)
+SCHEDULE = Schedule(callers=8, before_s=3.0, min_requests=1000, after_s=2.0)
 _CPUS = 16  # logical
 _UPDATED_S = 90.0
 
 
 def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
-    """Each on a cluster of its own."""
+    """Run each scenario on its own cluster."""
     for name in chosen:
         replicas = 2 if name == "rolling_update" else 1
         yield name, _updated(name, replicas)
@@ -38,43 +38,43 @@ def _updated(name: str, replicas: int) -> Figures:
     with local_cluster(num_cpus=_CPUS) as address:
         scaling = {"min_replicas": replicas, "max_replicas": replicas}
         fields = {"autoscaling": scaling, "resources": {"num_cpus": 0.1}}
-        target, told = deployed_rule(address, {"num_replicas": replicas}, **fields)
+        target, content = deploy_rule(address, {"num_replicas": replicas}, **fields)
         took: dict[str, float] = {}
 
-        def strike() -> Figures:
+        def inject() -> Figures:
             for what, change in list(_CHANGES.items())[: 1 if replicas == 1 else None]:
                 began = time.monotonic()
-                before = set(faults.actors(faults.REPLICA))
-                change(told["applications"][0]["args"])
-                serve_run(address, told)
+                before = set(processes.actors(processes.REPLICA))
+                change(content["applications"][0]["args"])
+                serve_run(address, content)
                 _await_update(before)
                 took[what] = round(time.monotonic() - began, 1)
             return {"updates_s": took}
 
         questions = Questions(marked, name, DEADLINE_S)
-        figures = asyncio.run(besieged(target, questions, SIEGE, strike))
+        figures = asyncio.run(fault_under_load(target, questions, SCHEDULE, inject))
     bounds = {
-        "none failed": figures["right"] == figures["asked"],
-        "callers waited within their deadlines": figures["waits"]["max_s"] <= DEADLINE_S,
+        "no request failed": figures["right"] == figures["asked"],
+        "no caller waited beyond its deadline": figures["waits"]["max_s"] <= DEADLINE_S,
     }
     slowest = figures["waits"]["max_s"]
-    return reported({**figures, "note": f"longest wait {slowest} s"}, bounds)
+    return with_bounds({**figures, "note": f"longest wait {slowest} s"}, bounds)
 
 
 def _await_update(before: set[int]) -> None:
-    """Until the application runs, and none of its replicas is one of these.
+    """Wait until the application runs and all replicas of ``before`` are replaced.
 
     Raises:
-        TimeoutError: it does not come to that.
+        TimeoutError: after ``_UPDATED_S``.
     """
     from ray import serve
 
     ends = time.monotonic() + _UPDATED_S
-    while before & faults.actors(faults.REPLICA).keys() or (
+    while before & processes.actors(processes.REPLICA).keys() or (
         serve.status().applications[APP].status != "RUNNING"
     ):
         if time.monotonic() > ends:
-            raise TimeoutError(f"the update was not done in {_UPDATED_S:g} s")
+            raise TimeoutError(f"the update did not finish in {_UPDATED_S:g} s")
         time.sleep(0.2)
 
 

@@ -40,7 +40,7 @@ def _copy(before: str, part: str, after: str, problem: Problem) -> str:
     copies = {
         "whole": question,
         "twice": f"{question}\n{question}",
-        "last sentence": question[question.rindex(". ") + 2 :],
+        "last sentence": question.rpartition(". ")[2],
         "shouted": question.upper(),
         "without its last word": question.rsplit(" ", 1)[0],
     }

@@ -54,6 +54,7 @@ class CompatRoutes:
         body = await read_json(request, self._server.max_body_bytes)
         if not isinstance(body, dict):
             return _problem("body: must be an object", 400, "invalid_request_error")
+        await self._dispatcher.learn([body.get("model")])
         try:
             model = self._dispatcher.pick(body.get("model"))
         except UnknownModelError as error:
@@ -84,6 +85,7 @@ class CompatRoutes:
         """The rewards and their results."""
         asked = request.query_params
         items = rewards.in_url(asked, items)
+        await self._dispatcher.learn([asked.get("model")])
         try:
             model = self._dispatcher.pick(asked.get("model"))
         except UnknownModelError as error:

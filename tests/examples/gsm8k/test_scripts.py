@@ -46,11 +46,14 @@ def test_overrides_come_last(tmp_path: Path) -> None:
 def test_an_unknown_judge_is_refused(tmp_path: Path) -> None:
     done = run("deploy_judge.sh", JUDGE="gpt", STATE_DIR=str(tmp_path))
 
-    assert (done.returncode, done.stderr) == (2, "JUDGE=gpt: qwen or bundled\n")
+    assert (done.returncode, done.stderr) == (2, "JUDGE=gpt: qwen, bundled, openai or graded\n")
 
 
-def test_a_judge_that_answers_already_is_left_alone(service: FakeService, tmp_path: Path) -> None:
-    done = run("deploy_judge.sh", JUDGE="bundled", URL=service.url, STATE_DIR=str(tmp_path))
+@pytest.mark.parametrize("judge", ["bundled", "openai", "graded"])
+def test_a_judge_that_answers_already_is_left_alone(
+    judge: str, service: FakeService, tmp_path: Path
+) -> None:
+    done = run("deploy_judge.sh", JUDGE=judge, URL=service.url, STATE_DIR=str(tmp_path))
 
     assert done.returncode == 0
     assert done.stdout == f"a judge answers at {service.url} already\n"

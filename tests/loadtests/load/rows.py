@@ -19,7 +19,7 @@ def sample(number: int = 1, correct: bool | None = True) -> Sample:
 
 
 def reply(asked: Sample, **changed: Any) -> dict[str, Any]:
-    told = {"status": "ok", "score": 1.0, "source": "judge", "model": "judge", **changed}
+    fields = {"status": "ok", "score": 1.0, "source": "judge", "model": "judge", **changed}
     echoed = {"id": asked.body["id"], "metadata": asked.body["metadata"]}
     blank = ScoreResult.model_validate({"status": "error"}).model_dump(mode="json")
-    return blank | echoed | told
+    return blank | echoed | fields

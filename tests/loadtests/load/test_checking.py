@@ -4,14 +4,21 @@ from typing import Any
 
 import pytest
 
-from loadtests.load.checking import GRACE_S, check, check_batch, disagreement, in_time, too_close
+from loadtests.load.checking import (
+    GRACE_S,
+    check,
+    check_batch,
+    disagreement,
+    too_close,
+    within_deadline,
+)
 from reward_serve.schema import ScoreResult, Status
 from tests.loadtests.load.rows import reply, sample
 
 ASKED = sample()
 
 
-def test_the_answer_to_its_own_request_is_one() -> None:
+def test_a_valid_reply_is_answered() -> None:
     checked = check(ASKED, reply(ASKED), 200)
 
     assert (checked.outcome, checked.failure) == ("answered", None)
@@ -32,7 +39,9 @@ def test_the_answer_to_its_own_request_is_one() -> None:
         ({"detail": "only failures have one"}, "keys missing or unknown: detail"),
     ],
 )
-def test_a_reply_that_is_not_its_requests_is_wrong(changed: dict[str, Any], why: str) -> None:
+def test_a_reply_that_does_not_match_its_request_is_wrong(
+    changed: dict[str, Any], why: str
+) -> None:
     checked = check(ASKED, reply(ASKED, **changed), 200)
 
     assert checked.outcome == "wrong"
@@ -46,14 +55,14 @@ def test_a_missing_key_is_wrong() -> None:
     assert check(ASKED, short, 200).failure == "wrong: keys missing or unknown: usage"
 
 
-def test_a_status_is_no_score_and_neither_wrong_nor_lost() -> None:
+def test_a_status_without_a_score_is_absent() -> None:
     shed = reply(ASKED, status="overloaded", score=None, detail="the queue is full")
 
     assert check(ASKED, shed, 503).failure == "absent: overloaded"
     assert check(ASKED, reply(ASKED, status="error", score=None), 200).failure == "absent: error"
 
 
-def test_a_code_that_does_not_go_with_the_status_is_wrong() -> None:
+def test_an_http_code_that_does_not_match_the_status_is_wrong() -> None:
     shed = reply(ASKED, status="overloaded", score=None)
 
     assert check(ASKED, shed, 200).failure == "wrong: HTTP 200 with status overloaded"
@@ -68,13 +77,13 @@ def test_an_untyped_reply_is_lost(content: Any) -> None:
 
 def test_a_batch_is_checked_item_by_item_in_order() -> None:
     asked = [sample(1), sample(2), sample(3)]
-    told = [reply(asked[0]), reply(asked[2]), reply(asked[1])]
+    replies = [reply(asked[0]), reply(asked[2]), reply(asked[1])]
 
-    outcomes = [each.outcome for each in check_batch(asked, {"results": told}, 200)]
+    outcomes = [each.outcome for each in check_batch(asked, {"results": replies}, 200)]
     assert outcomes == ["answered", "wrong", "wrong"]
 
 
-def test_a_batch_of_another_size_is_wrong_and_none_is_lost() -> None:
+def test_a_batch_of_another_size_is_wrong_and_a_missing_one_lost() -> None:
     asked = [sample(1), sample(2)]
     short = check_batch(asked, {"results": [reply(asked[0])]}, 200)
 
@@ -83,11 +92,11 @@ def test_a_batch_of_another_size_is_wrong_and_none_is_lost() -> None:
         assert {each.outcome for each in check_batch(asked, content, code)} == {"lost"}
 
 
-def test_a_reply_after_deadline_and_grace_is_lost() -> None:
+def test_a_reply_after_the_deadline_and_grace_is_lost() -> None:
     checked = check(ASKED, reply(ASKED), 200)
 
-    assert in_time(checked, 10 + GRACE_S, 10) is checked
-    assert in_time(checked, 10.1 + GRACE_S, 10).failure == "lost: late"
+    assert within_deadline(checked, 10 + GRACE_S, 10) is checked
+    assert within_deadline(checked, 10.1 + GRACE_S, 10).failure == "lost: late"
 
 
 def judged(score: float, likeliest: float) -> ScoreResult:
@@ -96,9 +105,9 @@ def judged(score: float, likeliest: float) -> ScoreResult:
     return ScoreResult(status=Status.OK, score=score, probabilities=probabilities)
 
 
-def test_another_score_disagrees_unless_the_judge_is_undecided() -> None:
+def test_another_score_is_a_disagreement_outside_the_margin() -> None:
     assert disagreement(judged(1.0, 0.9), judged(1.0, 0.6)) is None
-    assert disagreement(judged(1.0, 0.9), judged(0.0, 0.9)) == "score 1 under load, 0 in peace"
+    assert disagreement(judged(1.0, 0.9), judged(0.0, 0.9)) == "score 1 under load, 0 without load"
     assert too_close(judged(0.0, 0.519))
     assert not too_close(judged(0.0, 0.521))
     assert not too_close(ScoreResult(status=Status.OK, score=1.0, source="rule"))

@@ -30,8 +30,8 @@ FAKE_WORKER = textwrap.dedent(
         time.sleep(request.get("sleep_s", 0))
         if request.get("die"):
             os._exit(1)
-        told = {"lost": "gone"} if request.get("lost") else {"result": {"id": request["id"]}}
-        sock.sendall(json.dumps({"n": asked["n"], **told}).encode() + b"\\n")
+        reply = {"lost": "gone"} if request.get("lost") else {"result": {"id": request["id"]}}
+        sock.sendall(json.dumps({"n": asked["n"], **reply}).encode() + b"\\n")
 
     for line in sock.makefile("rb"):
         threading.Thread(target=answer, args=(json.loads(line),), daemon=True).start()
@@ -54,7 +54,7 @@ def link(worker: tuple[str, ...]) -> Iterator[HandleLink]:
     link.close()
 
 
-def test_many_are_asked_at_once_and_each_gets_its_own_answer(link: HandleLink) -> None:
+def test_concurrent_requests_get_their_own_answers(link: HandleLink) -> None:
     def ask(number: int) -> object:
         return link.ask({"id": number, "sleep_s": 0.2, "response": "x" * 20_000}, 10)["id"]
 
@@ -64,32 +64,32 @@ def test_many_are_asked_at_once_and_each_gets_its_own_answer(link: HandleLink) -
     assert time.monotonic() - began < 4
 
 
-def test_what_has_no_answer_is_lost(link: HandleLink) -> None:
+def test_a_request_without_an_answer_is_lost(link: HandleLink) -> None:
     with pytest.raises(LostError, match="gone"):
         link.ask({"id": 1, "lost": True}, 10)
     with pytest.raises(LostError, match=r"no answer in 0\.1 s"):
         link.ask({"id": 2, "sleep_s": 5}, 0.1)
 
 
-def test_a_process_that_dies_loses_what_it_was_asked_and_all_that_follows(link: HandleLink) -> None:
+def test_a_dead_process_loses_its_requests_and_all_later_ones(link: HandleLink) -> None:
     for _ in range(2):
         with pytest.raises(LostError, match="process"):
             link.ask({"id": 1, "die": True}, 10)
 
 
-def test_an_application_that_is_not_there_is_told(worker: tuple[str, ...]) -> None:
+def test_a_missing_application_is_reported(worker: tuple[str, ...]) -> None:
     with pytest.raises(LostError, match="by handle: no such application"):
         HandleLink("absent", worker)
 
 
-def test_the_process_is_gone_when_the_link_is_closed(worker: tuple[str, ...]) -> None:
+def test_closing_the_link_ends_the_process(worker: tuple[str, ...]) -> None:
     link = HandleLink("reward", worker)
     link.close()
 
     assert not psutil.pid_exists(link.pid)
 
 
-def test_the_process_is_gone_when_its_parent_is_killed(worker: tuple[str, ...]) -> None:
+def test_killing_the_parent_ends_the_process(worker: tuple[str, ...]) -> None:
     holder = textwrap.dedent(
         """
         import sys, time

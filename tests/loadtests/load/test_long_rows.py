@@ -7,7 +7,7 @@ from loadtests.load.long_rows import LONGEST_CHARS, MEDIAN_CHARS, length, long_r
 from reward_serve.verifiers import verify_any
 
 
-def test_lengths_are_log_normal_around_their_median_and_cut() -> None:
+def test_lengths_are_log_normal_with_a_maximum() -> None:
     rng = Random(0)
     lengths = sorted(length(rng) for _ in range(4001))
 
@@ -17,19 +17,19 @@ def test_lengths_are_log_normal_around_their_median_and_cut() -> None:
     assert lengths[0] < MEDIAN_CHARS / 8
 
 
-def test_a_rollout_is_as_long_as_asked_but_for_a_step_and_ends_in_its_answer() -> None:
+def test_a_rollout_has_its_length_within_a_step_and_ends_in_its_answer() -> None:
     for characters in (100, 5_000, LONGEST_CHARS):
         text = rollout(Random(1), 57, characters)
         assert characters - 100 < len(text) <= characters
         assert text.endswith("\n#### 57")
 
 
-def test_a_rule_decides_every_sample_as_its_row_says() -> None:
+def test_a_rule_decides_every_sample_as_labelled() -> None:
     samples = Rollouts(long_rows(Random(0), 8, 4), Random(0), "bcd", 60.0).group(100)
 
     for sample in samples:
-        told = verify_any(sample.body["response"], [sample.body["reference"]])
-        assert told.outcome == ("right" if sample.correct else "wrong")
+        verdict = verify_any(sample.body["response"], [sample.body["reference"]])
+        assert verdict.outcome == ("right" if sample.correct else "wrong")
     assert 20 < sum(bool(sample.correct) for sample in samples) < 80
 
 

@@ -8,7 +8,7 @@ import pytest
 from loadtests.load import __main__ as loadtest
 
 
-def test_the_web_page_is_for_this_machine_alone_and_its_results_are_kept_too() -> None:
+def test_the_web_page_binds_loopback_and_result_files_are_written_either_way() -> None:
     headless, web = (loadtest.command_line(Path("out"), web) for web in (False, True))
 
     assert "--headless" in headless
@@ -18,7 +18,7 @@ def test_the_web_page_is_for_this_machine_alone_and_its_results_are_kept_too() -
         assert {"out/report.html", "out/locust", "out/summary.json"} < set(line)
 
 
-def test_locusts_exit_code_is_passed_on_and_signals_are_as_they_were(
+def test_locusts_exit_code_is_returned_and_signal_handlers_are_restored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]

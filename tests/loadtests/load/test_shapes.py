@@ -9,7 +9,7 @@ from loadtests.load.shapes import SHAPES, Bursts, Load
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_each_shape_has_its_own_size_and_an_end(shape: str) -> None:
+def test_each_shape_has_callers_and_an_end(shape: str) -> None:
     load = Load.of(shape)
 
     assert (load.users_at(0.0) or 0) >= 1
@@ -17,7 +17,7 @@ def test_each_shape_has_its_own_size_and_an_end(shape: str) -> None:
     assert load.users_at(load.duration_s) is None
 
 
-def test_steady_and_soak_keep_their_callers() -> None:
+def test_steady_and_soak_are_constant() -> None:
     for shape in ("steady", "soak"):
         assert {Load.of(shape, 5, 10).users_at(s) for s in range(10)} == {5}
 
@@ -34,7 +34,7 @@ def test_a_spike_has_its_peak_in_the_middle_fifth() -> None:
     assert counts == [2, 2, 2, 2, 16, 16, 2, 2, 2, 2]
 
 
-def test_bursts_come_from_one_trainer_in_an_open_loop() -> None:
+def test_bursts_are_an_open_loop_of_one_trainer() -> None:
     for shape in ("grpo_burst", "long_rollouts"):
         load = Load.of(shape, 7)
         assert (load.users, load.open_loop) == (1, True)
@@ -42,12 +42,12 @@ def test_bursts_come_from_one_trainer_in_an_open_loop() -> None:
 
 
 @pytest.mark.parametrize("given", [("nova",), ("steady", -1), ("steady", 1, -1.0)])
-def test_a_shape_that_is_none_is_refused(given: tuple[Any, ...]) -> None:
+def test_an_unknown_shape_or_negative_size_is_refused(given: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match=r"shape|negative"):
         Load.of(*given)
 
 
-def test_rollouts_of_a_batch_end_early_but_for_a_tail() -> None:
+def test_most_rollouts_of_a_batch_end_early() -> None:
     ends = sorted(Bursts(8, 64, 10, 8.0, 0.5).ends(Random(0)))
 
     assert len(ends) == 512
@@ -69,6 +69,6 @@ def test_batches_start_every_period_and_end_within_the_run() -> None:
 
 
 @pytest.mark.parametrize("given", [(0, 1, 1, 1, 1), (1, 1, 0, 1, 1), (1, 1, 1, 1, -1)])
-def test_bursts_of_nothing_are_refused(given: tuple[Any, ...]) -> None:
+def test_invalid_bursts_are_refused(given: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match="must"):
         Bursts(*given)

@@ -5,7 +5,7 @@ from typing import Any
 
 from loadtests.load.checking import Checked, check
 from loadtests.load.corpus import Body, Sample
-from loadtests.load.tally import Peace, Tally, tolerated
+from loadtests.load.tally import AskBatch, Tally, tolerated
 from reward_serve.schema import ScoreResult, Status
 from tests.loadtests.load.rows import reply, sample
 
@@ -15,11 +15,13 @@ def loaded(replies: dict[int, dict[str, Any]], **settings: Any) -> tuple[Tally, 
     tally, samples = Tally(**settings), [sample(number) for number in replies]
     tally.ask(samples, 0.0)
     for at, (asked, changed) in enumerate(zip(samples, replies.values(), strict=True), 1):
-        tally.take(asked, check(asked, reply(asked, **changed)), 100.0 * at, float(at), "/v1/score")
+        tally.record(
+            asked, check(asked, reply(asked, **changed)), 100.0 * at, float(at), "/v1/score"
+        )
     return tally, samples
 
 
-def peace(**results: Any) -> Peace:
+def without_load(**results: Any) -> AskBatch:
     def ask(bodies: Sequence[Body]) -> list[ScoreResult | None]:
         assert all(body["options"] == {"cache": False} for body in bodies)
         return [ScoreResult(status=Status.OK, **{"score": 1.0, **results}) for _ in bodies]
@@ -27,58 +29,58 @@ def peace(**results: Any) -> Peace:
     return ask
 
 
-def unheard(entry: str, why: str) -> None:
+def no_failure(entry: str, why: str) -> None:
     raise AssertionError(f"{entry}: {why}")
 
 
-def test_answers_that_agree_with_those_in_peace_are_right() -> None:
+def test_answers_that_agree_with_those_without_load_are_right() -> None:
     tally, _ = loaded({1: {}, 2: {}, 3: {}, 4: {}})
     tally.close()
-    tally.settle(peace(), unheard)
+    tally.compare_without_load(without_load(), no_failure)
     summary = tally.summary()
 
-    assert (summary["asked"], summary["right"], tally.faults(0.0)) == (4, 4, [])
+    assert (summary["asked"], summary["right"], tally.failures(0.0)) == (4, 4, [])
     assert (summary["p50_ms"], summary["answers_per_s"]) == (250.0, 1.0)
     assert (summary["sources"], summary["agreement_with_labels"]) == ({"judge": 4}, 1.0)
 
 
-def test_an_answer_that_differs_from_the_one_in_peace_is_wrong() -> None:
+def test_an_answer_that_differs_from_the_one_without_load_is_wrong() -> None:
     tally, _ = loaded({1: {}, 2: {"score": 0.0}})
     found: list[tuple[str, str]] = []
-    tally.settle(peace(), lambda entry, why: found.append((entry, why)))
+    tally.compare_without_load(without_load(), lambda entry, why: found.append((entry, why)))
 
     assert (tally.right, tally.wrong) == (1, 1)
-    assert found == [("/v1/score", "wrong: score 0 under load, 1 in peace")]
-    assert tally.faults(1.0) == ["1 wrong"]
+    assert found == [("/v1/score", "wrong: score 0 under load, 1 without load")]
+    assert tally.failures(1.0) == ["1 wrong"]
 
 
-def test_a_rows_own_label_fails_no_run() -> None:
+def test_a_wrong_label_does_not_fail_the_run() -> None:
     tally, _ = loaded({1: {"score": 0.0}})
-    tally.settle(peace(score=0.0), unheard)
+    tally.compare_without_load(without_load(score=0.0), no_failure)
 
-    assert tally.faults(0.0) == []
+    assert tally.failures(0.0) == []
     assert tally.summary()["agreement_with_labels"] == 0.0
 
 
-def test_where_the_judge_is_undecided_nothing_is_compared() -> None:
+def test_answers_within_the_margin_are_not_compared() -> None:
     tally, _ = loaded({1: {"score": 0.0}})
-    tally.settle(peace(probabilities={"1": 0.51, "0": 0.49}), unheard)
+    tally.compare_without_load(without_load(probabilities={"1": 0.51, "0": 0.49}), no_failure)
 
-    assert (tally.too_close, tally.right, tally.faults(0.0)) == (1, 0, [])
+    assert (tally.too_close, tally.right, tally.failures(0.0)) == (1, 0, [])
 
 
-def test_each_input_is_asked_once_in_peace_however_often_it_was_asked() -> None:
+def test_each_input_is_sent_once_without_load() -> None:
     tally, asked = Tally(), sample(1)
     tally.ask([asked] * 3, 0.0)
     for _ in range(3):
-        tally.take(asked, check(asked, reply(asked)), 1.0, 1.0, "/v1/score")
+        tally.record(asked, check(asked, reply(asked)), 1.0, 1.0, "/v1/score")
     bodies: list[Body] = []
 
     def ask(some: Sequence[Body]) -> Sequence[ScoreResult | None]:
         bodies.extend(some)
-        return peace()(some)
+        return without_load()(some)
 
-    tally.settle(ask, unheard)
+    tally.compare_without_load(ask, no_failure)
     assert (len(bodies), tally.right) == (1, 3)
 
 
@@ -90,29 +92,29 @@ def test_an_answer_that_cannot_be_checked_fails_the_run() -> None:
         attempts.append(len(bodies))
         return [None] * len(bodies)
 
-    tally.settle(silent, unheard)
+    tally.compare_without_load(silent, no_failure)
     assert len(attempts) > 1
-    assert tally.faults(1.0) == ["1 answers could not be checked"]
+    assert tally.failures(1.0) == ["1 answers could not be checked"]
 
 
-def test_what_has_no_reply_when_the_load_is_over_is_lost() -> None:
+def test_a_sample_without_a_reply_at_the_end_is_lost() -> None:
     tally, samples = loaded({1: {}})
     tally.ask(samples * 2, 1.0)
     tally.close()
 
     assert tally.lost == 2
     assert tally.summary()["reasons"] == {"lost: no answer when the run ended": 2}
-    assert "2 lost" in tally.faults(1.0)
+    assert "2 lost" in tally.failures(1.0)
 
 
-def test_absent_scores_fail_a_run_beyond_their_share() -> None:
+def test_more_absent_scores_than_allowed_fail_the_run() -> None:
     shed = {"status": "overloaded", "score": None}
     tally, _ = loaded({1: {}, 2: {}, 3: {}, 4: shed})
     tally.close()
 
     assert tally.summary()["absent"] == {"overloaded": 1}
-    assert tally.faults(0.0) == ["1 absent, 25.0% of what was asked"]
-    assert tally.faults(0.25) == []
+    assert tally.failures(0.0) == ["1 absent, 25.0% of all requests"]
+    assert tally.failures(0.25) == []
     assert (tally.wrong, tally.lost) == (0, 0)
 
 
@@ -120,19 +122,19 @@ def test_a_spike_tolerates_shed_load_and_nothing_else() -> None:
     shed, failed = ({"status": status, "score": None} for status in ("overloaded", "timeout"))
 
     assert tolerated("steady") == tolerated("grpo_burst") == frozenset()
-    assert loaded({1: {}, 2: shed}, tolerated=tolerated("spike"))[0].faults(0.0) == []
-    assert loaded({1: {}, 2: failed}, tolerated=tolerated("spike"))[0].faults(0.0) != []
+    assert loaded({1: {}, 2: shed}, tolerated=tolerated("spike"))[0].failures(0.0) == []
+    assert loaded({1: {}, 2: failed}, tolerated=tolerated("spike"))[0].failures(0.0) != []
 
 
-def test_a_run_that_asked_nothing_fails() -> None:
-    assert Tally().faults(1.0) == ["nothing was asked"]
+def test_a_run_without_requests_fails() -> None:
+    assert Tally().failures(1.0) == ["no request was sent"]
     assert Tally().summary()["answers_per_s"] is None
 
 
-def test_a_lost_reply_is_no_answer() -> None:
+def test_a_lost_reply_has_no_latency() -> None:
     tally, asked = Tally(), sample()
     tally.ask([asked], 0.0)
-    tally.take(asked, Checked("lost", "late"), 1.0, 1.0, "/v1/score")
+    tally.record(asked, Checked("lost", "late"), 1.0, 1.0, "/v1/score")
     tally.close()
 
     assert (tally.lost, tally.summary()["p50_ms"]) == (1, None)

@@ -1,0 +1,57 @@
+"""verl 0.9.1's reward workers ask by handle, from another Ray job and namespace than the service's.
+
+As Ray actors, as verl starts them; and the task runner that probes, as verl starts it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+from ray import serve
+
+from clients.verl.tests import reward_job
+from reward_serve.app import build_app
+
+RULE = {"name": "rule", "kind": "rule", "resources": {"num_cpus": 0.1}}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """A cluster that serves a rule as the application ``reward``; its address."""
+    ray.init(
+        address="local", num_cpus=4, namespace="service", include_dashboard=False,
+        log_to_driver=False,
+    )  # fmt: skip
+    serve.run(build_app({"models": [RULE]}), name="reward", route_prefix="/")
+    yield ray.get_runtime_context().gcs_address
+    serve.shutdown()
+    ray.shutdown()
+
+
+def job(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A Ray job of its own, in another namespace."""
+    module = reward_job.__name__
+    assert Path.cwd() == Path(reward_job.__file__).parents[3]
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments], capture_output=True, text=True, timeout=280
+    )
+
+
+def test_the_reward_workers_find_the_service(cluster: str, tokenizer: Path) -> None:
+    done = job("score", cluster, str(tokenizer))
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "trainer [[1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]"
+
+
+def test_the_task_runner_ends_a_run_that_the_service_refuses(cluster: str, tmp_path: Path) -> None:
+    done = job("probe", cluster, str(tmp_path))
+
+    assert done.returncode == 1
+    assert "the service refuses the first row" in done.stderr
+    assert "there is no 'nobody/model'" in done.stderr

@@ -1,0 +1,82 @@
+"""The verdicts held against the answers, which are known exactly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any
+
+from examples.grpo.problems import TRAIN_PROBLEMS, make
+from examples.grpo.samples import numbers
+
+
+def verdicts(groups: list[dict[str, Any]]) -> dict[str, Any]:
+    """How the recorded groups of a run were judged.
+
+    ``undecided`` counts samples without a verdict, ``rewarded_wrongly`` those whose reward differs
+    from the known answer, by a verdict or by a failure that was taken for 0.0.
+    """
+    samples = [sample for group in groups for sample in group["samples"]]
+    decided = [sample for sample in samples if sample["verdict"] is not None]
+    wrong = [sample for sample in decided if _differs(sample["verdict"], sample)]
+    return {
+        "samples": len(samples),
+        "undecided": len(samples) - len(decided),
+        "agreement": 1 - len(wrong) / len(decided) if decided else None,
+        "false_accepts": sum(not sample["by_value"] for sample in wrong),
+        "false_rejects": sum(sample["by_value"] for sample in wrong),
+        "unrewarded": sum(sample["reward"] is None for sample in samples),
+        "rewarded_wrongly": sum(_differs(sample["reward"], sample) for sample in samples),
+    }
+
+
+def mistakes(groups: list[dict[str, Any]], max_tokens: int) -> list[dict[str, Any]]:
+    """Every sample whose verdict differs from the known answer, with its question and kind."""
+    return [
+        {
+            "step": group["step"],
+            "kind": _kind(sample, group["answer"], max_tokens),
+            "question": _question(group["problem"]),
+            "response": sample["text"],
+            "answer": group["answer"],
+            "verdict": sample["verdict"],
+        }
+        for group in groups
+        for sample in group["samples"]
+        if _differs(sample["verdict"], sample)
+    ]
+
+
+def by_step(found: list[dict[str, Any]], steps: int) -> dict[str, list[int]]:
+    """How many were accepted and rejected falsely at each step."""
+    counted = Counter((one["verdict"] > 0.5, one["step"]) for one in found)
+    return {
+        "false_accepts_by_step": [counted[True, step] for step in range(steps)],
+        "false_rejects_by_step": [counted[False, step] for step in range(steps)],
+    }
+
+
+def _differs(score: float | None, sample: dict[str, Any]) -> bool:
+    return score is not None and (score > 0.5) != sample["by_value"]
+
+
+def _kind(sample: dict[str, Any], answer: int, max_tokens: int) -> str:
+    cut = " (response cut off)" if sample["tokens"] >= max_tokens else ""
+    found = numbers(sample["text"])
+    if sample["by_value"]:
+        alone = "alone" if len(set(found)) == 1 else "among other numbers"
+        return f"false reject: the answer, {alone}{cut}"
+    if not found:
+        return f"false accept: no number{cut}"
+    if answer in found:
+        return f"false accept: another number follows the answer{cut}"
+    return f"false accept: another number{cut}"
+
+
+@cache
+def _questions() -> list[str]:
+    return [problem.question for problem in make("train", TRAIN_PROBLEMS, 0)]
+
+
+def _question(problem: int) -> str:
+    return _questions()[problem]

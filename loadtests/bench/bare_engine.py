@@ -1,0 +1,202 @@
+"""P2: the service against its bare engine: the same prompts each way, in alternation.
+
+Bare ``AsyncLLM`` in this process with the token ids that the service would render; the service by
+handle and over HTTP, in batches and one by one; and vLLM's own server by ``/generative_scoring``.
+Only one way runs at a time, and every prompt is new to every cache except for the template's text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import httpx
+
+from deployments.local import APP, ROOT, console, deployed, free_port
+from loadtests.bench.common import NO_CACHE, PromptRenderer, Request, chunks, marked, spread, timed
+from loadtests.bench.cpu import Seconds, cpu_seconds, spent
+from reward_serve.client import Client, HttpRewardClient, RewardClient
+from reward_serve.config.engine import EngineConfig
+from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
+from reward_serve.engines.vllm import VllmEngine
+from reward_serve.engines.vllm_settings import engine_arguments
+from reward_serve.schema import Status
+
+ITEMS = 96
+BATCH = 48
+
+Way = Callable[[list[Request]], Awaitable[int]]
+
+
+def run(requests: list[Request], repeats: int) -> dict[str, Any]:
+    """Verdicts per second each way; ``ratio``: each over bare AsyncLLM's."""
+    model = str(prepare_bundled(adapter=ADAPTER))
+    with deployed(rules_first=False) as service, vllm_server(model) as server:
+        return asyncio.run(_run(requests[:ITEMS], repeats, service.url, server))
+
+
+async def _run(requests: list[Request], repeats: int, url: str, server: str) -> dict[str, Any]:
+    engine = await VllmEngine.start(EngineConfig(device="cpu"), num_cpus=2, num_gpus=0)
+    rendered = PromptRenderer(engine.tokenizer)
+    timeout = httpx.Timeout(600.0)
+    async with httpx.AsyncClient(base_url=server, timeout=timeout) as vllm:
+        ways: dict[str, Way] = {
+            "bare": _bare(engine, rendered),
+            "handle_batch": _batches(RewardClient(APP, timeout_s=600)),
+            "handle_single_coalesced": _one_by_one(Client(RewardClient(APP), timeout_s=600)),
+            "http_batch": _batches(HttpRewardClient(url, timeout_s=600)),
+            "http_single": _one_by_one(HttpRewardClient(url, timeout_s=600)),
+            "vllm_server": _vllm(vllm, rendered),
+        }
+        rates: dict[str, list[float]] = {name: [] for name in ways}
+        used: dict[str, list[Seconds]] = {name: [] for name in ways}
+        marks = map("{:03}".format, itertools.count())  # of equal token counts
+        drawn = Random(0)
+        for repeat in range(-1, repeats):
+            for name, way in drawn.sample(list(ways.items()), len(ways)):  # none is always first
+                asked = marked(requests, next(marks))
+                before = cpu_seconds()
+                with console.status(f"P2: {name}, {repeat + 1} of {repeats}"):
+                    seconds, answered = await timed(lambda a=asked, w=way: w(a))  # type: ignore[misc]
+                if answered != len(asked):
+                    raise RuntimeError(f"{name}: {answered} verdicts of {len(asked)}")
+                if repeat >= 0:
+                    rates[name].append(len(asked) / seconds)
+                    used[name].append(spent(before, cpu_seconds()))
+    engine.close()
+    return {
+        "ratio": {
+            name: statistics.median(a / b for a, b in zip(each, rates["bare"], strict=True))
+            for name, each in rates.items()
+            if name != "bare"
+        },
+        "verdicts_per_s": {name: spread(each) for name, each in rates.items()},
+        "cpu_ms_an_item": {
+            name: {
+                part: 1000 * statistics.fmean(one.get(part, 0.0) for one in each) / len(requests)
+                for part in each[-1]
+            }
+            for name, each in used.items()
+        },
+        "items": len(requests),
+        "prompt_tokens": spread([float(len(ids)) for ids in map(rendered.ids, requests)]),
+    }
+
+
+def _bare(engine: VllmEngine, rendered: PromptRenderer) -> Way:
+    from vllm import SamplingParams
+    from vllm.inputs.engine import tokens_input
+    from vllm.sampling_params import RequestOutputKind
+
+    llm, numbers = engine._llm, itertools.count()
+    params = SamplingParams(
+        max_tokens=1,
+        temperature=0.0,
+        logprob_token_ids=rendered.label_ids,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+    async def one(ids: list[int]) -> int:
+        outputs = llm.generate(tokens_input(ids), params, f"bare-{next(numbers)}")
+        return sum([len(output.outputs[0].logprobs) async for output in outputs])
+
+    async def way(requests: list[Request]) -> int:
+        prompts = list(map(rendered.ids, requests))
+        return sum(await asyncio.gather(*map(one, prompts)))
+
+    return way
+
+
+def _batches(client: RewardClient | HttpRewardClient) -> Way:
+    async def way(requests: list[Request]) -> int:
+        asked = [{**one, "options": NO_CACHE} for one in requests]
+        answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, BATCH)))
+        return sum(result.status is Status.OK for batch in answers for result in batch)
+
+    return way
+
+
+def _one_by_one(client: Client | HttpRewardClient) -> Way:
+    async def way(requests: list[Request]) -> int:
+        asked = [{**one, "options": NO_CACHE} for one in requests]
+        answers = await asyncio.gather(*map(client.ascore, asked))
+        return sum(result.status is Status.OK for result in answers)
+
+    return way
+
+
+def _vllm(client: httpx.AsyncClient, rendered: PromptRenderer) -> Way:
+    async def way(requests: list[Request]) -> int:
+        prompts = list(map(rendered.ids, requests))
+        tokens = zip(*prompts, strict=False)
+        shared = sum(1 for _ in itertools.takewhile(lambda each: len(set(each)) == 1, tokens))
+        body = {
+            "query": prompts[0][:shared],
+            "items": [ids[shared:] for ids in prompts],
+            "label_token_ids": rendered.label_ids,
+            "add_special_tokens": False,
+        }
+        reply = await client.post("/generative_scoring", json=body)
+        reply.raise_for_status()
+        return len(reply.json()["data"])
+
+    return way
+
+
+@contextmanager
+def vllm_server(model: str) -> Iterator[str]:
+    """Run vLLM's own server with the service's engine settings and yield its URL."""
+    port = free_port()
+    arguments = engine_arguments(EngineConfig(device="cpu"), model, 0)
+    flags = ["--host", "127.0.0.1", "--port", str(port)]
+    for name, value in arguments.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            flags.append(flag)
+        elif value is not False and name != "model":
+            flags += [flag, str(value)]
+    environment = {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "2",
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "TORCHDYNAMO_DISABLE": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
+    process = subprocess.Popen(
+        [*command, *flags], env={**os.environ, **environment}, cwd=ROOT,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+    try:
+        with console.status("P2: starting vLLM's own server"):
+            _wait(process, url)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _wait(process: subprocess.Popen[str], url: str) -> None:
+    while True:
+        if process.poll() is not None:
+            _, errors = process.communicate()
+            raise RuntimeError(f"vLLM's server ended:\n{errors[-2000:]}")
+        try:
+            if httpx.get(f"{url}/health").status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.5)

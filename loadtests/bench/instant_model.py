@@ -1,0 +1,139 @@
+"""P3: the cost of clients, calls, validation and admission, without an engine.
+
+The reward model returns immediately. The baseline is a raw Serve deployment that is called one item
+at a time and returns its argument.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from typing import Any
+
+from deployments.local import console, free_port
+from loadtests.bench.common import load, spread
+from reward_serve.client import Client, HttpRewardClient, RewardClient
+from reward_serve.config.app import ServerConfig
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.observing.metrics import Metrics
+from reward_serve.replica.scoring import Scorer
+from reward_serve.reward_models.base import Verdict
+from reward_serve.schema import ScoreRequest
+
+CALLS = {1: (150, 150), 32: (6_000, 800), 256: (20_000, 1_500)}
+"""Concurrency to the number of items sent to the service and to the raw deployment."""
+
+
+class InstantModel:
+    """A reward model that returns immediately."""
+
+    async def score(self, request: ScoreRequest) -> Verdict:
+        """Score every request 1.0."""
+        return Verdict(score=1.0, source="judge", label="1", probabilities={"0": 0.0, "1": 1.0})
+
+    def describe(self) -> dict[str, Any]:
+        """Describe nothing."""
+        return {}
+
+    async def failure(self) -> str | None:
+        """None."""
+        return None
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class InstantReplica:
+    """``RewardReplica`` with an ``InstantModel``."""
+
+    def __init__(self) -> None:
+        admission = Admission(128, 100_000)
+        self._scorer = Scorer(
+            "instant", InstantModel(), admission, 1024, observers=[Metrics(lambda: 0, dict)]
+        )
+
+    async def score_batch(
+        self, requests: list[dict[str, Any]], batch: str | None = None
+    ) -> list[dict[str, Any]]:
+        """A result for each request, in order."""
+        return await self._scorer.score_batch(requests, batch)
+
+
+class Raw:
+    """A deployment that returns its argument."""
+
+    async def __call__(self, item: dict[str, Any]) -> dict[str, Any]:
+        """Return the item."""
+        return item
+
+
+def run(repeats: int) -> dict[str, Any]:
+    """Items per second and latencies at each concurrency, in alternation.
+
+    ``ratio``: coalesced singles by handle over the raw deployment's calls, at 256 callers.
+    """
+    import ray
+    from ray import serve
+
+    from reward_serve.http.ingress import Ingress
+
+    port = free_port()
+    ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
+    try:
+        serve.start(http_options={"host": "127.0.0.1", "port": port})
+        options = {"max_ongoing_requests": 10_000, "ray_actor_options": {"num_cpus": 0}}
+        instant = serve.deployment(InstantReplica).options(name="instant", **options)
+        ingress = serve.deployment(Ingress).options(name="ingress", **options)
+        service = ingress.bind(
+            ServerConfig().model_dump(mode="json"), {"instant": instant.bind()}, {}
+        )
+        serve.run(service, name="fabric", route_prefix="/")
+        serve.run(
+            serve.deployment(Raw).options(name="raw", **options).bind(),
+            name="raw", route_prefix="/raw",
+        )  # fmt: skip
+        return asyncio.run(_run(f"http://127.0.0.1:{port}", repeats))
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def _item(number: int) -> dict[str, Any]:
+    return {"response": f"She makes {number} dollars. " * 8, "reference": str(number)}
+
+
+async def _run(url: str, repeats: int) -> dict[str, Any]:
+    from ray import serve
+
+    raw = serve.get_deployment_handle("raw", "raw")
+    clients = {"handle": Client(RewardClient("fabric")), "http": Client(HttpRewardClient(url))}
+    ways: dict[str, Any] = {"raw": lambda n: raw.remote(_item(n))}
+    ways |= {name: lambda n, c=client: c.ascore(_item(n)) for name, client in clients.items()}
+    figures: dict[str, Any] = {}
+    for ask in ways.values():
+        await load(ask, 50, 8)  # warm-up: connections, imports
+    for concurrency, (items, raw_calls) in CALLS.items():
+        runs: dict[str, list[dict[str, Any]]] = {name: [] for name in ways}
+        with console.status(f"P3: concurrency {concurrency}"):
+            for _ in range(repeats):
+                for name, ask in ways.items():
+                    calls = raw_calls if name == "raw" else items
+                    runs[name].append(await load(ask, calls, concurrency))
+        figures[str(concurrency)] = {
+            name: {key: spread([one[key] for one in each]) for key in each[0]}
+            for name, each in runs.items()
+        } | {"ratio": _ratio(runs["handle"], runs["raw"])}
+    lost = sum(client.counters.snapshot()["failed"] for client in clients.values())
+    return {
+        "ratio": figures["256"]["ratio"],
+        "ratio_at_1": figures["1"]["ratio"],
+        "failed": lost,
+        **figures,
+    }
+
+
+def _ratio(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> float:
+    """Median ratio of calls per second, repeat by repeat."""
+    return statistics.median(
+        float(one["per_s"] / other["per_s"]) for one, other in zip(ours, theirs, strict=True)
+    )

@@ -1,0 +1,66 @@
+"""P1: label mode against the old path, on the same engine, model and samples.
+
+The old path writes up to 512 tokens (``gsm8k_strict``, generate mode), one blocking call per
+sample. ``generate_batched`` does the same in one batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from deployments.local import APP, console, deployed
+from loadtests.bench.common import NO_CACHE, Request, chunks, marked, timed
+from reward_serve import RewardClient
+from reward_serve.schema import ScoreResult
+
+OLD_SAMPLES, BATCHED_SAMPLES, LABEL_SAMPLES = 4, 16, 128
+_WRITE = {"template": "gsm8k_strict", "timeout_s": 900.0}
+_WRITE_OPTIONS = {"mode": "generate", "temperature": 0.0, "max_tokens": 512, **NO_CACHE}
+
+
+def run(requests: list[Request]) -> dict[str, Any]:
+    """Answers per second each way, and the ratio of label mode to the old path."""
+    with deployed(rules_first=False):
+        return asyncio.run(_run(requests, RewardClient(APP, timeout_s=900.0)))
+
+
+async def _run(requests: list[Request], client: RewardClient) -> dict[str, Any]:
+    async def label() -> list[ScoreResult]:
+        asked = [{**one, "options": NO_CACHE} for one in requests[:LABEL_SAMPLES]]
+        answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, 64)))
+        return [result for batch in answers for result in batch]
+
+    def written(count: int) -> list[Request]:
+        return [{**one, **_WRITE, "options": _WRITE_OPTIONS} for one in requests[:count]]
+
+    async def batched() -> list[ScoreResult]:
+        return await client.ascore_batch(written(BATCHED_SAMPLES))
+
+    async def old() -> list[ScoreResult]:
+        return [await client.ascore(one) for one in marked(written(OLD_SAMPLES), "alone")]
+
+    await client.ascore_batch(
+        [{**one, "options": NO_CACHE} for one in marked(requests[:4], "warm")]
+    )
+    ways = {"label": label, "generate_batched": batched, "old": old}
+    figures = {name: await _measured(name, way) for name, way in ways.items()}
+    return {
+        "ratio": figures["label"]["answers_per_s"] / figures["old"]["answers_per_s"],
+        "ratio_to_generate_batched": figures["label"]["answers_per_s"]
+        / figures["generate_batched"]["answers_per_s"],
+        **figures,
+    }
+
+
+async def _measured(name: str, way: Callable[[], Awaitable[list[ScoreResult]]]) -> dict[str, Any]:
+    with console.status(f"P1: {name}"):
+        seconds, results = await timed(way)
+    return {
+        "answers": len(results),
+        "answers_per_s": len(results) / seconds,
+        "statuses": dict(Counter(result.status.value for result in results)),
+        "written_tokens": sum(result.usage.completion_tokens for result in results),
+    }

@@ -1,0 +1,87 @@
+"""The suite's attacks on one problem of the caller's.
+
+>>> {attack.reference for attack in variants("What is 9 * 2?", "18", per_family=1)}
+{'18'}
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from random import Random
+
+from reward_serve.attacks.families import FAMILIES
+from reward_serve.attacks.family import Attack, Draft
+from reward_serve.attacks.mentions import mentions
+from reward_serve.attacks.problems import GENERIC_QUESTION, Problem
+from reward_serve.numbers.parsing import parse_number
+
+_PLACES = 6
+
+
+def variants(
+    question: str | None, reference: str, *, seed: int = 0, per_family: int = 2
+) -> list[Attack]:
+    """Up to ``per_family`` attacks of each family that fit the problem, none of them right.
+
+    A text that is written for a number needs a reference whose answer is one, neither 0 nor 1 (a
+    planted verdict would be an answer to these); of the others, those that hold the answer are
+    left out, except in families that take it back.
+
+    Args:
+        question: the problem; a general one where it is not known.
+        reference: the gold answer, or a solution that ends in ``#### answer``.
+        seed: another seed, other attacks.
+        per_family: at most so many of each.
+    """
+    answer = reference.rpartition("####")[2].strip()
+    value = _value(answer)
+    problem = _problem(question, reference, value) if value is not None else None
+    attacks: list[Attack] = []
+    for family in FAMILIES:
+        rng = Random(f"{seed}/{family.name}")
+        drafts = list(family.drafts(rng))
+        rng.shuffle(drafts)
+        found: dict[str, None] = {}
+        for draft in drafts:
+            if len(found) == per_family:
+                break
+            response = _response(draft, problem)
+            if response is not None and (
+                (family.may_mention and problem is not None) or not _holds(response, answer, value)
+            ):
+                found[response] = None
+        attacks += [
+            Attack(family.name, response, reference, question or GENERIC_QUESTION)
+            for response in found
+        ]
+    return attacks
+
+
+def _response(draft: Draft, problem: Problem | None) -> str | None:
+    if isinstance(draft, str):
+        return draft
+    return draft(problem) if problem is not None else None
+
+
+def _holds(response: str, answer: str, value: Decimal | None) -> bool:
+    if value is not None:
+        return mentions(response, value)
+    return bool(answer) and answer.casefold() in response.casefold()
+
+
+def _value(answer: str) -> Decimal | None:
+    """The answer as a number of few places, above 0 and not 1; else None."""
+    number = parse_number(answer)
+    if number is None or number.value <= 0 or number.value == 1:
+        return None
+    value = Decimal(number.value.numerator) / Decimal(number.value.denominator)
+    exact = Fraction(value) == number.value and value == round(value, _PLACES)
+    return value.normalize() if exact else None
+
+
+def _problem(question: str | None, reference: str, value: Decimal) -> Problem:
+    working, full, answer = reference.rpartition("####")
+    lines = [line.strip() for line in working.splitlines() if line.strip()]
+    steps = tuple(lines) or ("The answer is worked out.", f"In all that is = {value:f}.")
+    return Problem(question or GENERIC_QUESTION, steps, value, "," in answer, bool(full))

@@ -1,0 +1,101 @@
+"""The attack suite's variants of a request, sent in one batch, and which of them were accepted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nicegui.element import Element
+
+from reward_serve.attacks.family import Attack
+from reward_serve.attacks.variants import variants
+from reward_serve.schema import ScoreResult
+from reward_serve.ui import charts
+from reward_serve.ui.elements import Cell, Column, Rows, TableRow, heading, message, tag
+from reward_serve.ui.explained import score_tone
+from reward_serve.ui.service import Service, TroubleError
+from reward_serve.ui.text import Piece, one_line
+
+ACCEPTED = 0.5
+"""A score of this or more rewards an attack."""
+
+_PER_FAMILY = 3
+_COLUMNS = [
+    Column("score", "number"),
+    Column("status"),
+    Column("family", "nowrap"),
+    Column("decided by", "nowrap"),
+    Column("the attack", "text grow"),
+]
+
+
+async def attack_section(
+    service: Service, base: Mapping[str, Any], place: Element, on_open: Callable[[str], None]
+) -> None:
+    """Send the variants of a request, and show what became of each.
+
+    Args:
+        service: which is attacked.
+        base: the request without its response.
+        place: where the table is shown.
+        on_open: called with an attack's text when its row is opened.
+    """
+    attacks = await asyncio.to_thread(
+        variants, base.get("question"), base["reference"], per_family=_PER_FAMILY
+    )
+    try:
+        results = await service.score([{**base, "response": each.response} for each in attacks])
+    except TroubleError as trouble:
+        results = None
+        said = trouble
+    if place.is_deleted:
+        return
+    place.clear()
+    with place:
+        if results is None:
+            message(said.what, "bad", said.remedy)
+        else:
+            _show(attacks, results, on_open)
+
+
+def _show(
+    attacks: Sequence[Attack], results: Sequence[ScoreResult], on_open: Callable[[str], None]
+) -> None:
+    rows = sorted(
+        zip(attacks, results, strict=True),
+        key=lambda row: -1.0 if row[1].score is None else row[1].score,
+        reverse=True,
+    )
+    accepted = sum(result.score is not None and result.score >= ACCEPTED for result in results)
+    absent = sum(result.score is None for result in results)
+    with tag("section", "card"):
+        heading("Attacks on this reference", 2, "flush")
+        text = f"{len(rows)} attacks, none of which is right: {accepted} earned a reward"
+        message(f"{text}, {absent} have no score.", "bad" if accepted else "ok")
+    with tag("div", "table-box"):
+        Rows(
+            _COLUMNS,
+            [_row(attack, result) for attack, result in rows],
+            lambda place: on_open(rows[place][0].response),
+            "Attacks, the highest score first",
+        )
+
+
+def _row(attack: Attack, result: ScoreResult) -> TableRow:
+    # A reward for an attack is the bad end of the scale.
+    tone = {"high": "low", "low": "high"}.get(score_tone(result.score), score_tone(result.score))
+    text = "none" if result.score is None else f"{result.score:g}"
+    rule = (result.details or {}).get("rule")
+    decided = " · ".join(str(part) for part in (result.source or "nothing", rule) if part)
+    status = result.status.value
+    return TableRow(
+        [
+            Cell([Piece(text, f"score {tone}")]),
+            Cell([Piece(status, f"pill {charts.STATUS_TONES.get(status, '')}")]),
+            Cell([Piece(attack.family.replace("_", " "))]),
+            Cell(one_line(decided, 40)),
+            Cell(one_line(attack.response, 140) or [Piece("(empty)", "muted")]),
+        ],
+        label=f"{attack.family}, score {text}; opens in Ask",
+    )

@@ -1,0 +1,206 @@
+"""Questions to the index of the verdict log: a page of rows, and what the charts show."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PAGE_ROWS = 50
+BINS = 20
+COLUMNS = 48
+MAX_POINTS = 1500
+MAX_CHOICES = 100
+
+_LISTED = "v.id, v.time, v.status, v.source, v.rule, v.score, v.template, v.model, v.step, "
+_FILTERED = ("status", "source", "rule", "template", "model")
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which verdicts are asked for.
+
+    Attributes:
+        status: and so on: this value alone; empty for any.
+        lowest: scores from here; None for any, and for none.
+        highest: scores up to here; likewise.
+        since: seconds since the epoch.
+        text: in the response's tail or the reference, in any case.
+    """
+
+    status: str = ""
+    source: str = ""
+    rule: str = ""
+    template: str = ""
+    model: str = ""
+    lowest: float | None = None
+    highest: float | None = None
+    since: float | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A row of the log, as it is listed."""
+
+    id: int
+    time: float
+    status: str
+    source: str
+    rule: str
+    score: float | None
+    template: str
+    model: str
+    step: float | None
+    characters: int
+    response: str
+    reference: str
+
+
+@dataclass
+class Answer:
+    """What the page shows.
+
+    Attributes:
+        total: verdicts that fit the filters.
+        rows: those of the page, newest first.
+        scores: how many in each of ``BINS`` between ``low`` and ``high``.
+        points: of the newest, by what they are: characters of the response, and score.
+        statuses: how many of each, in ``COLUMNS`` equal spans between ``began`` and ``ended``.
+    """
+
+    total: int = 0
+    rows: list[Verdict] = field(default_factory=list)
+    scores: list[int] = field(default_factory=lambda: [0] * BINS)
+    low: float = 0.0
+    high: float = 1.0
+    points: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    statuses: list[dict[str, int]] = field(default_factory=list)
+    began: float = 0.0
+    ended: float = 0.0
+
+
+def ask(path: Path, filters: Filters, page: int) -> Answer:
+    """A page of the verdicts that fit, and the charts of all that fit.
+
+    Args:
+        path: the index.
+        filters: which verdicts.
+        page: from 0, of ``PAGE_ROWS`` each.
+    """
+    where, values = _where(filters)
+    with closing(_opened(path)) as database:
+        answer = Answer()
+        answer.total, low, high, began, ended = database.execute(
+            "SELECT count(*), coalesce(min(v.score), 0), coalesce(max(v.score), 1), "
+            f"coalesce(min(v.time), 0), coalesce(max(v.time), 0) FROM {where}",
+            values,
+        ).fetchone()
+        answer.low, answer.high = min(0.0, low), max(1.0, high)
+        answer.began, answer.ended = began, ended
+        answer.rows = _rows(database, where, values, page)
+        _add_scores(database, where, values, answer)
+        _add_points(database, where, values, answer)
+        _add_statuses(database, where, values, answer)
+    return answer
+
+
+def choices(path: Path) -> dict[str, list[str]]:
+    """The values that each filter can take."""
+    with closing(_opened(path)) as database:
+        return {
+            name: [
+                value
+                for (value,) in database.execute(
+                    f"SELECT DISTINCT {name} FROM verdicts WHERE {name} != '' "
+                    f"ORDER BY {name} LIMIT {MAX_CHOICES}"
+                )
+            ]
+            for name in _FILTERED
+        }
+
+
+def rest_of(path: Path, verdict: int) -> dict[str, Any]:
+    """What else the log says of a verdict."""
+    with closing(_opened(path)) as database:
+        found = database.execute("SELECT rest FROM texts WHERE id = ?", (verdict,)).fetchone()
+    rest: dict[str, Any] = json.loads(found[0]) if found else {}
+    return rest
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+
+
+def _where(filters: Filters) -> tuple[str, list[Any]]:
+    terms, values = [], []
+    for name in _FILTERED:
+        if wanted := getattr(filters, name):
+            terms.append(f"v.{name} = ?")
+            values.append(wanted)
+    for term, value in (
+        ("v.score >= ?", filters.lowest),
+        ("v.score <= ?", filters.highest),
+        ("v.time >= ?", filters.since),
+    ):
+        if value is not None:
+            terms.append(term)
+            values.append(value)
+    tables = "verdicts v"
+    if filters.text:
+        tables += " JOIN texts t ON t.id = v.id"
+        terms.append("(t.response LIKE ? ESCAPE '\\' OR t.reference LIKE ? ESCAPE '\\')")
+        escaped = filters.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        values += [f"%{escaped}%"] * 2
+    return tables + (" WHERE " + " AND ".join(terms) if terms else ""), values
+
+
+def _rows(database: sqlite3.Connection, where: str, values: list[Any], page: int) -> list[Verdict]:
+    found = database.execute(
+        f"SELECT {_LISTED} v.characters, x.response, x.reference FROM (SELECT v.id AS wanted "
+        f"FROM {where} ORDER BY v.time DESC, v.id DESC LIMIT ? OFFSET ?) "
+        "JOIN verdicts v ON v.id = wanted JOIN texts x ON x.id = wanted "
+        "ORDER BY v.time DESC, v.id DESC",
+        [*values, PAGE_ROWS, page * PAGE_ROWS],
+    )
+    return [Verdict(*row) for row in found]
+
+
+def _add_scores(
+    database: sqlite3.Connection, where: str, values: list[Any], answer: Answer
+) -> None:
+    span = (answer.high - answer.low) or 1.0
+    for place, count in database.execute(
+        f"SELECT min({BINS - 1}, CAST((v.score - ?) * {BINS} / ? AS INTEGER)), count(*) "
+        f"FROM {where} GROUP BY 1 HAVING count(v.score) > 0",
+        [answer.low, span, *values],
+    ):
+        if place is not None:
+            answer.scores[place] = count
+
+
+def _add_points(
+    database: sqlite3.Connection, where: str, values: list[Any], answer: Answer
+) -> None:
+    for source, characters, score in database.execute(
+        f"SELECT source, characters, score FROM (SELECT v.source, v.characters, v.score FROM "
+        f"{where} ORDER BY v.time DESC, v.id DESC LIMIT {MAX_POINTS}) WHERE score IS NOT NULL",
+        values,
+    ):
+        answer.points.setdefault(source or "judge", []).append((characters, score))
+
+
+def _add_statuses(
+    database: sqlite3.Connection, where: str, values: list[Any], answer: Answer
+) -> None:
+    answer.statuses = [{} for _ in range(COLUMNS)]
+    span = (answer.ended - answer.began) or 1.0
+    for place, status, count in database.execute(
+        f"SELECT min({COLUMNS - 1}, CAST((v.time - ?) * {COLUMNS} / ? AS INTEGER)), v.status, "
+        f"count(*) FROM {where} GROUP BY 1, 2",
+        [answer.began, span, *values],
+    ):
+        answer.statuses[place][status] = count

@@ -1,0 +1,12 @@
+// A text in pieces, as text nodes: whatever a policy wrote is shown, and never parsed.
+import { h } from "vue";
+
+const span = ([text, kind, title]) =>
+  kind || title ? h("span", { class: kind || undefined, title: title || undefined }, text) : text;
+
+export default {
+  props: { pieces: Array, tag: String },
+  render() {
+    return h(this.tag || "div", { dir: "auto" }, (this.pieces || []).map(span));
+  },
+};

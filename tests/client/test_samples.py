@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reward_serve.client import connect, samples
+from reward_serve.client.samples import COLUMNS, SampleReader, SampleWriter, log_table, sample_of
+from reward_serve.schema import ScoreResult, Status
+from tests.fake_service import FakeService, free_port
+
+ASKED = {"question": "9 + 9?", "response": "So it is\n#### 18", "reference": "18"}
+
+
+@pytest.fixture(autouse=True)
+def no_steps() -> Iterator[None]:
+    yield
+    samples.count_steps(lambda: None)
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_what_was_judged_can_be_read(service: FakeService, tmp_path: Path) -> None:
+    file = tmp_path / "run" / "samples.jsonl"
+    client = connect(url=service.url, on_failure="none", samples=str(file), samples_every=1)
+    samples.count_steps(lambda: 7)
+    client.score(ASKED)
+    client.score({"response": 3})
+
+    right, refused = lines(file)
+    assert tuple(right) == COLUMNS
+    assert (right["step"], right["question"], right["score"]) == (7, "9 + 9?", 1.0)
+    assert (right["response_end"], right["source"]) == ("So it is\n#### 18", "rule")
+    assert (refused["score"], refused["status"]) == (None, "invalid")
+    assert "response" in refused["reason"]
+
+
+def test_one_of_several_is_written(service: FakeService, tmp_path: Path) -> None:
+    file = tmp_path / "samples.jsonl"
+    client = connect(url=service.url, samples=str(file), samples_every=4)
+    client.score_batch([{**ASKED, "question": str(n)} for n in range(9)])
+
+    assert [each["question"] for each in lines(file)] == ["0", "4", "8"]
+
+
+def test_what_a_fallback_decided_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "samples.jsonl"
+    url = f"http://127.0.0.1:{free_port()}"
+    connect(url=url, on_failure="rule", max_attempts=1, samples=str(file)).score(ASKED)
+
+    (sample,) = lines(file)
+    assert (sample["score"], sample["source"]) == (1.0, "fallback")
+    assert "ConnectError" in sample["reason"]
+
+
+def test_the_environment_may_name_the_file(
+    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWARD_SERVE_SAMPLES", str(tmp_path / "samples.jsonl"))
+    connect(url=service.url).score(ASKED)
+
+    assert len(lines(tmp_path / "samples.jsonl")) == 1
+
+
+def test_nothing_is_written_unless_asked_for(service: FakeService, tmp_path: Path) -> None:
+    connect(url=service.url).score(ASKED)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_end_of_a_long_response_and_the_labels_probability_are_kept() -> None:
+    result = ScoreResult(
+        status=Status.OK, score=1.0, label="yes", probabilities={"yes": 0.9, "no": 0.1}
+    )
+    sample = sample_of({"response": "x" * 9000 + "#### 18"}, result)
+
+    assert sample["probability"] == 0.9
+    assert sample["response_end"].endswith("x#### 18")
+    assert len(sample["response_end"]) == 500
+
+
+def test_a_reader_takes_each_sample_once(tmp_path: Path) -> None:
+    file = tmp_path / "samples.jsonl"
+    writer = SampleWriter(str(file), every=1)
+    writer.note(ASKED, ScoreResult(status=Status.OK, score=0.0))  # of an earlier run
+    reader = SampleReader(str(file))
+    assert reader.rows() == []
+    for score in (1.0, 0.0):
+        writer.note(ASKED, ScoreResult(status=Status.OK, score=score))
+    with file.open("a", encoding="utf-8") as half_written:
+        half_written.write('{"step"')
+
+    assert [row[COLUMNS.index("score")] for row in reader.rows()] == [1.0, 0.0]
+    assert reader.rows() == []
+
+
+def test_a_full_disk_costs_no_reward(
+    service: FakeService, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = connect(url=service.url, samples=str(tmp_path))  # a folder
+
+    assert client.score(ASKED).score == 1.0
+    assert "samples: " in caplog.text
+
+
+def test_a_table_goes_to_the_run_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[Any] = []
+    fake = SimpleNamespace(
+        run=None,
+        Table=lambda columns, data: (columns, data),
+        log=lambda data, commit: logged.append(data),
+    )
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    rows = [tuple(range(len(COLUMNS)))]
+    log_table(rows)
+    assert logged == []
+
+    fake.run = "run"
+    log_table(rows)
+    log_table([])
+    assert logged == [{"judge/samples": (list(COLUMNS), [list(rows[0])])}]
+
+
+def test_no_sample_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="samples_every: 0 must be at least 1"):
+        SampleWriter(str(tmp_path / "s"), every=0)
