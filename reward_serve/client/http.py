@@ -209,7 +209,7 @@ class HttpRewardClient:
     def _explanation(self, reply: httpx.Response) -> Explanation:
         content = self._content(reply, expected="result")
         content.pop("detail", None)
-        return parse_explanation(content, self._url)
+        return parse_explanation(content, self.url)
 
     def _batch(self, reply: httpx.Response, size: int) -> list[ScoreResult]:
         results = self._content(reply).get("results")

@@ -184,7 +184,7 @@ def _joined(parts: Parts, fields: Mapping[str, str]) -> tuple[str, list[FieldSpa
     text, spans = "", []
     for part, name in parts:
         text += part
-        if name in _FIELDS:
+        if name is not None and name in _FIELDS:
             start, text = len(text), text + fields[name]
             spans.append(FieldSpan(field=cast(FieldName, name), start=start, end=len(text)))
     return text, spans

@@ -139,11 +139,7 @@ class Dispatcher:
                 "explain", asked, within_s=within_s
             )
         except NoAnswerError as error:
-            status, reason = error.status, error.reason
-            if _NO_METHOD in str(error.__cause__):  # its application may be older than ours
-                status = Status.INVALID
-                reason = f"model: {model!r} runs a version that explains nothing; update it"
-            result = failure(status, reason, model=model, **echoes(body))
+            result = failure(error.status, error.reason, model=model, **echoes(body))
             return Explanation(result=result).model_dump(mode="json")
         return explanation
 

@@ -22,7 +22,13 @@ logger = logging.getLogger(__name__)
 MAX_LINE_BYTES = 2**20
 """A longer line is skipped, and counted as unreadable."""
 
-_STEP_BYTES = 2**21
+MAX_CHOICES = 100
+"""Values of one filter that are listed."""
+
+CHOSEN = {"status": 1, "source": 2, "rule": 3, "template": 5}
+"""What is filtered by choosing a value, and its place in a verdict."""
+
+_STEP_BYTES = 2**19
 _POLL_S = 1.0
 _PAUSE_S = 0.01
 _HEAD_BYTES = 96
@@ -82,6 +88,7 @@ class LogIndex:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True, name="verdict-log")
         self.progress = Progress()
+        self.choices: dict[str, set[str]] = {name: set() for name in CHOSEN}
         self._database = sqlite3.connect(self.path, check_same_thread=False)
         self._database.executescript(_SCHEMA)
 
@@ -161,6 +168,7 @@ class LogIndex:
                 unreadable += bool(line.strip())
                 continue
             verdict, text = row
+            self._note(verdict)
             verdicts.append((self._next_id, *verdict))
             texts.append((self._next_id, *text))
             self._next_id += 1
@@ -170,6 +178,13 @@ class LogIndex:
             )
             self._database.executemany("INSERT INTO texts VALUES (?, ?, ?, ?)", texts)
         return unreadable
+
+    def _note(self, verdict: tuple[Any, ...]) -> None:
+        """Keep the values that a filter can take, the first so many of each."""
+        for name, place in CHOSEN.items():
+            known = self.choices[name]
+            if verdict[place] and verdict[place] not in known and len(known) < MAX_CHOICES:
+                self.choices[name] = known | {verdict[place]}
 
 
 def parsed(line: bytes) -> tuple[tuple[Any, ...], tuple[str, str, str]] | None:

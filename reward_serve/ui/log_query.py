@@ -13,10 +13,11 @@ PAGE_ROWS = 50
 BINS = 20
 COLUMNS = 48
 MAX_POINTS = 1500
-MAX_CHOICES = 100
+MAX_CHARTED = 200_000
+"""Verdicts that the charts count: the newest."""
 
 _LISTED = "v.id, v.time, v.status, v.source, v.rule, v.score, v.template, v.model, v.step, "
-_FILTERED = ("status", "source", "rule", "template", "model")
+FILTERED = ("status", "source", "rule", "template", "model")
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Answer:
 
 
 def ask(path: Path, filters: Filters, page: int) -> Answer:
-    """A page of the verdicts that fit, and the charts of all that fit.
+    """A page of the verdicts that fit, and charts of the newest that fit.
 
     Args:
         path: the index.
@@ -94,33 +95,15 @@ def ask(path: Path, filters: Filters, page: int) -> Answer:
     where, values = _where(filters)
     with closing(_opened(path)) as database:
         answer = Answer()
-        answer.total, low, high, began, ended = database.execute(
-            "SELECT count(*), coalesce(min(v.score), 0), coalesce(max(v.score), 1), "
-            f"coalesce(min(v.time), 0), coalesce(max(v.time), 0) FROM {where}",
-            values,
-        ).fetchone()
-        answer.low, answer.high = min(0.0, low), max(1.0, high)
-        answer.began, answer.ended = began, ended
+        (answer.total,) = database.execute(f"SELECT count(*) FROM {where}", values).fetchone()
         answer.rows = _rows(database, where, values, page)
-        _add_scores(database, where, values, answer)
+        newest = (
+            f"(SELECT v.time, v.status, v.score FROM {where} "
+            f"ORDER BY v.time DESC, v.id DESC LIMIT {MAX_CHARTED})"
+        )
+        _add_counts(database, newest, values, answer)
         _add_points(database, where, values, answer)
-        _add_statuses(database, where, values, answer)
     return answer
-
-
-def choices(path: Path) -> dict[str, list[str]]:
-    """The values that each filter can take."""
-    with closing(_opened(path)) as database:
-        return {
-            name: [
-                value
-                for (value,) in database.execute(
-                    f"SELECT DISTINCT {name} FROM verdicts WHERE {name} != '' "
-                    f"ORDER BY {name} LIMIT {MAX_CHOICES}"
-                )
-            ]
-            for name in _FILTERED
-        }
 
 
 def rest_of(path: Path, verdict: int) -> dict[str, Any]:
@@ -137,7 +120,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 def _where(filters: Filters) -> tuple[str, list[Any]]:
     terms, values = [], []
-    for name in _FILTERED:
+    for name in FILTERED:
         if wanted := getattr(filters, name):
             terms.append(f"v.{name} = ?")
             values.append(wanted)
@@ -169,17 +152,28 @@ def _rows(database: sqlite3.Connection, where: str, values: list[Any], page: int
     return [Verdict(*row) for row in found]
 
 
-def _add_scores(
-    database: sqlite3.Connection, where: str, values: list[Any], answer: Answer
+def _add_counts(
+    database: sqlite3.Connection, newest: str, values: list[Any], answer: Answer
 ) -> None:
-    span = (answer.high - answer.low) or 1.0
-    for place, count in database.execute(
-        f"SELECT min({BINS - 1}, CAST((v.score - ?) * {BINS} / ? AS INTEGER)), count(*) "
-        f"FROM {where} GROUP BY 1 HAVING count(v.score) > 0",
-        [answer.low, span, *values],
+    """Count scores and statuses of the newest verdicts, each in equal spans."""
+    low, high, answer.began, answer.ended = database.execute(
+        "SELECT coalesce(min(score), 0), coalesce(max(score), 1), coalesce(min(time), 0), "
+        f"coalesce(max(time), 0) FROM {newest}",
+        values,
+    ).fetchone()
+    answer.low, answer.high = min(0.0, low), max(1.0, high)
+    answer.statuses = [{} for _ in range(COLUMNS)]
+    scores, times = answer.high - answer.low, (answer.ended - answer.began) or 1.0
+    for column, status, place, count in database.execute(
+        f"SELECT min({COLUMNS - 1}, CAST((time - ?) * {COLUMNS} / ? AS INTEGER)), status, "
+        f"min({BINS - 1}, CAST((score - ?) * {BINS} / ? AS INTEGER)), count(*) "
+        f"FROM {newest} GROUP BY 1, 2, 3",
+        [answer.began, times, answer.low, scores, *values],
     ):
+        of_column = answer.statuses[column]
+        of_column[status] = of_column.get(status, 0) + count
         if place is not None:
-            answer.scores[place] = count
+            answer.scores[place] += count
 
 
 def _add_points(
@@ -191,16 +185,3 @@ def _add_points(
         values,
     ):
         answer.points.setdefault(source or "judge", []).append((characters, score))
-
-
-def _add_statuses(
-    database: sqlite3.Connection, where: str, values: list[Any], answer: Answer
-) -> None:
-    answer.statuses = [{} for _ in range(COLUMNS)]
-    span = (answer.ended - answer.began) or 1.0
-    for place, status, count in database.execute(
-        f"SELECT min({COLUMNS - 1}, CAST((v.time - ?) * {COLUMNS} / ? AS INTEGER)), v.status, "
-        f"count(*) FROM {where} GROUP BY 1, 2",
-        [answer.began, span, *values],
-    ):
-        answer.statuses[place][status] = count

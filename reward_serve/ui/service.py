@@ -16,12 +16,11 @@ from reward_serve.client.http import encode, encode_batch, merge
 from reward_serve.client.transport import (
     GRACE_S,
     ServiceUnavailableError,
-    longest_timeout_s,
     parse_explanation,
     parse_result,
 )
 from reward_serve.explanation import Explanation
-from reward_serve.schema import ScoreResult
+from reward_serve.schema import ScoreResult, longest_timeout_s
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from reward_serve.ui.elements import (
 )
 from reward_serve.ui.explained import score_tone
 from reward_serve.ui.log_index import LogIndex, Progress
-from reward_serve.ui.log_query import PAGE_ROWS, Answer, Verdict, ask, choices, rest_of
+from reward_serve.ui.log_query import MAX_CHARTED, PAGE_ROWS, Answer, Verdict, ask, rest_of
 from reward_serve.ui.shell import Draft, Session
 from reward_serve.ui.text import Piece, one_line, transportable
 
@@ -155,13 +155,12 @@ class _Verdicts:
                 if self._span:
                     filters = replace(filters, since=time.time() - float(self._span))
                 answer = await asyncio.to_thread(ask, self._index.path, filters, page)
-                options = await asyncio.to_thread(choices, self._index.path)
                 took_s = time.monotonic() - began
                 self._not_before = time.monotonic() + 10 * took_s
                 if self._table.is_deleted:
                     return
                 self._shown_for = wanted
-                self._show(answer, options, took_s)
+                self._show(answer)
                 if not self._live or took_s > 0.5:
                     break
         except sqlite3.Error as error:
@@ -188,17 +187,20 @@ class _Verdicts:
             with self._fault:
                 message(f"The log cannot be read: {progress.fault}", "bad", "Look at --log.")
 
-    def _show(self, answer: Answer, options: dict[str, list[str]], took_s: float) -> None:
+    def _show(self, answer: Answer) -> None:
         self._show_progress(self._index.progress)
         self._rows = answer.rows
         self._table.show([_row(verdict) for verdict in answer.rows])
         pages = max(1, -(-answer.total // PAGE_ROWS))
-        self._where._text = f"page {self._page + 1:,} of {pages:,} · {answer.total:,} verdicts"
+        where = f"page {self._page + 1:,} of {pages:,} · {answer.total:,} verdicts"
+        if answer.total > MAX_CHARTED:
+            where += f"; the charts count the newest {MAX_CHARTED:,}"
+        self._where._text = where
         self._where.update()
         self._newer.set_enabled(self._page > 0)
         self._older.set_enabled(self._page + 1 < pages)
         for name, select in self._selects.items():
-            known = {"": "any", **{value: value for value in options[name]}}
+            known = {"": "any", **{value: value for value in sorted(self._index.choices[name])}}
             known.setdefault(str(select.value or ""), str(select.value))
             if known != select.options:
                 select.set_options(known, value=select.value)

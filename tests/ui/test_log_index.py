@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reward_serve.ui.log_index import MAX_LINE_BYTES, LogIndex, parsed
-from reward_serve.ui.log_query import PAGE_ROWS, Answer, Filters, ask, choices, rest_of
+from reward_serve.ui.log_query import PAGE_ROWS, Answer, Filters, ask, rest_of
 from tests.ui.logs import BEGAN, append, verdict
 
 
@@ -86,7 +87,7 @@ def test_a_new_file_with_a_deleted_ones_number_is_read_from_its_start(index: Log
         ({"source": "rule", "lowest": 0.5, "text": "left"}, 6),
     ],
 )
-def test_filters(index: LogIndex, filters: dict[str, object], count: int) -> None:
+def test_filters(index: LogIndex, filters: dict[str, Any], count: int) -> None:
     append(index.folder / "verdicts-judge-1.jsonl", *map(verdict, range(21)))
     answer = asked(index, **filters)
     assert (answer.total, len(answer.rows)) == (count, count)
@@ -98,7 +99,7 @@ def test_the_charts_count_what_fits(index: LogIndex) -> None:
     assert (answer.scores[0], answer.scores[-1], sum(answer.scores)) == (6, 12, 18)
     assert sum(map(len, answer.points.values())) == 18
     assert sum(sum(column.values()) for column in answer.statuses) == 21
-    assert choices(index.path)["status"] == ["ok", "unparseable"]
+    assert index.choices["status"] == {"ok", "unparseable"}
 
 
 def test_an_empty_log_has_an_answer(index: LogIndex) -> None:

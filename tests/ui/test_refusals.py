@@ -161,7 +161,7 @@ def test_health_shows_the_metrics(open_page: Open, fake_service: FakeService) ->
         page = open_page(running, "/health")
         row = page.locator("table.rows tbody tr")
         expect(row).to_contain_text("judge")
-        for value in ("2", "5", "25%", "102 ms", "123", "3"):
+        for value in ("2", "5", "25%", "105 ms", "123", "3"):
             expect(row.get_by_text(value, exact=True).first).to_be_visible()
 
 
