@@ -18,14 +18,13 @@ from reward_serve.routing.deployment import (
     joined,
     merged,
 )
-from reward_serve.schema import Status, echoes, failure, longest_timeout_s
+from reward_serve.schema import echoes, failure, longest_timeout_s
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
 
 _READY_TIMEOUT_S = 2.0
 _LEARN_EVERY_S = 5.0
-_NO_METHOD = "Tried to call a method 'explain' that does not exist"
 
 
 class UnknownModelError(LookupError):
