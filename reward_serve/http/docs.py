@@ -159,7 +159,7 @@ _BATCH = {
             "type": "array",
             "items": _REQUEST,
             "description": "At most server.max_batch_items. An invalid request gets the status "
-            "invalid and does not affect the others.",
+            "invalid; the rest of the batch is scored.",
         }
     },
     "required": ["requests"],
