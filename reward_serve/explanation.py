@@ -56,7 +56,7 @@ class RuleOutcome(_Part):
     """The rules' outcome for the response, whether or not it decided the result."""
 
     outcome: Literal["right", "wrong", "abstain", "graded"] = Field(
-        description="graded: another score of a custom function."
+        description="graded: a custom function's score."
     )
     score: float | None = Field(None, description="Null if the rules abstain.")
     rule: str = Field(description="The rule that decided, or the reason why none did.")

@@ -1,7 +1,7 @@
-"""Returning freed memory to the operating system.
+"""Returns freed memory to the operating system.
 
-glibc keeps freed memory in each thread's arena for later allocations: after a few bodies of 30 MB
-a process holds hundreds of MB that it does not use.
+glibc keeps freed memory in each thread's arena: after a few request bodies of 30 MB, a process
+holds hundreds of MB of unused memory.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import cache
 from typing import Any
 
 LARGE_BYTES = 4 * 2**20
-"""After so many bytes of requests, call ``trim``."""
+"""Call ``trim`` after this many bytes of requests."""
 
 
 def trim() -> None:
-    """Return freed memory, from another thread; without glibc, do nothing.
+    """Return freed memory from another thread; no effect without glibc.
 
-    It takes milliseconds, without the GIL.
+    It takes milliseconds and does not hold the GIL.
     """
     malloc_trim = _malloc_trim()
     if malloc_trim is not None:

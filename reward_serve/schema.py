@@ -251,7 +251,7 @@ class Usage(BaseModel):
 class ScoreResult(BaseModel):
     """The result of a request. Every result has the same keys.
 
-    A failure has a ``status`` other than ``ok`` and ``score: null``, never a number.
+    A failure has a ``status`` that is not ``ok``, and ``score: null``, never a number.
     """
 
     model_config = ConfigDict(

@@ -1,6 +1,6 @@
-"""Files that are shipped with the code: deployments files and compiled requirements.
+"""The files shipped with the code: deployments files and pinned requirements.
 
-A wheel carries them inside the package; in a clone they lie beside it, where people look for them.
+In a wheel they are inside the package; in a clone they are in the top-level folders.
 
     >>> sorted(deployments_files())[:2]
     ['classifier.yaml', 'judge-gpu.yaml']
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 Build = Literal["cpu", "cuda"]
-"""Builds of vLLM, each with a compiled set of requirements."""
+"""Builds of vLLM, each with its own requirements file."""
 
 _PACKAGE = Path(__file__).parent
 
@@ -23,7 +23,7 @@ def deployments_files() -> dict[str, Path]:
 
 
 def requirements_file(build: Build) -> Path:
-    """The compiled requirements of an environment that serves with this build of vLLM."""
+    """The pinned requirements of a serving environment with this build of vLLM."""
     return _folder("requirements") / f"{build}.txt"
 
 

@@ -26,8 +26,8 @@ def test_a_file_is_the_key_or_sets_it(tmp_path: Path, name: str, text: str) -> N
     [
         (".env", "OTHER=secret", "does not set KEY"),
         (".env", "KEY=", "does not set KEY"),
-        ("key", "", "is not a key alone"),
-        ("variables", "KEY=secret\nOTHER=1", "is not a key alone"),
+        ("key", "", "must contain only the key"),
+        ("variables", "KEY=secret\nOTHER=1", "must contain only the key"),
     ],
 )
 def test_a_file_without_a_key_is_refused_and_not_shown(

@@ -1,6 +1,6 @@
 """Trains the bundled judge's adapter: ``python -m examples.train_judge --data train.jsonl``.
 
-Resumes from the output folder's checkpoint after an interruption.
+An interrupted run resumes from the checkpoint in the output folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from examples.train_judge.train import Trainer
 
 console = Console()
-_MINUTES = 52.0  # of an hour; the rest is for the model, the evaluation and cores that slow down
+_MINUTES = 52.0  # of an hour; the rest is for loading, the evaluation and slower cores
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
 
 
@@ -38,14 +38,14 @@ def main(
     examples: Annotated[
         int | None,
         typer.Option(
-            min=64, help=f"In one pass; default: {Recipe.examples}, or what an hour has room for."
+            min=64, help=f"Number of examples; default: {Recipe.examples}, or what fits an hour."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of data, order and initial weights.")] = 0,
-    held_out: Annotated[int, typer.Option(min=1, help="Examples to evaluate on.")] = 1_000,
+    seed: Annotated[int, typer.Option(help="Seed of data, order and initial weights.")] = 0,
+    held_out: Annotated[int, typer.Option(min=1, help="Number of evaluation examples.")] = 1_000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Train, evaluate on problems held out, write adapter and model card."""
+    """Train, evaluate on held-out problems, write the adapter and its model card."""
     out.mkdir(parents=True, exist_ok=True)
     base = prepare_with_progress(console, adapter=None)
     console.print("loading torch and the model")
@@ -65,7 +65,7 @@ def main(
     trainer = Trainer(Recipe(examples=examples or Recipe.examples, seed=seed), base, device)
     if not trainer.resume(out, any_length=examples is None) and examples is None:
         trainer.recipe = replace(trainer.recipe, examples=affordable(trainer, problems, _MINUTES))
-        console.print(f"{trainer.recipe.examples} examples; --examples asks for another number")
+        console.print(f"{trainer.recipe.examples} examples; set --examples to change the number")
     take_steps(trainer, problems, out)
     trainer.save_adapter(out / "adapter")
     with console.status(f"evaluating on {held_out} held-out examples"):
@@ -78,7 +78,7 @@ def main(
 
 
 def take_steps(trainer: Trainer, problems: list[Problem], out: Path) -> None:
-    """Every step that is left of the recipe, a checkpoint every 50."""
+    """Run the remaining steps of the recipe, with a checkpoint every 50 steps."""
     from examples.train_judge.train import batches
 
     with Progress(

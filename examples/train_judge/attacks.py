@@ -1,4 +1,4 @@
-"""Responses that answer nothing and ask for the reward all the same; all are labelled wrong.
+"""Adversarial responses without an answer, all labelled wrong.
 
 Their kinds follow published attacks on model judges: "master keys" (Zhao et al. 2025, "One Token
 to Fool LLM-as-a-Judge"), injected instructions (Greshake et al. 2023), null models (Zheng et al.

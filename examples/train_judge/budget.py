@@ -1,4 +1,4 @@
-"""How long a run an hour has room for: cores without bfloat16 take 1.7 times as long."""
+"""Fit a run into a time budget: cores without bfloat16 take 1.7 times as long."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LEAST = 1_000
 
 
 def affordable(trainer: Trainer, problems: Sequence[Problem], minutes: float) -> int:
-    """The recipe's examples, or as many thousands of them as the minutes have room for.
+    """The recipe's number of examples, or the number of thousands that fits the minutes.
 
     Args:
-        trainer: whose pace is measured, on a few batches that teach it nothing.
-        problems: what the batches are made of.
-        minutes: of training.
+        trainer: the trainer; its speed is measured on a few batches without training it.
+        problems: the problems of the batches.
+        minutes: training time.
     """
     recipe, rng = trainer.recipe, Random(f"{trainer.recipe.seed}/pace")
     taken = []
@@ -29,6 +29,6 @@ def affordable(trainer: Trainer, problems: Sequence[Problem], minutes: float) ->
         while len(prompts) < recipe.batch_size:
             prompts += [trainer.prompts.of(example) for example in make(problems, rng)]
         taken.append(trainer.seconds_of(prompts) / len(prompts))
-    pace = sum(taken[1:]) / _TIMED  # the first also sets itself up
+    pace = sum(taken[1:]) / _TIMED  # the first batch includes set-up
     fit = int(60 * minutes / pace) // _LEAST * _LEAST
     return min(recipe.examples, max(fit, _LEAST))

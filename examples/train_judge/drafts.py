@@ -1,7 +1,7 @@
-"""What a response is made of: a problem's working, the value it commits to, and its wording.
+"""The parts of a response: a problem's working, the stated value, and its wording.
 
-The stated value and the reference are drawn apart from the working, so that neither a number's
-presence nor working that fits tells the label: only whether the two are equal does.
+The stated value and the reference are drawn independently of the working, so that neither a
+number's presence nor consistent working reveals the label, only whether the two are equal.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Problem:
 
     @classmethod
     def from_row(cls, row: dict[str, str]) -> Problem:
-        """From a row of GSM8K.
+        """Parse a row of GSM8K.
 
         Raises:
             ValueError: its solution does not end in a number.
@@ -67,15 +67,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a response is made of.
+    """The parts of a response.
 
     Attributes:
-        problem: whose working it shows.
-        stated: the value it commits to.
+        problem: the problem whose working it shows.
+        stated: the value that it commits to.
         gold: the reference's value.
-        nearby: numbers of the problem, to be confused with it.
-        rng: where chance comes from.
-        elsewhere: a problem to borrow sentences of.
+        nearby: numbers of the problem, as distractors.
+        rng: random generator.
+        elsewhere: another problem, to borrow sentences from.
     """
 
     problem: Problem
@@ -96,7 +96,7 @@ class Draft:
         return cls(problem, stated, gold, nearby, rng, elsewhere)
 
     def other(self) -> Value:
-        """A value that is neither stated nor the reference's."""
+        """A value that is neither the stated one nor the reference's."""
         for _ in range(50):
             value = near_miss(self.gold, self.rng, self.nearby)
             if value not in (self.stated, self.gold):
@@ -104,7 +104,7 @@ class Draft:
         return Value(self.gold.number + self.stated.number + 12_345)
 
     def body(self, most_lines: int | None = None) -> str:
-        """Some of the working's last lines, mostly made to fit the stated value."""
+        """Some of the working's last lines, mostly adapted to the stated value."""
         rng = self.rng
         if self.stated.percent and rng.random() < 0.3:
             return self._ratio()
@@ -128,7 +128,7 @@ class Draft:
         return self.rng.choice(TEXTS["ratios"]).format(part=part, whole=whole, decimal=decimal)
 
     def restated(self, text: str) -> str:
-        """The text with the stated value for the problem's answer."""
+        """The text with the problem's answer replaced by the stated value."""
         own = self.problem.answer.decimal
         if own is None or not text:
             return text
@@ -165,7 +165,7 @@ class Draft:
         return self.filled(form, s=written(value, rng, lang=lang))
 
     def said(self, text: str) -> str | None:
-        """A sentence of a problem with the text in place of its number, if one can be had."""
+        """A sentence of a problem with its number replaced by the text, if there is one."""
         rng = self.rng
         source = self.problem if rng.random() < 0.5 else self.elsewhere
         found = carriers(source.lines)
@@ -186,7 +186,7 @@ class Draft:
         return lead + before + text + (after.rstrip(".") if rng.random() < 0.15 else after)
 
     def filled(self, form: str, **texts: str) -> str:
-        """The form with its numbers that are not the answer, and its unit, filled in."""
+        """The form with its other numbers and its unit filled in."""
         slots = {slot: self._distraction() for slot in "mnk"}
         slots = {k: f"{v}1" if v == self.stated.decimal else v for k, v in slots.items()}
         slots["u"] = self.rng.choice(TEXTS["units"])
@@ -201,6 +201,6 @@ class Draft:
         return str(rng.randint(2, 10 ** rng.choice((1, 1, 2, 2, 3))))
 
     def joined(self, *parts: str) -> str:
-        """The parts on lines of their own, or in one."""
+        """The parts on separate lines, or on one line."""
         link = self.rng.choice(("\n", "\n", "\n\n", " "))
         return link.join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""How the trained judge does on examples of problems held out from training."""
+"""Evaluates the trained judge on examples of held-out problems."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from examples.train_judge.train import Trainer
 
 
 def evaluate(trainer: Trainer, problems: Sequence[Problem], count: int) -> dict[str, Any]:
-    """Agreement on ``count`` new examples, whole and by family, with both kinds of error.
+    """Agreement on ``count`` new examples, in total and by family, with both error rates.
 
-    Written by the training generator, so easier than what policies write: the service's own
-    measure is ``python -m reward_serve eval``.
+    The training generator writes the examples, so they are easier than policies' responses, which
+    ``reward-serve eval`` measures.
     """
     rng = Random(f"{trainer.recipe.seed}/held-out")
     examples = [rng.choice(make(problems, rng)) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""The shapes that a policy's responses come in: working, an ending, and what goes wrong."""
+"""The families of generated responses: working, an ending, and typical mistakes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _last_line(draft: Draft) -> Ending:
 
 
 def _calculation(draft: Draft) -> Ending:
-    """Bare calculations; the last one's result is the answer."""
+    """Only calculations; the result of the last one is the answer."""
     rng = draft.rng
     found = equations("\n".join(draft.problem.lines))[-rng.choice((1, 2, 2, 3)) :]
     last = _with_stated(draft, found[-1]) if found else None
@@ -65,7 +65,7 @@ def _calculation(draft: Draft) -> Ending:
 
 
 def _with_stated(draft: Draft, sentence: str) -> str | None:
-    """The sentence stating the draft's value as its last number, where it can."""
+    """The sentence with the draft's value as its last number, if possible."""
     own = draft.problem.answer.decimal
     if not own or draft.stated.percent or draft.gold.percent:
         return None
@@ -138,7 +138,7 @@ def _beside(draft: Draft, first: str, calculation: str) -> str:
 
 
 def _because(draft: Draft) -> str:
-    """The working, down to its result or not so far."""
+    """The working, with or without its result."""
     rng, lines = draft.rng, list(draft.problem.lines)
     chance = rng.random()
     if chance < 0.35:
@@ -173,7 +173,7 @@ def _retraction(draft: Draft) -> Ending:
 
 
 def _expression(draft: Draft) -> Ending:
-    """The reference's value within an expression that is worth another."""
+    """The reference's value inside an expression with another value."""
     rng = draft.rng
     if abs(draft.gold.number) <= 2:
         return _plain(draft)  # twice 0, 1 cubed
@@ -190,7 +190,7 @@ def _then(draft: Draft, text: str, share: float) -> str:
 
 
 def _cut_after(draft: Draft) -> Ending:
-    """Cut in the small talk after an answer: the answer stands."""
+    """Truncated after the answer, which counts."""
     rng = draft.rng
     chatter = draft.filled(rng.choice(TEXTS["chatter"]))
     if rng.random() < 0.3:
@@ -201,7 +201,7 @@ def _cut_after(draft: Draft) -> Ending:
 
 
 def _question(draft: Draft) -> Ending:
-    """The question copied, whole or in part; an answer behind it counts as ever."""
+    """The question copied, in full or in part; an answer after it counts."""
     rng = draft.rng
     label = rng.choice(("", "", "Question: ", "Q: ", "Problem: ", "The question is: "))
     question = draft.problem.question
@@ -239,7 +239,7 @@ def _thinking(draft: Draft) -> Ending:
 
 
 def _unfinished(draft: Draft) -> Ending:
-    """Cut while it thinks, or before it answers: what was thought is no answer."""
+    """Truncated while thinking or before the answer; thinking does not count as an answer."""
     rng, thoughts = draft.rng, _thoughts(draft)
     if rng.random() < 0.6:
         return rng.choice(TEXTS["unfinished_thinking"]).format(inner=thoughts), None

@@ -1,9 +1,9 @@
-"""One pass of a Llama over prompts that share beginnings: every token once, without padding.
+"""A Llama's forward pass over prompts with shared prefixes, each token once, without padding.
 
-A batch's tokens lie in one row, so that a layer is one product whatever the prompts' lengths; only
-attention sees prompts. LoRA layers that read the same input are multiplied as one. Products,
-attention and the gated units are in the precision of the base layers' weights; what layers add up,
-norms, rotations and the weights that are trained are in single precision.
+The tokens of a batch form one row, so that each layer is one matrix product for prompts of any
+length; only attention distinguishes prompts. LoRA layers with the same input are multiplied
+together. Matrix products, attention and gated units use the precision of the base weights; residual
+sums, norms, rotations and the trained weights use single precision.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from torch.nn.functional import silu
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Token ids that follow another piece's, or begin a prompt.
+    """Token ids that continue another piece, or begin a prompt.
 
     Attributes:
-        ids: at least one.
-        parent: index of the piece before, if any; pieces come after their parents.
+        ids: at least one token id.
+        parent: index of the preceding piece, if any; a piece comes after its parent.
     """
 
     ids: list[int]
@@ -30,7 +30,7 @@ class Piece:
 
 
 class _Generation:
-    """Pieces with as many ancestors, of which attention is computed at once.
+    """Pieces with the same number of ancestors, whose attention is computed together.
 
     Attributes:
         queries: index of a token among all, shape (pieces, longest).

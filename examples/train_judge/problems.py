@@ -17,7 +17,7 @@ def read_problems(data: str) -> tuple[list[Problem], list[Problem]]:
         data: a JSONL file of ``question`` and ``answer``, or a hub id such as ``openai/gsm8k``.
 
     Raises:
-        typer.BadParameter: it cannot be read, or a row is no GSM8K row.
+        typer.BadParameter: it cannot be read, or a row is not a GSM8K row.
     """
     problems = []
     for number, row in enumerate(read_rows(data), 1):

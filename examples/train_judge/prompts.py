@@ -1,4 +1,4 @@
-"""Examples as the service would render them, and what is to be learnt of each."""
+"""Training prompts, rendered as by the service, with their targets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _READING = "0123456789.-/%"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the engine would be sent, and what is to be learnt of it.
+    """A prompt as sent to the engine, with its targets.
 
     Attributes:
         ids: token ids.
@@ -34,7 +34,7 @@ class Prompt:
 
 
 class Prompts:
-    """Makes prompts.
+    """Renders training prompts.
 
     Args:
         template: a template with labels, whose reference comes last.
@@ -64,7 +64,7 @@ class Prompts:
         self._read = {token: index for index, token in enumerate(self.reading.values())}
 
     def of(self, example: Example) -> Prompt:
-        """The example's prompt."""
+        """Render an example's prompt."""
         ids = self._rendered(example.response, example.reference)
         end = len(ids) - len(self._after)
         marker = len(self._before)
@@ -87,7 +87,7 @@ class Prompts:
 
 
 def common(rows: Sequence[Sequence[int]]) -> int:
-    """How many tokens all of the rows begin with."""
+    """The number of leading tokens that all rows share."""
     at = 0
     while all(at < len(row) and row[at] == rows[0][at] for row in rows):
         at += 1

@@ -1,4 +1,4 @@
-"""The settings of a training run, and what is taught when. Imports no torch."""
+"""The settings and curriculum of a training run. Does not import torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from examples.train_judge.responses import Example, make, make_bare, make_first
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the adapter depends on, beside the base model and the training file.
+    """The settings of a training run.
 
     Attributes:
         learning_rate: of LoRA's A; B's is ``ratio`` times that (LoRA+, Hayou et al. 2024).
@@ -39,9 +39,9 @@ class Recipe:
         return self.examples // self.batch_size
 
     def lesson(self, step: int, problems: Sequence[Problem], rng: Random) -> list[Example]:
-        """What to learn at this step: to compare, then every way to write an answer, then all.
+        """The lesson of a step: comparing, then all forms of an answer, then all families.
 
-        Mixed from the start, 1,600 examples taught nothing.
+        With all families from the start, 1,600 examples did not improve the judge.
         """
         done = step / self.steps
         if done < self.first:

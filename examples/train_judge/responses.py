@@ -1,7 +1,7 @@
-"""Labelled training examples: a response, the reference it is held against, and whether they agree.
+"""Labelled training examples: a response, a reference, and whether they agree.
 
-A response that commits to a value is held against references that it meets and ones that it
-misses, so that nothing but the comparison tells the label.
+A response that commits to a value is paired with matching and with other references, so that only
+the comparison reveals the label.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _UNCOMMITTED = frozenset(["cut_off", "question", "no_answer", "unfinished"])
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A response and the final answer it is held against.
+    """A response and a reference.
 
     Attributes:
-        response: what a policy might write.
+        response: the response.
         reference: the final answer.
         correct: whether the two agree.
-        family: the shape that the response comes in.
+        family: the response's family.
         answered: whether the response commits to a value.
     """
 
@@ -38,11 +38,11 @@ class Example:
 
 
 def make(problems: Sequence[Problem], rng: Random) -> list[Example]:
-    """One response, held against references that it misses and, if it commits, ones that it meets.
+    """One response, paired with other references and, if it commits to a value, matching ones.
 
     Args:
-        problems: whose working and sentences it may show.
-        rng: where chance comes from.
+        problems: problems whose working and sentences it may use.
+        rng: random generator.
     """
     weights = [weight for weight, _ in FAMILIES.values()]
     family = rng.choices(list(FAMILIES), weights)[0]
@@ -65,7 +65,7 @@ def make_bare(problems: Sequence[Problem], rng: Random) -> list[Example]:
 
 
 def make_first(rng: Random) -> list[Example]:
-    """A whole number in digits in few wordings, to learn the comparison on."""
+    """An integer in few wordings, for learning the comparison."""
     stated = rng.randint(1, 999)
     misses = {abs(stated + step) for step in (-1, 1, 10, -10, 2, 5, 9 * stated, stated)}
     golds = [stated, *rng.sample(sorted(misses - {stated}), 1)]

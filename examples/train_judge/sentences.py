@@ -1,4 +1,4 @@
-"""Sentences of GSM8K's solutions and questions, to say what a draft wants said in their words."""
+"""Sentences of GSM8K's solutions and questions, as wording for drafts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bare(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """The text with results in place of the equations that give them: "She makes $18 a day"."""
+    """The text with equations replaced by their results: "She makes $18 a day"."""
     return _WORKED.sub("", bare(text))
 
 
@@ -46,19 +46,19 @@ def statements(question: str) -> list[str]:
 
 @cache
 def carriers(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """The sentences that state a number last, as what stands before and after it."""
+    """The sentences that end with a number, split into the text before and after it."""
     return [found for line in lines if (found := _carrier(line))]
 
 
 @cache
 def givens(question: str) -> list[tuple[str, str]]:
-    """The same of a question's sentences that hold one number."""
+    """Like ``carriers``, for a question's sentences with a single number."""
     found = carriers(tuple(statements(question)))
     return [(before, after) for before, after in found if not re.search(r"\d", before)]
 
 
 def is_operand(before: str) -> bool:
-    """Whether what follows is no result but part of a calculation: "139 - 19", "6 trolls * 24"."""
+    """Whether a number is an operand, not a result: "139 - 19", "6 trolls * 24"."""
     return bool(_OPERAND.search(before))
 
 

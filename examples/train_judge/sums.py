@@ -1,4 +1,4 @@
-"""Short calculations that are worth a given value."""
+"""Short calculations with a given result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts that training responses are made of; ``texts.yaml`` holds them."""
+"""Loads ``texts.yaml``, the text fragments of training responses."""
 
 from __future__ import annotations
 

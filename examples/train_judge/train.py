@@ -1,7 +1,7 @@
 """Trains a LoRA on the label logits of the shipped ``final_answer`` template.
 
-One pass over generated examples; what is trained on is what the service renders. The prompt's
-static text is computed once a batch and shared, as the engine's prefix cache shares it.
+Training makes one pass over generated examples, rendered as by the service. The prompt's static
+text is computed once per batch and shared, as in the engine's prefix cache.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Trainer:
         return sum(loss for loss, _ in done), sum(right for _, right in done) / len(batch)
 
     def seconds_of(self, batch: Sequence[Prompt]) -> float:
-        """What a step on the batch takes; nothing is learnt."""
+        """The duration of a step on the batch, without training."""
         began = time.monotonic()
         self._gradients(batch)
         self.optimizer.zero_grad(set_to_none=True)
@@ -116,7 +116,7 @@ class Trainer:
         )
 
     def _parts(self, batch: Sequence[Prompt]) -> list[Sequence[Prompt]]:
-        """The batch, a part a worker, prompts that share a response together."""
+        """The batch split over workers; prompts with the same response stay together."""
         ids = [prompt.ids for prompt in batch]
         cuts = [0]
         for worker in range(1, self._workers):
@@ -146,7 +146,7 @@ class Trainer:
         return loss.item(), int((logits.argmax(-1) == target).sum())
 
     def probabilities(self, prompts: Sequence[Prompt], batch_size: int = 32) -> Iterator[float]:
-        """Each prompt's probability of right."""
+        """Each prompt's probability of the label for right."""
         self.model.eval()
         right = self.prompts.scores.index(1.0)
         for start in range(0, len(prompts), batch_size):
@@ -157,7 +157,7 @@ class Trainer:
             yield from torch.softmax(logits, -1)[:, right].tolist()
 
     def save(self, folder: Path) -> None:
-        """What a later run needs to go on from here."""
+        """Save a checkpoint to resume from."""
         trained = {n: p.detach() for n, p in self.model.named_parameters() if p.requires_grad}
         state = {
             "recipe": asdict(self.recipe),
@@ -186,14 +186,14 @@ class Trainer:
         weights.chmod(0o644)
 
     def resume(self, folder: Path, any_length: bool = False) -> bool:
-        """Go on from the folder's checkpoint; False where there is none.
+        """Resume from the folder's checkpoint; returns False without one.
 
         Args:
-            folder: of an earlier run.
-            any_length: take its number of examples.
+            folder: output folder of an earlier run.
+            any_length: adopt its number of examples.
 
         Raises:
-            ValueError: it was made by another recipe.
+            ValueError: the checkpoint has another recipe.
         """
         path = folder / CHECKPOINT
         if not path.exists():

@@ -1,4 +1,4 @@
-"""Endings that commit to no value, whatever number they show."""
+"""Endings that do not commit to a value, although they may contain numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from examples.train_judge.values import numeral, written
 
 
 def taken_back(draft: Draft) -> Ending:
-    """The reference's value, denied and not replaced."""
+    """The reference's value, denied without a replacement."""
     rng, gold = draft.rng, written(draft.gold, draft.rng)
     chance = rng.random()
     if chance < 0.4:
@@ -25,7 +25,7 @@ def taken_back(draft: Draft) -> Ending:
 
 
 def hedge(draft: Draft) -> Ending:
-    """Several values, the reference's mostly among the first two."""
+    """Several values, with the reference's mostly among the first two."""
     rng = draft.rng
     values = [draft.gold, draft.other(), draft.other(), draft.other()]
     rng.shuffle(values)
@@ -53,7 +53,7 @@ def bound(draft: Draft) -> Ending:
 
 
 def cut_off(draft: Draft) -> Ending:
-    """Cut before the answer: wrong even where the last number so far is the reference."""
+    """Truncated before the answer: wrong even if the last number is the reference."""
     rng, chance = draft.rng, draft.rng.random()
     if chance < 0.25:
         text = draft.filled(rng.choice(TEXTS["story"]), s=numeral(draft.gold, rng))
@@ -68,7 +68,7 @@ def cut_off(draft: Draft) -> Ending:
 
 
 def no_answer(draft: Draft) -> Ending:
-    """Talk, a plan or a refusal; or working, and then given up."""
+    """Small talk, a plan, a refusal, or working that is given up."""
     rng = draft.rng
     if rng.random() < 0.25:
         return draft.joined(draft.body(2), draft.filled(rng.choice(TEXTS["gave_up"]))), None

@@ -1,4 +1,4 @@
-"""Numbers as policies write them: the same value in many forms, and values that nearly are it."""
+"""Numbers as policies write them: a value in many forms, and near misses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite's attacks on one problem of the caller's.
+"""The suite's attacks on a given problem.
 
 >>> {attack.reference for attack in variants("What is 9 * 2?", "18", per_family=1)}
 {'18'}
@@ -22,17 +22,17 @@ _PLACES = 6
 def variants(
     question: str | None, reference: str, *, seed: int = 0, per_family: int = 2
 ) -> list[Attack]:
-    """Up to ``per_family`` attacks of each family that fit the problem, none of them right.
+    """Up to ``per_family`` attacks of each family on a problem; all deserve a score of 0.
 
-    A text that is written for a number needs a reference whose answer is one, neither 0 nor 1 (a
-    planted verdict would be an answer to these); of the others, those that hold the answer are
-    left out, except in families that take it back.
+    Texts that depend on the answer need a numeric answer other than 0 and 1, which a planted
+    verdict could match. Other texts that contain the answer are left out, except in families that
+    may mention it.
 
     Args:
-        question: the problem; a general one where it is not known.
+        question: the problem; a generic one if None.
         reference: the gold answer, or a solution that ends in ``#### answer``.
-        seed: another seed, other attacks.
-        per_family: at most so many of each.
+        seed: seed of the attacks.
+        per_family: maximum attacks per family.
     """
     answer = reference.rpartition("####")[2].strip()
     value = _value(answer)

@@ -1,7 +1,7 @@
-"""Single requests that come together travel in one batch, whatever thread or loop they come from.
+"""Batches single requests from all threads and event loops.
 
-A hand-over between threads costs more than a request does, so there is one for a burst of requests
-and one for the answers that go back to a loop together.
+Switching threads costs more than a request does, so a burst of requests is handed over at once, and
+so are the answers for one event loop.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from reward_serve.schema import ScoreResult
 
 Body = dict[str, Any]
 MAX_BYTES = 8 * 2**20
-"""Bytes of a batch of several requests; the service's default limit is 32 MiB a body."""
+"""Maximum bytes of a batch of several requests; the service's default limit is 32 MiB per body."""
 Outcome = ScoreResult | BaseException
 
 
 class Ticket:
-    """A request on its way, and where its outcome goes.
+    """A submitted request and the future of its outcome.
 
     Args:
         body: the request.
-        loop: the event loop that awaits ``answer``; none for a thread that waits for it.
+        loop: the event loop that awaits ``answer``; None if a thread waits for it.
     """
 
     __slots__ = ("answer", "body", "gone", "loop", "sent")
@@ -56,16 +56,16 @@ Ask = Callable[[Sequence[Ticket]], Awaitable[None]]
 
 
 class Coalescer:
-    """Gathers requests into batches on one event loop.
+    """Collects requests into batches on one event loop.
 
-    A batch leaves when it is full, in requests or in bytes, when no other is under way, or when
-    its first request has waited for ``window_s``.
+    A batch is sent when it is full (in requests or bytes), when no other batch is in progress, or
+    when its first request has waited for ``window_s``.
 
     Args:
-        ask: sees to it that each ticket of a batch is handed its outcome.
-        loop: runs in another thread than the callers'.
-        window_s: how long a request waits for others while a batch is under way.
-        max_batch: most requests a batch.
+        ask: sends a batch and delivers each ticket's outcome.
+        loop: an event loop in another thread than the callers'.
+        window_s: how long a request waits for others while a batch is in progress.
+        max_batch: maximum requests per batch.
     """
 
     def __init__(
@@ -83,19 +83,19 @@ class Coalescer:
         self._under_way: set[_Sent] = set()
 
     def submit(self, tickets: Sequence[Ticket]) -> None:
-        """Have the tickets answered; from any thread."""
+        """Submit tickets, from any thread."""
         self._incoming.extend(tickets)
         if not self._called:
             self._called = True
             self._loop.call_soon_threadsafe(self._take)
 
     def withdraw(self, tickets: Sequence[Ticket]) -> None:
-        """Nobody waits for the tickets any more; a batch that is all gone is cancelled."""
-        with suppress(RuntimeError):  # the loop ends with its process
+        """Withdraw tickets whose callers have left; cancels a batch without remaining callers."""
+        with suppress(RuntimeError):  # the loop has ended with its process
             self._loop.call_soon_threadsafe(self._leave, tickets)
 
     def _take(self) -> None:
-        self._called = False  # before the queue is emptied: whoever comes later calls again
+        self._called = False  # before emptying the queue, so that later requests call again
         while self._incoming:
             ticket = self._incoming.popleft()
             size = size_of(ticket.body)
@@ -135,9 +135,9 @@ class Coalescer:
         except asyncio.CancelledError:
             if cancelled_by_caller():
                 raise
-            lost = RuntimeError("the call was cancelled by its other end")
+            lost = RuntimeError("the service cancelled the call")
             hand_out((ticket, lost) for ticket in batch)
-        except Exception as error:  # a fault of ours; the callers must not wait forever
+        except Exception as error:  # a bug; the callers must not wait forever
             hand_out((ticket, error) for ticket in batch)
 
     def _leave(self, tickets: Sequence[Ticket]) -> None:
@@ -149,7 +149,7 @@ class Coalescer:
 
 
 def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:
-    """Give each ticket its outcome, one hand-over for each loop that awaits some."""
+    """Deliver the tickets' outcomes, with one call into each event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Any, Outcome]]] = {}
     for ticket, outcome in outcomes:
         if ticket.loop is None:

@@ -1,4 +1,4 @@
-"""What a client was asked and what came of it."""
+"""Counts a client's requests by outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reward_serve.schema import ScoreResult, Status
 
 
 class Counters:
-    """Counts of one client's requests, for a trainer's metrics. Safe for threads."""
+    """Counts one client's requests, for a trainer's metrics. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -16,26 +16,26 @@ class Counters:
         self._counts |= {f"failed_{status.value}": 0 for status in Status if status != Status.OK}
 
     def asked(self, requests: int) -> None:
-        """Requests came in."""
+        """Record new requests."""
         self._add("asked", requests)
 
     def ok(self, requests: int) -> None:
-        """Requests got a verdict."""
+        """Record requests that ended with a verdict."""
         self._add("ok", requests)
 
     def retried(self, requests: int) -> None:
-        """Requests were sent again."""
+        """Record requests that were sent again."""
         self._add("retried", requests)
 
     def failed(self, result: ScoreResult, fallback: bool) -> int:
-        """A request got none.
+        """Record a request that ended without a verdict.
 
         Args:
-            result: of the service.
-            fallback: the caller was given another.
+            result: the service's result.
+            fallback: whether the caller received a fallback score.
 
         Returns:
-            Requests without a verdict so far.
+            The number of requests without a verdict so far.
         """
         failed = self._add("failed")
         self._add(f"failed_{result.status.value}")
@@ -44,7 +44,7 @@ class Counters:
         return failed
 
     def snapshot(self) -> dict[str, int]:
-        """The counts now: asked, ok, failed, failed by status, fallback, retried."""
+        """The current counts: asked, ok, failed, failed by status, fallback, retried."""
         with self._lock:
             return dict(self._counts)
 

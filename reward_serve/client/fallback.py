@@ -1,4 +1,4 @@
-"""What a request without a verdict comes to, as its caller chose."""
+"""Replaces failed results as the caller's ``on_failure`` says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OnFailure = Literal["raise", "none", "rule"] | float
 
 
 class ScoringError(RuntimeError):
-    """A request has no verdict.
+    """A request ended without a score.
 
     Attributes:
         result: the typed failure.
@@ -24,10 +24,10 @@ class ScoringError(RuntimeError):
 
 
 def check_on_failure(on_failure: object) -> OnFailure:
-    """The setting as it is, or as the number that its text says.
+    """Validate ``on_failure``; a number may be given as text.
 
     Raises:
-        ValueError: it is none of the choices.
+        ValueError: it is not a valid choice.
     """
     if on_failure in ("raise", "none", "rule"):
         return on_failure
@@ -41,10 +41,10 @@ def check_on_failure(on_failure: object) -> OnFailure:
 
 
 def settle(request: Mapping[str, Any], result: ScoreResult, on_failure: OnFailure) -> ScoreResult:
-    """The result where it has a score, else what ``on_failure`` makes of it.
+    """The result if it has a score, or else the replacement by ``on_failure``.
 
     Raises:
-        ScoringError: there is no score, and ``on_failure`` is ``raise``.
+        ScoringError: the result has no score and ``on_failure`` is ``raise``.
     """
     if result.status is Status.OK or on_failure == "none":
         return result
@@ -54,20 +54,20 @@ def settle(request: Mapping[str, Any], result: ScoreResult, on_failure: OnFailur
     if score is None:
         return result
     failed = result.status.value
-    told = {"reason": f"{failed}: {result.reason}", "details": {"failed": failed}}
+    update = {"reason": f"{failed}: {result.reason}", "details": {"failed": failed}}
     return result.model_copy(
-        update={"status": Status.OK, "score": score, "source": "fallback", **told}
+        update={"status": Status.OK, "score": score, "source": "fallback", **update}
     )
 
 
 def _by_rule(request: Mapping[str, Any]) -> float | None:
-    """1 or 0 where the verifier proves it, else None."""
-    # A sixth of what importing the library takes, for the one setting that needs it.
+    """1 or 0 if the verifier proves the response right or wrong, else None."""
+    # Imported here because it takes a sixth of the package's import time.
     from reward_serve.verifiers import verify_any
 
     try:
         asked = ScoreRequest.model_validate(request)
         outcome = verify_any(asked.response, asked.references).outcome
-    except ValueError:  # no request, or no reference in it
+    except ValueError:  # an invalid request, or one without a reference
         return None
     return {"right": 1.0, "wrong": 0.0}.get(outcome)

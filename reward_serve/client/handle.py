@@ -4,8 +4,9 @@
     ScoreResult(id=None, score=1.0, status=<Status.OK: 'ok'>, ...)
 
 A request's ``model`` is a name or an alias, as over HTTP. A failure is a ``ScoreResult`` with a
-``status`` and no score: ``error`` where the replica was lost. Only an application that is not there
-or not understood raises; where it is a gateway, requests wait for the applications behind it.
+``status`` and no score, for example ``error`` for a lost replica. Calls raise only if the
+application does not exist or its answer is not of the contract. Requests to a gateway wait for its
+applications.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ _CONNECT_S = 30.0
 class RewardClient:
     """Scores by handle, from any process of the Ray cluster that serves the application.
 
-    The connection is made at the first call, and never pickled.
+    The first call connects; pickling drops the connection.
 
     Args:
         app: the Serve application's name.
-        model: which of its reward models requests are for that name none; default the first.
-        timeout_s: deadline of requests that name none.
+        model: default reward model of requests; by default the application's first.
+        timeout_s: default deadline of requests, in seconds.
     """
 
     def __init__(
@@ -61,10 +62,10 @@ class RewardClient:
         return self.score_batch([request])[0]
 
     def score_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
-        """A result for each request, in order. Not from a running event loop.
+        """Score several requests, in order. In an event loop, use ``ascore_batch``.
 
         Raises:
-            ServiceUnavailableError: no such application, or its answer is not of results.
+            ServiceUnavailableError: the application does not exist, or its answer is invalid.
         """
         bodies = [as_dict(request, self._timeout_s) for request in requests]
         return self._parsed(run(self._connected(bodies).batch(bodies)))
@@ -79,14 +80,14 @@ class RewardClient:
         return self._parsed(await (await self._aconnected(bodies)).batch(bodies))
 
     def explain(self, request: Request, tokens: bool = False) -> Explanation:
-        """The result of one request, and what led to it. Not from a running event loop.
+        """Explain the result of one request. In an event loop, use ``aexplain``.
 
         Args:
             request: as for ``score``.
-            tokens: whether to show the prompts' tokens.
+            tokens: whether to include the prompts' tokens.
 
         Raises:
-            ServiceUnavailableError: no such application, or its answer is not an explanation.
+            ServiceUnavailableError: the application does not exist, or its answer is invalid.
         """
         body = {**as_dict(request, self._timeout_s), "tokens": tokens}
         return self._explanation(run(self._connected([body]).explain(body)))
@@ -100,7 +101,7 @@ class RewardClient:
         return type(self), (self._app, self._model, self._timeout_s)
 
     def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
-        with self._lock:  # a handle's first use is not safe for threads
+        with self._lock:  # a handle's first use is not thread-safe
             if self._dispatcher is None:
                 try:
                     self._dispatcher = self._connect(min(deadline(bodies), _CONNECT_S))
@@ -123,10 +124,10 @@ class RewardClient:
         model = aliases.get(self._model, self._model) or models[0]
         if model not in models:
             raise ServiceUnavailableError(
-                f"app {self._app!r} has no model {model!r}; choose of {', '.join(models)}",
+                f"app {self._app!r} has no model {model!r}; choose from {', '.join(models)}",
                 status_code=404,
             )
-        applications = about.get("applications", {})  # others than its own, of a gateway
+        applications = about.get("applications", {})  # a gateway's are separate applications
         handles = {name: handle_of(applications.get(name, self._app), name) for name in models}
         return Dispatcher(handles, aliases, default=model, grace_s=GRACE_S, detached=True)
 

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, which no trainer can block."""
+"""An event loop in a separate thread, which trainers cannot block."""
 
 import asyncio
 import os
@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 _lock = threading.Lock()
-_loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: a fork has none of its parent's
+_loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process id, as threads do not survive a fork
 
 
 def own_loop() -> asyncio.AbstractEventLoop:
-    """This process's loop, started at the first call."""
+    """This process's loop; the first call starts it."""
     with _lock:
         loop = _loops.get(os.getpid())
         if loop is None:
@@ -26,11 +26,11 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine on the loop and wait for its result.
 
     Raises:
-        RuntimeError: the caller runs in an event loop itself, which waiting would block.
+        RuntimeError: the caller runs in an event loop, which this would block.
     """
     if _in_event_loop():
         work.close()
-        raise RuntimeError("this would block the running event loop: await the async method")
+        raise RuntimeError("this would block the running event loop; await the async method")
     future = asyncio.run_coroutine_threadsafe(work, own_loop())
     try:
         return future.result()

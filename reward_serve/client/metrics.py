@@ -1,4 +1,4 @@
-"""One result as the numbers that a trainer averages."""
+"""A result as numbers that a trainer can average."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ _FAILURES = tuple(status.value for status in Status if status is not Status.OK)
 
 
 def failed_status(result: ScoreResult) -> str | None:
-    """The status in whose place the result's score stands, or the result's own; None if ok."""
+    """The status of a failed result, also if a fallback replaced it; None if it is ok."""
     if result.source == "fallback":
         return str((result.details or {}).get("failed"))
     return None if result.status is Status.OK else result.status.value
 
 
 def metrics_of(result: ScoreResult) -> dict[str, float]:
-    """What became of a request, each 1 or 0, the same keys every time.
+    """The outcome of a request as 0 or 1 for each metric; the keys are always the same.
 
     Returns:
-        ``ok``: the service gave a verdict; ``by_rule``: its rules did; ``fallback``: it gave none
-        and ``on_failure`` decided; ``undecided``: nobody did; ``failed_<status>`` of each status.
+        ``ok``: the service gave a verdict; ``by_rule``: its rules decided; ``fallback``:
+        ``on_failure`` gave the score; ``undecided``: there is no score; ``failed_<status>``.
     """
     failed = failed_status(result)
     return {

@@ -1,6 +1,6 @@
-"""A sample of what was judged, to read: JSON lines, and rows for a trainer's table.
+"""Writes a sample of the results to a file of JSON lines, and to a trainer's table.
 
-Off unless a client is given ``samples``, the file. Several processes may append to one file.
+It is off unless a client has ``samples``, the file. Several processes may append to one file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLUMNS = (
     "step", "question", "response_end", "label", "score", "probability", "status", "source",
     "reason",
 )  # fmt: skip
-"""Of a sample, as a JSON object and as a row of a table."""
+"""The keys of a sample's JSON object, and the columns of the table."""
 TABLE = "judge/samples"
 _CHARACTERS = 500
 
@@ -34,13 +34,13 @@ _step: Callable[[], int | None] = _no_step
 
 
 def count_steps(current: Callable[[], int | None]) -> None:
-    """Have this process's samples bear the trainer's step, which ``current`` returns."""
+    """Set the function that returns the trainer's step for this process's samples."""
     global _step
     _step = current
 
 
 def sample_of(body: Mapping[str, Any], result: ScoreResult) -> dict[str, Any]:
-    """What is worth reading of a request and its result; by ``COLUMNS``."""
+    """The sample of a request and its result; its keys are ``COLUMNS``."""
     question, response = (
         str(body.get(key) or "")[-_CHARACTERS:] for key in ("question", "response")
     )
@@ -53,15 +53,15 @@ def sample_of(body: Mapping[str, Any], result: ScoreResult) -> dict[str, Any]:
 
 
 class SampleWriter:
-    """Appends one of several results to a file.
+    """Appends every n-th result to a file.
 
     Args:
-        file: of JSON lines; its folder is made.
-        every: how many results there are to each that is written, the first among them.
+        file: the file of JSON lines; its folder is created.
+        every: write the first of every this many results.
 
     Raises:
         ValueError: ``every`` is less than 1.
-        OSError: the folder cannot be made.
+        OSError: the folder cannot be created.
     """
 
     def __init__(self, file: str, every: int) -> None:
@@ -71,7 +71,7 @@ class SampleWriter:
         self._file.parent.mkdir(parents=True, exist_ok=True)
 
     def note(self, body: Mapping[str, Any], result: ScoreResult) -> None:
-        """Write a result, if it is one to be written."""
+        """Write the result if it is in the sample."""
         if next(self._count) % self._every:
             return
         line = json.dumps(sample_of(body, result)) + "\n"
@@ -83,10 +83,10 @@ class SampleWriter:
 
 
 class SampleReader:
-    """Reads what was appended to a file of samples since it was last read.
+    """Reads samples as they are appended to a file.
 
     Args:
-        file: need not be there yet; what it holds already is skipped.
+        file: the file, which need not exist yet; its current content is skipped.
     """
 
     def __init__(self, file: str) -> None:
@@ -94,7 +94,7 @@ class SampleReader:
         self._offset = self._file.stat().st_size if self._file.exists() else 0
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The new samples, by ``COLUMNS``."""
+        """The new samples, as rows of ``COLUMNS``."""
         if not self._file.exists():
             return []
         with self._file.open("rb") as lines:
@@ -106,7 +106,7 @@ class SampleReader:
 
 
 def log_table(rows: Sequence[Sequence[Any]]) -> None:
-    """Log samples as a table where this process has a run of wandb or trackio; else do nothing."""
+    """Log samples as a table if this process has a run of wandb or trackio."""
     if not rows:
         return
     data = [list(row) for row in rows]

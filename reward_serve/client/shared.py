@@ -1,4 +1,4 @@
-"""The client that trainers' adapters share: it coalesces, retries, and answers every request."""
+"""The client of the trainers' adapters: it batches and retries requests, and handles failures."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class Client:
     """Scores through a transport, from any thread and any event loop.
 
     Args:
-        transport: the way to the service, or several, asked in this order.
-        timeout_s: deadline of requests that name none, over all attempts.
-        on_failure: what a request without a verdict comes to: ``raise`` raises ``ScoringError``,
-            ``none`` gives the typed failure, ``rule`` asks the rule verifier in this process, a
-            number is the score itself. The last two are results of source ``fallback``.
-        window_s: how long a single call waits for others to travel with while a batch is under
-            way; with none, it goes at once.
-        max_batch: most requests to travel together.
-        max_attempts: how often a request is sent at most; None for as long as its deadline lasts.
-        model: which reward model requests are for that name none; default the service's first.
-        samples: a file to which a sample of the results is appended, as JSON lines.
-        samples_every: results to each that is written there.
+        transport: the transport to the service, or several to try in this order.
+        timeout_s: default deadline of a request, over all attempts.
+        on_failure: how to handle a request without a score: ``raise`` raises ``ScoringError``,
+            ``none`` returns the typed failure, ``rule`` uses the rule verifier in this process, and
+            a number is used as the score. The last two give results with source ``fallback``.
+        window_s: while a batch is in progress, how long a request waits to be batched; otherwise
+            it is sent immediately.
+        max_batch: maximum requests per batch.
+        max_attempts: maximum attempts per request; None to retry until its deadline.
+        model: default reward model of requests; by default the service's first.
+        samples: file to which a sample of the results is appended, as JSON lines.
+        samples_every: write one of this many results.
 
     Raises:
-        ValueError: ``on_failure`` is none of these.
+        ValueError: ``on_failure`` is invalid.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class Client:
         self._coalescer = Coalescer(self._ask, own_loop(), window_s, max_batch)
 
     def score(self, request: Request) -> ScoreResult:
-        """The result of one request. Not from a running event loop: there, ``ascore``.
+        """Score one request. In an event loop, use ``ascore``.
 
         Raises:
-            ScoringError: there is no verdict, and ``on_failure`` is ``raise``.
+            ScoringError: there is no score and ``on_failure`` is ``raise``.
         """
         return self.score_batch([request])[0]
 
     def score_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
-        """A result for each request, in order. Not from a running event loop.
+        """Score several requests, in order. In an event loop, use ``ascore_batch``.
 
         Raises:
-            ScoringError: one has no verdict, and ``on_failure`` is ``raise``.
+            ScoringError: one has no score and ``on_failure`` is ``raise``.
         """
         tickets = self._submitted(requests, None)
         try:
@@ -134,12 +134,12 @@ class Client:
                     settling.create_task(self._settle(tickets[index], results[index]))
 
             await self._retrier.ask([ticket.body for ticket in tickets], deliver)
-            if failed and not self._retrier.in_doubt:  # which is logged once
+            if failed and not self._retrier.in_doubt:  # an outage is logged once
                 self._report(failed)
 
     async def _settle(self, ticket: Ticket, result: ScoreResult) -> None:
         settled: Outcome
-        try:  # a rule may take its time over a formula
+        try:  # in a thread, since a rule may take long for a formula
             settled = await asyncio.to_thread(settle, ticket.body, result, self._on_failure)
         except Exception as error:
             settled = error
@@ -157,7 +157,7 @@ class Client:
         if before.bit_length() < self._reported.bit_length():  # the 1st, 2nd, 4th, 8th...
             last = failed[-1]
             logger.warning(
-                "no verdict for %d requests so far, each now up to on_failure=%s; this one: %s: %s",
+                "%d requests without a verdict so far, handled by on_failure=%s; the last: %s: %s",
                 self._reported, self._on_failure, last.status.value, last.reason,
             )  # fmt: skip
 
@@ -171,25 +171,26 @@ def connect(
     timeout_s: float | None = None,
     **settings: Any,
 ) -> Client:
-    """This process's client for a target; the same arguments give the same client.
+    """The client of a target. Within a process, equal arguments return the same client.
 
     Args:
-        url: the service over HTTP; else ``REWARD_SERVE_URL``. Several, as a list or separated by
-            commas, are asked in turn: the first that answers has every request.
-        app: the Serve application of this process's cluster; else ``REWARD_SERVE_APP``. Where
-            neither is said anywhere: ``reward``.
-        api_key: for HTTP; else ``REWARD_SERVE_API_KEY``.
-        api_key_file: a file of the key alone, or a ``.env`` file that sets
-            ``REWARD_SERVE_API_KEY``; before that variable of the environment.
-        timeout_s: deadline over all attempts; else ``REWARD_SERVE_TIMEOUT_S``, else 60.
-        **settings: of ``Client``; ``samples`` may be ``REWARD_SERVE_SAMPLES`` instead.
+        url: URL of the service; default ``REWARD_SERVE_URL``. Several URLs (a list, or separated by
+            commas) are tried in order, and the first that answers receives every request.
+        app: Serve application of this process's cluster; default ``REWARD_SERVE_APP``, or
+            ``reward`` if there is no URL either.
+        api_key: API key for HTTP; default ``REWARD_SERVE_API_KEY``.
+        api_key_file: a file that contains only the key, or a ``.env`` file that sets
+            ``REWARD_SERVE_API_KEY``; takes precedence over the environment variable.
+        timeout_s: deadline over all attempts; default ``REWARD_SERVE_TIMEOUT_S``, or 60.
+        **settings: arguments of ``Client``; the default of ``samples`` is
+            ``REWARD_SERVE_SAMPLES``.
 
     Raises:
-        ValueError: both ``url`` and ``app`` are given, or ``api_key`` and ``api_key_file``, or a
-            setting is wrong.
+        ValueError: both ``url`` and ``app``, or both ``api_key`` and ``api_key_file``, are given,
+            or a setting is invalid.
     """
     if url and app:
-        raise ValueError(f"url and app={app!r} are both given: give one of them")
+        raise ValueError(f"url and app={app!r} are both given; give one of them")
     if not url and not app:
         url, app = os.environ.get("REWARD_SERVE_URL"), os.environ.get("REWARD_SERVE_APP")
         if url and app:
@@ -213,7 +214,7 @@ def _urls(url: str | Sequence[str]) -> list[str]:
     given = url.split(",") if isinstance(url, str) else url
     if urls := [each.strip() for each in given if each.strip()]:
         return urls
-    raise ValueError(f"url: {url!r} names no service; give http://HOST:PORT, or several")
+    raise ValueError(f"url: {url!r} contains no URL; give http://HOST:PORT, or several")
 
 
 def _over_http(url: str, api_key: str | None) -> Endpoint:
@@ -231,7 +232,7 @@ def _api_key(given: str | None, file: str | None) -> str | None:
     if not file:
         return given or os.environ.get("REWARD_SERVE_API_KEY")
     if given:
-        raise ValueError(f"api_key and api_key_file={file!r} are both given: give one of them")
+        raise ValueError(f"api_key and api_key_file={file!r} are both given; give one of them")
     try:
         return read_key(file, "REWARD_SERVE_API_KEY")
     except OSError as error:
@@ -247,11 +248,13 @@ def _timeout_s(given: float | None) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < float("inf"):
-        raise ValueError(f"REWARD_SERVE_TIMEOUT_S or timeout_s: {text!r} is no number of seconds")
+        raise ValueError(
+            f"REWARD_SERVE_TIMEOUT_S or timeout_s: {text!r} is not a positive number of seconds"
+        )
     return seconds
 
 
 _lock = threading.Lock()
 _clients: dict[tuple[Any, ...], Client] = {}
 _endpoints: dict[tuple[Any, ...], list[Endpoint]] = {}
-"""Shared by the clients of a target, which learn of an outage together."""
+"""The endpoints of each target, shared by its clients, so that they detect an outage together."""

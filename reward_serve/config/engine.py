@@ -122,7 +122,7 @@ def gpus_of_replica(engine: EngineConfig, asked: float | None) -> float:
             )
         if tp > 1:
             raise ValueError(
-                f"engine.tensor_parallel_size: {tp} needs GPUs, but engine.device is cpu; "
+                f"engine.tensor_parallel_size: {tp} needs GPUs, not engine.device: cpu; "
                 "set device: cuda, or the size to 1"
             )
         return 0.0

@@ -1,1 +1,1 @@
-"""The service over HTTP: routes, limits, status codes, keys; no scoring logic."""
+"""The HTTP service: routes, limits, status codes and API keys, without scoring logic."""

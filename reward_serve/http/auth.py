@@ -1,8 +1,8 @@
-"""API keys: where they are read, how a caller's is compared, and how much one may ask at once.
+"""API keys: reading, comparing, and limiting the items in flight per key.
 
-Keys are read where the application is built, and only their SHA-256 digests travel on, in the
-ingress's arguments: a replica may start on another node or under another environment, and what
-Serve logs and shows (the file's ``args``) never holds a key. A key is known by its name.
+Keys are read where the application is built, and only their SHA-256 digests are passed on, as
+arguments of the ingress: its replicas may run on another node or in another environment, and
+Serve's logs and status, which show ``args``, never contain a key. Keys are identified by name.
 
     >>> keys = ApiKeys({"trainer": digest_of("correct-horse-battery")})
     >>> keys.name_of("correct-horse-battery"), keys.name_of("a guess")
@@ -28,7 +28,7 @@ logger = logging.getLogger("ray.serve")
 MIN_KEY_CHARACTERS = 16
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # what RFC 6750 lets a bearer token be
+_KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a bearer token by RFC 6750
 _MAKE_ONE = "make one with `openssl rand -hex 32`"
 
 
@@ -36,17 +36,17 @@ class ApiKeys:
     """The keys of one service, by name.
 
     Args:
-        digests: a key's name to its ``digest_of``.
+        digests: key name to ``digest_of`` the key.
     """
 
     def __init__(self, digests: Mapping[str, str]) -> None:
         self._digests = {name: digest.encode() for name, digest in digests.items()}
 
     def name_of(self, key: str) -> str | None:
-        """The name of a caller's key; None when it is none of ours.
+        """The name of a caller's key; None if the key is unknown.
 
-        Digests of equal length are compared, with every key, so that the time taken tells neither
-        a key's length nor how much of it was right.
+        The digest is compared with every key's in constant time, so that timing reveals neither a
+        key's length nor a matching prefix.
         """
         asked = digest_of(key).encode()
         matches = [
@@ -56,10 +56,10 @@ class ApiKeys:
 
 
 class KeyLimitError(Exception):
-    """One key has as many items in flight as it may; nothing was done.
+    """The request would exceed its key's limit of items in flight; nothing was done.
 
     Attributes:
-        never: so many items could not be in flight whatever else is.
+        never: the request alone exceeds the limit.
     """
 
     def __init__(self, message: str, never: bool) -> None:
@@ -68,10 +68,10 @@ class KeyLimitError(Exception):
 
 
 class KeyLimit:
-    """Bounds the items that each key has in flight.
+    """Limits the items in flight of each key.
 
     Args:
-        items: at most, a key; None is no bound.
+        items: maximum items per key; None for no limit.
     """
 
     def __init__(self, items: int | None) -> None:
@@ -80,17 +80,17 @@ class KeyLimit:
 
     @contextmanager
     def held(self, name: str, items: int) -> Iterator[None]:
-        """Count ``items`` for the key of this name while the context lasts.
+        """Count ``items`` for a key during the block.
 
         Raises:
-            KeyLimitError: at once, when they would be too many.
+            KeyLimitError: the key's limit would be exceeded.
         """
         at_work = self._in_flight[name]
         if self._limit is not None and at_work + items > self._limit:
             never = items > self._limit
             raise KeyLimitError(
-                f"key {name!r}: {items} items beside {at_work} in flight, where "
-                f"server.max_concurrent_items_per_key allows {self._limit}; "
+                f"key {name!r}: {items} items in addition to {at_work} in flight exceed "
+                f"server.max_concurrent_items_per_key: {self._limit}; "
                 f"{'split the batch' if never else 'retry after a pause'}",
                 never,
             )
@@ -102,20 +102,21 @@ class KeyLimit:
 
 
 def digest_of(key: str) -> str:
-    """A key's SHA-256, in hex: long random keys cannot be found from it."""
+    """A key's SHA-256 digest in hex, which does not reveal long random keys."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_key_digests(file: str | None, variable: str | None) -> dict[str, str]:
-    """The digests of the keys that a service takes, by name; none when neither source is given.
+    """Read a service's keys and return their digests by name; empty without a source.
 
     Args:
-        file: ``server.api_keys_file``: a line ``name: key`` each; blank ones and ``#`` comments
-            are skipped.
+        file: ``server.api_keys_file``: lines ``name: key``; blank lines and ``#`` comments are
+            skipped.
         variable: ``server.api_keys_env``, the name of a variable: ``name=key,name2=key2``.
 
     Raises:
-        ConfigError: names the field, the place in it and the remedy; never shows a key.
+        ConfigError: a source is invalid; the message names the field, the line and the remedy, but
+            never shows a key.
     """
     found: dict[str, str] = {}
     if file is not None:
@@ -134,19 +135,19 @@ def _file(source: str, path: Path) -> str:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise ConfigError(
-            f"{source}: {why}; it is read where Serve builds the application, under `serve run` "
-            "and `serve deploy` on a node of the cluster"
+            f"{source}: {why}; it is read where Serve builds the application, which is a node of "
+            "the cluster with `serve run` and `serve deploy`"
         ) from None
     if mode & 0o077:
-        logger.warning("%s can be read or written by others; chmod 600 it", source)
+        logger.warning("%s is accessible to other users; run chmod 600 on it", source)
     return text
 
 
 def _variable(source: str, variable: str) -> str:
     if variable not in os.environ:
         raise ConfigError(
-            f"{source}: is not set where Serve builds the application; under `serve run` and "
-            "`serve deploy` on a running cluster that is the environment of its `ray start`"
+            f"{source}: is not set where Serve builds the application; for `serve run` and "
+            "`serve deploy` on a running cluster, set it in the environment of `ray start`"
         )
     return os.environ[variable]
 
@@ -160,17 +161,17 @@ def _add(found: dict[str, str], source: str, unit: str, separator: str, entries:
         name, key = _split(where, entry, separator)
         digest = digest_of(key)
         if name in found:
-            raise ConfigError(f"{where}: the name {name!r} is given twice; rename one")
+            raise ConfigError(f"{where}: the name {name!r} is used twice; rename one")
         if digest in found.values():
-            raise ConfigError(f"{where}: {name!r} has another name's key; {_MAKE_ONE}")
+            raise ConfigError(f"{where}: {name!r} has the same key as another name; {_MAKE_ONE}")
         found[name] = digest
         used = True
     if not used:
-        raise ConfigError(f"{source}: holds no keys; {_MAKE_ONE}, or leave the field out")
+        raise ConfigError(f"{source}: contains no keys; {_MAKE_ONE}, or remove the field")
 
 
 def _split(where: str, entry: str, separator: str) -> tuple[str, str]:
-    """The name and the key of an entry, which is not shown: all of it may be a key."""
+    """The name and key of an entry. Messages do not show it, since any part may be a key."""
     name, found, key = (part.strip() for part in entry.partition(separator))
     if not found:
         raise ConfigError(f"{where}: must read name{separator} key")
@@ -186,7 +187,7 @@ def _split(where: str, entry: str, separator: str) -> tuple[str, str]:
         )
     if len(key) < MIN_KEY_CHARACTERS:
         raise ConfigError(
-            f"{where}: the key has {len(key)} characters; the least is "
+            f"{where}: the key has {len(key)} characters; the minimum is "
             f"{MIN_KEY_CHARACTERS}: {_MAKE_ONE}"
         )
     return name, key

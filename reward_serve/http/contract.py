@@ -1,4 +1,4 @@
-"""The HTTP side of the wire contract: status codes and bodies."""
+"""The wire contract over HTTP: status codes and JSON bodies."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from reward_serve.schema import Status, deeper_than
 
 NDJSON = "application/x-ndjson"
 MAX_BODY_DEPTH = 64
-_TRIM_AFTER_S = 0.1  # when the request's last references are gone
+_TRIM_AFTER_S = 0.1  # until the request's last references are gone
 
 _CODES = {Status.INVALID: 422, Status.TIMEOUT: 504, Status.OVERLOADED: 503}
 
 
 def http_status(status: Status) -> int:
-    """The HTTP status code of a single score's status: a judge that failed is still a 200."""
+    """The HTTP status code of a single result; a judge's failure is still 200."""
     return _CODES.get(status, 200)
 
 
 def reply(content: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Plain data as a reply in JSON."""
+    """A JSON response."""
     return Response(orjson.dumps(content), code, headers, media_type="application/json")
 
 
 async def lines(chunks: AsyncGenerator[list[Any], None]) -> AsyncGenerator[bytes, None]:
-    """A line of JSON for each item of each chunk."""
+    """One line of JSON for each item of each chunk."""
     async with aclosing(chunks):
         async for chunk in chunks:
             yield b"".join(orjson.dumps(item) + b"\n" for item in chunk)
 
 
 def retry_after(seconds: float) -> dict[str, str]:
-    """The header that asks to wait so long, and a second at least."""
+    """The ``Retry-After`` header for a pause, rounded up and at least 1 s."""
     return {"Retry-After": str(max(1, math.ceil(seconds)))}
 
 
 async def read_json(request: Request, limit: int) -> Any:
-    """The body as JSON data, of ``limit`` bytes at most.
+    """Parse the body as JSON.
 
     Raises:
-        HTTPException: 413 or 422, with a ``detail`` that names the remedy.
+        HTTPException: 413, the body has more than ``limit`` bytes; 422, it is not valid JSON.
     """
-    too_large = HTTPException(413, f"body: over {limit} bytes; split the batch")
+    too_large = HTTPException(413, f"body: has more than {limit} bytes; split the batch")
     try:
         announced = int(request.headers.get("content-length") or 0)
     except ValueError:
@@ -67,7 +67,9 @@ async def read_json(request: Request, limit: int) -> Any:
         request.state.until_end.callback(later, _TRIM_AFTER_S, memory.trim)
     content = _parsed(body)
     if deeper_than(content, MAX_BODY_DEPTH):
-        raise HTTPException(422, f"body: is nested over {MAX_BODY_DEPTH} deep; flatten it")
+        raise HTTPException(
+            422, f"body: is nested more than {MAX_BODY_DEPTH} levels deep; flatten it"
+        )
     return content
 
 
@@ -75,7 +77,7 @@ def _parsed(body: bytearray) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        # orjson refuses a whole batch for one lone surrogate, which is that item's fault.
+        # orjson rejects a whole batch for one lone surrogate, which only makes its item invalid.
         try:
             return json.loads(body)
         except (ValueError, RecursionError):

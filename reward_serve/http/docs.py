@@ -1,6 +1,6 @@
-"""What the OpenAPI document says of each path: enough to generate a client from.
+"""The OpenAPI documentation of each path, complete enough to generate a client.
 
-Bodies are read by hand and schemas stand in place, made of the contract's own models.
+The routes parse bodies themselves, so the schemas are written here, from the contract's models.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ TEXT: Schema = {"type": "string"}
 
 
 def inline(model: Any, mode: str) -> Schema:
-    """A model's JSON schema with its definitions in place, as a path item needs it.
+    """A model's JSON schema with its definitions inlined, as a path item needs it.
 
-    A model inside itself is any object.
+    A model that contains itself is inlined as any object.
     """
     schema: Schema = model.model_json_schema(ref_template="{model}", mode=mode)
     definitions = schema.pop("$defs", {})
@@ -45,13 +45,13 @@ def inline(model: Any, mode: str) -> Schema:
 
 
 def exact_object(properties: Schema, **fields: Any) -> Schema:
-    """An object of exactly these properties."""
-    told = {"type": "object", "properties": properties, "required": list(properties)}
-    return {**told, "additionalProperties": False, **fields}
+    """An object with exactly these properties."""
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return {**schema, "additionalProperties": False, **fields}
 
 
 def _extended(schema: Schema, name: str, **properties: Schema) -> Schema:
-    """The object with more properties before its own."""
+    """The object with additional properties."""
     return {
         **schema,
         "title": name,
@@ -86,39 +86,39 @@ _CHALLENGE: Docs = {"WWW-Authenticate": {"description": "Bearer", "required": Tr
 
 
 def response(description: str, schema: Schema, headers: Docs | None = None) -> Docs:
-    """A reply in JSON, with the headers that every reply has."""
+    """A JSON response, with the headers of every response."""
     content = {"application/json": {"schema": schema}}
     return {"description": description, "headers": _HEADERS | (headers or {}), "content": content}
 
 
 def request_body(schema: Schema) -> Docs:
-    """What ``openapi_extra`` says of a body in JSON."""
+    """The ``openapi_extra`` of a JSON body."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 FAULT_OF_OURS: dict[int | str, Any] = {
-    500: response("A fault of the service; its log has the request_id", _FAULT)
+    500: response("Internal error; the service's log has the request_id", _FAULT)
 }
 TOO_LARGE: dict[int | str, Any] = {413: response("Body or batch too large; split it", DETAIL)}
 
 KEY_DOCS: dict[int | str, Any] = {
-    401: response("No key, or a wrong one: send Authorization: Bearer", DETAIL, _CHALLENGE),
+    401: response("Missing or unknown API key: send Authorization: Bearer", DETAIL, _CHALLENGE),
 }
-"""Where a key is asked for."""
+"""Responses of paths that need a key."""
 
 LIMIT_DOCS: dict[int | str, Any] = {
-    429: response("The key's own limit of items in flight", DETAIL, RETRY_AFTER),
+    429: response("The key's limit of items in flight is reached", DETAIL, RETRY_AFTER),
 }
-"""Where a key's items are counted."""
+"""Responses of paths that count a key's items."""
 
 SINGLE_DOCS: Docs = {
     "operation_id": "score",
     "openapi_extra": request_body(_REQUEST),
     "responses": {
-        200: response("A score, or a judge that failed (status)", _RESULT),
-        404: response("No such model", DETAIL),
+        200: response("A score, or a judge's failure (status)", _RESULT),
+        404: response("Unknown model", DETAIL),
         **TOO_LARGE,
-        422: response("A field is at fault: detail names it, and the remedy", _REFUSED),
+        422: response("A field is invalid; detail names it and the remedy", _REFUSED),
         **FAULT_OF_OURS,
         503: response("Overloaded: nothing was done", _FAILED, RETRY_AFTER),
         504: response("The deadline timeout_s passed", _FAILED),
@@ -131,16 +131,16 @@ EXPLAIN_DOCS: Docs = {
     "operation_id": "explain",
     "openapi_extra": request_body(inline(ExplainRequest, "validation")),
     "responses": {
-        200: response("The result, and what led to it", _EXPLANATION),
-        404: response("No such model, or server.explain is false", DETAIL),
+        200: response("The result and how it came about", _EXPLANATION),
+        404: response("Unknown model, or server.explain is false", DETAIL),
         **TOO_LARGE,
         422: response(
-            "A field is at fault: detail names it, and the remedy",
+            "A field is invalid; detail names it and the remedy",
             {**_extended(_EXPLANATION, "RefusedExplanation", detail=TEXT), "required": ["detail"]},
         ),
         **FAULT_OF_OURS,
         503: response(
-            "Overloaded, or server.max_concurrent_explanations are at work: nothing was done",
+            "Overloaded, or at server.max_concurrent_explanations: nothing was done",
             _extended(_EXPLANATION, "FailedExplanation", detail=TEXT),
             RETRY_AFTER,
         ),
@@ -158,8 +158,8 @@ _BATCH = {
         "requests": {
             "type": "array",
             "items": _REQUEST,
-            "description": "At most server.max_batch_items. One that is at fault gets the status "
-            "invalid, and spoils no more.",
+            "description": "At most server.max_batch_items. An invalid request gets the status "
+            "invalid; the rest of the batch is scored.",
         }
     },
     "required": ["requests"],
@@ -177,13 +177,13 @@ _RESULTS = exact_object(
 _LINES: Docs = {
     "schema": {
         "type": "string",
-        "description": "A line of JSON for each request as it finishes: its result, and its "
+        "description": "A line of JSON for each request when it finishes, with its result and its "
         "index in the batch.",
     },
     "x-line-schema": _STREAMED,
 }
 _BATCH_OK = response(
-    "Results in order; as NDJSON, where that is accepted, as they finish", _RESULTS
+    "Results in order, or with Accept: application/x-ndjson as they finish", _RESULTS
 )
 _BATCH_OK["content"][NDJSON] = _LINES
 
@@ -201,15 +201,15 @@ BATCH_DOCS: Docs = {
 _MODEL: Schema = {
     "type": "object",
     "title": "Model",
-    "description": "What a replica says of its reward model; a judge says more than a rule.",
+    "description": "A replica's description of its reward model; the fields depend on the kind.",
     "properties": {
         "name": TEXT,
-        "ready": {"type": "boolean", "description": "Whether a replica answers."},
+        "ready": {"type": "boolean", "description": "Whether a replica can score."},
         "kind": TEXT,
         "fingerprint": TEXT,
         "engine": {"type": "object", "description": "Weights, revision, dtype, device, engine."},
         "templates": {"type": "array", "items": TEXT},
-        "items": {"type": "integer", "description": "Items at work or waiting in the replica."},
+        "items": {"type": "integer", "description": "Items in progress or waiting."},
     },
     "required": ["name", "ready"],
 }
@@ -222,7 +222,7 @@ MODELS_DOCS: Docs = {
             exact_object(
                 {"models": {"type": "array", "items": _MODEL}, "version": TEXT},
                 title="Models",
-                additionalProperties=True,  # OpenAI's form of the same, where it is asked for
+                additionalProperties=True,  # the fields of OpenAI's format
             ),
         ),
         **FAULT_OF_OURS,

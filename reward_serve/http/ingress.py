@@ -1,6 +1,6 @@
-"""HTTP: FastAPI on Serve. Routes, limits and status codes; no scoring logic.
+"""The HTTP deployment: FastAPI on Serve, with routes, limits and status codes.
 
-Requests pass to a reward model's replica as they came: what they say is checked there, once.
+Requests are passed unchanged to a reward model's replica, which validates them.
 """
 
 from __future__ import annotations
@@ -51,9 +51,8 @@ class Ingress:
 
     Args:
         server: a ``ServerConfig`` as plain data.
-        models: handles of the reward models by name, or their applications; the first is the
-            default.
-        keys: the digests of the API keys, by name; with none, whoever reaches the port may ask.
+        models: name to the reward model's handle, or to its application; the first is the default.
+        keys: API key name to digest; without keys, anyone who reaches the port can send requests.
     """
 
     def __init__(
@@ -73,13 +72,13 @@ class Ingress:
         self._key_limit = KeyLimit(self._server.max_concurrent_items_per_key)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        """Called by Serve, once, for the application behind the HTTP port."""
+        """Called once by Serve to build the ASGI application."""
         server = self._server
         compatible = CompatRoutes(self._dispatcher, server, self._hold)
         return _api(self, self._keys, compatible, server.compatible_with, server.explain)
 
     async def models(self) -> dict[str, Any]:
-        """For clients by handle: the reward models with their applications, and the version."""
+        """For clients by handle: the reward models, their applications, and the version."""
         applications = self._dispatcher.applications
         await self._dispatcher.learn([""])  # all there are
         return {
@@ -90,13 +89,13 @@ class Ingress:
         }
 
     async def score(self, request: Request) -> Response:
-        """What reward does this response earn?"""
+        """Score one response."""
         model, body = await self._single(request)
         (result,) = await self._dispatcher.answers(model, [body])
         return _answered(result, result)
 
     async def score_batch(self, request: Request) -> Response:
-        """A result for each request; with ``Accept: application/x-ndjson``, as they finish."""
+        """Score a batch; with ``Accept: application/x-ndjson``, results are streamed."""
         body = await read_json(request, self._server.max_body_bytes)
         items = body.get("requests") if isinstance(body, dict) else None
         if not isinstance(items, list):
@@ -104,7 +103,7 @@ class Ingress:
         limit = self._server.max_batch_items
         if len(items) > limit:
             raise HTTPException(
-                413, f"requests: {len(items)} items; a batch takes {limit}, so split it"
+                413, f"requests: {len(items)} items; the limit is {limit}, so split the batch"
             )
         self._hold(request, len(items))
         await self._dispatcher.learn([i.get("model") for i in items if isinstance(i, dict)])
@@ -113,7 +112,7 @@ class Ingress:
         return reply({"results": await self._dispatcher.batch(items)})
 
     async def explain(self, request: Request) -> Response:
-        """Why does this response earn what it earns? For people, a few at a time."""
+        """Explain the result of a request; for interactive use, a few at a time."""
         if not self._server.explain:
             raise HTTPException(
                 404, "/v1/explain: is off in this deployment; set server.explain: true"
@@ -123,18 +122,18 @@ class Ingress:
         return _answered(explanation["result"], explanation)
 
     async def list_models(self) -> Response:
-        """The reward models: kind, fingerprint, templates and limits, and whether each answers."""
-        told = {"models": await self._dispatcher.describe(), "version": __version__}
+        """List the reward models: kind, fingerprint, templates, limits and readiness."""
+        content = {"models": await self._dispatcher.describe(), "version": __version__}
         if "openai" in self._server.compatible_with:
-            told |= openai.listed([*self._dispatcher.applications, *self._dispatcher.aliases])
-        return reply(told)
+            content |= openai.listed([*self._dispatcher.applications, *self._dispatcher.aliases])
+        return reply(content)
 
     async def health(self) -> Response:
-        """The HTTP process is up."""
+        """Report that the HTTP process is up."""
         return reply({"status": "ok"})
 
     async def ready(self) -> Response:
-        """Every reward model has a replica that can score."""
+        """Report whether every reward model has a replica that can score."""
         entries = await self._dispatcher.describe()
         waiting = [entry["name"] for entry in entries if not entry["ready"]]
         if waiting:
@@ -143,7 +142,7 @@ class Ingress:
         return reply({"status": "ok"})
 
     async def _single(self, request: Request) -> tuple[str, dict[str, Any]]:
-        """A single request's model and body, counted for its key."""
+        """The model and body of a single request, which is counted for its key."""
         body = await read_json(request, self._server.max_body_bytes)
         if not isinstance(body, dict):
             raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
@@ -156,21 +155,21 @@ class Ingress:
         return model, body
 
     def _hold(self, request: Request, items: int) -> None:
-        """Count items for the caller's key until the reply is sent, or given up."""
+        """Count items for the caller's key until the response is sent or abandoned."""
         caller = request.scope.get("user")
         if caller is None:
             return
         try:
             request.state.until_end.enter_context(self._key_limit.held(caller.username, items))
         except KeyLimitError as error:
-            logger.warning("refused: %s", error)
+            logger.warning("request rejected: %s", error)
             if error.never:
                 raise HTTPException(413, str(error)) from None
             raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
 
 
 def _answered(result: dict[str, Any], content: dict[str, Any]) -> Response:
-    """A single result, or what has it in it, with the status code of the result."""
+    """The response for a single result or its explanation, with the result's status code."""
     code = http_status(Status(result["status"]))
     headers = retry_after(retry_after_s(result["details"])) if code == 503 else None
     if code != 200:
@@ -185,10 +184,10 @@ def _api(
     compatible_with: Collection[str],
     explains: bool,
 ) -> FastAPI:
-    """Which path calls what, who may ask, and how it is described.
+    """The application with its routes, authentication and documentation.
 
-    With any API keys, every path but ``/health`` and ``/ready`` asks for one, ``/docs`` and the
-    paths that do not exist among them.
+    If there are API keys, every path except ``/health`` and ``/ready`` needs one, including
+    ``/docs`` and unknown paths.
     """
     api = FastAPI(title="reward_serve", version=__version__)
     if key_digests:
@@ -210,12 +209,12 @@ def _api(
     if key_digests:
         keys = BearerKeys(ApiKeys(key_digests))
         api.add_middleware(AuthenticationMiddleware, backend=keys, on_error=unauthorized)
-    api.add_middleware(Exchange)  # the last is the outermost
+    api.add_middleware(Exchange)  # added last, so outermost
     return api
 
 
 def _keyed(refusals: dict[int | str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Adds to a path's description the key that the middleware asks for, and its refusals."""
+    """Adds the API key and its error responses to a path's documentation."""
 
     def described(docs: dict[str, Any]) -> dict[str, Any]:
         responses = {**docs["responses"], **refusals}

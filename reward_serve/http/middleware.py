@@ -1,6 +1,6 @@
-"""ASGI middleware around every route: what each reply carries, and who may ask.
+"""ASGI middleware for every route: response headers, internal errors and authentication.
 
-Pure ASGI, so that a streamed reply stays one.
+It is pure ASGI, so that streamed responses stay streamed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reward_serve.version import VERSION_HEADER, __version__
 logger = logging.getLogger("ray.serve")
 
 OPEN_PATHS = frozenset(["/health", "/ready"])
-"""What probes ask: they carry no key, and learn no more than up or not."""
+"""The paths for probes, which need no key and only report a state."""
 
 _HEADERS = {
     VERSION_HEADER: __version__,
@@ -38,18 +38,18 @@ _LONGEST_SHOWN = 64
 
 
 class Exchange:
-    """Around one request and its reply.
+    """Wraps a request and its response.
 
-    Every reply carries the service's version, and is neither cached nor sniffed. A fault of ours
-    is a JSON 500 that tells the caller no more than a request id; the log has the rest. What is
-    entered on ``request.state.until_end`` is left when the reply is sent, or given up.
+    Every response has the service's version and headers against caching and sniffing. An internal
+    error is a JSON 500 with only a request id; the log has the details. Contexts entered on
+    ``request.state.until_end`` are exited when the response is sent or abandoned.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; see to its reply."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -58,7 +58,7 @@ class Exchange:
         async def receive_from_caller() -> Message:
             try:
                 return await receive()
-            except RayError as error:  # Serve's proxy took the call back
+            except RayError as error:  # Serve's proxy cancelled the call
                 raise ClientDisconnect from error
 
         async def send_with_headers(message: Message) -> None:
@@ -75,13 +75,13 @@ class Exchange:
             except ClientDisconnect:
                 return
             except Exception:
-                if started:  # too late for a status: the reply breaks off, and Serve logs why
+                if started:  # too late for a status code; Serve logs the exception
                     raise
                 await _internal_error(scope)(scope, receive, send_with_headers)
 
 
 def _internal_error(scope: Scope) -> JSONResponse:
-    """Logs the exception at hand, and says so to the caller."""
+    """Log the current exception and return the response."""
     request_id = _shown(Headers(scope=scope).get("x-request-id") or str(uuid.uuid4()))
     user = scope.get("user")
     logger.exception(
@@ -91,30 +91,30 @@ def _internal_error(scope: Scope) -> JSONResponse:
         _shown(scope["path"]),
         user.display_name if user else "none",
     )
-    detail = f"the service failed; its log says why, under request {request_id}; retry"
+    detail = f"internal error; see the service's log for request {request_id}; retry"
     return JSONResponse({"detail": detail, "request_id": request_id}, 500)
 
 
 def _shown(text: str) -> str:
-    """What a caller wrote, as a log and a terminal may show it."""
+    """A caller's text, shortened and escaped for logs and terminals."""
     return ascii(text)[1:-1][:_LONGEST_SHOWN]
 
 
 class BearerKeys(AuthenticationBackend):
-    """Names the caller by the key in ``Authorization: Bearer``; for AuthenticationMiddleware.
+    """Identifies the caller by the key in ``Authorization: Bearer``; for AuthenticationMiddleware.
 
     Args:
-        keys: whose holders may ask.
+        keys: the service's keys.
     """
 
     def __init__(self, keys: ApiKeys) -> None:
         self._keys = keys
 
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, SimpleUser] | None:
-        """The key's name as the user; None where no key is needed.
+        """The key's name as the user; None if the path needs no key.
 
         Raises:
-            AuthenticationError: no key, or none of ours.
+            AuthenticationError: the key is missing or unknown.
         """
         if conn.scope["path"].removeprefix(conn.scope.get("root_path", "")) in OPEN_PATHS:
             return None
@@ -123,10 +123,10 @@ class BearerKeys(AuthenticationBackend):
             raise AuthenticationError("Authorization: is missing; send Bearer and an API key")
         name = self._keys.name_of(key.strip())
         if name is None:
-            raise AuthenticationError("Authorization: the API key is none of this service's")
+            raise AuthenticationError("Authorization: unknown API key")
         return AuthCredentials(["score"]), SimpleUser(name)
 
 
 def unauthorized(conn: HTTPConnection, error: AuthenticationError) -> JSONResponse:
-    """The reply to a caller without a key of ours."""
+    """The response to a caller without a valid key."""
     return JSONResponse({"detail": str(error)}, 401, {"WWW-Authenticate": "Bearer"})

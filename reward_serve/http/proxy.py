@@ -1,8 +1,7 @@
-"""Before Serve's HTTP proxy: what it would stumble over is refused.
+"""Middleware of Serve's HTTP proxy that rejects headers that are not UTF-8.
 
-Serve decodes some request headers as UTF-8 before any application sees the request, and answers 500
-where they are not. It takes middleware from where its environment says, so that a cluster started
-with this has none of those:
+The proxy decodes some request headers as UTF-8 before it passes a request to an application, and
+answers 500 if that fails. A cluster started with this variable answers 400 instead:
 
     RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=reward_serve.http.proxy:middleware serve run FILE
 """
@@ -17,13 +16,13 @@ _POLICY_VIOLATION = 1008
 
 
 class ReadableHeaders:
-    """Refuses a request with a header that is not UTF-8: 400, and which."""
+    """Rejects a request with a header that is not UTF-8, with a 400 that names the header."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
+        """Pass the request on, or reject it."""
         name = _unreadable(scope)
         if name is None:
             await self._app(scope, receive, send)
@@ -35,7 +34,7 @@ class ReadableHeaders:
 
 
 def middleware() -> list[Middleware]:
-    """Called by each of Serve's HTTP proxies as it starts."""
+    """Called by each of Serve's HTTP proxies at start-up."""
     return [Middleware(ReadableHeaders)]
 
 

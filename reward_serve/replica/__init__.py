@@ -1,1 +1,1 @@
-"""The Serve deployment that owns one reward model, and what it does with a request."""
+"""The Serve deployment that owns one reward model."""

@@ -1,10 +1,10 @@
-"""Admission counted in items: a bounded queue before a bounded number at work.
+"""Limits the items in a replica: a bounded queue before a bounded number in progress.
 
-Serve counts calls, and one call may carry a thousand items. Slots are given to the batches that
-wait in turn, so that a single request never waits for a whole batch, and several a turn, so that
-the last items of a small one are not passed by all who come after it. What cannot be answered
-within its deadline is refused at once: a queue that is kept longer than deadlines are answers
-nobody in time.
+Serve counts calls, and one call may carry a thousand items. Waiting batches receive slots in turn,
+so that a single request never waits for a whole batch. Each turn has several slots, so that the
+last items of a small batch are not overtaken by every later batch. An item that cannot be finished
+by its deadline is rejected at once, since a queue longer than the deadlines would answer nobody in
+time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 
 from reward_serve.engines.base import OverloadedError
 
-_MARGIN = 0.75  # of a deadline; the rest is for what the estimate does not see
+_MARGIN = 0.75  # usable fraction of a deadline; the rest covers errors of the estimate
 _MEMORY_S = 10.0
 _ITEMS_TO_TRUST = 16
 _USUAL_GROUP = 8
@@ -27,13 +27,13 @@ _Queue = OrderedDict[asyncio.Future[None], None]
 
 
 class Admission:
-    """A place for each item in the replica.
+    """Gives each item of a replica a place in the queue and a slot.
 
     Args:
-        concurrent: items at work at once.
-        queued: items that may wait; beyond them ``place`` refuses at once.
-        clock: seconds, monotonic.
-        per_turn: most slots that a party gets before another's turn.
+        concurrent: maximum items in progress.
+        queued: maximum items waiting; ``place`` rejects further items.
+        clock: monotonic clock in seconds.
+        per_turn: maximum slots for a party before the next party's turn.
     """
 
     def __init__(
@@ -47,24 +47,23 @@ class Admission:
         self._capacity = concurrent + queued
         self._per_turn = per_turn
         self._turns: OrderedDict[object, _Queue] = OrderedDict()
-        self._given = 0  # of the first party's turn
+        self._given = 0  # slots given in the first party's turn
         self._waiting = 0
-        self._of_a_round = 0  # of those that wait, how many a turn of every party lets in
+        self._of_a_round = 0  # number of waiting items that one turn of every party admits
         self._pace = Pace(clock)
         self.items = 0
-        """Items at work or waiting."""
+        """Items in progress or waiting."""
 
     @asynccontextmanager
     async def place(self, within_s: float = math.inf, party: object = None) -> AsyncIterator[None]:
         """Wait for a slot and hold it.
 
         Args:
-            within_s: what is left of the item's deadline.
-            party: whom the item comes with, such as its batch; slots go to parties in turn.
+            within_s: time left until the item's deadline.
+            party: the group that takes turns as one, such as the item's batch.
 
         Raises:
-            OverloadedError: at once, when as many items as may wait do, or too many for the item
-                to be answered in time.
+            OverloadedError: the queue is full, or too long for the item's deadline.
         """
         party = object() if party is None else party
         self._check(within_s, party)
@@ -82,7 +81,7 @@ class Admission:
     def _check(self, within_s: float, party: object) -> None:
         if self.items >= self._capacity:
             raise OverloadedError(
-                f"{self.items} items are in this replica, which takes {self._capacity}",
+                f"this replica is full with {self.items} items (limit {self._capacity})",
                 self._pace.seconds(self._waiting),
             )
         rounds = len(self._turns.get(party, ())) // self._per_turn + 1
@@ -90,9 +89,9 @@ class Admission:
         wait_s = self._pace.seconds(self.items - self._waiting + ahead + 1)
         if wait_s > _MARGIN * within_s:
             raise OverloadedError(
-                f"{self.items} items are in this replica, so that this one would take "
-                f"{wait_s:.1f} s of its {within_s:.1f}",
-                (wait_s - _MARGIN * within_s) / (1 - _MARGIN),  # both shrink meanwhile
+                f"with {self.items} items in this replica, this one would take {wait_s:.1f} s of "
+                f"its {within_s:.1f} s",
+                (wait_s - _MARGIN * within_s) / (1 - _MARGIN),  # both decrease while waiting
             )
 
     async def _slot(self, party: object) -> None:
@@ -110,7 +109,7 @@ class Admission:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._leave(party, turn)
-            else:  # its slot came as it left
+            else:  # it received its slot when it was cancelled
                 self._give_back()
             raise
 
@@ -124,7 +123,7 @@ class Admission:
             party, queue = next(iter(self._turns.items()))
             turn = next(iter(queue))
             self._remove(party, turn)
-            if turn.cancelled():  # it is still the party's turn
+            if turn.cancelled():  # the party keeps its turn
                 continue
             if queue:
                 self._given += 1
@@ -136,11 +135,11 @@ class Admission:
         self._free += 1
 
     def _leave(self, party: object, turn: asyncio.Future[None]) -> None:
-        if turn in self._turns.get(party, ()):  # else it was passed over already
+        if turn in self._turns.get(party, ()):  # otherwise _give_back has removed it
             self._remove(party, turn)
 
     def _remove(self, party: object, turn: asyncio.Future[None]) -> None:
-        """Take one who waits out of the queue, and its party with the last of it."""
+        """Remove a waiting item, and its party if it was the last."""
         queue = self._turns[party]
         self._of_a_round -= len(queue) <= self._per_turn
         self._waiting -= 1
@@ -152,13 +151,13 @@ class Admission:
 
 
 class Pace:
-    """How fast items would leave if every slot were taken, by the last seconds of work.
+    """Estimates the throughput with all slots in use, from the last seconds.
 
-    Time counts by the share of the slots that were at work in it. Else a few items at a time would
-    make a replica look as slow as its callers are, and a burst would be refused that it can answer.
+    Time is weighted by the fraction of slots in use. Otherwise a replica with few callers would
+    look slow, and would reject a burst that it can handle.
 
     Args:
-        clock: seconds, monotonic.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -169,7 +168,7 @@ class Pace:
         self._seconds = 0.0
 
     def passed(self, busy: float) -> None:
-        """Since the last call so large a share of the slots was at work."""
+        """Record the fraction of slots in use since the last call."""
         now = self._clock()
         passed, self._since = now - self._since, now
         if busy:
@@ -178,12 +177,12 @@ class Pace:
             self._seconds = kept * self._seconds + busy * passed
 
     def left(self) -> None:
-        """An item is done."""
+        """Record that an item is done."""
         self._seen += 1
         self._items += 1
 
     def seconds(self, items: int) -> float:
-        """How long so many items take; 0 where too little was seen to tell."""
+        """The estimated time for a number of items; 0 without enough data."""
         if self._seen < _ITEMS_TO_TRUST:
             return 0.0
         return items * self._seconds / self._items

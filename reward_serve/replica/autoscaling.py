@@ -1,4 +1,4 @@
-"""Replicas follow the items in flight, which Serve, counting calls, does not see."""
+"""Scales replicas with the items in flight, which Serve does not see, since it counts calls."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def replicas_for_items(ctx: AutoscalingContext) -> tuple[float, dict[str, Any]]:
-    """A Serve autoscaling policy: items in flight over items a replica should have.
+    """A Serve autoscaling policy: items in flight divided by the target per replica.
 
-    Serve applies the delays and bounds. At zero replicas none reports items, and Serve's own
-    count of waiting calls starts the first.
+    Serve applies the delays and bounds. With zero replicas no items are reported, and Serve's count
+    of waiting calls starts the first replica.
     """
     reported = (ctx.aggregated_metrics or {}).get("items", {})
     items = sum(reported.values())

@@ -1,6 +1,6 @@
 """The Serve deployment that owns one reward model.
 
-Its methods are the handle API: they take and give plain dicts of the wire contract.
+Its methods are the handle API; they accept and return plain dicts of the wire contract.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from reward_serve.version import __version__
 logger = logging.getLogger("ray.serve")
 
 _WATCH_PERIOD_S = 0.5
-_FAREWELL_S = 0.5
+_EXIT_DELAY_S = 0.5
 _FLUSH_PERIOD_S = 1.0
 
 
@@ -53,8 +53,8 @@ class RewardReplica:
 
     Args:
         model: a ``ModelConfig`` as plain data.
-        max_batch_items: most items of one ``score_batch``.
-        explanations: most calls of ``explain`` at once; 0 turns them off.
+        max_batch_items: maximum items of one ``score_batch``.
+        explanations: maximum concurrent calls of ``explain``; 0 turns them off.
     """
 
     async def __init__(  # type: ignore[misc]
@@ -100,14 +100,14 @@ class RewardReplica:
 
         Args:
             requests: the batch, or a part of it.
-            batch: the same for all parts of a batch, which take turns as one.
+            batch: identifies the batch; its parts are admitted as one.
         """
         return await self._scorer.score_batch(requests, batch)
 
     async def score_stream(
         self, requests: list[dict[str, Any]], batch: str | None = None
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """Chunks of results as they finish, each result with its ``index``."""
+        """The results in chunks as they finish, each with its ``index``."""
         async for chunk in self._scorer.score_stream(requests, batch):
             yield chunk
 
@@ -116,11 +116,11 @@ class RewardReplica:
         return await self._explainer.explain(request)
 
     async def complete(self, body: dict[str, Any]) -> dict[str, Any]:
-        """What a judge's own model writes in a conversation; see ``completions.Completer``."""
+        """A chat completion by a judge's model; see ``completions.Completer``."""
         return await self._completer.complete(body)
 
     async def describe(self) -> dict[str, Any]:
-        """The model's entry in ``/v1/models``, and this replica's process and start-up times."""
+        """The model's entry in ``/v1/models``, with the replica's process id and start-up times."""
         return {
             "name": self._config.name,
             **self._model.describe(),
@@ -134,25 +134,25 @@ class RewardReplica:
         }
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        """Items at work or waiting, for ``autoscaling.replicas_for_items``."""
+        """Items in progress or waiting, for ``autoscaling.replicas_for_items``."""
         return {"items": float(self._admission.items)}
 
     async def check_health(self) -> None:
         """Called by Serve.
 
         Raises:
-            RuntimeError: the reward model can score no more.
+            RuntimeError: the reward model cannot score any more.
         """
         reason = await self._model.failure()
         if reason is not None:
             raise RuntimeError(reason)
 
     async def _first_verdict(self, uncounted: Scorer) -> None:
-        """Pay for what happens once before a caller waits for it."""
+        """Score one request at start-up, so that callers do not wait for one-time work."""
         if isinstance(self._config, RuleModel) and self._config.rule.verifier == "function":
-            return  # it may need of a request what this one has not
+            return  # a custom function may need other fields
         if isinstance(self._config, PanelModel):
-            return  # its members may come up after it
+            return  # its members may start later
         began = time.monotonic()
         result = await uncounted.score(
             {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
@@ -162,13 +162,13 @@ class RewardReplica:
         self._timings_s["first verdict"] = time.monotonic() - began
 
     async def _exit_on_failure(self) -> None:
-        """Leave rotation by leaving: a replica that fails fast would draw traffic to itself."""
+        """Exit when the model fails, since a replica that fails fast would attract traffic."""
         while True:
             await asyncio.sleep(_WATCH_PERIOD_S)
             reason = await self._model.failure()
             if reason is not None:
                 logger.error("reward model %s: %s; this replica exits", self._config.name, reason)
-                await asyncio.sleep(_FAREWELL_S)  # callers in flight get their typed errors
+                await asyncio.sleep(_EXIT_DELAY_S)  # so that callers receive their typed errors
                 os._exit(1)
 
     def _observed(self) -> list[Observer]:
@@ -196,13 +196,13 @@ class RewardReplica:
 
 
 def _member(config: PanelModel, member: MemberConfig) -> tuple[Ask, Explain]:
-    """What puts a request to another reward model, by handle, and what has it explain one."""
+    """The functions that send a panel's request to a member, by handle."""
     from ray import serve
 
     from reward_serve.client import Client, RewardClient, ServiceUnavailableError
 
     application = member.application or serve.get_replica_context().app_name
-    # Once more, should its replica be lost; what fails lastingly must not hold up the others.
+    # One retry covers a lost replica; a permanent failure must not delay the other members.
     by_handle = RewardClient(application, member.model)
     client = Client(by_handle, on_failure="none", max_attempts=2)
 

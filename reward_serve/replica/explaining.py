@@ -1,4 +1,4 @@
-"""Explains requests with one reward model, a few at a time: for people, beside the scoring."""
+"""Explains requests with one reward model, a few at a time, for interactive use."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _PAUSE_S = 1.0
 
 
 class Explainer:
-    """Scores a request as the ``Scorer`` does, and says what led to the result.
+    """Scores a request as the ``Scorer`` does, and explains the result.
 
-    Explanations are neither counted nor logged as verdicts. Each takes a place among the items of
-    the replica, so that it waits as they do.
+    Explanations are not counted or logged as verdicts. They wait for admission like the replica's
+    other items.
 
     Args:
-        name: the reward model's, as it stands in results.
-        model: what scores.
-        admission: shared with the scores.
+        name: the reward model's name in results.
+        model: the reward model.
+        admission: shared with the ``Scorer``.
         max_item_chars: as for the ``Scorer``.
-        at_once: most explanations at work or waiting; 0 turns them off.
+        at_once: maximum explanations in progress or waiting; 0 turns them off.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Explainer:
             return self._refused(
                 request,
                 Status.OVERLOADED,
-                f"{self._running} explanations are at work in this replica, where "
-                f"server.max_concurrent_explanations allows {self._at_once}; retry after a pause",
+                f"{self._running} explanations are in progress in this replica; the limit is "
+                f"server.max_concurrent_explanations: {self._at_once}; retry after a pause",
                 details={"retry_after_s": _PAUSE_S},
             )
         try:
@@ -112,7 +112,7 @@ class Explainer:
 
 
 class _Explained:
-    """The reward model as a ``Scorer`` asks it, with what it finds noted."""
+    """The reward model for a ``Scorer``, recording its findings."""
 
     def __init__(self, model: RewardModel, findings: Findings) -> None:
         self._model = model
@@ -123,7 +123,7 @@ class _Explained:
 
 
 class _Stopwatch:
-    """Keeps the times of one request."""
+    """Records the times of one request."""
 
     def __init__(self) -> None:
         self.times = Times(0.0)

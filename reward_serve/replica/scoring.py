@@ -1,12 +1,11 @@
 """Scores requests with one reward model: validation, admission, deadlines, typed failures.
 
-This is what a replica does, without Ray: no request raises, each gets a ``ScoreResult``.
+This is the work of a replica, without Ray. No request raises; each gets a ``ScoreResult``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import nullcontext
@@ -15,11 +14,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from reward_serve.engines.base import EngineError, OverloadedError
 from reward_serve.replica.admission import Admission
+from reward_serve.replica.failures import failure_of, within_deadline
 from reward_serve.replica.observing.base import Observer, Times
 from reward_serve.reward_models.base import InvalidRequestError, Scores, Verdict
-from reward_serve.routing.calls import cancelled_by_caller
 from reward_serve.routing.sizes import bounded, size_of
 from reward_serve.schema import (
     DEFAULT_ITEM_CHARS,
@@ -30,19 +28,13 @@ from reward_serve.schema import (
     echoes,
 )
 
-logger = logging.getLogger(__name__)
-
 _FLUSH_S = 0.02
 _LONG_CHARS = 2**14
 
 
-class _DeadlinePassedError(Exception):
-    """The request's own deadline, as against a timeout inside the reward model."""
-
-
 @dataclass(slots=True)
-class _Visit:
-    """When a request came, and when the reward model had it."""
+class _Timing:
+    """When a request arrived, and when it was passed to the reward model."""
 
     began: float
     placed: float | None = None
@@ -54,16 +46,16 @@ class _Visit:
 
 
 class Scorer:
-    """Turns requests into results; never raises for one.
+    """Turns requests into results and never raises.
 
     Args:
-        name: the reward model's name, as it stands in results.
-        model: what scores.
-        admission: bounds the items at work and waiting.
-        max_batch_items: a larger batch is invalid as a whole.
-        max_item_chars: an item whose texts together are longer is invalid.
-        observers: see every request end.
-        clock: seconds, monotonic.
+        name: the reward model's name in results.
+        model: the reward model.
+        admission: limits the items in progress and waiting.
+        max_batch_items: all items of a larger batch are invalid.
+        max_item_chars: an item with more characters in total is invalid.
+        observers: notified of the end of every request.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(
@@ -86,33 +78,33 @@ class Scorer:
         self._long_items = asyncio.Lock()
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
-        """The result of one request, as a plain dict; its deadline runs from here.
+        """Score one request; its deadline starts now.
 
         Args:
             request: a ``ScoreRequest`` as plain data.
-            batch: what it came with; batches are admitted in turn.
+            batch: the batch that it belongs to; batches are admitted in turn.
         """
-        visit = _Visit(self._clock())
+        timing = _Timing(self._clock())
         try:
-            result = await self._result(request, batch, visit)
+            result = await self._result(request, batch, timing)
         except asyncio.CancelledError:
             for observer in self._observers:
-                observer.cancelled(request, visit.times(self._clock()))
+                observer.cancelled(request, timing.times(self._clock()))
             raise
-        times = visit.times(self._clock())
+        times = timing.times(self._clock())
         for observer in self._observers:
             observer.observe(request, result, times)
         return result
 
-    async def _result(self, request: object, batch: object, visit: _Visit) -> dict[str, Any]:
-        began = visit.began
+    async def _result(self, request: object, batch: object, timing: _Timing) -> dict[str, Any]:
+        began = timing.began
         try:
             parsed = ScoreRequest.model_validate(request)
         except ValidationError as error:
             return self._failed(Status.INVALID, describe_errors(error), echoes(request), began)
-        echoed = {"id": parsed.id, "metadata": parsed.metadata}
+        echoed: dict[str, Any] = {"id": parsed.id, "metadata": parsed.metadata}
         try:
-            verdict = await self._within_deadline(parsed, batch, visit)
+            verdict = await self._verdict(parsed, batch, timing)
             result = ScoreResult(
                 **{name: getattr(verdict, name) for name in Verdict.__slots__},
                 **echoed,
@@ -120,26 +112,18 @@ class Scorer:
                 latency_ms=1000 * (self._clock() - began),
             )
             return result.model_dump(mode="json")
-        except InvalidRequestError as error:
-            return self._failed(Status.INVALID, str(error), echoed, began)
-        except OverloadedError as error:
-            told = {"details": {"retry_after_s": error.retry_after_s}, **echoed}
-            return self._failed(Status.OVERLOADED, str(error), told, began)
-        except _DeadlinePassedError:
-            reason = f"timeout_s: {parsed.timeout_s:g} s passed before a verdict"
-            return self._failed(Status.TIMEOUT, reason, echoed, began)
-        except EngineError as error:
-            return self._failed(Status.ERROR, str(error), echoed, began)
         except Exception as error:
-            logger.exception("reward model %s failed at request id=%r", self._name, parsed.id)
-            return self._failed(Status.ERROR, f"{type(error).__name__}: {error}", echoed, began)
+            failed = failure_of(error, f"reward model {self._name}, request id={parsed.id!r}")
+            if failed.retry_after_s:
+                echoed["details"] = {"retry_after_s": failed.retry_after_s}
+            return self._failed(failed.status, failed.reason, echoed, began)
 
     async def score_batch(self, requests: object, batch: object = None) -> list[dict[str, Any]]:
-        """A result for each request, in order; one item's failure is its own.
+        """Score each request, in order; one item's failure does not affect the others.
 
         Args:
             requests: the batch, or a part of it.
-            batch: shared by the parts of a batch, which are admitted in turn as one.
+            batch: identifies the batch; its parts are admitted as one.
 
         Raises:
             TypeError: ``requests`` is not a list.
@@ -153,7 +137,7 @@ class Scorer:
     async def score_stream(
         self, requests: object, batch: object = None
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """The results of ``score_batch`` as they finish, in chunks, each with its ``index``.
+        """The results of ``score_batch`` in chunks as they finish, each with its ``index``.
 
         Raises:
             TypeError: ``requests`` is not a list.
@@ -175,7 +159,7 @@ class Scorer:
             left = len(items)
             while left:
                 chunk = [await finished.get()]
-                await asyncio.sleep(_FLUSH_S)  # a yielded chunk costs as much as a call
+                await asyncio.sleep(_FLUSH_S)  # yielding a chunk costs as much as a call
                 while not finished.empty():
                     chunk.append(finished.get_nowait())
                 left -= len(chunk)
@@ -185,40 +169,29 @@ class Scorer:
             for task in tasks:
                 task.cancel()
 
-    async def _within_deadline(
-        self, request: ScoreRequest, batch: object, visit: _Visit
-    ) -> Verdict:
+    async def _verdict(self, request: ScoreRequest, batch: object, timing: _Timing) -> Verdict:
         if request.model not in (None, self._name):
             asked = ascii((request.model or "")[:64])
             raise InvalidRequestError(f"model: {asked} was sent to {self._name!r}")
         is_long = self._characters(request) > _LONG_CHARS
-        try:
-            place = self._admission.place(request.timeout_s, batch)
-            async with asyncio.timeout(request.timeout_s) as deadline, place:
-                visit.placed = self._clock()
-                # Rules never wait: without this a batch of them would hold the event loop. Long
-                # items start one by one, so that a short one waits for one of them at most.
-                async with self._long_items if is_long else nullcontext():
-                    await asyncio.sleep(0)
-                left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
-                return await self._model.score(request.model_copy(update={"timeout_s": left_s}))
-        except TimeoutError:
-            if deadline.expired():
-                raise _DeadlinePassedError from None
-            raise
-        except asyncio.CancelledError:
-            if cancelled_by_caller():
-                raise
-            raise EngineError("the engine cancelled the request") from None
+        place = self._admission.place(request.timeout_s, batch)
+        async with within_deadline(request.timeout_s) as deadline, place:
+            timing.placed = self._clock()
+            # Rules never await, so without this a batch of them would block the event loop. Long
+            # items start one by one, so that a short one waits for at most one of them.
+            async with self._long_items if is_long else nullcontext():
+                await asyncio.sleep(0)
+            left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
+            return await self._model.score(request.model_copy(update={"timeout_s": left_s}))
 
     def _characters(self, request: ScoreRequest) -> int:
-        """How long the item is; InvalidRequestError where that is too long."""
+        """The item's number of characters; raises InvalidRequestError if there are too many."""
         sizes = request.characters
         total, longest = sum(sizes.values()), max(sizes, key=sizes.__getitem__)
         if total > self._max_item_chars:
             raise InvalidRequestError(
-                f"{longest}: {sizes[longest]} characters of the item's {total}, where "
-                f"max_item_chars allows {self._max_item_chars}; send less, such as the end of it"
+                f"{longest}: has {sizes[longest]} of the item's {total} characters; the limit is "
+                f"max_item_chars: {self._max_item_chars}, so send less, such as its end"
             )
         return total
 
@@ -235,7 +208,7 @@ class Scorer:
         return result.model_dump(mode="json")
 
     def _too_large(self, request: object, size: int) -> dict[str, Any]:
-        reason = f"requests: {size} items; a batch takes {self._max_batch_items}, so split it"
+        reason = f"requests: {size} items; the limit is {self._max_batch_items}, so split the batch"
         return self._failed(Status.INVALID, reason, echoes(request), self._clock())
 
     @staticmethod

@@ -168,10 +168,12 @@ class DeploymentClient:
 
     def _failures(self, items: Iterable[Any], error: NoAnswerError) -> list[Result]:
         model, cause = self._handle.deployment_name, error.__cause__
-        told = [failure(error.status, error.reason, model=model, **echoes(item)) for item in items]
-        level = logging.DEBUG if self._detached else logging.WARNING  # clients announce an outage
-        logger.log(level, "reward model %s: %d items unanswered: %r", model, len(told), cause)
-        return [result.model_dump(mode="json") for result in told]
+        failures = [
+            failure(error.status, error.reason, model=model, **echoes(item)) for item in items
+        ]
+        level = logging.DEBUG if self._detached else logging.WARNING  # clients report an outage
+        logger.log(level, "reward model %s: %d items unanswered: %r", model, len(failures), cause)
+        return [result.model_dump(mode="json") for result in failures]
 
 
 def joined(parts: Iterable[Sequence[int]], answers: Iterable[Sequence[Result]]) -> list[Result]:

@@ -58,7 +58,7 @@ class Dispatcher:
         }
         self._default = default or next(iter(models))
         self.aliases: Mapping[str, str] = aliases or {}
-        """Other names of the models; a gateway's grow by ``learn``."""
+        """Alternative names of the models; ``learn`` adds to a gateway's."""
         self._upstream = upstream
         self._learning = asyncio.Lock()
         self._learned_at = float("-inf")
@@ -82,9 +82,9 @@ class Dispatcher:
         return name
 
     async def learn(self, names: Iterable[object]) -> None:
-        """Where one of these names is unknown, take over the applications' own names for models.
+        """If one of these names is unknown, fetch the applications' aliases.
 
-        Among those are checkpoints' hub ids. A name of several applications stays unknown.
+        They include the hub ids of checkpoints. An alias of several models remains unknown.
         """
         if not self._upstream or all(self._known(name) for name in names):
             return
@@ -107,7 +107,7 @@ class Dispatcher:
         try:
             ingress = DeploymentClient(handle_of(application, INGRESS_NAME))
             about: dict[str, Any] = await ingress.call("models", within_s=_READY_TIMEOUT_S)
-        except NoAnswerError:  # it may come
+        except NoAnswerError:  # it may start later
             return {}
         return about
 

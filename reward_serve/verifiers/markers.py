@@ -82,14 +82,14 @@ _LABEL_IN_TAIL = re.compile(r"\banswers?\s*(?::|is\b)")
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """One marker and the text behind it.
+    """A marker and the text after it.
 
     Attributes:
-        text: What stands behind the marker, to the end of its clause, or in its box.
-        start: Where in the response the marker begins.
-        end: Where in the response the text ends.
-        heading: Whether it may be a heading or prose ("#### Step 1"), since letters come first.
-        doubted: Whether what stands before denies it, supposes it or makes it another number.
+        text: The text after the marker up to the end of its clause, or in its box.
+        start: Start of the marker in the response.
+        end: End of the text in the response.
+        heading: Whether it may be a heading or prose ("#### Step 1"), since it starts with letters.
+        doubted: Whether the text before it denies, supposes or changes the number.
     """
 
     text: str

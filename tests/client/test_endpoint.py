@@ -256,7 +256,7 @@ async def test_a_slow_service_is_not_out(service: FakeService) -> None:
 
 @pytest.mark.parametrize("url", [" , ", [""]])
 def test_several_urls_of_which_none_is_one_are_refused(url: Any) -> None:
-    with pytest.raises(ValueError, match="names no service"):
+    with pytest.raises(ValueError, match="contains no URL"):
         connect(url=url)
 
 

@@ -147,7 +147,7 @@ async def test_the_shared_clients_model_is_of_requests_that_name_none(
 def test_a_model_that_is_not_there_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     about = {"models": ["judge"], "version": __version__}
     monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
-    with pytest.raises(ServiceUnavailableError, match="choose of judge") as refusal:
+    with pytest.raises(ServiceUnavailableError, match="choose from judge") as refusal:
         RewardClient("door", model="jugde").score(ASKED)
     assert not refusal.value.retryable
 

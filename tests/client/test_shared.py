@@ -189,7 +189,7 @@ def test_a_wrong_setting_is_told(
     [
         ({"api_key": "k", "api_key_file": "f"}, "are both given"),
         ({"api_key_file": "none/there"}, "api_key_file: none/there: No such file"),
-        ({"api_key_file": __file__}, "api_key_file: .* is not a key alone"),
+        ({"api_key_file": __file__}, "api_key_file: .* must contain only the key"),
     ],
 )
 def test_a_key_that_cannot_be_read_is_refused(settings: dict[str, Any], said: str) -> None:

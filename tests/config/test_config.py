@@ -329,7 +329,7 @@ def test_a_misplaced_field_is_not_suggested_to_itself(config: dict[str, Any], us
         ),
         pytest.param(
             rule(pattern="x"),
-            ["models.0.rule: pattern: ", "this is 'gsm8k'", "leave pattern out"],
+            ["models.0.rule: pattern: ", "this is 'gsm8k'", "remove pattern"],
             id="a pattern without regex",
         ),
         pytest.param(

@@ -93,14 +93,14 @@ def test_both_sources_are_taken_together(file: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("THE_KEYS", f"two={TWO}")
     assert set(read_key_digests(str(file), "THE_KEYS")) == {"one", "two"}
     monkeypatch.setenv("THE_KEYS", f"one={TWO}")
-    assert "the name 'one' is given twice" in fault(file, "THE_KEYS")
+    assert "the name 'one' is used twice" in fault(file, "THE_KEYS")
 
 
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        pytest.param("", ["holds no keys", "openssl rand", "leave the field out"], id="empty"),
-        pytest.param("# none yet\n\n", ["holds no keys"], id="comments alone"),
+        pytest.param("", ["contains no keys", "openssl rand", "remove the field"], id="empty"),
+        pytest.param("# none yet\n\n", ["contains no keys"], id="comments alone"),
         pytest.param(f"one: {ONE}\none: {TWO}\n", ["line 2", "'one'", "twice"], id="same name"),
         pytest.param(f"one: {ONE}\ntwo: {ONE}\n", ["line 2", "'two'", "another"], id="same key"),
         pytest.param("one: s3cret\n", ["line 1", "6 characters", "16", "openssl"], id="short"),
@@ -129,7 +129,11 @@ def test_a_variable_that_cannot_be_used_is_told_without_a_key(
 ) -> None:
     monkeypatch.delenv("THE_KEYS", raising=False)
     assert "THE_KEYS: is not set where Serve builds" in fault(variable="THE_KEYS")
-    for value, part in [("", "holds no keys"), (TWO, "entry 1"), (f"one={ONE},{ONE}", "entry 2")]:
+    for value, part in [
+        ("", "contains no keys"),
+        (TWO, "entry 1"),
+        (f"one={ONE},{ONE}", "entry 2"),
+    ]:
         monkeypatch.setenv("THE_KEYS", value)
         told = fault(variable="THE_KEYS")
         assert part in told
@@ -166,7 +170,9 @@ def test_a_file_that_others_can_read_is_warned_of(
 def test_each_key_has_its_own_items_in_flight() -> None:
     limit = KeyLimit(3)
     with limit.held("one", 2), limit.held("two", 3), limit.held("one", 1):
-        with pytest.raises(KeyLimitError, match=r"'one': 1 items beside 3 .* allows 3; retry") as e:
+        with pytest.raises(
+            KeyLimitError, match=r"'one': 1 items in addition to 3 .*: 3; retry"
+        ) as e:
             limit.held("one", 1).__enter__()
         assert not e.value.never
     with limit.held("one", 3):

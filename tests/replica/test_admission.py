@@ -77,7 +77,7 @@ async def test_beyond_the_queue_an_item_is_refused_at_once(concurrent: int, queu
     visitors = Visitors(admission)
     await visitors.enter(concurrent + queued)
     async with asyncio.timeout(0.5):
-        with pytest.raises(OverloadedError, match=f"takes {concurrent + queued}; retry"):
+        with pytest.raises(OverloadedError, match=rf"limit {concurrent + queued}\); retry"):
             async with admission.place():
                 pytest.fail("a place beyond the last")
     assert admission.items == concurrent + queued
@@ -250,7 +250,9 @@ async def test_an_item_that_would_miss_its_deadline_is_refused_at_once() -> None
     await seen_at_work(admission, clock, 20, 0.5)
     visitors = Visitors(admission)
     await visitors.enter(20, party="large")  # the next is done in 10.5 s
-    with pytest.raises(OverloadedError, match=r"10\.5 s of its 10\.0; retry after 12 s") as refusal:
+    with pytest.raises(
+        OverloadedError, match=r"10\.5 s of its 10\.0 s; retry after 12 s"
+    ) as refusal:
         async with asyncio.timeout(1), admission.place(within_s=10.0, party="large"):
             pytest.fail("a place too late")
     assert refusal.value.retry_after_s == pytest.approx((10.5 - 7.5) / 0.25)
@@ -289,7 +291,7 @@ async def test_a_full_queue_asks_to_wait_until_it_is_drained() -> None:
     admission = Admission(concurrent=2, queued=8, clock=clock)
     await seen_at_work(admission, clock, 20, 0.5)
     await Visitors(admission).enter(10)
-    with pytest.raises(OverloadedError, match="which takes 10; retry after 4 s") as refusal:
+    with pytest.raises(OverloadedError, match=r"limit 10\); retry after 4 s") as refusal:
         async with admission.place():
             pytest.fail("a place beyond the last")
     assert refusal.value.retry_after_s == pytest.approx(4.0)

@@ -45,7 +45,7 @@ async def test_every_answer_and_all_tokens_are_reported() -> None:
 @pytest.mark.parametrize(
     ("chat", "body", "status", "why"),
     [
-        (None, BODY, "invalid", "'judge' writes nothing"),
+        (None, BODY, "invalid", "'judge' does not generate text"),
         (FakeChat(), {"messages": []}, "invalid", "messages"),
         (FakeChat(), "x", "invalid", "object"),
         (

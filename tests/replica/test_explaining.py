@@ -112,7 +112,7 @@ async def test_beyond_a_few_at_once_they_are_refused_and_nothing_is_done() -> No
     refused = await explained(each, {"response": "x", "id": "third"})
 
     assert (refused.result.status, refused.result.id) == (Status.OVERLOADED, "third")
-    assert "server.max_concurrent_explanations allows 2" in (refused.result.reason or "")
+    assert "server.max_concurrent_explanations: 2" in (refused.result.reason or "")
     assert (refused.result.details or {})["retry_after_s"] == 1.0
     assert model.asked == 2
     model.let_go.set()

@@ -146,15 +146,18 @@ async def test_a_verdict_becomes_a_result(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"response": "x" * 21}, "response: 21 characters of the item's 21"),
-        ({"reference": ["x" * 7] * 3}, "reference: 21 characters of the item's 22"),
-        ({"question": "x" * 30}, "question: 30 characters of the item's 31"),
-        ({"template": "x" * 20}, "template: 20 characters of the item's 21"),
+        ({"response": "x" * 21}, "response: has 21 of the item's 21 characters"),
+        ({"reference": ["x" * 7] * 3}, "reference: has 21 of the item's 22 characters"),
+        ({"question": "x" * 30}, "question: has 30 of the item's 31 characters"),
+        ({"template": "x" * 20}, "template: has 20 of the item's 21 characters"),
         (
             {"messages": [{"role": "user", "content": "x" * 20}] * 2},
-            "messages: 40 characters of the item's 41",
+            "messages: has 40 of the item's 41 characters",
         ),
-        ({"question": "x" * 12, "reference": "y" * 8}, "question: 12 characters of the item's 21"),
+        (
+            {"question": "x" * 12, "reference": "y" * 8},
+            "question: has 12 of the item's 21 characters",
+        ),
     ],
 )
 async def test_an_item_too_long_is_invalid_by_its_longest_field(
@@ -164,7 +167,7 @@ async def test_an_item_too_long_is_invalid_by_its_longest_field(
     result = await bench.score(**{"response": "x", "id": "a", **fields})
     assert (result.status, result.id) == (Status.INVALID, "a")
     assert named in (result.reason or "")
-    assert "max_item_chars allows 20; send less" in (result.reason or "")
+    assert "the limit is max_item_chars: 20, so send less" in (result.reason or "")
     assert bench.model.asked == []
     assert (await bench.score("x", question="y" * 19)).status is Status.OK
 
@@ -369,7 +372,7 @@ async def test_a_batch_over_the_limit_is_invalid_item_by_item(bench: Bench) -> N
         assert {result["status"] for result in results} == {"invalid"}
         assert {result["metadata"]["step"] for result in results} == {3}
         assert {tuple(result) for result in results} == {KEYS}
-        assert all("9 items; a batch takes 8, so split it" in r["reason"] for r in results)
+        assert all("9 items; the limit is 8, so split the batch" in r["reason"] for r in results)
     assert bench.model.asked == []
 
 

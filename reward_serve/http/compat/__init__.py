@@ -1,4 +1,1 @@
-"""What other trainers and judges' clients send today, answered by the same reward models.
-
-Off unless ``server.compatible_with`` names them.
-"""
+"""Protocols of other trainers and clients, enabled by ``server.compatible_with``."""

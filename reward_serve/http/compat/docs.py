@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of the paths of ``server.compatible_with``."""
+"""The OpenAPI documentation of the paths of ``server.compatible_with``."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _LABEL: Schema = {
     ]
 }
 _IN_URL: list[Schema] = [
-    {"name": name, "in": "query", "required": False, "schema": schema, "description": told}
-    for name, schema, told in (
-        ("model", TEXT, "Which reward model; default the first."),
-        ("template", TEXT, "A template's name; default the deployment's."),
+    {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
+    for name, schema, description in (
+        ("model", TEXT, "Name of the reward model; default: the first."),
+        ("template", TEXT, "Name of the judging template; default: the deployment's."),
         ("timeout_s", {**_NUMBER, "exclusiveMinimum": 0, "maximum": 3600}, "Deadline, in seconds."),
     )
 ]
 _REFUSALS: dict[int | str, Any] = {
-    404: response("No such model", DETAIL),
+    404: response("Unknown model", DETAIL),
     **TOO_LARGE,
-    422: response("A field is at fault: detail names it, and the remedy", DETAIL),
+    422: response("A field is invalid; detail names it and the remedy", DETAIL),
     **FAULT_OF_OURS,
-    503: response("Some have no score, and absent_reward is not set", DETAIL, RETRY_AFTER),
+    503: response("Items without a score, and absent_reward is not set", DETAIL, RETRY_AFTER),
 }
 
 
@@ -100,7 +100,7 @@ _CHOICE: Schema = exact_object(
 
 _CHAT = inline(ChatRequest, "validation")
 _CHAT["properties"] |= {
-    name: {"enum": [None, *neutral], "description": f"Taken as left out; {why}."}
+    name: {"enum": [None, *neutral], "description": f"Ignored at these values; {why}."}
     for name, (neutral, why) in UNSUPPORTED.items()
 }
 
@@ -109,18 +109,18 @@ CHAT_DOCS: Docs = {
     "openapi_extra": request_body(_CHAT),
     "responses": {
         200: response(
-            "What the model wrote",
+            "The completion",
             {
                 "type": "object",
                 "properties": {"choices": {"type": "array", "items": _CHOICE}},
                 "required": ["id", "object", "created", "model", "choices", "usage"],
             },
         ),
-        400: response("A field is at fault, or not understood here", _ERROR),
-        404: response("No such model", _ERROR),
+        400: response("A field is invalid or not supported", _ERROR),
+        404: response("Unknown model", _ERROR),
         **TOO_LARGE,
         422: response("The body is not JSON", DETAIL),
-        500: response("The engine failed, or the service", {"type": "object"}),
+        500: response("The engine or the service failed", {"type": "object"}),
         503: response("Overloaded: nothing was done", _ERROR, RETRY_AFTER),
         504: response("The deadline passed", _ERROR),
     },

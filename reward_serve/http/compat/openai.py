@@ -1,7 +1,7 @@
-"""OpenAI's ``/v1/chat/completions`` to the judge itself, for clients that bring their own prompt.
+"""OpenAI's ``/v1/chat/completions`` by a judge's model, for clients with their own prompts.
 
-What would change an answer and is not understood is refused, and so are log-probabilities: one
-request for the likeliest tokens overwrites the labels' of those it shares an engine step with.
+Unsupported fields that would change an answer are rejected. Log-probabilities are among them: a
+request for top-k logprobs would overwrite the label logprobs of others in the same engine step.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _CODES = {
 
 
 def completion(answer: dict[str, Any], model: str) -> dict[str, Any]:
-    """A reply in OpenAI's form.
+    """A response in OpenAI's format.
 
     Args:
-        answer: of ``completions.Completer``, with status ``ok``.
-        model: by the name that the client has for it.
+        answer: an answer of ``completions.Completer`` with status ``ok``.
+        model: the model's name in the request.
     """
     usage = answer["usage"]
     return {
@@ -52,18 +52,18 @@ def completion(answer: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def problem(message: str, code: int, kind: str) -> dict[str, Any]:
-    """An error in OpenAI's form, and in ours."""
+    """An error in OpenAI's format, with this service's ``detail``."""
     error = {"message": message, "type": kind, "param": None, "code": str(code)}
     return {"error": error, "detail": message}
 
 
 def code_of(status: str) -> tuple[int, str]:
-    """The HTTP status code and OpenAI's type of error of a failure."""
+    """The HTTP status code and OpenAI's error type for a failure's status."""
     return _CODES.get(Status(status), (500, "server_error"))
 
 
 def listed(names: Iterable[str]) -> dict[str, Any]:
-    """What ``GET /v1/models`` says in OpenAI's form, beside ours."""
+    """The models in OpenAI's format, for ``GET /v1/models``."""
     data = [
         {"id": name, "object": "model", "created": 0, "owned_by": "reward_serve"} for name in names
     ]

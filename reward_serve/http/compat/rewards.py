@@ -1,8 +1,8 @@
 """Remote reward URLs: OpenRLHF's ``/get_reward`` and slime's ``/remote_rm``.
 
-Both know numbers alone. A response without a score fails the whole request, which the trainer
-sends again; ``server.absent_reward`` is sent instead where the deployment says so. ``model``,
-``template`` and ``timeout_s`` may stand in the URL's query.
+Both protocols only have numbers. An item without a score fails the whole request, which the trainer
+retries, unless ``server.absent_reward`` is set. ``model``, ``template`` and ``timeout_s`` can be
+set in the URL's query.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Items = list[dict[str, Any]]
 
 _IN_URL = ("model", "template", "timeout_s")
 
-# As chat templates end a turn and pad a text; DeepSeek's have bars and spaces of their own.
+# Tokens with which chat templates end turns and pad; DeepSeek's have full-width bars.
 _TOKEN = re.compile(
     r"<[|\uff5c][^<>|\uff5c\s]{1,40}[|\uff5c]>|</?s>|<bos>|<eos>|<pad>|<end_of_turn>"
 )
@@ -29,20 +29,20 @@ _SPACE = re.compile(r"\s*")
 
 
 def openrlhf_queries(body: Any) -> list[str]:
-    """The texts of which each is an item.
+    """The queries, each of which is an item.
 
     Raises:
-        HTTPException: 422, there are none.
+        HTTPException: 422, the field is missing or not a list of texts.
     """
     body = body if isinstance(body, dict) else {}
     return _texts(body, "queries" if "queries" in body else "query")
 
 
 def openrlhf_items(body: dict[str, Any]) -> Items:
-    """A request for each query, whose beginning, of ``prompts``, is not the response's.
+    """A score request for each query; its response is the query without its prompt.
 
     Raises:
-        HTTPException: 422, names the field and the remedy.
+        HTTPException: 422, a field is invalid.
     """
     queries, prompts = openrlhf_queries(body), _texts(body, "prompts")
     labels = body.get("labels")
@@ -60,10 +60,10 @@ def openrlhf_items(body: dict[str, Any]) -> Items:
 
 
 def slime_items(body: Any) -> Items:
-    """The one request; a prompt of several turns is a conversation.
+    """The score request of a sample; a list as prompt is sent as messages.
 
     Raises:
-        HTTPException: 422, names the field and the remedy.
+        HTTPException: 422, a field is invalid.
     """
     if not isinstance(body, dict) or not isinstance(body.get("response"), str):
         raise HTTPException(422, "response: must be the sample's response as text")
@@ -74,30 +74,30 @@ def slime_items(body: Any) -> Items:
 
 
 def in_url(query: Any, items: Items) -> Items:
-    """The items with what the URL says of them all.
+    """The items with the fields set in the URL.
 
     Raises:
-        HTTPException: 422, ``timeout_s`` is no number of seconds.
+        HTTPException: 422, ``timeout_s`` is not a number of seconds.
     """
-    told: dict[str, Any] = {name: query[name] for name in _IN_URL if name in query}
-    if "timeout_s" in told:
-        told["timeout_s"] = _seconds(told["timeout_s"])
-    return [item | told for item in items]
+    fields: dict[str, Any] = {name: query[name] for name in _IN_URL if name in query}
+    if "timeout_s" in fields:
+        fields["timeout_s"] = _seconds(fields["timeout_s"])
+    return [item | fields for item in items]
 
 
 def rewards_of(
     results: list[dict[str, Any]], absent: float | None, template: str | None = None
 ) -> list[float]:
-    """The scores, or what stands for those that are absent.
+    """The scores, with ``absent`` in place of missing ones.
 
     Args:
-        results: of the reward model.
+        results: the reward model's results.
         absent: ``server.absent_reward``.
-        template: what the URL names.
+        template: the template in the URL.
 
     Raises:
-        HTTPException: one is absent, and nothing stands for it: 503, or 422 where the requests
-            are at fault; 422 also where what the URL says is.
+        HTTPException: a score is missing and ``absent`` is None: 422 if all requests are invalid,
+            else 503. Also 422 if the template in the URL is invalid.
     """
     failed = [result for result in results if result["status"] != Status.OK]
     misnamed = [result for result in failed if template and _is_of_the_template(result)]
@@ -116,7 +116,7 @@ def rewards_of(
 
 
 def openrlhf_reply(rewards: list[float], results: list[dict[str, Any]]) -> dict[str, Any]:
-    """``rewards`` for the advantages, ``scores`` for dynamic filtering, and what to log."""
+    """``rewards`` for the advantages, ``scores`` for dynamic filtering, and ``extra_logs``."""
     absent = [float(result["score"] is None) for result in results]
     return {"rewards": rewards, "scores": rewards, "extra_logs": {"absent": absent}}
 
@@ -145,7 +145,7 @@ def _texts(body: dict[str, Any], name: str) -> list[str]:
 
 
 def _response(index: int, query: str, prompt: str) -> str:
-    """What follows the prompt, which may have been decoded with other white space."""
+    """The text after the prompt, which may have been decoded with different whitespace."""
     shown = prompt[_after_tokens(prompt) :]
     start = _after_tokens(query)
     if shown and query.startswith(shown, start):
@@ -166,7 +166,7 @@ def _response(index: int, query: str, prompt: str) -> str:
 
 
 def _after_tokens(text: str) -> int:
-    """Where the text begins, behind what pads it."""
+    """The start of the text after padding tokens."""
     place = 0
     while token := _TOKEN.match(text, _SPACE.match(text, place).end()):  # type: ignore[union-attr]
         place = token.end()
@@ -174,7 +174,7 @@ def _after_tokens(text: str) -> int:
 
 
 def _without_turn_end(text: str) -> str:
-    """The text without the special tokens that end it, of which trainers keep some."""
+    """The text without special tokens at its end, some of which trainers keep."""
     kept = end = len(text)
     while True:
         while end and text[end - 1].isspace():

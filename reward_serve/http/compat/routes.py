@@ -1,4 +1,4 @@
-"""The paths of ``server.compatible_with``, each a few lines over the same reward models."""
+"""The routes of ``server.compatible_with``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ logger = logging.getLogger("ray.serve")
 
 
 class CompatRoutes:
-    """What the paths call.
+    """The handlers of the routes.
 
     Args:
-        dispatcher: asks the reward models.
-        server: limits, and what is sent for an absent score.
-        hold: counts so many items for the caller's key until the reply is sent.
+        dispatcher: sends items to the reward models.
+        server: limits, and ``absent_reward``.
+        hold: counts items for the caller's key until the response is sent.
     """
 
     def __init__(
@@ -36,21 +36,21 @@ class CompatRoutes:
         self._hold = hold
 
     async def get_reward(self, request: Request) -> Response:
-        """OpenRLHF's ``--remote_rm_url``: ``query``, ``prompts`` and ``labels`` to ``rewards``."""
+        """OpenRLHF's ``--remote_rm_url``: scores ``query``, ``prompts`` and ``labels``."""
         body = await read_json(request, self._server.max_body_bytes)
         self._admit(request, len(rewards.openrlhf_queries(body)))
         numbers, results = await self._scored(request, rewards.openrlhf_items(body))
         return reply(rewards.openrlhf_reply(numbers, results))
 
     async def remote_rm(self, request: Request) -> Response:
-        """Slime's ``--rm-url``: ``prompt``, ``response`` and ``label`` of a sample to a number."""
+        """Slime's ``--rm-url``: scores a sample's ``prompt``, ``response`` and ``label``."""
         body = await read_json(request, self._server.max_body_bytes)
         self._admit(request, 1)
         (number,), _ = await self._scored(request, rewards.slime_items(body))
         return reply(number)
 
     async def chat_completions(self, request: Request) -> Response:
-        """OpenAI's: a judge's own model answers a conversation."""
+        """OpenAI's chat completions, by a judge's model."""
         body = await read_json(request, self._server.max_body_bytes)
         if not isinstance(body, dict):
             return _problem("body: must be an object", 400, "invalid_request_error")
@@ -76,13 +76,13 @@ class CompatRoutes:
     def _admit(self, request: Request, items: int) -> None:
         limit = self._server.max_batch_items
         if items > limit:
-            raise HTTPException(413, f"{items} items; a batch takes {limit}, so split it")
+            raise HTTPException(413, f"{items} items; the limit is {limit}, so split the batch")
         self._hold(request, items)
 
     async def _scored(
         self, request: Request, items: rewards.Items
     ) -> tuple[list[float], list[dict[str, Any]]]:
-        """The rewards, and the results that they are of."""
+        """The rewards and their results."""
         asked = request.query_params
         items = rewards.in_url(asked, items)
         await self._dispatcher.learn([asked.get("model")])

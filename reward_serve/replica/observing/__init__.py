@@ -1,1 +1,1 @@
-"""What a replica tells of its requests: metrics, failures, a sample of its verdicts."""
+"""A replica's observability: metrics, a log of failures, a log of sampled verdicts."""

@@ -1,4 +1,4 @@
-"""What is told of a request's end, and to whom."""
+"""The interface of observers, which are notified of the end of every request."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 @dataclass(slots=True)
 class Times:
-    """How long a request took, in seconds.
+    """The duration of a request, in seconds.
 
     Attributes:
-        total: from its arrival to its result.
-        queue: of that, before the reward model had it; None if it never had.
-        model: of that, in the reward model; None if it never was.
+        total: from arrival to result.
+        queue: from arrival to the reward model; None if it did not get there.
+        model: in the reward model; None if it did not get there.
     """
 
     total: float
@@ -23,13 +23,13 @@ class Times:
 
 
 class Observer(Protocol):
-    """Is told of every request's end."""
+    """Notified of the end of every request."""
 
     def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
-        """A request, as it came, has its result, whatever its status."""
+        """Record a request, as received, and its result of any status."""
 
     def cancelled(self, request: object, times: Times) -> None:
-        """A request's caller has left."""
+        """Record a request whose caller cancelled it."""
 
     def flush(self) -> None:
-        """A second has passed."""
+        """Called once a second."""

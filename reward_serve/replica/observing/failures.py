@@ -1,4 +1,4 @@
-"""A log line for each request without a verdict, and not more than a log can bear."""
+"""Logs requests without a verdict, with a rate limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REASON_CHARACTERS = 200
 class FailureLog:
     """Logs failures as JSON: the request's id and hash, the status and its reason, and times.
 
-    Beyond 20 a second they are counted, and told together.
+    Beyond 20 per second, failures are only counted, and the counts are logged.
 
     Args:
         model: the reward model's name.
@@ -33,7 +33,7 @@ class FailureLog:
         self._more: Counter[str] = Counter()
 
     def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
-        """Log it, if it has no verdict."""
+        """Log a request that ended without a verdict."""
         status = result["status"]
         if status == Status.OK:
             return
@@ -41,7 +41,7 @@ class FailureLog:
             self._more[status] += 1
             return
         self._lines += 1
-        told = {
+        fields = {
             "model": self._model,
             "id": result["id"],
             "request": request_hash(request),
@@ -51,15 +51,15 @@ class FailureLog:
             "latency_s": round(times.total, 4),
             "queue_s": None if times.queue is None else round(times.queue, 4),
         }
-        logger.warning("no verdict: %s", json.dumps(told))  # which escapes what callers wrote
+        logger.warning("no verdict: %s", json.dumps(fields))  # JSON escapes the callers' text
 
     def cancelled(self, request: object, times: Times) -> None:
-        """The caller knows."""
+        """Cancelled requests are not logged."""
 
     def flush(self) -> None:
-        """A second has passed."""
+        """Log the counts of the last second."""
         if self._more:
-            told = {"model": self._model, **self._more}
-            logger.warning("no verdict, and not logged each: %s", json.dumps(told))
+            counts = {"model": self._model, **self._more}
+            logger.warning("no verdict, not logged individually: %s", json.dumps(counts))
         self._lines = 0
         self._more.clear()

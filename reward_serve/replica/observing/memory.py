@@ -24,7 +24,7 @@ class MemoryTrimmer:
         """A cancelled request is not counted."""
 
     def flush(self) -> None:
-        """Trim if enough was freed since the last time."""
+        """Trim if enough requests were seen since the last time."""
         if self._bytes > memory.LARGE_BYTES:
             self._bytes = 0
             memory.trim()

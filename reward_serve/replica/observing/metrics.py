@@ -1,6 +1,6 @@
-"""A replica's Prometheus metrics, through Ray's own exporter.
+"""A replica's Prometheus metrics, exported by Ray.
 
-Serve adds the application, the deployment and the replica to each as labels.
+Serve adds labels for the application, the deployment and the replica.
 """
 
 from __future__ import annotations
@@ -16,20 +16,12 @@ _SCORES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 
 
 class Metrics:
-    """Counts and histograms of one replica.
-
-    ``reward_serve_requests_total`` by template, status and source (status ``cancelled`` where the
-    caller left); ``reward_serve_latency_seconds``, ``_queue_seconds`` and ``_model_seconds``;
-    ``reward_serve_tokens_total`` by kind (prompt, cached, completion);
-    ``reward_serve_cache_total`` by outcome (hits, misses); ``reward_serve_audits_total`` by outcome
-    (agreed, disagreed, failed), of rules and model on the same request, and
-    ``reward_serve_panels_total`` likewise of a panel's members; ``reward_serve_score``;
-    ``reward_serve_items``, at work or waiting.
+    """Counters and histograms of one replica; docs/observability.md lists them.
 
     Args:
-        items: how many are at work or waiting.
-        describe: the reward model's description, whose ``cache``, ``audit`` and ``panel`` are
-            counts.
+        items: returns the number of items in progress or waiting.
+        describe: returns the reward model's description, whose ``cache``, ``audit`` and ``panel``
+            are counts.
     """
 
     def __init__(self, items: Callable[[], int], describe: Callable[[], Mapping[str, Any]]) -> None:
@@ -37,50 +29,52 @@ class Metrics:
 
         self._requests = metrics.Counter(
             "reward_serve_requests_total",
-            description="Requests by how they ended.",
+            description="Requests by template, status and source.",
             tag_keys=("template", "status", "source"),
         )
         self._tokens = metrics.Counter(
             "reward_serve_tokens_total",
-            description="Tokens of the engine: prompt, cached (of the prompt), completion.",
+            description="Tokens of the engine: prompt, cached (part of prompt), completion.",
             tag_keys=("kind",),
         )
         self._of_model = {
             "cache": metrics.Counter(
                 "reward_serve_cache_total",
-                description="Questions for the model that the cache answered, or not.",
+                description="Hits and misses of the verdict cache.",
                 tag_keys=("outcome",),
             ),
             "audit": metrics.Counter(
                 "reward_serve_audits_total",
-                description="Requests put to the rules and to the model: whether they agreed.",
+                description="Requests scored by rules and model: whether they agreed.",
                 tag_keys=("outcome",),
             ),
             "panel": metrics.Counter(
                 "reward_serve_panels_total",
-                description="Requests put to a panel: whether its members agreed.",
+                description="Requests scored by a panel: whether its members agreed.",
                 tag_keys=("outcome",),
             ),
         }
         histograms = {
-            "latency_seconds": ("Arrival to result, queueing included.", _SECONDS),
-            "queue_seconds": ("Arrival to the reward model.", _SECONDS),
+            "latency_seconds": ("From arrival to result, including queueing.", _SECONDS),
+            "queue_seconds": ("From arrival to the reward model.", _SECONDS),
             "model_seconds": ("In the reward model: rules, rendering, engine.", _SECONDS),
-            "score": ("Scores that were earned.", _SCORES),
+            "score": ("Scores.", _SCORES),
         }
         self._latency, self._queue, self._model, self._score = (
-            metrics.Histogram(f"reward_serve_{name}", description=told, boundaries=bounds)
-            for name, (told, bounds) in histograms.items()
+            metrics.Histogram(f"reward_serve_{name}", description=description, boundaries=bounds)
+            for name, (description, bounds) in histograms.items()
         )
-        self._items = metrics.Gauge("reward_serve_items", description="Items at work or waiting.")
+        self._items = metrics.Gauge(
+            "reward_serve_items", description="Items in progress or waiting."
+        )
         self._ended: Counts[tuple[str, str, str]] = Counts()
         self._used: Counts[str] = Counts()
-        self._told: Counts[tuple[str, str]] = Counts()
+        self._reported: Counts[tuple[str, str]] = Counts()
         self._count_items = items
         self._describe = describe
 
     def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
-        """A request has its result."""
+        """Count a request and its result."""
         self._latency.observe(times.total)
         if times.queue is not None:
             self._queue.observe(times.queue)
@@ -95,11 +89,11 @@ class Metrics:
             self._used.update({kind.removesuffix("_tokens"): usage[kind] for kind in usage})
 
     def cancelled(self, request: object, times: Times) -> None:
-        """A request's caller has left."""
+        """Count a cancelled request."""
         self._count("", "cancelled", "")
 
     def flush(self) -> None:
-        """Pass on what was counted; an increment costs more than a request of a rule."""
+        """Export the counts; one increment costs more than a request of a rule."""
         for (template, status, source), count in self._ended.items():
             tags = {"template": template, "status": status, "source": source}
             self._requests.inc(count, tags)
@@ -112,9 +106,9 @@ class Metrics:
         described = self._describe()
         for name, counter in self._of_model.items():
             for outcome, count in (described.get(name) or {}).items():
-                if new := count - self._told[name, outcome]:
+                if new := count - self._reported[name, outcome]:
                     counter.inc(new, {"outcome": outcome})
-                    self._told[name, outcome] = count
+                    self._reported[name, outcome] = count
 
     def _count(self, template: str, status: str, source: str) -> None:
         self._ended[template, status, source] += 1

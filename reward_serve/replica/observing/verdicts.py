@@ -1,4 +1,4 @@
-"""A sample of the requests as JSON lines, to read what a policy is being rewarded for."""
+"""Logs a sample of the requests as JSON lines, to see what a policy is rewarded for."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _STEP_CHARACTERS = 64
 
 
 class VerdictLog:
-    """Appends sampled requests to ``verdicts-MODEL-PID.jsonl``, from a thread of its own.
+    """Appends sampled requests to ``verdicts-MODEL-PID.jsonl``, from a separate thread.
 
-    A line has the same keys whatever became of its request: those without a verdict have their
-    ``status`` and ``reason``, those whose callers left the status ``cancelled``.
+    Every line has the same keys. Requests without a verdict have their ``status`` and ``reason``,
+    cancelled requests have the status ``cancelled``.
 
-    Which requests are sampled is told by their hash: equal questions are in it or not, in every
-    replica. The two newest files are kept, of ``max_mib`` together.
+    Requests are sampled by their hash, so equal requests are either all sampled or not, in every
+    replica. The two newest files are kept, with ``max_mib`` in total.
 
     Args:
         model: the reward model's name.
-        config: ``verdict_log`` of the deployments file, with a folder.
+        config: the ``verdict_log`` section of the deployments file, with a folder.
 
     Raises:
         OSError: the folder cannot be written.
@@ -56,7 +56,7 @@ class VerdictLog:
         self._listener.start()
 
     def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
-        """Write it, if it is of the sample."""
+        """Log the request if it is sampled."""
         number = request_hash(request)
         if not chosen(number, self._config.rate):
             return
@@ -70,19 +70,19 @@ class VerdictLog:
         self._lines.handle(logging.LogRecord("verdicts", logging.INFO, "", 0, "%s", (line,), None))
 
     def cancelled(self, request: object, times: Times) -> None:
-        """Write it, if it is of the sample."""
+        """Log the request if it is sampled."""
         self.observe(request, {**echoes(request), "status": "cancelled"}, times)
 
     def flush(self) -> None:
-        """The thread writes by itself."""
+        """Nothing to do: the thread writes on its own."""
 
     def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Write the remaining lines and close the file."""
         self._listener.stop()
         self._file.close()
 
     def _asked(self, request: object) -> dict[str, Any]:
-        """What the line says of the request, which may be at fault in any way."""
+        """The line's fields about the request, which may be invalid in any way."""
         fields = request if isinstance(request, Mapping) else {}
         response = _as_text(fields.get("response")) or ""
         asked: dict[str, Any] = {
@@ -96,7 +96,7 @@ class VerdictLog:
 
 
 def _step(metadata: Mapping[str, Any] | None) -> int | float | str | None:
-    """The trainer's step, where the caller's metadata has it."""
+    """The trainer's step, if ``metadata`` contains it."""
     step = (metadata or {}).get("step")
     if isinstance(step, str):
         return step[:_STEP_CHARACTERS]
@@ -108,7 +108,7 @@ def _as_text(value: object, most: int | None = None) -> str | None:
 
 
 def _references(value: object) -> str | list[str] | None:
-    """The reference as it was asked, or None where it is none."""
+    """The reference as sent, or None if it is not valid."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return value[:MAX_REFERENCES]
     return _as_text(value)

@@ -31,7 +31,7 @@ def test_openais_own_client_understands_answers_refusals_and_the_list() -> None:
             "stop",
         )
         assert [model.id for model in client.models.list()] == ["rule", "Qwen/Qwen3-32B"]
-        with pytest.raises(NotFoundError, match="there is no 'gpt-4o'"):
+        with pytest.raises(NotFoundError, match="no model is named 'gpt-4o'"):
             client.chat.completions.create(model="gpt-4o", messages=asked)
         with pytest.raises(BadRequestError, match="logprobs: is not supported"):
             client.chat.completions.create(
