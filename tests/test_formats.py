@@ -31,7 +31,7 @@ def test_every_row_has_its_keys_and_a_text_in_each(rows: list[dict[str, Any]]) -
         assert all(isinstance(row[key], str) and row[key].strip() for key in KEYS - {"correct"})
 
 
-def test_no_case_and_no_id_stands_twice(rows: list[dict[str, Any]]) -> None:
+def test_cases_and_ids_are_unique(rows: list[dict[str, Any]]) -> None:
     assert len({row["id"] for row in rows}) == len(rows)
     assert len({(row["reference"], row["response"]) for row in rows}) == len(rows)
     assert all(row["id"].startswith(f"{row['format']}/") for row in rows)
@@ -64,7 +64,7 @@ def test_the_rules_contradict_no_label(rows: list[dict[str, Any]]) -> None:
     assert contradicted == []
 
 
-def test_what_is_tuned_on_is_sound_and_apart_from_what_measures(rows: list[dict[str, Any]]) -> None:
+def test_tuning_rows_are_valid_and_disjoint_from_the_suite(rows: list[dict[str, Any]]) -> None:
     tuned = [json.loads(line) for line in DEV.read_text(encoding="utf-8").splitlines()]
     assert len({row["id"] for row in tuned}) == len(tuned) == 420
     assert sum(row["correct"] for row in tuned) == 210

@@ -39,6 +39,6 @@ def test_a_file_without_a_key_is_refused_and_not_shown(
     assert "secret" not in str(refusal.value)
 
 
-def test_a_value_is_taken_as_it_stands(tmp_path: Path) -> None:
+def test_a_value_is_taken_literally(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("KEY=a${HOME}b", encoding="utf-8")
     assert read_key(str(tmp_path / ".env"), "KEY") == "a${HOME}b"

@@ -114,7 +114,7 @@ def test_a_worker_is_asked_once_it_can_score_and_the_head_needs_no_application(n
 
 
 @every_service
-def test_all_but_the_http_port_is_closed_to_others(name: str) -> None:
+def test_only_the_http_port_is_open_to_others(name: str) -> None:
     policy = documents(name)["NetworkPolicy"]["spec"]
     labels = [template["metadata"]["labels"] for template in templates(name)]
     pods = policy["podSelector"]["matchLabels"]
@@ -128,7 +128,7 @@ def test_all_but_the_http_port_is_closed_to_others(name: str) -> None:
 
 @pytest.mark.parametrize("version", KUBERNETES)
 @every_service
-def test_what_kubernetes_defines_is_as_it_defines_it(name: str, version: str) -> None:
+def test_manifests_match_kubernetes_definitions(name: str, version: str) -> None:
     pods = [{"apiVersion": "v1", "kind": "Pod", **template} for template in templates(name)]
     for resource in (*pods, documents(name)["NetworkPolicy"], documents("keys")["Secret"]):
         kubernetes_validate.validate(resource, version, strict=True)

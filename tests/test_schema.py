@@ -174,13 +174,15 @@ def test_a_bad_field_is_named(request_: dict[str, Any], field: str) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_lone_surrogate_is_refused_where_it_stands(request_: dict[str, Any], field: str) -> None:
+def test_a_lone_surrogate_is_refused_with_its_position(
+    request_: dict[str, Any], field: str
+) -> None:
     text = faults(request_)
     assert text.startswith(f"{field}: ")
     text.encode()  # what is told of it is Unicode text
 
 
-def test_a_lone_surrogates_place_and_remedy_are_told() -> None:
+def test_a_lone_surrogates_position_and_remedy_are_reported() -> None:
     text = faults({"response": LONE_SURROGATE})
     assert "at character 13" in text
     assert "encode('utf-8', 'replace').decode()" in text
@@ -195,7 +197,7 @@ def test_metadata_that_is_not_json_is_refused(metadata: dict[str, Any]) -> None:
     assert faults({"response": "", "metadata": metadata}).startswith("metadata")
 
 
-def test_several_faults_are_told_in_one_line_each_once() -> None:
+def test_several_faults_are_reported_once_each_in_one_line() -> None:
     text = faults({"respones": "", "timeout_s": 0})
     assert [part.split(":")[0] for part in text.split("; ")] == [
         "response",
@@ -362,7 +364,7 @@ def lists(levels: int) -> Any:
         ),
     ],
 )
-def test_what_is_beyond_a_bound_is_refused_by_name(fields: dict[str, Any], said: str) -> None:
+def test_a_value_beyond_its_limit_is_refused_by_name(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as caught:
         ScoreRequest.model_validate({"response": "", **fields})
     told = describe_errors(caught.value)
@@ -379,5 +381,5 @@ def test_what_is_beyond_a_bound_is_refused_by_name(fields: dict[str, Any], said:
         {"id": "x" * 1024},
     ],
 )
-def test_what_is_within_its_bounds_is_taken(fields: dict[str, Any]) -> None:
+def test_values_within_their_limits_are_accepted(fields: dict[str, Any]) -> None:
     ScoreRequest.model_validate({"response": "", **fields})

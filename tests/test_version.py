@@ -47,7 +47,7 @@ def test_the_client_over_http_is_there_when_it_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("module", [reward_serve, reward_serve.client])
-def test_what_the_library_does_not_have_is_an_attribute_error(module: ModuleType) -> None:
+def test_an_unknown_name_is_an_attribute_error(module: ModuleType) -> None:
     with pytest.raises(AttributeError, match=f"{module.__name__}.* no attribute 'Http'"):
         _ = module.Http
 

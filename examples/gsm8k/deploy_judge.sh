@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# deploy_judge.sh [stop]: deploy the judge, unless one answers already, and wait until it can score.
+# deploy_judge.sh [stop]: `reward-serve serve` in the background, unless a judge answers already, and
+# wait until it can score.
 #
 # JUDGE=qwen (the default): Qwen2.5-1.5B-Instruct on a GPU of its own, in the trainer's Ray cluster
 #   (RAY_ADDRESS, else the one of `ray start --head`, which is run where there is none) under its
@@ -33,37 +34,32 @@ fail() {
 }
 
 stop() {
-  if [[ $judge == qwen ]]; then
-    "$python" -m ray.serve.scripts shutdown --yes
-  elif [[ -f $state/pid ]]; then
-    local pid
-    pid=$(<"$state/pid")
-    kill -TERM "$pid" 2>/dev/null || true
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.5; done
-    rm "$state/pid"
-  fi
+  [[ -f $state/pid ]] || return 0
+  local pid
+  pid=$(<"$state/pid")
+  kill -TERM "$pid" 2>/dev/null || true
+  while kill -0 "$pid" 2>/dev/null; do sleep 0.5; done
+  rm "$state/pid"
 }
 
-deploy_qwen() {
-  export RAY_ADDRESS=${RAY_ADDRESS:-auto}
-  if [[ $RAY_ADDRESS == auto ]] && ! "$python" -m ray.scripts.scripts status >/dev/null 2>&1; then
+joins=()
+if [[ $judge == qwen ]]; then
+  joins=(--address "${RAY_ADDRESS:-auto}")
+fi
+
+start_what_it_needs() {
+  if [[ $judge != qwen ]]; then
+    make --no-print-directory -C "$root" setup
+  elif [[ ${RAY_ADDRESS:-auto} == auto ]] && ! "$python" -m ray.scripts.scripts status >/dev/null 2>&1; then
     "$python" -m ray.scripts.scripts start --head --disable-usage-stats >>"$state/log" 2>&1 || fail
   fi
-  "$python" -m ray.serve.scripts run --non-blocking "$deployment" >>"$state/log" 2>&1 || fail
-  ready "${READY_TIMEOUT_S:-900}" || fail
 }
 
-deploy_apart() {
-  make --no-print-directory -C "$root" setup
-  [[ $judge != bundled ]] || "$python" -m reward_serve prepare
-  PATH=$root/.venv/bin:$PATH nohup setsid "$python" -m ray.serve.scripts run --address local \
-    "$deployment" >>"$state/log" 2>&1 </dev/null &
+deploy() {
+  nohup setsid "$python" -m reward_serve serve "$deployment" ${joins[@]+"${joins[@]}"} \
+    >>"$state/log" 2>&1 </dev/null &
   echo $! >"$state/pid"
   until ready 5; do
-    if grep -qE 'Deploying app .* failed|Failed to update the deployments' "$state/log"; then
-      stop
-      fail
-    fi
     kill -0 "$(<"$state/pid")" 2>/dev/null || fail
   done
 }
@@ -78,5 +74,6 @@ if ready 0; then
   exit
 fi
 echo "deploying $deployment (log: $state/log)"
-if [[ $judge == qwen ]]; then deploy_qwen; else deploy_apart; fi
+start_what_it_needs
+deploy
 echo "the judge answers at $url; to end it: JUDGE=$judge $0 stop"

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from deployments.local import console
-from loadtests.bench.common import timed
+from loadtests.bench.common import load
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.vllm import VllmEngine
@@ -70,12 +70,8 @@ async def _ask(engine: VllmEngine, random: Random, tokens: int, batch: int, coun
         for _ in range(count)
     ]
 
-    async def caller() -> None:
-        while prompts:
-            await engine.label_logprobs(prompts.pop(), list(labels))
-
-    seconds, _ = await timed(lambda: asyncio.gather(*(caller() for _ in range(batch))))
-    return count / seconds
+    measured = await load(lambda n: engine.label_logprobs(prompts[n], list(labels)), count, batch)
+    return float(measured["per_s"])
 
 
 def prompt_flops(config: Any, tokens: int) -> float:

@@ -93,8 +93,8 @@ def ask_for(url: str, seconds: float) -> Giants:
 async def _ask_for(url: str, seconds: float) -> Giants:
     sent = Giants()
     by_handle = RewardClient(APP)
-    ends = sent.tally.clock() + seconds
     async with Poster(url) as poster:
+        ends = sent.tally.clock() + seconds
         ways: dict[str, tuple[Ask, Draw]] = {
             "item by handle": (by_handle.ascore_batch, giant),
             "item over HTTP": (poster.single, giant),

@@ -16,7 +16,8 @@ import yaml
 from reward_serve.cli.shipped import shipped_file
 from reward_serve.config.app import parse_config, parse_gateway
 from reward_serve.config.base import ConfigError
-from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
+from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER, EngineConfig
+from reward_serve.config.models import ClassifierModel, JudgeModel
 from reward_serve.config.vllm_build import installed_build
 from reward_serve.engines.checkpoint import is_folder
 from reward_serve.http.auth import read_key_digests
@@ -104,7 +105,7 @@ def check(content: dict[str, Any]) -> None:
 
 
 def check_keys(content: dict[str, Any]) -> None:
-    """Read the API keys that the file names, for a cluster of this machine.
+    """Read the API keys that the file names.
 
     Raises:
         ConfigError: names the field and the remedy; never shows a key.
@@ -112,6 +113,17 @@ def check_keys(content: dict[str, Any]) -> None:
     for args in _args_behind_http(content):
         server = args.get("server") or {}
         read_key_digests(server.get("api_keys_file"), server.get("api_keys_env"))
+
+
+def engines(content: dict[str, Any]) -> list[EngineConfig]:
+    """The vLLM engines that the file's applications of ours ask for."""
+    args = (
+        each.get("args", {})
+        for each in content["applications"]
+        if each["import_path"] == "reward_serve.app:build_app"
+    )
+    models = (model for each in args for model in parse_config(each).models)
+    return [model.engine for model in models if isinstance(model, JudgeModel | ClassifierModel)]
 
 
 def is_open(content: dict[str, Any]) -> bool:

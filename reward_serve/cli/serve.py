@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -17,11 +17,14 @@ from reward_serve.cli.deployment import (
     ServerOptions,
     check_keys,
     deployments_file,
+    engines,
     is_open,
 )
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL
-from reward_serve.launch import LaunchError, serve_until_stopped
+from reward_serve.engines.checkpoint import CheckpointError
+from reward_serve.engines.vllm_settings import adapter_folder, locate
+from reward_serve.launch import LaunchError, serve_until_stopped, until_stopped
 
 console = Console(stderr=True)
 
@@ -72,7 +75,8 @@ def serve(
 ) -> None:
     """Serve a model until Ctrl-C or SIGTERM; all that it started ends with it.
 
-    What no option says is as in the shipped deployments file that is nearest.
+    What no option says is as in the shipped deployments file that is nearest. On a cluster that
+    runs (--address), what it serves already goes on.
     """
     options = ModelOptions(kind, template, mode, rules, adapter, tp, gpus, cpus, replicas)
     server = ServerOptions(host, port, api_keys_file)
@@ -81,16 +85,25 @@ def serve(
         if dry_run:
             typer.echo(yaml.safe_dump(content, sort_keys=False), nl=False)
             return
-        if address is None:
-            check_keys(content)
+        check_keys(content)
         if is_open(content):
             _warn(content)
-        if model == BUNDLED_MODEL and address is None and adapter is None:
-            prepare_with_progress(console)
-        serve_until_stopped(content, address, console)
-    except (ConfigError, LaunchError) as error:
+        with until_stopped(console):
+            if address is None:
+                _prepare(content)
+            serve_until_stopped(content, address, console)
+    except (ConfigError, CheckpointError, LaunchError) as error:
         console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None
+
+
+def _prepare(content: dict[str, Any]) -> None:
+    """Look at the models before Ray starts: a replica would fail on them half a minute later."""
+    for engine in engines(content):
+        if engine.model == BUNDLED_MODEL:
+            prepare_with_progress(console, adapter_folder(engine))
+        else:
+            locate(engine)
 
 
 def _warn(content: dict[str, object]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import Annotated
 
@@ -24,15 +23,15 @@ Port = Annotated[int, typer.Option(min=1, max=65535, help="Of the pages, on loop
 def ui(url: Url = DEFAULT_URL, log: Log = None, metrics: Metrics = None, port: Port = 8081) -> None:
     """Look at verdicts in a browser: ask, compare, read the log, watch the service."""
     try:
-        from reward_serve.ui.serving import HOST, Settings, serve
+        from reward_serve.ui.serving import Settings, serve
     except ImportError as error:
         raise SystemExit(f"{error.name} is missing: pip install 'reward-serve[ui]'") from None
-    token = secrets.token_urlsafe(24)
-    console.print(
-        f"open http://{HOST}:{port}/?token={token}", markup=False, highlight=False, soft_wrap=True
-    )
+
+    def say(address: str) -> None:
+        console.print(f"open {address}", markup=False, highlight=False, soft_wrap=True)
+
     try:
-        serve(Settings(url, api_key(), log, metrics or (), token), port)
+        serve(Settings(url, api_key(), log, metrics or ()), port, say)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     except OSError as error:

@@ -18,16 +18,17 @@ logger = logging.getLogger(__name__)
 
 PROBE_EVERY_S = 2.0
 _SUSPICION_S = 2.0
-"""How long a first probe may take before the outage is announced."""
+"""How long a first probe may take before the circuit opens."""
 _UNANSWERED = frozenset([Status.ERROR, Status.TIMEOUT])
 
 
 class Endpoint:
     """A transport with a circuit breaker. For one event loop.
 
-    The circuit opens when a call has ended without an answer. While it is open, a request that was
-    answered before is sent every ``PROBE_EVERY_S`` seconds; the first answer closes it. An answer
-    is any status but ``error`` and ``timeout``.
+    When a call has ended without an answer, a request that was answered before is sent. The circuit
+    opens where that has no answer either, or none at once. While it is open, such a probe is sent
+    every ``PROBE_EVERY_S`` seconds; the first answer closes it. An answer is any status but
+    ``error`` and ``timeout``.
 
     Args:
         transport: the way to the service.
@@ -55,6 +56,11 @@ class Endpoint:
         return bool(self._breaker.current_state == STATE_CLOSED)
 
     @property
+    def in_doubt(self) -> bool:
+        """Whether a call had no answer, and no probe has had one since."""
+        return self._probing is not None and not self._probing.done()
+
+    @property
     def outage(self) -> str:
         """Why not."""
         seconds = time.monotonic() - self._lost_at
@@ -65,7 +71,7 @@ class Endpoint:
         try:
             results = await self._transport.ascore_batch(requests)
         except ServiceUnavailableError as error:
-            if not error.retryable:  # a refusal is an answer
+            if error.answered:
                 self._answered_at = time.monotonic()
             raise
         if any(map(is_answer, results)):
@@ -77,53 +83,52 @@ class Endpoint:
         return results
 
     def lost(self, bodies: Sequence[dict[str, Any]], since: float, reason: str) -> None:
-        """Open the circuit: a call had no answer.
-
-        It stays closed where another call was answered in the later half of that time: a request
-        that never comes to an answer does not condemn a service which answers others.
+        """A call had no answer: probe, unless another had one in the later half of its time.
 
         Args:
             bodies: the requests of the call.
             since: when it began, by the monotonic clock.
             reason: its last failure.
         """
-        now = time.monotonic()
-        if not self.up or self._answered_at > (since + now) / 2:
+        if self.in_doubt or self._answered_at > (since + time.monotonic()) / 2:
             return
         self._lost_at, self._reason, self._announced = since, reason, False
-        self._breaker.open()
-        probing = self._probe(bodies[-1], longest_timeout_s(bodies))
-        self._probing = asyncio.create_task(probing, name=f"probe of {self.name}")
+        probe = self._probe(bodies[-1], longest_timeout_s(bodies))
+        self._probing = asyncio.create_task(probe, name=f"probe of {self.name}")
 
     async def _probe(self, body: dict[str, Any], timeout_s: float) -> None:
-        suspicion = asyncio.get_running_loop().call_later(_SUSPICION_S, self._announce)
-        while not self.up:
-            await self._probe_once({**(self._answered or body), "timeout_s": timeout_s})
-            suspicion.cancel()
-            if not self.up:
-                self._announce()
-                await asyncio.sleep(PROBE_EVERY_S)
+        silence = asyncio.get_running_loop().call_later(_SUSPICION_S, self._open)
+        while not await self._answers({**(self._answered or body), "timeout_s": timeout_s}):
+            silence.cancel()
+            self._open()
+            await asyncio.sleep(PROBE_EVERY_S)
+        silence.cancel()
         self._answered_at = time.monotonic()
+        self._breaker.close()
         if self._announced:
             seconds = self._answered_at - self._lost_at
             logger.warning("%s answers again, after %.0f s", self.name, seconds)
+        else:
+            logger.warning("%s answers, but a call had no answer: %s", self.name, self._reason)
 
-    async def _probe_once(self, body: dict[str, Any]) -> None:
-        """Ask, which closes the circuit or opens it anew."""
+    async def _answers(self, body: dict[str, Any]) -> bool:
         with suppress(CircuitBreakerError), self._breaker.calling():
             try:
-                (result,) = await self._transport.ascore_batch([body])
+                results = await self._transport.ascore_batch([body])
             except ServiceUnavailableError as error:
-                if error.retryable:
+                if not error.answered:
                     raise
             else:
-                if not is_answer(result):
-                    raise ServiceUnavailableError(result.reason or result.status.value)
+                if not any(map(is_answer, results)):
+                    raise ServiceUnavailableError("no replica answers")
+            return True
+        return False
 
-    def _announce(self) -> None:
-        if self.up or self._announced:
+    def _open(self) -> None:
+        if self._announced:
             return
         self._announced = True
+        self._breaker.open()
         logger.warning(
             "%s does not answer (%s): requests fail at once, without waiting for their deadlines, "
             "until it does; it is asked every %g s",

@@ -60,6 +60,11 @@ class Retrier:
             return None
         return "; ".join(endpoint.outage for endpoint in self._endpoints)
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether every service is; each says so itself."""
+        return all(endpoint.in_doubt for endpoint in self._endpoints)
+
     async def ask(
         self, bodies: Sequence[dict[str, Any]], deliver: Deliver = lambda results: None
     ) -> list[ScoreResult]:
@@ -142,7 +147,7 @@ class Retrier:
                 parts = await asyncio.gather(*(self._ask(endpoint, batch, h) for h in halves))
                 return any(parts)
             batch.unanswered(asked, error)
-            return not error.retryable
+            return error.answered
         batch.answered(asked, results)
         return any(map(is_answer, results))
 

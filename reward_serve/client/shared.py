@@ -134,7 +134,7 @@ class Client:
                     settling.create_task(self._settle(tickets[index], results[index]))
 
             await self._retrier.ask([ticket.body for ticket in tickets], deliver)
-            if failed and self._retrier.outage is None:  # an outage is logged once
+            if failed and not self._retrier.in_doubt:  # an outage is logged once
                 self._report(failed)
 
     async def _settle(self, ticket: Ticket, result: ScoreResult) -> None:

@@ -15,6 +15,7 @@ from reward_serve.version import __version__
 logger = logging.getLogger(__name__)
 
 _WORTH_A_RETRY = frozenset([408, 425, 429, 500, 502, 503, 504])
+_TOO_MANY = 429
 GRACE_S = 5.0
 """The service keeps a deadline; this is for one that does not answer at all."""
 
@@ -45,6 +46,12 @@ class ServiceUnavailableError(RuntimeError):
     def retryable(self) -> bool:
         """Whether the same request may fare better later."""
         return self.status_code is None or self.status_code in _WORTH_A_RETRY
+
+    @property
+    def answered(self) -> bool:
+        """Whether it was the service that refused: it is there, and may be busy."""
+        busy = self.status_code == _TOO_MANY or self.retry_after_s is not None
+        return busy or not self.retryable
 
 
 class Transport(Protocol):

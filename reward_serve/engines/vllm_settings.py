@@ -13,7 +13,12 @@ from reward_serve.config.engine import (
     EngineConfig,
 )
 from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
-from reward_serve.engines.checkpoint import check_checkpoint, folder_digest, is_folder
+from reward_serve.engines.checkpoint import (
+    check_checkpoint,
+    check_hub_id,
+    folder_digest,
+    is_folder,
+)
 from reward_serve.engines.process_guard import own_child_processes
 
 CPU_BLOCK_SIZE = 32
@@ -69,11 +74,14 @@ def locate(config: EngineConfig) -> Path | str:
     """The folder of the model, prepared or checked, or its hub id.
 
     Raises:
-        CheckpointError: the folder cannot be served as it is.
+        CheckpointError: the folder cannot be served as it is, or the hub does not give the model.
     """
     if config.model == BUNDLED_MODEL:
         return prepare_bundled(adapter=adapter_folder(config))
-    return check_checkpoint(config.model) if is_folder(config.model) else config.model
+    if is_folder(config.model):
+        return check_checkpoint(config.model)
+    check_hub_id(config.model, config.revision)
+    return config.model
 
 
 def adapter_folder(config: EngineConfig) -> Path | None:

@@ -42,8 +42,8 @@ class DeploymentClient:
     Args:
         handle: the Serve handle; its first use, so do not construct this in two threads at once.
         grace_s: how long to wait beyond the deadline, which the replica enforces.
-        detached: whether single calls get a context too, for callers that make several calls per
-            request.
+        detached: for clients, which make several calls per request: single calls get a context
+            too, and items without an answer are not logged here.
     """
 
     def __init__(self, handle: Any, grace_s: float = GRACE_S, detached: bool = False) -> None:

@@ -17,7 +17,7 @@ from reward_serve.ui.explained import card
 from reward_serve.ui.service import TroubleError
 from reward_serve.ui.shell import Draft, Session
 from reward_serve.ui.snippets import as_curl, as_python
-from reward_serve.ui.text import hidden_names, pieces
+from reward_serve.ui.text import hidden_names, legible, pieces, transportable
 
 MAX_SIDE_BY_SIDE = 8
 TIMEOUT_S = 60.0
@@ -100,7 +100,7 @@ class _Ask:
                 value=getattr(draft, name),
                 on_change=lambda event, name=name: self._changed(name, event.value or ""),
             )
-            height = {"question": 64, "reference": 44, "response": 200}[name]
+            height = {"question": 64, "reference": 44, "response": 180}[name]
             field.props(f"outlined debounce=150 input-style='height: {height}px'")
             field.props("spellcheck=false").classes("full")
             field.on("keydown.ctrl.enter", self._ask)
@@ -144,15 +144,16 @@ class _Ask:
             self._session.watchers.remove(self._show_choices)
             return
         models = self._session.state.models or []
-        names = [str(model.get("name")) for model in models]
+        served = [transportable(str(model.get("name"))) for model in models]
         templates = [
-            str(template)
+            transportable(str(template))
             for model in models
             if isinstance(model.get("templates"), list)
             for template in model["templates"]
         ]
-        for select, options in ((self._models, names), (self._templates, templates)):
-            known = list(dict.fromkeys([*options, *(select.value or [])]))
+        for select, options in ((self._models, served), (self._templates, templates)):
+            names = dict.fromkeys([*options, *(select.value or [])])
+            known = {name: legible(name, 60) for name in names}
             if known != select.options:
                 select.set_options(known, value=select.value)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from nicegui.element import Element
 
 from reward_serve.ui.elements import tag
+from reward_serve.ui.text import legible
 
 _WIDTH, _HEIGHT = 100.0, 40.0
 
@@ -21,6 +22,9 @@ STATUS_TONES = {
     "cancelled": "muted",
 }
 """The color of each status."""
+
+SOURCES = ("judge", "rule", "cache", "classifier", "remote", "panel", "fallback")
+"""What may have decided; a log may say anything."""
 
 
 def histogram(title: str, counts: Sequence[int], low: float, high: float) -> None:
@@ -46,13 +50,16 @@ def scatter(title: str, points: Mapping[str, Sequence[tuple[float, float]]], uni
     most = max((x for x, _ in flat), default=0.0) or 1.0
     low = min([0.0, *(y for _, y in flat)])
     high = max([1.0, *(y for _, y in flat)])
-    with _figure(title, f"{high:g}", "0", f"{most:,.0f} {unit}", f"{low:g}"):
-        for kind, some in points.items():
+    by_source: dict[str, list[tuple[float, float]]] = {}
+    for kind, some in points.items():
+        by_source.setdefault(kind if kind in SOURCES else "other", []).extend(some)
+    with _figure(title, f"{high:g}", "0", f"{most:,.0f} {unit}", f"{low:g}", keys=list(by_source)):
+        for source, some in by_source.items():
             steps = (
                 f"M{x / most * 98 + 1:.2f} {38 - (y - low) / (high - low) * 36:.2f}h0"
                 for x, y in some
             )
-            tag("path", f"dots {kind}", d="".join(steps))
+            tag("path", f"dots {source}", d="".join(steps))
 
 
 def stacked(
@@ -74,7 +81,7 @@ def stacked(
                 bar._props |= {"y": _HEIGHT - below - height, "width": width - 0.3}
                 bar._props["height"] = height
                 with bar:
-                    tag("title", text=f"{kind}: {count:,}")
+                    tag("title", text=f"{legible(kind, 40)}: {count:,}")
                 below += height
 
 
@@ -99,7 +106,7 @@ def bars(values: Mapping[str, float], chosen: str | None = None) -> None:
     with tag("dl", "bars"):
         for label, value in values.items():
             shown = min(1.0, max(0.0, value))
-            tag("dt", "chosen" if label == chosen else "", label)
+            tag("dt", "chosen" if label == chosen else "", legible(label, 60))
             with tag("dd"):
                 with tag("span", "track"):
                     filled = tag("span", "fill chosen" if label == chosen else "fill")
@@ -107,7 +114,9 @@ def bars(values: Mapping[str, float], chosen: str | None = None) -> None:
                 tag("span", "number", f"{value:.4f}")
 
 
-def _figure(title: str, top: str, left: str, right: str, bottom: str = "0") -> Element:
+def _figure(
+    title: str, top: str, left: str, right: str, bottom: str = "0", keys: Sequence[str] = ()
+) -> Element:
     """A figure with its title and the ends of its axes; the context is its drawing."""
     with tag("figure", "chart"):
         tag("figcaption", text=title)
@@ -119,4 +128,10 @@ def _figure(title: str, top: str, left: str, right: str, bottom: str = "0") -> E
         with tag("div", "x-axis"):
             tag("span", text=left)
             tag("span", text=right)
+        if keys:
+            with tag("div", "keys"):
+                for key in keys:
+                    with tag("span"):
+                        tag("span", f"swatch {key}", aria_hidden="true")
+                        tag("span", text=key)
     return drawing

@@ -30,7 +30,7 @@ from reward_serve.ui.guard import MAX_BODY_BYTES
 from reward_serve.ui.samples import EXAMPLE, SamplesError, groups_of, read_samples
 from reward_serve.ui.service import TroubleError
 from reward_serve.ui.shell import Draft, Session
-from reward_serve.ui.text import Piece, one_line, transportable
+from reward_serve.ui.text import Piece, legible, one_line, transportable
 
 MAX_EXPLAINED = 64
 """Samples whose rules and model are both asked; an explanation is dearer than a score."""
@@ -255,7 +255,7 @@ def _rule_says(found: Explanation | None) -> list[Piece]:
     if found is None or found.rule is None:
         return [Piece("–" if found else "…", "muted")]
     tone = {"right": "ok", "wrong": "bad"}.get(found.rule.outcome, "")
-    return [Piece(found.rule.outcome, f"pill {tone}", found.rule.rule[:200])]
+    return [Piece(found.rule.outcome, f"pill {tone}", legible(found.rule.rule))]
 
 
 def _judge_says(found: Explanation | None) -> list[Piece]:

@@ -20,8 +20,9 @@ from reward_serve.ui.elements import (
     untrusted,
 )
 from reward_serve.ui.scraping import Reading, Scraper
+from reward_serve.ui.service import State
 from reward_serve.ui.shell import Session
-from reward_serve.ui.text import Piece, pieces
+from reward_serve.ui.text import Piece, legible, pieces
 
 _EVERY_S = 5.0
 _COLUMNS = [
@@ -35,7 +36,7 @@ _COLUMNS = [
     Column("verdicts", "number"),
     Column("without a score", "number"),
 ]
-_SHOWN = ("kind", "templates", "fingerprint", "max_concurrent_items", "max_queued_items", "pid")
+_SHOWN = ("kind", "templates", "max_concurrent_items", "max_queued_items", "pid")
 
 
 def build(session: Session) -> None:
@@ -44,6 +45,8 @@ def build(session: Session) -> None:
     service = tag("div", "stack")
     heading("Traffic", 2)
     traffic = tag("div", "stack")
+    heading("Models", 2)
+    models = tag("div", "cards")
 
     def show_service() -> None:
         if service.is_deleted:
@@ -51,7 +54,11 @@ def build(session: Session) -> None:
             return
         service.clear()
         with service:
-            _service(session)
+            _service(session.state)
+        models.clear()
+        with models:
+            for model in session.state.models or ():
+                _model(model)
 
     session.watchers.append(show_service)
     show_service()
@@ -78,8 +85,7 @@ def build(session: Session) -> None:
     ui.timer(0.0, read, once=True)
 
 
-def _service(session: Session) -> None:
-    state = session.state
+def _service(state: State) -> None:
     if state.trouble is not None:
         message(state.trouble.what, "bad", state.trouble.remedy)
         return
@@ -88,15 +94,12 @@ def _service(session: Session) -> None:
         return
     with tag("div", "tiles"):
         _tile("service", "ready" if state.ready else "not ready", "ok" if state.ready else "warn")
-        _tile("version", state.version or "?")
+        _tile("version", legible(state.version, 40) or "?")
         items = [m["items"] for m in state.models if isinstance(m.get("items"), int)]
         _tile("items at work or waiting", f"{sum(items):,}" if items else "?")
         _tile("/v1/models took", f"{state.took_ms:.0f} ms")
     if state.detail:
         message(state.detail, "warn", "A replica may still be starting.")
-    with tag("div", "cards"):
-        for model in state.models:
-            _model(model)
 
 
 def _model(model: Mapping[str, Any]) -> None:
@@ -118,6 +121,10 @@ def _model(model: Mapping[str, Any]) -> None:
             if isinstance(start := model.get("start_s"), Mapping):
                 total = sum(s for s in start.values() if isinstance(s, int | float))
                 _fact("started in", f"{total:.1f} s")
+        if model.get("fingerprint"):
+            with tag("details", "more"):
+                tag("summary", text="Fingerprint")
+                untrusted(str(model["fingerprint"]), "mono")
         tag("p", "muted small", "Counts are of the one replica that answered.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,8 +80,13 @@ def application(settings: Settings, port: int) -> ASGIApp:
     return Guard(app, settings.token, port)
 
 
-def serve(settings: Settings, port: int) -> None:
+def serve(settings: Settings, port: int, say: Callable[[str], None]) -> None:
     """Serve the pages until a signal.
+
+    Args:
+        settings: what the command was given.
+        port: where to listen, on loopback.
+        say: is given the address to open, with the token.
 
     Raises:
         ValueError: a setting cannot be used.
@@ -89,5 +94,8 @@ def serve(settings: Settings, port: int) -> None:
     """
     with socket.create_server((HOST, port)) as listening:
         app = application(settings, port)
-        config = uvicorn.Config(app, log_level="warning", server_header=False, lifespan="on")
+        say(f"http://{HOST}:{port}/?token={settings.token}")
+        config = uvicorn.Config(
+            app, log_level="warning", server_header=False, proxy_headers=False, lifespan="on"
+        )
         uvicorn.Server(config).run(sockets=[listening])

@@ -94,6 +94,11 @@ def one_line(text: str, most: int = 160) -> list[Piece]:
     return [Piece("… ", "muted"), *found] if len(text) > most else found
 
 
+def legible(text: str, most: int = 200) -> str:
+    """A short text with its hidden characters named, where there can be no pieces."""
+    return "".join(piece.text for piece in pieces(text[:most]))
+
+
 def hidden_names(text: str, most: int = 5) -> list[str]:
     """Which characters of a text are hidden, the first few distinct ones, by code and name."""
     distinct = dict.fromkeys(filter(is_hidden, text[:MAX_SHOWN]))

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from nicegui import ui
-from nicegui.element import Element
 
 from reward_serve.ui import charts
 from reward_serve.ui.elements import (
@@ -20,15 +19,14 @@ from reward_serve.ui.elements import (
     button,
     heading,
     message,
-    pill,
     tag,
-    untrusted,
 )
 from reward_serve.ui.explained import score_tone
 from reward_serve.ui.log_index import LogIndex, Progress
 from reward_serve.ui.log_query import MAX_CHARTED, PAGE_ROWS, Answer, Verdict, ask, rest_of
 from reward_serve.ui.shell import Draft, Session
-from reward_serve.ui.text import Piece, one_line, transportable
+from reward_serve.ui.text import Piece, legible, one_line, transportable
+from reward_serve.ui.verdict_sheet import clock, sheet
 
 _SPANS = {"": "any time", "600": "last 10 min", "3600": "last hour", "86400": "last day"}
 _FOLLOW_S = 2.0
@@ -200,8 +198,11 @@ class _Verdicts:
         self._newer.set_enabled(self._page > 0)
         self._older.set_enabled(self._page + 1 < pages)
         for name, select in self._selects.items():
-            known = {"": "any", **{value: value for value in sorted(self._index.choices[name])}}
-            known.setdefault(str(select.value or ""), str(select.value))
+            known = {
+                "": "any",
+                **{value: legible(value, 60) for value in sorted(self._index.choices[name])},
+            }
+            known.setdefault(str(select.value or ""), legible(str(select.value), 60))
             if known != select.options:
                 select.set_options(known, value=select.value)
         self._charts.clear()
@@ -213,7 +214,7 @@ class _Verdicts:
             return
         verdict = self._rows[place]
         with ui.dialog(value=True).props("aria-label=Verdict") as dialog, tag("div", "sheet"):
-            _sheet(verdict, rest_of(self._index.path, verdict.id))
+            sheet(verdict, rest_of(self._index.path, verdict.id))
             with tag("div", "actions"):
                 button("Open in Ask", lambda: self._to_ask(verdict), primary=True)
                 button("Close", dialog.close)
@@ -236,40 +237,25 @@ def _row(verdict: Verdict) -> TableRow:
     score = "none" if verdict.score is None else f"{verdict.score:g}"
     return TableRow(
         [
-            Cell([Piece(_clock(verdict.time))]),
+            Cell([Piece(clock(verdict.time))]),
             Cell([Piece(score, f"score {score_tone(verdict.score)}")]),
-            Cell([Piece(verdict.status, f"pill {charts.STATUS_TONES.get(verdict.status, '')}")]),
+            Cell(
+                [
+                    Piece(
+                        legible(verdict.status, 40),
+                        f"pill {charts.STATUS_TONES.get(verdict.status, '')}",
+                    )
+                ]
+            ),
             Cell(one_line(decided or "nothing", 40)),
             Cell(one_line(verdict.template, 30)),
-            Cell(one_line(verdict.reference, 40)),
+            Cell(one_line(verdict.reference.rpartition("####")[2].strip(), 40)),
             Cell(one_line(verdict.response, 140)),
             Cell([Piece(f"{verdict.characters:,}")]),
         ],
         "undecided" if undecided else "",
-        f"score {score}, {verdict.status}; opens",
+        f"score {score}, {legible(verdict.status, 40)}; opens",
     )
-
-
-def _sheet(verdict: Verdict, rest: dict[str, Any]) -> None:
-    with tag("div", "sheet-head"):
-        heading("Verdict", 2)
-        score = "no score" if verdict.score is None else f"score {verdict.score:g}"
-        pill(score, score_tone(verdict.score))
-        pill(verdict.status, charts.STATUS_TONES.get(verdict.status, ""))
-    heading("The response's end", 3)
-    untrusted(verdict.response or "(not in the log)", "text-box", "div")
-    heading("Reference", 3)
-    untrusted(verdict.reference or "(not in the log)", "text-box", "div")
-    heading("What the log says", 3)
-    with tag("dl", "facts"):
-        for name, value in rest.items():
-            if value is None or name in ("score", "status", "reference"):
-                continue
-            tag("dt", text=name if name.isidentifier() else ascii(name)[:60])
-            tag_value: Element = tag("dd")
-            with tag_value:
-                text = f"{_clock(value)} local time" if name == "time" else str(value)
-                untrusted(text[:2000])
 
 
 def _show_charts(answer: Answer) -> None:
@@ -280,13 +266,7 @@ def _show_charts(answer: Answer) -> None:
     charts.stacked(
         "Statuses over time",
         answer.statuses,
-        _clock(answer.began) if answer.total else "",
-        _clock(answer.ended) if answer.total else "",
+        clock(answer.began) if answer.total else "",
+        clock(answer.ended) if answer.total else "",
         [*tones, *sorted(others)],
     )
-
-
-def _clock(seconds: object) -> str:
-    if not isinstance(seconds, int | float) or not 0 < seconds < 1e11:
-        return "-"
-    return time.strftime("%m-%d %H:%M:%S", time.localtime(seconds))

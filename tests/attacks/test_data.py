@@ -49,7 +49,7 @@ def test_a_line_that_is_no_attack_is_named_with_what_is_wrong(
     assert str(caught.value).startswith(f"line 2: {told}")
 
 
-def test_every_bad_line_is_told_up_to_ten(tmp_path: Path) -> None:
+def test_every_bad_line_is_reported_up_to_ten(tmp_path: Path) -> None:
     with pytest.raises(AttackFileError) as caught:
         read_attacks(written(tmp_path, *["{"] * 12))
     told = str(caught.value).splitlines()

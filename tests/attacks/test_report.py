@@ -44,7 +44,7 @@ def test_no_accept_still_has_an_upper_bound() -> None:
     assert told["false_accept_upper95"] == pytest.approx(0.03699, abs=1e-5)
 
 
-def test_accepted_rows_are_told_whole() -> None:
+def test_accepted_rows_are_reported_whole() -> None:
     told = report(keys=[scored(0.0), scored(1.0)])
     (row,) = told["accepted"]
     assert {key: row[key] for key in ("family", "response", "reference", "score", "source")} == {

@@ -71,7 +71,7 @@ def test_every_family_has_its_own_name_says_what_it_is_and_has_texts(rows: list[
 
 
 @pytest.mark.parametrize("per_text", [1, 3, 8])
-def test_every_text_is_crossed_with_so_many_references(per_text: int) -> None:
+def test_every_text_is_crossed_with_each_of_its_references(per_text: int) -> None:
     crossings = crossed(0, per_text)
     assert len(crossings) == per_text * len(generate(0))
     for start in range(0, len(crossings), per_text):

@@ -95,7 +95,7 @@ def test_a_sample_is_the_same_for_a_seed(judge: FakeJudge) -> None:
     assert samples[0] == samples[1] != samples[2]
 
 
-def test_what_is_set_for_the_run_is_in_every_request(judge: FakeJudge) -> None:
+def test_run_settings_are_in_every_request(judge: FakeJudge) -> None:
     invoke("--sample", 20, "--model", "m", "--template", "solution", "--mode", "generate")
     for request in judge.requests:
         assert (request["model"], request["template"]) == ("m", "solution")
@@ -113,7 +113,7 @@ def test_ones_own_attacks_are_sent_beside_the_suites(judge: FakeJudge, tmp_path:
     assert "\x1b" not in result.stdout
 
 
-def test_a_bad_row_of_ones_own_is_told_with_its_line_and_nothing_is_asked(
+def test_a_bad_row_of_the_users_own_is_reported_with_its_line_and_nothing_is_sent(
     judge: FakeJudge, tmp_path: Path
 ) -> None:
     good = {"family": "mine", "response": "x", "reference": "18"}
@@ -153,7 +153,7 @@ def test_a_share_of_accepts_up_to_the_bound_is_let_pass(
     assert result.exit_code == exit_code, result.output
 
 
-def test_rows_without_a_score_are_no_accepts_but_fail_the_run(
+def test_rows_without_a_score_are_not_accepts_but_fail_the_run(
     judge: FakeJudge, tmp_path: Path
 ) -> None:
     judge.answer = lambda request: failure(Status.UNPARSEABLE, "no [verdict] in the judge's text")
@@ -180,7 +180,7 @@ def test_over_http_a_rule_alone_accepts_nothing_but_leaves_too_much_undecided(
     assert report["sources"] == {"rule": report["statuses"]["ok"]}
 
 
-def test_nobody_at_the_url_exits_1_and_says_so() -> None:
+def test_an_unreachable_url_exits_1_with_the_reason() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     result = invoke("--url", url, "--sample", 5)
     assert result.exit_code == 1

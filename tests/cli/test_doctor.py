@@ -252,7 +252,7 @@ def test_a_malformed_url_is_a_problem() -> None:
     assert [f for f in examine_service("http://127.0.0.1:port") if f.remedy] != []
 
 
-def test_a_listener_that_says_nothing_is_a_problem() -> None:
+def test_a_listener_that_does_not_answer_is_a_problem() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
         listener.settimeout(5)

@@ -95,7 +95,7 @@ def test_people_see_a_table_progress_and_disagreements(client: FakeClient, rows:
     assert "disagreements" not in invoke(rows, "--disagreements", 0).stdout
 
 
-def test_what_is_asked_for_is_in_every_request(client: FakeClient, rows: Path) -> None:
+def test_the_options_are_in_every_request(client: FakeClient, rows: Path) -> None:
     options = ["--model", "m", "--template", "solution", "--mode", "generate", "--timeout-s", 7]
     result = invoke(rows, *options, "--batch-size", 5)
     assert result.exit_code == 0, result.output
@@ -137,7 +137,7 @@ def test_templates_and_modes_run_side_by_side_over_the_same_rows(
     assert "options.mode: not [allowed] here" in shown
 
 
-def test_what_the_service_or_the_caller_names_is_text_and_no_markup(
+def test_names_from_service_and_caller_are_printed_without_markup(
     client: FakeClient, rows: Path
 ) -> None:
     client.answer = lambda request, _: failure(Status.ERROR, "[/x]\x1b[2J")
@@ -218,7 +218,7 @@ def test_a_run_is_compared_with_an_earlier_ones_results(
     assert "different fingerprints" in invoke(rows, "--compare", results).stdout
 
 
-def test_rows_without_a_score_are_counted_and_their_reason_is_told(
+def test_rows_without_a_score_are_counted_and_their_reason_is_reported(
     client: FakeClient, rows: Path, tmp_path: Path
 ) -> None:
     client.answer = lambda request, n: (
@@ -236,7 +236,7 @@ def test_labels_of_one_class_have_no_auc(client: FakeClient, tmp_path: Path) -> 
     assert (report["auc"], report["agreement"]) == (None, 1.0)
 
 
-def test_a_bad_row_is_told_with_its_line_and_counts_as_invalid(
+def test_a_bad_row_is_reported_with_its_line_and_counts_as_invalid(
     client: FakeClient, tmp_path: Path
 ) -> None:
     good = [json.dumps(row) for row in ROWS]
@@ -263,7 +263,7 @@ def test_a_file_without_labels_is_refused_before_anything_is_asked(
 @pytest.mark.parametrize(
     ("name", "told"), [("none.jsonl", "No such file"), (".", "Is a directory")]
 )
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str, told: str) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str, told: str) -> None:
     result = invoke(tmp_path / name)
     assert result.exit_code == 2
     assert told in result.stderr
@@ -312,7 +312,7 @@ def test_results_of_other_rows_cannot_be_compared(
     assert "has no results for these rows" in result.stderr
 
 
-def test_nobody_at_the_url_exits_1_and_says_so(rows: Path, tmp_path: Path) -> None:
+def test_an_unreachable_url_exits_1_with_the_reason(rows: Path, tmp_path: Path) -> None:
     url, out = f"http://127.0.0.1:{free_port()}", tmp_path / "report.json"
     result = invoke(rows, "--url", url, "--out", out)
     assert result.exit_code == 1
@@ -320,7 +320,7 @@ def test_nobody_at_the_url_exits_1_and_says_so(rows: Path, tmp_path: Path) -> No
     assert not out.exists()
 
 
-def test_no_such_application_exits_1_and_says_so(
+def test_an_unknown_application_exits_1_with_the_reason(
     rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nobody(*_: object) -> None:
@@ -333,7 +333,7 @@ def test_no_such_application_exits_1_and_says_so(
 
 
 @pytest.mark.parametrize("missing", ["matplotlib", "sklearn.metrics"])
-def test_a_missing_package_is_told_with_the_extra_that_has_it(
+def test_a_missing_package_is_reported_with_the_extra_that_has_it(
     client: FakeClient, rows: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     real = importlib.import_module

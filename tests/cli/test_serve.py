@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 import pytest
+import ray
 import yaml
 from ray.serve.schema import ServeDeploySchema
 from typer.testing import CliRunner, Result
@@ -51,7 +55,7 @@ def has_build(monkeypatch: pytest.MonkeyPatch, build: Build | None) -> None:
         monkeypatch.setattr(module, "installed_build", lambda: build)
 
 
-def test_without_options_it_stands_for_the_shipped_file() -> None:
+def test_without_options_it_is_the_shipped_file() -> None:
     shipped = yaml.safe_load(deployments_files()["judge.yaml"].read_text(encoding="utf-8"))
     assert yaml.safe_load(invoke("serve", "--dry-run").stdout) == shipped
 
@@ -138,7 +142,7 @@ def test_a_classifier() -> None:
         ([QWEN, "--tp", 2, "--gpus", 1], "num_gpus"),
     ],
 )
-def test_what_cannot_be_served_is_refused_by_name(arguments: list[object], fault: str) -> None:
+def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: str) -> None:
     result = invoke("serve", *arguments, "--dry-run")
     assert result.exit_code != 0
     assert fault in result.stderr
@@ -158,39 +162,108 @@ def test_other_machines_may_ask_without_a_key_where_the_host_is_open(
     assert reward_serve.cli.deployment.is_open(content) is is_open
 
 
+def test_a_hub_id_without_a_network_ends_before_ray_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    result = invoke("serve", QWEN)
+    assert result.exit_code == 1
+    assert QWEN in result.stderr
+    assert "--local-dir" in result.stderr
+    assert not ray.is_initialized()
+
+
+def test_a_folder_that_cannot_be_served_ends_before_ray_starts(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    result = invoke("serve", tmp_path)
+    assert result.exit_code == 1
+    assert "tokenizer" in result.stderr
+    assert not ray.is_initialized()
+
+
+def test_a_cluster_is_joined_from_one_of_its_machines() -> None:
+    result = invoke("serve", "rule.yaml", "--address", "ray://127.0.0.1:10001")
+    assert result.exit_code == 1
+    assert "--address auto" in result.stderr
+
+
+class Service:
+    """``reward-serve serve rule.yaml`` in a session of its own, as a shell's background has it."""
+
+    def __init__(self, log: Path) -> None:
+        self.url = f"http://127.0.0.1:{(port := free_port())}"
+        self._log = log
+        self._mark = uuid.uuid4().hex
+        command = [sys.executable, "-m", "reward_serve", "serve", "rule.yaml", "--port", str(port)]
+        with log.open("w") as out:
+            self.process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "TEST_MARK": self._mark},
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+            )
+
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8")
+
+    def family(self) -> list[psutil.Process]:
+        """Processes that were started with its environment, itself among them."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                marked = process.environ().get("TEST_MARK") == self._mark
+                if marked and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def runs(self, what: str) -> bool:
+        """Whether it has started a process with this in its command line."""
+        for process in self.family():
+            with contextlib.suppress(psutil.Error):
+                if what in " ".join(process.cmdline()):
+                    return True
+        return False
+
+    def serves(self) -> bool:
+        return f"REWARD_SERVE_URL={self.url}" in self.log()
+
+
+def until(condition: Callable[[], bool], within_s: float, log: Callable[[], str]) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, log()
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path / "log")
+    yield service
+    service.process.kill()
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
 def test_it_serves_until_a_signal_and_leaves_no_process(
-    number: signal.Signals, tmp_path: Path
+    number: signal.Signals, service: Service
 ) -> None:
-    url, log = f"http://127.0.0.1:{(port := free_port())}", tmp_path / "log"
-    command = [sys.executable, "-m", "reward_serve", "serve", "rule.yaml", "--port", str(port)]
-    with log.open("w") as out:
-        service = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stderr=out,
-            # As a shell starts what is in its background.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        )
-    try:
-        subprocess.run(
-            [sys.executable, "-m", "reward_serve", "wait", "--url", url], cwd=ROOT, check=True
-        )
-        with HttpRewardClient(url) as client:
-            assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
-        until = time.monotonic() + 60  # Serve reports an application later than that answers
-        while f"REWARD_SERVE_URL={url}" not in log.read_text(encoding="utf-8"):
-            assert time.monotonic() < until, log.read_text(encoding="utf-8")
-            time.sleep(0.1)
-        family = psutil.Process(service.pid).children(recursive=True)
-        service.send_signal(number)
-        assert service.wait(60) == 0, log.read_text(encoding="utf-8")
-        _, alive = psutil.wait_procs(family, timeout=20)
-        alive = [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
-        assert not alive
-    finally:
-        service.kill()
+    until(service.serves, 200, service.log)
+    with HttpRewardClient(service.url) as client:
+        assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
+    service.process.send_signal(number)
+    assert service.process.wait(60) == 0, service.log()
+    until(lambda: not service.family(), 20, service.log)
     with pytest.raises(httpx.ConnectError):
-        httpx.get(url)
+        httpx.get(service.url)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("starting", ["gcs_server", "raylet/raylet", "ray.serve.scripts"])
+def test_ctrl_c_while_it_starts_leaves_no_process(starting: str, service: Service) -> None:
+    until(lambda: service.runs(starting), 200, service.log)
+    os.killpg(service.process.pid, signal.SIGINT)  # as a terminal does
+    assert service.process.wait(60) == 0, service.log()
+    until(lambda: not service.family(), 20, service.log)

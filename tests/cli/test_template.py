@@ -22,7 +22,7 @@ def test_a_finding_is_a_line_and_an_error_exits_1(write: Write) -> None:
     assert len(lines) == 2
 
 
-def test_what_is_right_or_only_warned_of_exits_0(write: Write) -> None:
+def test_valid_templates_and_warnings_exit_0(write: Write) -> None:
     right = write()
     warned = write("warned.yaml", user="<response>\n{response}\n</response>")
     result = check(right, warned)
@@ -31,13 +31,13 @@ def test_what_is_right_or_only_warned_of_exits_0(write: Write) -> None:
     assert f"{warned}: warning: " in result.stdout
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     result = check(tmp_path / "none.yaml")
     assert result.exit_code == 1
     assert "error: file: cannot be read" in result.stdout
 
 
-def test_a_model_without_a_tokenizer_is_told(write: Write, tmp_path: Path) -> None:
+def test_a_model_without_a_tokenizer_is_reported(write: Write, tmp_path: Path) -> None:
     result = check(write(), "--model", tmp_path)
     assert result.exit_code == 1
     assert result.stderr.startswith(f"--model {tmp_path}: ")

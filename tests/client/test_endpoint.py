@@ -144,6 +144,8 @@ async def test_a_service_is_out_where_no_replica_answers(silence: Any) -> None:
         *(failure(status, "why") for status in Status if status.value in
           ("invalid", "unparseable", "truncated", "overloaded")),
         ServiceUnavailableError("wrong key", status_code=401),
+        ServiceUnavailableError("the key's own limit", status_code=429),
+        ServiceUnavailableError("full", status_code=503, retry_after_s=0.01),
     ],
 )  # fmt: skip
 async def test_a_refusal_or_no_verdict_is_an_answer(

@@ -112,15 +112,17 @@ def test_without_a_service_the_caller_gets_what_it_chose(on_failure: Any, score:
     assert counts["fallback"] == (score is not None)
 
 
-def test_failures_are_told_ever_more_seldom(caplog: pytest.LogCaptureFixture) -> None:
-    client = connect(url=f"http://127.0.0.1:{free_port()}", on_failure="rule", max_attempts=1)
+def test_failures_are_told_ever_more_seldom(
+    service: FakeService, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = connect(url=service.url, on_failure="none")
     for _ in range(5):
-        client.score(asked(2))
+        client.score({"response": "18 or 17?", "reference": "18"})
 
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [int(text.split()[3]) for text in told if text.startswith("no verdict")] == [1, 2, 4]
-    assert "on_failure=rule" in told[0]
-    assert "ConnectError" in told[0]
+    assert "on_failure=none" in told[0]
+    assert "unparseable" in told[0]
 
 
 def test_without_a_service_and_a_choice_it_raises() -> None:

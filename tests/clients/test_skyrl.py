@@ -40,7 +40,7 @@ def test_the_service_decides_in_one_turn(
     assert all(type(value) is float for value in metrics.values())
 
 
-def test_many_episodes_are_told_as_means_and_the_longest_wait(service: FakeService) -> None:
+def test_episodes_are_reported_as_means_and_the_longest_wait(service: FakeService) -> None:
     episodes = [judge(service.url) for _ in range(3)]
     for env in episodes[:2]:
         env.step(RIGHT)
@@ -60,7 +60,7 @@ def test_the_question_and_the_group_go_with_it(service: FakeService) -> None:
     assert (request["question"], request["group"]) == ("How many eggs?", "train/7")
 
 
-def test_without_a_service_the_rule_decides_and_says_so() -> None:
+def test_without_a_service_the_rule_decides_and_reports_it() -> None:
     env = judge(f"http://127.0.0.1:{free_port()}", timeout_s=1.0)
 
     assert env.step(RIGHT)["reward"] == 1.0
@@ -70,7 +70,7 @@ def test_without_a_service_the_rule_decides_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("on_failure", ["rule", "none"])
-def test_what_nobody_decides_is_marked_and_said(
+def test_an_undecided_sample_is_marked_and_logged(
     service: FakeService, caplog: pytest.LogCaptureFixture, on_failure: str
 ) -> None:
     service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)

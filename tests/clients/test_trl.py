@@ -40,7 +40,7 @@ async def test_the_assistants_last_turn_is_scored(service: FakeService) -> None:
     assert await reward(prompts=[[]], completions=[turns], gold=["18"]) == [1.0]
 
 
-async def test_a_failed_verdict_is_none_and_the_others_stand(service: FakeService) -> None:
+async def test_a_failed_verdict_is_none_and_the_others_are_kept(service: FakeService) -> None:
     logged: dict[str, float] = {}
     reward = judge_reward(url=service.url)
     scores = await reward(

@@ -17,7 +17,7 @@ from tests.fake_service import FakeService, Reply, free_port
 RIGHT, WRONG, UNDECIDED = "#### 18", "#### 17", "18 or 17, who knows?"
 
 
-def test_verl_awaits_the_function_it_is_told_to_use() -> None:
+def test_verl_awaits_the_configured_function() -> None:
     assert inspect.iscoroutinefunction(compute_score)
     assert not inspect.iscoroutinefunction(compute_score_sync)
 
@@ -40,7 +40,7 @@ def test_a_batch_is_answered_in_order(service: FakeService) -> None:
     assert [one["score"] for one in told] == [1.0, 0.0, 0.0]
 
 
-def test_without_a_service_the_rule_decides_and_says_so() -> None:
+def test_without_a_service_the_rule_decides_and_reports_it() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     told = compute_score_sync("gsm8k", RIGHT, "18", {"timeout": 1}, url=url, max_attempts=2)
 
@@ -49,7 +49,7 @@ def test_without_a_service_the_rule_decides_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("on_failure", ["rule", "none", "raise"])
-async def test_what_nobody_decides_raises(service: FakeService, on_failure: str) -> None:
+async def test_an_undecided_sample_raises(service: FakeService, on_failure: str) -> None:
     service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
     settings = {"url": service.url, "on_failure": on_failure}
 
@@ -59,7 +59,7 @@ async def test_what_nobody_decides_raises(service: FakeService, on_failure: str)
         compute_score_sync("gsm8k", UNDECIDED, "18", None, **settings)
 
 
-def test_a_reward_that_is_named_stands_for_it(service: FakeService) -> None:
+def test_a_named_reward_replaces_it(service: FakeService) -> None:
     service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
     told = compute_score_sync("gsm8k", UNDECIDED, "18", None, url=service.url, on_failure=0.25)
 
@@ -86,7 +86,7 @@ def test_a_template_goes_by_name_or_as_it_is(
     assert asked.get("template") == template
 
 
-def test_the_row_says_where_to_ask_before_the_variables(
+def test_the_rows_address_takes_precedence_over_the_variables(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LLM_JUDGE_SERVER_URL", "http://127.0.0.1:1")

@@ -181,7 +181,9 @@ def test_a_rule_takes_no_gpu() -> None:
         pytest.param(args(zzqq=1), "models.0.zzqq: unknown field; remove it", id="like nothing"),
     ],
 )
-def test_an_unknown_field_is_told_its_nearest(config: dict[str, Any], expected: str) -> None:
+def test_an_unknown_field_is_reported_with_the_nearest_one(
+    config: dict[str, Any], expected: str
+) -> None:
     assert fault(config) == expected
 
 
@@ -355,13 +357,13 @@ def test_an_error_names_the_field_what_was_found_and_what_would_be_right(
     assert [part for part in parts if part not in text] == []
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_all_faults_are_reported_together() -> None:
     text = fault(args(engine={"max_num_seqs": 0}, judge={"mode": "essay"}))
     assert "models.0.engine.max_num_seqs: " in text
     assert "; models.0.judge.mode: " in text
 
 
-def test_the_faulty_one_of_several_models_is_told() -> None:
+def test_the_invalid_one_of_several_models_is_named() -> None:
     models = [{"name": "a", "kind": "rule"}, {"name": "b", "kind": "rule", "rule": {"x": 1}}]
     assert fault({"models": models}).startswith("models.1.rule.x: ")
 
@@ -499,7 +501,7 @@ def test_a_key_in_the_file_itself_is_refused_and_not_repeated() -> None:
         pytest.param({"aggregate": "max"}, "'vote' or 'mean' (found 'max')", id="aggregate"),
     ],
 )
-def test_a_judge_that_cannot_judge_as_it_says_is_refused(judge: dict[str, Any], said: str) -> None:
+def test_a_judge_with_contradictory_settings_is_refused(judge: dict[str, Any], said: str) -> None:
     text = fault(args(judge=judge))
     assert text.startswith("models.0")
     assert said in text
@@ -514,7 +516,7 @@ def test_a_judge_that_cannot_judge_as_it_says_is_refused(judge: dict[str, Any], 
         ("usr: x", "usr: Extra inputs are not permitted"),
     ],
 )
-def test_a_template_file_that_is_none_is_refused_in_one_line(
+def test_an_invalid_template_file_is_refused_in_one_line(
     content: str, said: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "mine.yaml"
@@ -528,7 +530,7 @@ def panel(members: list[Any], **settings: Any) -> dict[str, Any]:
     return {"models": [*rules, {"name": "panel", "kind": "panel", "panel": section}]}
 
 
-def test_a_panel_names_its_members_or_says_more_of_them() -> None:
+def test_a_panels_members_are_names_or_names_with_settings() -> None:
     members = ["first", {"model": "judge", "application": "other", "weight": 2}]
     model = parse_config(panel(members)).models[2]
     assert isinstance(model, PanelModel)
@@ -571,7 +573,7 @@ def test_a_panel_that_cannot_meet_is_refused(
         ({"judge": "judge"}, "server.aliases.judge: is the name of a model"),
     ],
 )
-def test_an_alias_stands_for_a_model_that_there_is(aliases: dict[str, str], said: str) -> None:
+def test_an_alias_must_name_an_existing_model(aliases: dict[str, str], said: str) -> None:
     assert said in fault({**args(), "server": {"aliases": aliases}})
 
 

@@ -87,7 +87,7 @@ def test_it_is_made_once_and_then_only_verified(conversion: FakeConversion) -> N
     assert left_in_cache() == [folder.name]
 
 
-def test_each_step_is_told_while_it_is_made_and_none_after(conversion: FakeConversion) -> None:
+def test_each_step_is_reported_while_it_runs_and_none_after(conversion: FakeConversion) -> None:
     told: list[str] = []
     prepare_bundled(told.append)
     assert told == ["checking the packaged weights", "converting", "writing checksums"]
@@ -116,7 +116,7 @@ class TestAdapter:
         (folder / "adapter_model.safetensors").write_bytes(bytes(8))
         return folder
 
-    def test_the_shipped_one_is_merged_unless_another_or_none_is_asked_for(
+    def test_the_shipped_adapter_is_merged_unless_another_or_none_is_chosen(
         self, conversion: FakeConversion, adapter: Path
     ) -> None:
         folders = {prepare_bundled(), prepare_bundled(adapter=None)}
@@ -132,7 +132,7 @@ class TestAdapter:
         (adapter / name).write_bytes(b"changed")
         assert prepare_bundled(adapter=adapter) != first
 
-    def test_a_folder_without_one_is_told_with_the_remedy(
+    def test_a_folder_without_an_adapter_is_reported_with_the_remedy(
         self, conversion: FakeConversion, tmp_path: Path
     ) -> None:
         with pytest.raises(BundledModelError, match=r"no adapter_config\.json and no .*PEFT"):
@@ -238,7 +238,7 @@ def test_an_unexpected_package_file_is_refused_with_the_remedy(
     assert left_in_cache() == []
 
 
-def test_a_missing_package_is_told_with_the_remedy(
+def test_a_missing_package_is_reported_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("REWARD_SERVE_CACHE", str(tmp_path))
@@ -250,7 +250,7 @@ def test_a_missing_package_is_told_with_the_remedy(
     assert left_in_cache() == []
 
 
-def test_a_package_without_its_file_is_told_with_the_remedy(
+def test_a_package_without_its_file_is_reported_with_the_remedy(
     conversion: FakeConversion, source: Path
 ) -> None:
     source.unlink()
@@ -276,7 +276,7 @@ class TestSeveralProcesses:
     def cache(self, tmp_path: Path, source: Path, conversion: FakeConversion) -> Path:
         return tmp_path
 
-    def test_two_that_ask_at_once_convert_once(
+    def test_two_concurrent_calls_convert_once(
         self, cache: Path, conversion: FakeConversion
     ) -> None:
         context = multiprocessing.get_context("spawn")
@@ -292,7 +292,7 @@ class TestSeveralProcesses:
         prepare_bundled()
         assert conversion.count == 1
 
-    def test_what_a_killed_one_left_is_cleared(
+    def test_leftovers_of_a_killed_conversion_are_removed(
         self, cache: Path, conversion: FakeConversion
     ) -> None:
         killed = multiprocessing.get_context("spawn").Process(target=die_midway, args=(cache,))

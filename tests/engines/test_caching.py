@@ -109,7 +109,7 @@ async def test_equal_questions_at_a_time_are_one() -> None:
         (([258], [0]), ([2, 1], [0])),
     ],
 )
-async def test_what_differs_is_asked(one: Any, other: Any) -> None:
+async def test_different_questions_are_both_asked(one: Any, other: Any) -> None:
     engine = Engine()
     cache = cached(engine)
     await cache.label_logprobs(asking(*one[0]), list(map(str, one[1])))
@@ -142,7 +142,7 @@ async def test_written_text_is_kept_unless_it_is_sampled() -> None:
     assert not (await cache.label_logprobs(asking(1), ["8"])).cached
 
 
-async def test_a_failure_is_told_to_all_and_not_kept() -> None:
+async def test_a_failure_reaches_all_callers_and_is_not_cached() -> None:
     engine = Engine()
     cache = cached(engine)
     engine.fault = EngineError("gone")
@@ -211,7 +211,7 @@ async def test_probabilities_that_are_no_numbers_are_not_kept() -> None:
     assert (again.logprobs, again.cached) == ({"0": 1.0}, False)
 
 
-async def test_what_is_kept_stays_within_its_bytes() -> None:
+async def test_the_cache_stays_within_its_bytes() -> None:
     engine = Engine()
     cache = cached(engine, max_entries=10_000, max_bytes=12_000)  # an answer of a label: 1,150
     for token in range(50):

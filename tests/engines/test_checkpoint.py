@@ -59,7 +59,7 @@ def test_other_weights_will_do(name: str, folder: Path) -> None:
     assert check_checkpoint(str(folder)) == folder
 
 
-def test_a_missing_folder_is_told_with_what_to_give_instead(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_with_what_to_give_instead(tmp_path: Path) -> None:
     for missing in (tmp_path / "nowhere", tmp_path / "file"):
         (tmp_path / "file").touch()
         with pytest.raises(CheckpointError, match=r"no folder .*hub id") as caught:
@@ -128,7 +128,7 @@ FAULTS: list[tuple[str, Callable[[Path], object], str]] = [
 @pytest.mark.parametrize(
     ("damage", "message"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS]
 )
-def test_a_fault_is_told_with_the_file_and_the_remedy(
+def test_a_fault_is_reported_with_the_file_and_the_remedy(
     damage: Callable[[Path], object], message: str, folder: Path
 ) -> None:
     damage(folder)
@@ -146,20 +146,20 @@ def test_a_fault_is_told_with_the_file_and_the_remedy(
         pytest.param({"a": {"data_offsets": [0, "16"]}}, id="an offset in quotes"),
     ],
 )
-def test_a_header_of_another_shape_is_told_too(header: Any, folder: Path) -> None:
+def test_a_header_of_another_shape_is_reported_too(header: Any, folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(safetensors(header))
     with pytest.raises(CheckpointError):
         check_checkpoint(str(folder))
 
 
-def test_weights_that_are_a_link_to_nowhere_are_told(folder: Path) -> None:
+def test_weights_that_are_a_link_to_nowhere_are_reported(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors").symlink_to(folder / "../blobs/0123")
     with pytest.raises(CheckpointError):
         check_checkpoint(str(folder))
 
 
-def test_a_shard_that_the_index_names_and_the_folder_lacks_is_told(folder: Path) -> None:
+def test_a_shard_that_the_index_names_and_the_folder_lacks_is_reported(folder: Path) -> None:
     index = {"weight_map": {"a": "model.safetensors", "b": "model-00002-of-00002.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     with pytest.raises(CheckpointError, match="model-00002-of-00002"):
@@ -180,7 +180,7 @@ def test_a_shard_that_the_index_names_and_the_folder_lacks_is_told(folder: Path)
         ("gpt2", False),
     ],
 )
-def test_a_folder_is_told_from_a_hub_id(
+def test_a_folder_is_distinguished_from_a_hub_id(
     model: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here" / "inside").mkdir(parents=True)

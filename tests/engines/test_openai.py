@@ -132,7 +132,7 @@ async def test_equal_questions_are_paid_for_once() -> None:
     assert len(endpoint.asked) == 1
 
 
-async def test_a_label_among_none_of_the_tokens_has_no_probability() -> None:
+async def test_a_label_outside_the_likeliest_tokens_has_no_probability() -> None:
     endpoint = Endpoint(completion(logprobs={"1": -0.1, "Yes": -3.0}))
     assert (await endpoint.scorer().score(ASKED))["probabilities"] == {"0": 0.0, "1": 1.0}
     neither = Endpoint(completion(logprobs={"Sure": -0.1}))
@@ -141,7 +141,7 @@ async def test_a_label_among_none_of_the_tokens_has_no_probability() -> None:
     assert "none of the labels is among" in result["reason"]
 
 
-async def test_an_endpoint_without_logprobs_is_told_of_with_the_remedy() -> None:
+async def test_an_endpoint_without_logprobs_is_reported_with_the_remedy() -> None:
     result = await Endpoint(completion()).scorer().score(ASKED)
     assert result["status"] == "error"
     assert "judge.mode: generate" in result["reason"]
@@ -183,7 +183,7 @@ async def test_a_field_cannot_forge_a_turn() -> None:
     assert [m["role"] for m in endpoint.asked[0]["messages"]] == ["system", "user"]
 
 
-async def test_no_secret_stands_in_the_fingerprint() -> None:
+async def test_the_fingerprint_has_no_secret() -> None:
     described = Endpoint(completion()).engine().describe()
     assert described["endpoint"] == "http://judge.example/v1/"
     assert "s3cret" not in str(described)

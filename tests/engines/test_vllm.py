@@ -64,7 +64,7 @@ class TestEngineArguments:
             "max_num_batched_tokens": 16_384,
         }
 
-    def test_what_the_file_says_wins_over_the_devices_defaults(self) -> None:
+    def test_the_files_settings_override_the_devices_defaults(self) -> None:
         said: dict[str, Any] = {
             "revision": "v2",
             "max_model_len": 512,

@@ -147,7 +147,7 @@ def test_a_label_is_true_false_or_absent(tmp_path: Path, value: str, correct: bo
         ),
     ],
 )
-def test_a_bad_line_is_told_with_its_number_and_stops_no_other(
+def test_a_bad_line_is_reported_with_its_number_and_stops_no_other(
     tmp_path: Path, line: str | bytes, fault: str
 ) -> None:
     first, bad, last = read_rows(written(tmp_path, '{"response": "a"}', line, '{"response": "b"}'))
@@ -193,7 +193,7 @@ async def test_settings_are_added_to_every_request() -> None:
 
 
 @pytest.mark.parametrize(("batches_in_flight", "most"), [(1, 1), (3, 3), (50, 10)])
-async def test_so_many_batches_are_in_flight_and_no_more(batches_in_flight: int, most: int) -> None:
+async def test_batches_in_flight_are_limited(batches_in_flight: int, most: int) -> None:
     client = FakeClient(pauses_s=[0.01] * 10)
     await score_rows(
         client, rows_of(10), settings={}, batch_size=1, batches_in_flight=batches_in_flight
@@ -201,7 +201,7 @@ async def test_so_many_batches_are_in_flight_and_no_more(batches_in_flight: int,
     assert client.most_in_flight == most
 
 
-async def test_progress_comes_to_every_row_bad_ones_first() -> None:
+async def test_progress_reaches_every_row_bad_ones_first() -> None:
     rows = [*rows_of(5), Row(6, fault="is bad"), Row(7, fault="is bad")]
     told: list[int] = []
     client = FakeClient(pauses_s=[0.02, 0.0])

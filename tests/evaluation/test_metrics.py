@@ -62,7 +62,7 @@ def test_the_probability_of_right_is_the_label_of_value_1s_else_the_score(
     assert probability_right(result) == expected
 
 
-def test_what_is_measured_is_what_a_hand_computes() -> None:
+def test_measures_match_a_hand_computation() -> None:
     measured = measure(pairs_of(FEW))
     assert measured["confusion"] == {
         "true_accept": 2,
@@ -101,7 +101,7 @@ def test_a_row_without_a_label_is_not_measured() -> None:
 
 
 @pytest.mark.parametrize("truth", [True, False])
-def test_of_one_class_there_is_no_auc_and_no_rate_of_the_other(truth: bool) -> None:
+def test_one_class_has_no_auc_and_no_rate_of_the_other(truth: bool) -> None:
     measured = measure(pairs_of(run_of((truth, judged(0.9)), (truth, judged(0.2)))))
     assert measured["auc"] is None
     other = "false_accept" if truth else "false_reject"
@@ -109,7 +109,7 @@ def test_of_one_class_there_is_no_auc_and_no_rate_of_the_other(truth: bool) -> N
     assert measured["ece"] is not None
 
 
-def test_of_nothing_there_is_nothing_to_measure() -> None:
+def test_without_rows_measures_are_none() -> None:
     measured = measure(pairs_of(run_of((True, failed()))))
     assert (measured["agreement"], measured["auc"], measured["kappa"], measured["ece"]) == (
         0.0,

@@ -34,7 +34,7 @@ from tests.evaluation.fakes import failed, judged, row, ruled, tokens
         ("She has eighteen left.", "prose"),
     ],
 )
-def test_a_format_is_detected_where_the_row_names_none(response: str, expected: str) -> None:
+def test_a_format_is_detected_if_the_row_names_none(response: str, expected: str) -> None:
     assert format_of(row(1, response=response)) == expected
 
 

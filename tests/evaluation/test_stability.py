@@ -103,7 +103,7 @@ def test_written_results_are_read_back_and_compared(tmp_path: Path) -> None:
     assert (found["earlier_fingerprints"], found["same_fingerprints"]) == (["a"], True)
 
 
-def test_another_fingerprint_is_told(tmp_path: Path) -> None:
+def test_another_fingerprint_is_reported(tmp_path: Path) -> None:
     before = run_of((True, judged(0.9, fingerprint="a")))
     now = run_of((True, judged(0.9, fingerprint="b")))
     assert compared(now, read_results(written(tmp_path, before)), 0)["same_fingerprints"] is False
@@ -141,7 +141,7 @@ def test_rows_of_another_sample_are_unmatched(tmp_path: Path) -> None:
         pytest.param("\xff", id="no unicode"),
     ],
 )
-def test_a_file_that_holds_no_results_is_told_by_its_line(tmp_path: Path, line: str) -> None:
+def test_a_file_without_results_is_reported_with_its_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "results.jsonl"
     good = json.dumps({"line": 1, "correct": True, **judged(0.9).model_dump(mode="json")})
     path.write_bytes(f"{good}\n{line}\n".encode("latin-1"))
@@ -149,11 +149,11 @@ def test_a_file_that_holds_no_results_is_told_by_its_line(tmp_path: Path, line: 
         read_results(path)
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="No such file"):
         read_results(tmp_path / "none.jsonl")
 
 
-def test_fingerprints_are_told_once_each() -> None:
+def test_fingerprints_are_reported_once_each() -> None:
     results = [judged(0.9, fingerprint=name) for name in ("b", "a", "b", None)]
     assert fingerprints(results) == ["a", "b"]

@@ -47,7 +47,7 @@ def test_runs_stand_side_by_side() -> None:
     assert "15 equal-width bins" in text
 
 
-def test_what_cannot_be_measured_is_a_dash() -> None:
+def test_an_undefined_measure_is_a_dash() -> None:
     text = shown(metrics_table({"": report(run_of((True, judged(0.9))))}))
     (auc,) = lines_with(text, "AUC  ")
     assert "-" in auc
@@ -62,7 +62,7 @@ def test_stages_formats_and_lengths_have_a_table_each() -> None:
     assert lines_with(stages, "judge", "66.7%")
 
 
-def test_of_many_formats_those_that_disagree_most_are_shown() -> None:
+def test_the_formats_that_disagree_most_are_shown() -> None:
     names = [f"format-{n:02}" for n in range(MAX_GROUPS + 5)]
     rows = [row(n, format=name) for n, name in enumerate(names, 1)]
     results = [judged(0.9)] * (len(rows) - 1) + [judged(0.1)]
@@ -91,7 +91,7 @@ def test_a_response_cannot_write_to_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("text", ["plain", "é ü 数", "a 'b' \"c\""])
-def test_text_that_can_be_shown_is_shown_as_it_is(text: str) -> None:
+def test_printable_text_is_unchanged(text: str) -> None:
     assert shown_text(text) == text
 
 

@@ -109,7 +109,7 @@ def test_a_body_over_the_limit_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"requests": {}}, {"requests": None}, []], ids=str)
-def test_what_is_no_batch_is_refused(url: str, body: Any) -> None:
+def test_an_invalid_batch_is_refused(url: str, body: Any) -> None:
     reply = httpx.post(f"{url}/v1/score/batch", json=body, timeout=30)
     assert reply.status_code == 422
     assert "requests" in reply.json()["detail"]

@@ -76,7 +76,7 @@ def mixed() -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(240)
-def test_three_kinds_answer_at_once_through_one_door(gateway: str) -> None:
+def test_three_kinds_answer_concurrently_behind_one_gateway(gateway: str) -> None:
     with HttpRewardClient(gateway, timeout_s=60) as client:
         over_http = client.score_batch(mixed())
         described = {model["name"]: model["kind"] for model in client.models()}
@@ -196,7 +196,7 @@ def test_a_panel_asks_models_of_several_applications(
 
 
 @pytest.mark.timeout(240)
-def test_what_other_services_clients_send_is_answered(gateway: str) -> None:
+def test_compatible_routes_answer(gateway: str) -> None:
     chat = httpx.post(f"{gateway}/v1/chat/completions", json=CHAT, timeout=60)
     assert chat.status_code == 200
     assert chat.json()["choices"][0]["message"]["content"].strip()
@@ -207,7 +207,7 @@ def test_what_other_services_clients_send_is_answered(gateway: str) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_openais_own_client_is_told_that_labels_and_top_k_do_not_mix(gateway: str) -> None:
+def test_openais_client_is_refused_logprobs(gateway: str) -> None:
     with OpenAI(api_key="none", base_url=f"{gateway}/v1") as client:
         assert "judge" in [model.id for model in client.models.list()]
         with pytest.raises(Exception, match="logprobs: is not supported"):

@@ -65,7 +65,7 @@ def test_a_hostile_response_leaves_the_replica_scoring(apps_url: str) -> None:
         assert client.score(good).score == 1.0
 
 
-def test_a_function_that_is_not_there_fails_the_deployment_and_says_so(
+def test_a_missing_function_fails_the_deployment_with_the_reason(
     deploy_app: Deploy,
 ) -> None:
     rule = {"verifier": "function", "function": f"{OWN}:no_such"}
@@ -85,7 +85,7 @@ def test_a_graded_judge_scores_the_expected_value_of_its_grades(http: HttpReward
     assert result.score == pytest.approx(expected)
 
 
-def test_so_many_samples_are_written_and_their_tokens_add_up(http: HttpRewardClient) -> None:
+def test_the_requested_samples_are_written_and_their_tokens_add_up(http: HttpRewardClient) -> None:
     options = {"mode": "generate", "samples": 3, "temperature": 1.5, "max_tokens": 12}
     request = {"response": "It is eighteen", "reference": "18", "template": "similarity"}
     result = http.score({**request, "options": options})

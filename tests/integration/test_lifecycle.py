@@ -130,7 +130,7 @@ def test_a_broken_model_folder_fails_the_deployment_within_seconds(
 
 
 @pytest.mark.parametrize("victim", ["engine core", "replica"])
-def test_what_is_killed_is_replaced_and_leaves_no_orphan(
+def test_a_killed_process_is_replaced_and_leaves_no_orphan(
     http: HttpRewardClient, handle: RewardClient, victim: str
 ) -> None:
     before = replica(http)["pid"]

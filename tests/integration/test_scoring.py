@@ -125,7 +125,9 @@ def test_a_group_shares_its_prefix(handle: RewardClient) -> None:
     assert again.usage.cached_tokens >= 96
 
 
-def test_a_megabyte_of_response_is_judged_by_its_end_and_says_so(http: HttpRewardClient) -> None:
+def test_a_megabyte_of_response_is_judged_by_its_end_and_the_cut_is_reported(
+    http: HttpRewardClient,
+) -> None:
     result = http.score({"response": "blah " * 250_000 + "it is 18 in all", "reference": "18"})
     judged_by_model(result)
     cut = (result.details or {})["cut_response_characters"]

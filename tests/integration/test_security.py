@@ -144,7 +144,7 @@ def test_a_key_of_the_file_or_the_variable_opens(deployed: Deployed, key: str) -
     assert reply.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_client_without_the_key_is_told_so_and_does_not_try_again(deployed: Deployed) -> None:
+def test_a_client_without_the_key_gets_the_reason_and_does_not_retry(deployed: Deployed) -> None:
     with (
         HttpRewardClient(deployed.url, WRONG) as client,
         pytest.raises(ServiceUnavailableError, match="HTTP 401: Authorization") as caught,
@@ -186,7 +186,7 @@ def test_no_key_is_in_what_serve_logs_and_shows(deployed: Deployed) -> None:
         assert secret not in told
 
 
-def test_keys_that_cannot_be_read_are_a_failed_deployment_that_says_why(
+def test_unreadable_keys_fail_the_deployment_with_the_reason(
     deployed: Deployed,
 ) -> None:
     deployed.serve_run(api_keys_file="/nowhere/keys")

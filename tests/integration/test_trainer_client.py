@@ -58,7 +58,7 @@ def test_a_worker_of_the_cluster_connects_by_name(deploy_app: Deploy) -> None:
     assert ray.get([score.remote(n) for n in range(4)]) == [answer(n) for n in range(4)]
 
 
-def test_an_application_that_goes_away_is_told_by_the_counters(deploy_app: Deploy) -> None:
+def test_an_application_that_goes_away_is_counted(deploy_app: Deploy) -> None:
     deploy_app("leaves", RULE)
     client = connect(app="leaves", on_failure="rule", timeout_s=20, max_attempts=2)
     assert client.score(asked(0)).source == "rule"
@@ -72,7 +72,7 @@ def test_an_application_that_goes_away_is_told_by_the_counters(deploy_app: Deplo
     assert (counts["failed"], counts["fallback"], counts["ok"]) == (20, 20, 1)
 
 
-def test_an_inline_template_that_is_refused_is_told_with_the_remedy(
+def test_an_inline_template_that_is_refused_is_reported_with_the_remedy(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     info = {"prompt_template": "{PROBLEM} {CANDIDATE_SOLUTION} REWARD: 0 to 1", "problem": "?"}

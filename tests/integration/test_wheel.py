@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from reward_serve.shipped import deployments_files, requirements_file
 from tests.fake_service import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
+LICENCES = ("LICENSE", "NOTICE")
 UV = Path(sys.executable).with_name("uv")
 
 
@@ -59,7 +61,22 @@ def test_it_carries_every_deployments_file_and_the_requirements(
     assert _run(installed / "python", "-c", where, cwd=tmp_path).startswith(str(installed.parent))
 
 
-def test_it_serves(installed: Path, tmp_path: Path) -> None:
+def test_every_wheel_is_typed_and_has_its_licence(installed: Path) -> None:
+    wheels = sorted((installed.parents[1] / "dist").glob("*.whl"))
+    assert len(wheels) == 5
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            names = archive.namelist()
+            (metadata,) = (name for name in names if name.endswith("/METADATA"))
+            fields = archive.read(metadata).decode()
+        package, version = wheel.name.split("-")[:2]
+        assert f"{package}/py.typed" in names
+        assert {f"{package}-{version}.dist-info/licenses/{each}" for each in LICENCES} <= {*names}
+        assert "License-Expression: Apache-2.0" in fields
+        assert "Requires-Python: >=3.11" in fields
+
+
+def test_it_serves_and_the_verl_adapter_asks_it(installed: Path, tmp_path: Path) -> None:
     port = str(free_port())
     command = [str(installed / "reward-serve"), "serve", "rule.yaml", "--port", port]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
@@ -69,6 +86,11 @@ def test_it_serves(installed: Path, tmp_path: Path) -> None:
         _run(installed / "reward-serve", "wait", "--url", url, cwd=tmp_path)
         with HttpRewardClient(url) as client:
             assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
+        ask = (
+            "import sys; from reward_serve_verl import compute_score_sync as score\n"
+            "print(score('gsm8k', '#### 18', '18', url=sys.argv[1], on_failure='raise')['score'])"
+        )
+        assert _run(installed / "python", "-c", ask, url, cwd=tmp_path).strip() == "1.0"
         service.terminate()
         assert service.wait(60) == 0
     finally:

@@ -118,7 +118,7 @@ plain = st.text(st.characters(min_codepoint=32, max_codepoint=0xD7FF), max_size=
 
 
 @given(st.lists(plain, min_size=2, max_size=8), st.integers(12, 90))
-def test_whatever_is_said_fits_and_the_response_keeps_its_end(texts: list[str], room: int) -> None:
+def test_any_conversation_fits_and_the_response_keeps_its_end(texts: list[str], room: int) -> None:
     asked = turns(*texts[: len(texts) // 2 * 2])
     ids = ConversationRenderer(FakeTokenizer(), room).render(asked).token_ids
 

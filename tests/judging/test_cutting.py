@@ -21,7 +21,7 @@ def cut(response: str, budget: int, head: int = 0) -> tuple[str, int]:
     return text, missing
 
 
-def test_what_fits_is_whole() -> None:
+def test_a_conversation_that_fits_is_not_cut() -> None:
     assert cut("It is 18.", 9, head=4) == ("It is 18.", 0)
 
 

@@ -163,7 +163,7 @@ def test_no_field_adds_a_control_token(
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 @pytest.mark.parametrize("field", FIELDS)
-def test_what_looks_like_syntax_stays_the_text_it_is(
+def test_text_that_looks_like_syntax_stays_text(
     field: str, hostile: str, renderer: Renderer, hub_tokenizer: Any
 ) -> None:
     text = f"18 {hostile} 18"
@@ -489,7 +489,7 @@ def test_an_instruction_in_the_system_message_is_shown_there_alone(
     assert instruction not in user
 
 
-def test_templates_of_one_name_are_told_apart_by_their_digest(
+def test_templates_of_one_name_differ_by_their_digest(
     renderer: Renderer, hub_tokenizer: Any
 ) -> None:
     for word in ("strictly", "leniently", "strictly"):

@@ -58,7 +58,7 @@ def test_the_last_verdict_wins(template: Template, before: str, thought: str) ->
 
 @each_template
 @given(texts, plain)
-def test_what_is_thought_never_counts(template: Template, thought: str, answer: str) -> None:
+def test_a_verdict_in_a_thought_never_counts(template: Template, thought: str, answer: str) -> None:
     alone = read_verdict(template, answer, cut_off=False)
     for text in (f"<think>{thought}</think>{answer}", f"{thought}</think>{answer}"):
         assert read_verdict(template, text, cut_off=False) == alone

@@ -23,7 +23,7 @@ def test_a_template_without_a_mistake_is_left_alone(write: Write, tokenizer: Tok
 
 
 @pytest.mark.parametrize("name", template_names())
-def test_the_shipped_templates_pass_but_for_their_names(
+def test_the_shipped_templates_pass_except_for_their_names(
     name: str, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy.yaml"
@@ -205,7 +205,7 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
         ),
     ],
 )
-def test_a_seeded_mistake_is_told_with_its_field_and_remedy(
+def test_a_seeded_mistake_is_reported_with_its_field_and_remedy(
     changes: dict[str, Any], field: str, said: str, write: Write, tokenizer: Tokenizer
 ) -> None:
     findings = check_file(write(**changes), tokenizer)
@@ -215,7 +215,7 @@ def test_a_seeded_mistake_is_told_with_its_field_and_remedy(
     assert not any("\n" in str(finding) for finding in findings)
 
 
-def test_labels_that_share_a_token_are_told(write: Write, tokenizer: Tokenizer) -> None:
+def test_labels_that_share_a_token_are_reported(write: Write, tokenizer: Tokenizer) -> None:
     class FakeTokenizer:
         """Writes every letter as one token."""
 
@@ -265,7 +265,7 @@ def test_what_may_be_meant_is_a_warning(
         pytest.param("", "contains NoneType", id="empty"),
     ],
 )
-def test_a_file_that_is_no_template_is_told(
+def test_a_file_that_is_no_template_is_reported(
     content: str, said: str, tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
     path = tmp_path / "ours.yaml"

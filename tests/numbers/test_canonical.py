@@ -106,7 +106,7 @@ def test_a_number_is_shown_in_plain_digits(written: str, shown: str) -> None:
         "</response>",
     ],
 )
-def test_what_is_no_other_notation_of_a_number_stays(text: str) -> None:
+def test_text_that_is_no_single_number_is_kept(text: str) -> None:
     assert canonical(text) == text
 
 

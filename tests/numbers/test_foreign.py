@@ -54,7 +54,7 @@ def test_a_number_of_another_language_or_spelling_is_seen(text: str) -> None:
         "they party in the city until the kitty is empty",
     ],
 )
-def test_plain_english_holds_none(text: str) -> None:
+def test_plain_english_has_no_foreign_number(text: str) -> None:
     assert not may_be_numbers(text.split())
 
 

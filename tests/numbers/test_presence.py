@@ -112,7 +112,7 @@ def test_other_units_and_forms_may_hold(text: str, value: int | Fraction) -> Non
 
 @pytest.mark.parametrize("text", ["There are none left", "It is free", "the dog eats it", "the 5"])
 @pytest.mark.parametrize("value", [0, 1])
-def test_none_and_one_need_no_figure(text: str, value: int) -> None:
+def test_zero_and_one_need_no_digit(text: str, value: int) -> None:
     assert may_hold(text, Fraction(value))
 
 

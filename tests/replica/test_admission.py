@@ -244,7 +244,7 @@ async def seen_at_work(admission: Admission, clock: Clock, items: int, seconds: 
             clock.now += 2 * seconds
 
 
-async def test_what_cannot_be_answered_in_time_is_refused_at_once() -> None:
+async def test_an_item_that_would_miss_its_deadline_is_refused_at_once() -> None:
     clock = Clock()
     admission = Admission(concurrent=2, queued=999, clock=clock)
     await seen_at_work(admission, clock, 20, 0.5)

@@ -89,7 +89,7 @@ def test_a_waiting_call_starts_the_first_replica() -> None:
     assert wanted == 1
 
 
-def test_without_calls_none_is_started() -> None:
+def test_without_calls_no_replica_is_started() -> None:
     policy = _apply_autoscaling_config(replicas_for_items)
     wanted, _ = policy(context(None, replicas=0, waiting_calls=0))
     assert wanted == 0

@@ -35,7 +35,7 @@ def completer(chat: Any, concurrent: int = 1, queued: int = 1) -> Completer:
     return Completer("judge", chat, Admission(concurrent, queued), 100)
 
 
-async def test_every_answer_and_all_tokens_are_told() -> None:
+async def test_every_answer_and_all_tokens_are_reported() -> None:
     told = await completer(FakeChat()).complete(BODY)
     assert told["status"] == "ok"
     assert told["choices"] == [{"text": "18", "cut_off": True}] * 2

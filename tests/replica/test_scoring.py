@@ -357,7 +357,7 @@ async def test_a_tuple_is_a_batch_too(bench: Bench) -> None:
     assert [result["id"] for result in results] == ["18", "19"]
 
 
-async def test_a_batch_of_none_is_none(bench: Bench) -> None:
+async def test_an_empty_batch_has_no_results(bench: Bench) -> None:
     assert await bench.scorer.score_batch([]) == []
     assert await stream_of(bench.scorer, []) == []
 
@@ -403,7 +403,7 @@ async def test_a_stream_has_every_index_once_and_early_finishers_first(bench: Be
     assert {tuple(result) for result in results} == {("index", *KEYS)}
 
 
-async def test_what_finishes_within_moments_comes_in_one_chunk(bench: Bench) -> None:
+async def test_results_that_finish_together_come_in_one_chunk(bench: Bench) -> None:
     requests = asks("18", "19", "sleep 0.001", "sleep 0.2")
     chunks = [chunk async for chunk in bench.scorer.score_stream(requests)]
     assert [sorted(result["index"] for result in chunk) for chunk in chunks] == [[0, 1, 2], [3]]
@@ -500,7 +500,7 @@ async def test_every_end_is_observed_once() -> None:
     assert seen.left == 1
 
 
-async def test_a_model_is_told_what_is_left_of_the_deadline() -> None:
+async def test_a_model_receives_the_rest_of_the_deadline() -> None:
     bench = Bench(concurrent=1)
     await asyncio.gather(bench.score("sleep 0.2", timeout_s=5), bench.score("x", timeout_s=5))
     first, second = bench.model.left_s
@@ -518,7 +518,7 @@ async def test_a_short_item_passes_a_batch_of_long_ones(bench: Bench) -> None:
     assert [result["status"] for result in await batch] == ["ok"] * 7
 
 
-async def test_a_long_item_that_is_cancelled_holds_up_no_other(bench: Bench) -> None:
+async def test_a_cancelled_long_item_does_not_delay_others(bench: Bench) -> None:
     first, second = ("a" * 40_000, "b" * 40_000)
     cancelled = asyncio.create_task(bench.score(first))
     following = asyncio.create_task(bench.score(second))

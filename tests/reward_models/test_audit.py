@@ -37,7 +37,7 @@ async def settle() -> None:
         (lambda prompt: {"0": math.nan, "1": math.nan}, "failed"),
     ],
 )
-async def test_what_a_rule_decided_is_put_to_the_model_off_the_path(
+async def test_a_rules_decision_is_audited_by_the_model_off_the_path(
     label: Any, counted: str
 ) -> None:
     engine = FakeEngine(label=label)
@@ -50,7 +50,7 @@ async def test_what_a_rule_decided_is_put_to_the_model_off_the_path(
     assert model.describe()["audit"] == {**NONE, counted: 1}
 
 
-async def test_what_the_model_judged_is_put_to_the_rules() -> None:
+async def test_a_models_decision_is_audited_by_the_rules() -> None:
     engine = FakeEngine(label=RIGHT)
     model = audited(engine, rules_first=False)
     verdict = await model.score(request("#### 18"))
@@ -68,7 +68,7 @@ async def test_where_no_rule_decides_there_is_nothing_to_compare(rules_first: bo
     assert model.describe()["audit"] == NONE
 
 
-async def test_a_rate_of_none_asks_the_model_nothing() -> None:
+async def test_a_rate_of_zero_asks_the_model_nothing() -> None:
     engine = FakeEngine()
     await audited(engine, rate=0.0, rules_first=True).score(request("#### 18"))
     await settle()

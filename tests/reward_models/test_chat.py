@@ -129,7 +129,7 @@ async def test_without_a_seed_each_request_draws_anew() -> None:
     assert len({asked["sample"] for asked in engine.asked}) == 8
 
 
-async def test_how_many_samples_a_verdict_takes_is_no_matter_of_the_chat() -> None:
+async def test_the_samples_of_a_verdict_do_not_apply_to_chat() -> None:
     judge, _ = chat(samples=4, temperature=0.6)
     asked = {**RECORDED, "temperature": 0.0, "n": 1}
     assert len(await judge.complete(ChatRequest.model_validate(asked))) == 1

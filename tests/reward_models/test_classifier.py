@@ -83,7 +83,7 @@ async def test_a_sigmoid_of_any_logit_is_a_number(logit: float) -> None:
     assert verdict.score in (0.0, 1.0)
 
 
-async def test_of_several_logits_the_deployment_says_which() -> None:
+async def test_the_deployment_chooses_among_several_logits() -> None:
     assert (await classifier(FakeEngine(1.0, 7.0), label=1).score(ASKED)).score == 7.0
     for settings in ({}, {"label": 2}):
         with pytest.raises(ValueError, match=r"classifier\.label: "):
@@ -96,7 +96,7 @@ async def test_a_logit_that_is_no_number_is_an_error(logit: float) -> None:
     assert (verdict.status, verdict.score) == (Status.ERROR, None)
 
 
-async def test_what_was_cut_is_told() -> None:
+async def test_what_was_cut_is_reported() -> None:
     verdict = await classifier(FakeEngine(1.0)).score(
         ScoreRequest(question="2 + 3?", response="x" * 100)
     )

@@ -64,14 +64,14 @@ class TestAggregate:
 
     @pytest.mark.parametrize("scores", [[1.0, None], [None, 1.0, None], [None, None]])
     @pytest.mark.parametrize("how", ["vote", "mean"])
-    def test_where_half_or_more_give_no_verdict_there_is_none(
+    def test_without_a_majority_of_verdicts_there_is_no_score(
         self, scores: list[float | None], how: Any
     ) -> None:
         verdict = aggregate(samples(*scores), how)
         assert (verdict.status, verdict.score) == (Status.UNPARSEABLE, None)
         assert f"of {len(scores)} samples: no verdict" in (verdict.reason or "")
 
-    def test_every_score_is_told_and_the_text_is_of_one_that_agrees(self) -> None:
+    def test_every_score_is_reported_and_the_text_is_of_an_agreeing_answer(self) -> None:
         verdict = aggregate(samples(0.0, 1.0, 1.0), "vote")
         assert verdict.details == {"samples": [0.0, 1.0, 1.0]}
         assert (verdict.text, verdict.label) == ("text 1", "1")
@@ -87,7 +87,7 @@ class TestAggregate:
 
 
 class TestSamples:
-    async def test_so_many_answers_are_drawn_each_anew(self) -> None:
+    async def test_the_requested_answers_are_sampled_independently(self) -> None:
         engine = writes("VERDICT: 1", "VERDICT: 0", "VERDICT: 1")
         options = Options(mode="generate", samples=3, temperature=0.7)
         verdict = await judge(engine).score(request(options=options))
@@ -152,7 +152,7 @@ class TestThinking:
         ):
             await scorer.score(request(options=Options(thinking_tokens=512)))
 
-    async def test_a_verdict_while_thinking_is_none(self) -> None:
+    async def test_a_verdict_while_thinking_does_not_count(self) -> None:
         engine = writes("VERDICT: 1</think>It is 17.\nVERDICT: 0")
         scorer = thinker(engine, enable_thinking=True)
         assert (await scorer.score(request())).score == 0.0

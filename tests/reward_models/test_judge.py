@@ -210,7 +210,7 @@ class TestLabelMode:
         assert verdict.label == "b"
         assert verdict.probabilities == pytest.approx({"a": 0.4, "b": 0.5, "c": 0.1})
 
-    async def test_the_mass_of_the_labels_is_told(self) -> None:
+    async def test_the_probability_mass_of_the_labels_is_reported(self) -> None:
         verdict = await judge(FakeEngine(label=says(p0=0.2, p1=0.1))).score(request())
         assert verdict.details == pytest.approx({"label_mass": 0.3})
 
@@ -264,7 +264,7 @@ class TestLabelMode:
         assert "Predicted solution" in engine.prompts[0]
 
     @pytest.mark.parametrize(("setting", "kept"), [(None, 96), (10, 10)])
-    async def test_a_long_response_is_cut_to_the_deployments_budget_and_the_cut_is_told(
+    async def test_a_long_response_is_cut_to_the_deployments_budget_and_the_cut_is_reported(
         self, setting: int | None, kept: int
     ) -> None:
         engine = FakeEngine()
@@ -463,7 +463,7 @@ class TestInvalidRequests:
         with pytest.raises(InvalidRequestError, match=named):
             await scorer.score(request(**{"response": "She makes 18", **fields}))
 
-    async def test_an_unknown_template_is_told_the_known_ones(self) -> None:
+    async def test_an_unknown_template_is_reported_with_the_known_ones(self) -> None:
         with pytest.raises(InvalidRequestError, match=", ".join(template_names())):
             await judge(FakeEngine()).score(request(template="x" * 10_000))
 
@@ -601,7 +601,7 @@ class TestSeveralReferences:
         assert (verdict.status, verdict.score) == (status, score)
         assert verdict.usage.completion_tokens == 2
 
-    def test_of_graded_scores_below_the_highest_none_hides_a_failure(self) -> None:
+    def test_a_graded_score_below_the_highest_does_not_hide_a_failure(self) -> None:
         verdicts = [Verdict(score=0.5), Verdict(status=Status.ERROR, reason="broken")]
         assert best(verdicts, highest=1.0).status is Status.ERROR
         assert best(verdicts, highest=0.5).score == 0.5

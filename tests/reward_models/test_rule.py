@@ -141,7 +141,7 @@ async def test_the_best_of_several_references_counts() -> None:
     ("response", "status"),
     [("raise", Status.ERROR), ("nan", Status.ERROR), ("none", Status.UNPARSEABLE)],
 )
-async def test_a_function_that_gives_no_score_leaves_none(response: str, status: Status) -> None:
+async def test_a_function_without_a_score_gives_none(response: str, status: Status) -> None:
     verdict = await own("told").score(ScoreRequest(response=response, reference="18"))
     assert (verdict.status, verdict.score, verdict.source) == (status, None, None)
     assert verdict.reason

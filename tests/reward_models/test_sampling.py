@@ -13,13 +13,13 @@ def test_equal_questions_share_a_hash_as_data_and_as_requests() -> None:
         assert request_hash(asked) != request_hash({**asked, **other})
 
 
-def test_a_long_response_is_told_by_its_end_and_length() -> None:
+def test_a_long_response_is_hashed_by_its_end_and_length() -> None:
     text = "x" * 3_000_000
     assert request_hash({"response": text}) != request_hash({"response": text + "x"})
     assert request_hash({"response": text + "18"}) != request_hash({"response": text + "19"})
 
 
-def test_whatever_it_is_has_a_hash() -> None:
+def test_any_request_has_a_hash() -> None:
     hashes = {request_hash(odd) for odd in (None, [1], "text", {}, {"response": "\ud800"})}
     assert all(len(one) == 16 for one in hashes)
 

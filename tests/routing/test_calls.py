@@ -44,7 +44,7 @@ async def test_a_task_that_is_cancelled_knows_it_of_itself() -> None:
     assert told == [True]
 
 
-async def test_a_call_that_its_other_end_cancelled_is_told_apart() -> None:
+async def test_a_call_cancelled_by_its_other_end_is_distinguished() -> None:
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     answer.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -104,7 +104,7 @@ async def test_items_without_an_answer_are_typed_failures(
 
 @either_way
 @pytest.mark.usefixtures("two_replicas")
-async def test_what_one_replica_lost_is_failures_and_the_others_part_stands(ask: Any) -> None:
+async def test_a_lost_replicas_items_fail_and_the_others_are_answered(ask: Any) -> None:
     results = await ask(DeploymentClient(Handle(right, RayActorError())), ITEMS)
 
     assert [result["id"] for result in results] == [item["id"] for item in ITEMS]
@@ -265,7 +265,7 @@ async def test_calls_of_one_request_at_a_time_share_no_context(
     assert REQUEST.get() == "abc"
 
 
-async def test_a_single_call_is_answered_or_says_why_not() -> None:
+async def test_a_single_call_is_answered_or_fails_with_a_reason() -> None:
     answering = DeploymentClient(Handle(lambda _: {"name": "judge"}))
     assert await answering.call("describe", within_s=1.0) == {"name": "judge"}
     for end, status in ENDS:

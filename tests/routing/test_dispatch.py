@@ -49,7 +49,7 @@ async def test_results_of_a_stream_too() -> None:
     assert found == {n: (str(n), model, "ok") for n, model in enumerate(models)}
 
 
-def test_clients_by_handle_are_told_each_models_application() -> None:
+def test_clients_by_handle_learn_each_models_application() -> None:
     assert dispatcher().applications == {"judge": "tests", "rule": "tests"}
 
 

@@ -94,7 +94,7 @@ def test_one_group_too_large_for_a_replica_is_spread_over_all() -> None:
     assert sorted(len(share.indices) for share in shares) == [30, 30, 30]
 
 
-def test_what_is_answered_leaves_its_room() -> None:
+def test_an_answered_share_frees_its_place() -> None:
     placement = Placement()
     for _ in range(20):
         shares = placement.shares(groups(16), ids(2))
@@ -105,7 +105,7 @@ def test_what_is_answered_leaves_its_room() -> None:
 
 
 @pytest.mark.parametrize("now", [ids(4), ids(2, first=1)], ids=["more", "one replaced"])
-def test_replicas_may_come_and_go_under_way(now: tuple[str, ...]) -> None:
+def test_replicas_may_come_and_go_during_calls(now: tuple[str, ...]) -> None:
     placement = Placement()
     before = placement.shares(groups(16), ids(2))
     after = placement.shares(groups(16), now)
@@ -118,7 +118,7 @@ def test_replicas_may_come_and_go_under_way(now: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("known", [0, 1])
-def test_where_there_is_one_replica_serve_chooses(known: int) -> None:
+def test_with_at_most_one_replica_serve_chooses(known: int) -> None:
     (share,) = Placement().shares(groups(2), ids(known))
 
     assert share.replica is None

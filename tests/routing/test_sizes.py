@@ -22,7 +22,7 @@ def test_plain_data_takes_no_more_bytes_than_it_is_said_to(value: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000, "é" * 10_000, "\U0001f600" * 10_000, "\ud800" * 9])
-def test_text_is_told_within_four_times_of_its_bytes(text: str) -> None:
+def test_the_estimated_size_of_text_is_within_four_times_its_bytes(text: str) -> None:
     size = len(text.encode("utf-8", "surrogatepass"))
     assert size <= size_of({"response": text}) <= 4 * size + 100
 

@@ -15,7 +15,7 @@ Candidate: {CANDIDATE_SOLUTION}
 Answer with REWARD: <score> between 0 and 1."""
 
 
-def test_a_name_is_none_and_a_placeholder_makes_one() -> None:
+def test_only_text_with_a_placeholder_is_an_inline_template() -> None:
     assert not any(map(is_inline, template_names()))
     assert is_inline(THEIRS)
     assert is_inline("Is {response} right?")
@@ -28,7 +28,7 @@ def test_the_placeholders_become_fenced_fields() -> None:
     assert "Candidate: <response>\n{response}\n</response>" in template.user
 
 
-def test_what_else_stands_in_braces_stays_text() -> None:
+def test_other_text_in_braces_stays_text() -> None:
     template = inline_template("{0} {x!r} {{ y }} {% z %} {CANDIDATE_SOLUTION}")
 
     assert template.user.startswith("{0} {x!r} {{ y }} {% z %} <response>")

@@ -86,7 +86,7 @@ def test_a_template_of_right_and_wrong_gives_zero_or_one(name: str) -> None:
     assert label.binary
 
 
-def test_a_graded_template_gives_half_for_what_is_right_but_messy() -> None:
+def test_a_graded_template_scores_right_but_messy_one_half() -> None:
     template = load_template("graded")
     assert template.label is not None
     assert template.label.values == {"0": 0.0, "1": 0.5, "2": 1.0}
@@ -95,7 +95,7 @@ def test_a_graded_template_gives_half_for_what_is_right_but_messy() -> None:
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_a_shipped_verdict_pattern_finds_every_label_as_the_judge_is_told_to_write_it(
+def test_a_shipped_verdict_pattern_finds_every_label_in_the_instructed_form(
     name: str,
 ) -> None:
     form = load_template(name).generate

@@ -84,7 +84,7 @@ def test_the_log_is_shown_as_text(open_page: Open, running: Running, hostile_log
         expect(page.get_by_role("dialog")).to_have_count(0)
     page.reload()  # the first reply of the server carries the texts, too
     expect(rows).to_have_count(len(INJECTIONS))
-    page.get_by_label("template").click()
+    page.get_by_role("combobox", name="template").click()
     page.wait_for_timeout(500)
 
 
@@ -135,7 +135,7 @@ def test_a_service_that_writes_markup_is_shown_as_text(
         page.get_by_role("button", name="Ask", exact=True).click()
         expect(page.get_by_role("alert")).to_contain_text(text)
         page.get_by_label("templates").click()
-        expect(page.get_by_role("option")).to_contain_text(text)
+        expect(page.get_by_role("option")).to_contain_text(text[:60])
         no_markup(page)
     finally:
         fake_service.replies.clear()

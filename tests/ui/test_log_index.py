@@ -25,9 +25,9 @@ def read_all(index: LogIndex) -> None:
         pass
 
 
-def asked(index: LogIndex, page: int = 0, **filters: object) -> Answer:
+def asked(index: LogIndex, page: int = 0, **filters: Any) -> Answer:
     read_all(index)
-    return ask(index.path, Filters(**filters), page)  # type: ignore[arg-type]
+    return ask(index.path, Filters(**filters), page)
 
 
 def test_the_newest_verdict_comes_first_and_pages_hold_fifty(index: LogIndex) -> None:

@@ -90,7 +90,7 @@ def test_models_stand_side_by_side(open_page: Open, running: Running) -> None:
     page = open_page(running)
     page.get_by_label("Reference").fill("18")
     page.get_by_label("Response").fill(RESPONSE)
-    page.get_by_label("modes").click()
+    page.get_by_role("combobox", name="modes").click()
     for mode in ("label", "generate"):
         page.get_by_role("option", name=mode).click()
     page.keyboard.press("Escape")
@@ -160,7 +160,7 @@ def test_verdicts_filter_page_follow_and_open(open_page: Open, running: Running,
     page.get_by_label("text").fill("has 59 left")
     expect(rows).to_have_count(1)
     page.get_by_label("text").fill("")
-    page.get_by_label("template").click()
+    page.get_by_role("combobox", name="template").click()
     page.get_by_role("option", name="paged").click()
     expect(page.get_by_text("page 1 of 2 · 60 verdicts")).to_be_visible()
     page.get_by_role("button", name="Older").click()
@@ -226,6 +226,6 @@ def test_a_hundred_thousand_verdicts_do_not_freeze_the_page(
         if page.get_by_text("100,0").count():
             break
     assert slowest < 30
-    page.get_by_label("template").click()
+    page.get_by_role("combobox", name="template").click()
     page.get_by_role("option", name="many").click()
     expect(page.get_by_text("100,000 verdicts")).to_be_visible()

@@ -9,6 +9,7 @@ from reward_serve.ui.text import (
     Piece,
     hidden_names,
     is_hidden,
+    legible,
     one_line,
     pieces,
     transportable,
@@ -95,4 +96,5 @@ def test_hidden_names_are_few_and_distinct() -> None:
         "U+200B ZERO WIDTH SPACE",
         "U+202E RIGHT-TO-LEFT OVERRIDE",
     ]
+    assert legible("a\u202eb") == "aU+202Eb"
     assert transportable("a\ud800") == "a?"

@@ -53,7 +53,7 @@ async def test_calls_share_one_process_which_is_not_ours() -> None:
     child.close()
 
 
-async def test_what_takes_too_long_is_ended_and_the_next_call_answered(
+async def test_a_call_that_takes_too_long_is_ended_and_the_next_is_answered(
     child: ChildProcess,
 ) -> None:
     assert await child.call("warm") == "warm"

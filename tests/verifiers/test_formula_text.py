@@ -150,7 +150,7 @@ def test_nothing_is_read_from(text: str) -> None:
         "((x+",
     ],
 )
-def test_hostile_text_is_read_at_once(piece: str) -> None:
+def test_hostile_text_is_read_quickly(piece: str) -> None:
     start = time.perf_counter()
     read_formula(piece * (MAX_TEXT // len(piece)))
     assert time.perf_counter() - start < 0.05

@@ -156,7 +156,7 @@ def test_nothing_is_put_forward_by(response: str) -> None:
         r"\boxed{18",
     ],
 )
-def test_a_marker_is_doubted_for_what_stands_before(response: str) -> None:
+def test_a_marker_is_doubted_for_the_text_before_it(response: str) -> None:
     assert only_marker(response).doubted
 
 
@@ -209,7 +209,7 @@ def test_a_box_is_not_doubted_after(before: str) -> None:
         "\nThat is how many dollars she makes each day.",
     ],
 )
-def test_an_answer_stands_with_a_harmless_tail(tail: str) -> None:
+def test_an_answer_with_a_harmless_tail_counts(tail: str) -> None:
     response = r"\boxed{18}" + tail
     assert not only_marker(response).is_taken_back(response)
 

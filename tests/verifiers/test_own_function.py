@@ -43,7 +43,7 @@ async def test_none_abstains() -> None:
         ("text", r"returned '1' \(str\)"),
     ],
 )
-async def test_what_is_no_score_is_an_error_and_never_zero(response: str, said: str) -> None:
+async def test_an_invalid_score_is_an_error_and_never_zero(response: str, said: str) -> None:
     with pytest.raises(VerifierError, match=f"rule.function {MODULE}:told: {said}"):
         await score("told", response)
 
@@ -67,12 +67,12 @@ async def test_a_traceback_is_logged_and_not_each_time(caplog: pytest.LogCapture
         (f"{MODULE}:two", "too many positional arguments"),
     ],
 )
-def test_a_faulty_path_is_told_with_its_field_and_remedy(path: str, said: str) -> None:
+def test_a_faulty_path_is_reported_with_its_field_and_remedy(path: str, said: str) -> None:
     with pytest.raises(ConfigError, match=f"rule.function: '{path}'.*{said}.*; (write|change) "):
         FunctionVerifier(path)
 
 
-def test_a_module_that_fails_as_it_is_imported_is_told(
+def test_a_module_that_fails_as_it_is_imported_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken_rewards.py").write_text("1 / 0\n", encoding="utf-8")

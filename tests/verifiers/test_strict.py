@@ -124,7 +124,7 @@ def test_a_format_at_fault_is_wrong_whatever_the_references() -> None:
     assert verify_strict_any("The answer is 18.", ["17", "18"]).outcome == "wrong"
 
 
-def test_the_answer_that_was_found_is_told() -> None:
+def test_the_answer_that_was_found_is_reported() -> None:
     assert verify_strict_any("The answer is 18.", ["18"]).answer == "18"
     assert verify_strict_any("#### 18 dollars", ["18"]).answer == "18 dollars"
 

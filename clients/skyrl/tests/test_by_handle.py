@@ -26,6 +26,7 @@ def cluster() -> Iterator[str]:
         address="local", num_cpus=4, namespace="service", include_dashboard=False,
         log_to_driver=False,
     )  # fmt: skip
+    serve.start(proxy_location="Disabled")
     serve.run(build_app({"models": [RULE]}), name="reward", route_prefix="/reward")
     door = {"models": [{"name": "rule", "application": "reward"}]}
     serve.run(build_gateway(door), name="gateway", route_prefix="/")

@@ -27,6 +27,7 @@ def cluster() -> Iterator[str]:
         address="local", num_cpus=4, namespace="service", include_dashboard=False,
         log_to_driver=False,
     )  # fmt: skip
+    serve.start(proxy_location="Disabled")
     serve.run(build_app({"models": [RULE]}), name="reward", route_prefix="/")
     yield ray.get_runtime_context().gcs_address
     serve.shutdown()

@@ -42,7 +42,7 @@ def _kill_node(cluster: Any, others: list[Any]) -> Figures:
     scaling = {"min_replicas": 2, "max_replicas": 2}
     fields = {"autoscaling": scaling, "resources": {"num_cpus": 1}}
     target, _ = deploy_rule(cluster.gcs_address, {"num_replicas": 2}, **fields)
-    before = _replica_nodes()
+    before = replica_nodes("rule")
     lost = next(node for node in others if node.node_id in before)
 
     def inject() -> Figures:
@@ -50,7 +50,7 @@ def _kill_node(cluster: Any, others: list[Any]) -> Figures:
         return {}
 
     def restored() -> bool:
-        now = _replica_nodes()
+        now = replica_nodes("rule")
         return len(now) == len(before) and lost.node_id not in now
 
     questions = Questions(marked, "node", DEADLINE_S)
@@ -63,10 +63,10 @@ def _kill_node(cluster: Any, others: list[Any]) -> Figures:
     return with_bounds({**figures, "deadline_s": DEADLINE_S}, bounds)
 
 
-def _replica_nodes() -> set[str]:
-    """Ids of the nodes with a replica of the rule model."""
+def replica_nodes(model: str) -> set[str]:
+    """Ids of the nodes with a replica of this model."""
     from ray._private import state
 
     alive = state.actors(actor_state_name="ALIVE").values()
-    rules = [actor for actor in alive if actor["ActorClassName"].endswith(":rule")]
-    return {actor["Address"]["NodeID"] for actor in rules}
+    replicas = [actor for actor in alive if actor["ActorClassName"].endswith(f":{model}")]
+    return {actor["Address"]["NodeID"] for actor in replicas}

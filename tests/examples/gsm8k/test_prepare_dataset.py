@@ -75,7 +75,7 @@ def test_the_variants_differ_in_the_environment_alone(tmp_path: Path) -> None:
         ({"question": "?", "answer": "####"}, "row 41: a row has a question"),
     ],
 )
-def test_a_bad_row_is_told_and_nothing_is_written(
+def test_a_bad_row_is_reported_and_nothing_is_written(
     bad: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     validation = tmp_path / "rows.jsonl"

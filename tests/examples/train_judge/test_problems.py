@@ -35,7 +35,9 @@ def test_every_twentieth_problem_is_held_out_of_training(tmp_path: Path) -> None
         ([json.dumps(row) for row in rows(3)], "3 rows; at least 20"),
     ],
 )
-def test_a_bad_file_is_told_with_its_row(lines: list[str], message: str, tmp_path: Path) -> None:
+def test_a_bad_file_is_reported_with_its_row(
+    lines: list[str], message: str, tmp_path: Path
+) -> None:
     path = write(tmp_path / "train.jsonl", lines)
     with pytest.raises(typer.BadParameter) as caught:
         read_problems(path)

@@ -28,7 +28,7 @@ def test_what_follows_a_decimal_point_is_no_sentence() -> None:
     assert statements("Bo pays $1.50 a box. She buys 4.") == ["She buys 4."]
 
 
-def test_a_carrier_is_what_stands_around_a_sentences_last_number() -> None:
+def test_a_carrier_is_the_text_around_a_sentences_last_number() -> None:
     lines = ("Of 9 hens 9 - 2 = <<9-2=7>>7 hens were sold.", "So 7 * 3 = <<7*3=21>>21")
     assert carriers(lines) == [("Of 9 hens ", " hens were sold.")]
 

@@ -32,5 +32,5 @@ def test_a_sum_is_worth_the_value(whole: int) -> None:
     "value",
     [Value(Fraction(1)), Value(Fraction(-4)), Value(Fraction(5, 2)), Value(Fraction(15), True)],
 )
-def test_what_is_no_small_whole_number_has_none(value: Value) -> None:
+def test_only_small_whole_numbers_have_a_sum(value: Value) -> None:
     assert sum_of(value, Random(0)) is None
