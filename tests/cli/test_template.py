@@ -17,7 +17,7 @@ def test_a_finding_is_a_line_and_an_error_exits_1(write: Write) -> None:
     result = check(file)
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert lines[0].startswith(f"{file}: error: user: {{response}} stands in no fence; write ")
+    assert lines[0].startswith(f"{file}: error: user: {{response}} is not inside a fence; ")
     assert lines[1].startswith(f"{file}: warning: user: does not contain {{reference}}; ")
     assert len(lines) == 2
 

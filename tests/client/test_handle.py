@@ -248,10 +248,3 @@ async def test_an_explanation_that_no_message_carries_is_asked_for_by_reference(
     told = await Dispatcher({"judge": handle}).explain({**ASKED, "id": "a"})
     assert told["result"]["score"] == 1.0
     assert handle.by_reference == [False, True]
-
-
-async def test_an_application_that_is_older_than_explanations_says_so() -> None:
-    told = "Tried to call a method 'explain' that does not exist. Available methods: []."
-    explanation = await client_of(RayServeException(told)).aexplain({**ASKED, "id": "a"})
-    assert explanation.result.status is Status.INVALID
-    assert "update it" in (explanation.result.reason or "")

@@ -120,7 +120,7 @@ def test_failures_are_told_ever_more_seldom(
         client.score({"response": "18 or 17?", "reference": "18"})
 
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert [int(text.split()[3]) for text in told if text.startswith("no verdict")] == [1, 2, 4]
+    assert [int(text.split()[0]) for text in told if "without a verdict" in text] == [1, 2, 4]
     assert "on_failure=none" in told[0]
     assert "unparseable" in told[0]
 

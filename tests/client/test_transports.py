@@ -523,7 +523,7 @@ def test_threads_share_one_connection_to_the_application(monkeypatch: pytest.Mon
     client = RewardClient()
     connected: list[Dispatcher] = []
 
-    def connect() -> Dispatcher:
+    def connect(timeout_s: float) -> Dispatcher:
         time.sleep(0.05)
         handles: Any = {"judge": FakeHandle([{"status": "ok", "score": 1.0}])}
         connected.append(Dispatcher(handles))

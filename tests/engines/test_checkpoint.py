@@ -87,12 +87,12 @@ FAULTS: list[tuple[str, Callable[[Path], object], str]] = [
     (
         "truncated",
         lambda f: (f / "model.safetensors").write_bytes(safetensors()[:-1]),
-        r"has \d+ bytes where its header says \d+",
+        r"has \d+ bytes, but its header says \d+",
     ),
     (
         "trailing bytes",
         lambda f: (f / "model.safetensors").write_bytes(safetensors() + b"\0"),
-        r"has \d+ bytes where its header says \d+",
+        r"has \d+ bytes, but its header says \d+",
     ),
     (
         "cut in the header",
