@@ -48,11 +48,11 @@ async def slowly(response: str, reference: str, request: dict[str, Any]) -> floa
 
 def main() -> None:
     cluster = Cluster(initialize_head=True, head_node_args={**NODE, "num_cpus": 0})
-    first = cluster.add_node(**NODE, num_cpus=1.5)
+    first = cluster.add_node(**NODE, num_cpus=2)
     ray.init(address=cluster.address, namespace="serve", log_to_driver=False)
     port = free_port()
     serve.start(http_options={"host": "127.0.0.1", "port": port})
-    other = build_app({"models": [{"name": "other", "kind": "rule"}]})
+    other = build_app({"models": [{"name": "other", "kind": "rule", "resources": {"num_cpus": 1}}]})
     serve.run_many([serve.RunTarget(other, "other", "/other")])
     try:
         with served(cluster.address, port) as (service, said):
