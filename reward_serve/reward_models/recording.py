@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from reward_serve.engines.base import (
     Encoder,
@@ -28,8 +28,6 @@ from reward_serve.schema import Status
 from reward_serve.templates import Template
 
 logger = logging.getLogger(__name__)
-
-_FIELDS = frozenset(get_args(FieldName))
 
 
 class Recorder:
@@ -184,7 +182,7 @@ def _joined(parts: Parts, fields: Mapping[str, str]) -> tuple[str, list[FieldSpa
     text, spans = "", []
     for part, name in parts:
         text += part
-        if name in _FIELDS:
+        if name is not None:
             start, text = len(text), text + fields[name]
             spans.append(FieldSpan(field=cast(FieldName, name), start=start, end=len(text)))
     return text, spans

@@ -231,7 +231,7 @@ async def test_a_lost_explanation_is_a_typed_failure(end: End) -> None:
 
 
 async def test_an_explanation_that_no_message_carries_is_asked_for_by_reference() -> None:
-    class TooLarge(grpc.RpcError):
+    class TooLarge(grpc.RpcError):  # type: ignore[misc]
         def code(self) -> Any:
             return grpc.StatusCode.RESOURCE_EXHAUSTED
 

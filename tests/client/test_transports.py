@@ -559,7 +559,7 @@ async def test_a_result_is_explained(service: FakeService) -> None:
     asked = {**RIGHT, "id": "a"}
     with HttpRewardClient(service.url) as client:
         told = await asyncio.to_thread(client.explain, asked, tokens=True)
-        awaited = await client.aexplain(ScoreRequest(**asked))
+        awaited = await client.aexplain(ScoreRequest.model_validate(asked))
         await client.aclose()
     assert (told.result.score, told.result.id, awaited.result.id) == (1.0, "a", "a")
     assert told.rule == awaited.rule

@@ -90,7 +90,6 @@ def test_untrusted_text_is_explained(http: HttpRewardClient, number: int) -> Non
     ), "what the response holds is no control token"
     for cut in prompt.cut:
         assert 0 <= cut.start < cut.end <= len(response)
-    assert bool(prompt.cut) is (len(response) > 5000) or len(response) > 96
 
 
 def test_a_lone_surrogate_is_refused_by_name(url: str) -> None:
