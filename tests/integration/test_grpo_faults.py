@@ -14,6 +14,7 @@ from tests.integration.grpo_runs import (
     HalfRight,
     Run,
     cache_with_a_fake_engine,
+    runs,
     started,
     until,
 )
@@ -44,7 +45,7 @@ def finished(run: Run, cache: Path, steps: int) -> None:
     assert run.process.returncode == 0, run.log.read_text()
     assert [line["step"] for line in run.steps()] == list(range(steps))
     assert any(line["trained_groups"] for line in run.steps())
-    assert not psutil.pid_exists(engine(cache))
+    assert until(lambda: not runs(engine(cache)))
     checkpoints = cache / "grpo" / "checkpoints"
     assert not list(checkpoints.rglob("sampler_weights"))
     names = sorted(file.name for file in checkpoints.rglob("*.tar.gz"))
@@ -80,8 +81,8 @@ def test_a_run_that_is_ended_leaves_no_process_and_goes_on_from_its_last_step(
     os.kill(run.process.pid, number)
     run.process.wait(timeout=240)
 
-    assert until(lambda: not any(p.is_running() for p in processes))
-    assert not psutil.pid_exists(engine(cache))
+    assert until(lambda: not any(runs(process.pid) for process in processes))
+    assert until(lambda: not runs(engine(cache)))
     if number is not signal.SIGKILL:
         assert "the same command goes on from there" in run.log.read_text()
     taken = run.steps()
