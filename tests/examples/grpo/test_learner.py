@@ -199,11 +199,20 @@ def test_a_full_disk_at_a_checkpoint_ends_a_run_which_then_goes_on(tmp_path: Pat
 
 def test_a_state_that_was_saved_for_an_unrecorded_step_is_deleted(tmp_path: Path) -> None:
     run(SHORT, tmp_path)
-    policy = FakePolicy([])
-    policy.kept = {"state/step-3", "state/step-4"}
-    deleted: list[str] = []
-    policy.delete = deleted.append  # type: ignore[method-assign]
+    policy = Deleting([])
 
     run(replace(SHORT, steps=4), tmp_path, policy)
 
-    assert deleted[0] == "state/step-4"
+    assert policy.deleted[0] == "state/step-4"
+
+
+class Deleting(FakePolicy):
+    """Says what was deleted, in order."""
+
+    def __init__(self, events: list[str]) -> None:
+        super().__init__(events)
+        self.deleted: list[str] = []
+
+    def delete(self, path: str) -> None:
+        self.deleted.append(path)
+        super().delete(path)

@@ -8,6 +8,8 @@ import pytest
 
 from examples.grpo import rollout
 from examples.grpo.data_server import DataServer
+from examples.grpo.endpoint import Endpoint
+from examples.grpo.policy import Policy
 from examples.grpo.rollout import RolloutWorker
 from examples.grpo.samples import Group, Sample
 from tests.examples.grpo.fake_endpoint import FakeEndpoint
@@ -44,7 +46,7 @@ def verdicts(worker: RolloutWorker) -> list[float | None]:
 def test_a_judge_that_is_gone_leaves_samples_undecided_and_comes_back() -> None:
     gone = threading.Event()
     with FakeService() as service:
-        service.before_reply = lambda _: gone.is_set() and gone_away()
+        service.before_reply = lambda _: gone_away() if gone.is_set() else None
         judge = {"app": None, "url": service.url, "timeout_s": 1.0}
         worker = RolloutWorker("http://127.0.0.1:1", "any", "judge", judge)
 
@@ -55,15 +57,12 @@ def test_a_judge_that_is_gone_leaves_samples_undecided_and_comes_back() -> None:
         assert verdicts(worker) == [1.0, 0.0]
 
 
-def gone_away() -> None:
+def gone_away() -> Any:
     raise ConnectionAbortedError
 
 
 def test_samples_come_in_groups_in_order(tmp_path: Path) -> None:
     with FakeEndpoint(tmp_path) as fake:
-        from examples.grpo.endpoint import Endpoint
-        from examples.grpo.policy import Policy
-
         weights = Policy(Endpoint(fake.url), "fake").save_for_sampler("step-0")
         worker = RolloutWorker(fake.url, "any", "rule")
         items = DataServer(0).batch(0, 2)
