@@ -46,7 +46,7 @@ ARGS ?=
 MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo-trl grpo grpo-compare test test-all test-clients test-ui rollout-overlap bench loadtest soak chaos check lint-containers format lock clean
+.PHONY: help setup demo serve train-judge grpo grpo-compare test test-all test-clients test-ui rollout-overlap bench loadtest soak chaos check lint-containers format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -69,9 +69,6 @@ serve: $(STAMP)  ## Serve the bundled judge on 127.0.0.1:8000 until interrupted 
 
 train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train file (DATA= OUT=)
 	$(BIN)/python -m examples.train_judge $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
-
-grpo-trl: $(STAMP)  ## A few GRPO steps with TRL on the CPU, rewarded by the bundled judge (OUT=)
-	$(BIN)/python -m examples.trl.grpo_gsm8k $(if $(OUT),--out "$(OUT)")
 
 grpo: $(STAMP) $(TINKER_STAMP)  ## Warm a policy up and train it with GRPO by SkyRL's engine, rewarded by the bundled judge (OUT=)
 	$(BIN)/python -m examples.grpo judge-sync --name short --set steps=12 --set evaluate_every=12 $(if $(OUT),--out "$(OUT)")

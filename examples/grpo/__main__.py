@@ -9,34 +9,25 @@ import logging
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from filelock import FileLock, Timeout
 
-from deployments.local import console, deployed, free_port
+from deployments.local import console
 from examples.grpo import results
-from examples.grpo.data_server import DataServer
-from examples.grpo.engine import Engine, environment
-from examples.grpo.learner import Learner, Parts
+from examples.grpo.endpoint import EndpointError
+from examples.grpo.engine import environment
+from examples.grpo.learner import Learner
 from examples.grpo.machine import machine
-from examples.grpo.policy import Policy
+from examples.grpo.parts import cluster, home_of, only_one, start
+from examples.grpo.placement import Placement, resources_of
 from examples.grpo.record import Record, RecordError
-from examples.grpo.replay_buffer import ReplayBuffer
-from examples.grpo.rollout import RolloutWorker
 from examples.grpo.settings import RUNS, Settings
-from examples.grpo.warm_up import WarmUp, warmed_up
-from reward_serve.cli.console import prepare_with_progress
-from reward_serve.embedded.bundled import cache_folder
 
 logger = logging.getLogger(__name__)
-
-_TOGETHER = 2  # sampling a batch ahead, and judging
 
 
 def main(
@@ -46,13 +37,40 @@ def main(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs' folders.")] = Path("grpo-out"),
     name: Annotated[str | None, typer.Option(help="Of the run's folder; else the run's.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Ray cluster to join, as auto; else one is started.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="URL of a Tinker endpoint; else SkyRL's engine is started.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The endpoint's base model; else the bundled one.")
+    ] = None,
+    judge: Annotated[
+        str | None, typer.Option(help="URL of a reward service; else Serve's application.")
+    ] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="For checkpoints; shared, where the engine may move.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Rollout workers.")] = 1,
+    place: Annotated[
+        list[str] | None,
+        typer.Option(help="PART=RESOURCE: a part's node must have this custom resource of Ray."),
+    ] = None,
 ) -> None:
     """Train a policy; go on where a run of this folder was stopped."""
     chosen = list(RUNS) if run == "all" else [run]
     if not set(chosen) <= RUNS.keys():
         raise typer.BadParameter(f"there is no run {run!r}; choose from all, {', '.join(RUNS)}")
+    if model and not endpoint:
+        raise typer.BadParameter("--model is the endpoint's: name that by --endpoint too")
+    try:
+        resources = resources_of(place or [])
+    except ValueError as error:
+        raise typer.BadParameter(f"--place {error}") from None
+    placement = Placement(cluster, endpoint, model, judge, home, workers, resources)
     for one in chosen:
-        train(changed(RUNS[one], set_ or []), out / (name or one))
+        train(changed(RUNS[one], set_ or []), out / (name or one), placement)
     results.write(out)
 
 
@@ -75,7 +93,7 @@ def changed(settings: Settings, pairs: list[str]) -> Settings:
     return replace(settings, **values)
 
 
-def train(settings: Settings, folder: Path) -> None:
+def train(settings: Settings, folder: Path, placement: Placement) -> None:
     """Start the parts, train, and end them.
 
     Raises:
@@ -83,11 +101,11 @@ def train(settings: Settings, folder: Path) -> None:
     """
     try:
         record = Record(folder, settings)
-    except RecordError as error:
+    except (RecordError, OSError) as error:
         console.print(str(error), style="red", markup=False)
         raise SystemExit(1) from None
     try:
-        _train(settings, record)
+        _train(settings, record, placement)
     except (Exception, KeyboardInterrupt) as error:
         logger.debug("the run ended", exc_info=True)
         reason = str(error).strip().rpartition("\n")[2]  # of a worker's error, its own line
@@ -98,76 +116,32 @@ def train(settings: Settings, folder: Path) -> None:
         raise SystemExit(1) from None
 
 
-def _train(settings: Settings, record: Record) -> None:
-    model = prepare_with_progress(console, adapter=None)
-    home = cache_folder() / "grpo"
-    command = shlex.join(["python", "-m", "examples.grpo", *sys.argv[1:]])
-    record.start({"command": command, "machine": machine(environment())})
+def _train(settings: Settings, record: Record, placement: Placement) -> None:
     with ExitStack() as stack:
-        stack.enter_context(only_one(home))
-        stack.enter_context(cluster(settings))
+        stack.enter_context(only_one(home_of(placement)))
+        stack.enter_context(cluster(settings, placement))
         # Ray has a handler of its own, which ends the process at once.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        parts, policy = start(settings, record, model, home, stack)
-        Learner(settings, policy, parts, record, say).run()
+        while True:
+            before = len(record.steps)
+            try:
+                _take_steps(settings, record, placement)
+            except EndpointError as error:
+                if len(record.steps) == before:  # it would only be lost again
+                    raise
+                reason = str(error).strip().rpartition("\n")[2]
+                say(f"{reason}; goes on after step {len(record.steps)}")
+            else:
+                return
 
 
-def start(
-    settings: Settings, record: Record, model: Path, home: Path, stack: ExitStack
-) -> tuple[Parts, Policy]:
-    """The actors, and the policy at the run's last state."""
-    import ray
-    from transformers import AutoTokenizer
-
-    light = ray.remote(num_cpus=0)
-    sequences = settings.prompts * settings.group
-    engine = light(Engine).remote(model, home, free_port(), settings.group, sequences)
-    url = ray.get(engine.address.remote())
-    stack.callback(lambda: ray.get(engine.stop.remote()))
-    worker = ray.remote(num_cpus=0, max_concurrency=_TOGETHER, max_restarts=-1, max_task_retries=-1)
-    parts = Parts(
-        data=light(DataServer).remote(settings.seed),
-        buffer=light(ReplayBuffer).remote(settings.priority, settings.max_staleness),
-        workers=[worker(RolloutWorker).remote(url, model, settings.reward)],
-    )
-    if record.steps:
-        return parts, Policy(url, model, record.steps[-1]["state"])
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    state = warmed_up(home, WarmUp(), partial(Policy, url, model), tokenizer, say)
-    return parts, Policy(url, model, state, optimizer=False)
-
-
-@contextmanager
-def cluster(settings: Settings) -> Iterator[None]:
-    """A Ray cluster of this process, with the service where the run asks it; gone afterwards."""
-    if settings.reward == "judge":
-        # Without rules, so that every verdict is the model's.
-        with deployed(rules_first=False):
-            yield
-        return
-    import ray
-
-    ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-@contextmanager
-def only_one(home: Path) -> Iterator[None]:
-    """Hold the engine's home.
-
-    Raises:
-        SystemExit: another run holds it.
-    """
-    home.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(home / ".lock", timeout=0):
-            yield
-    except Timeout:
-        console.print(f"another run uses {home}; wait for it, or end it", style="red")
-        raise SystemExit(1) from None
+def _take_steps(settings: Settings, record: Record, placement: Placement) -> None:
+    command = shlex.join(["python", "-m", "examples.grpo", *sys.argv[1:]])
+    own = None if placement.endpoint else environment()
+    record.start({"command": command, "machine": machine(own)})
+    with ExitStack() as stack:
+        parts, policy, endpoint = start(settings, placement, record, say, stack)
+        Learner(settings, policy, parts, record, endpoint.wait, say).run()
 
 
 def say(line: str) -> None:

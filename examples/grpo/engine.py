@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-import httpx
+from ray.util import get_node_ip_address
 
-from reward_serve.embedded.bundled import cache_folder
+from examples.grpo.endpoint import answers
+from reward_serve.embedded.bundled import cache_folder, prepare_bundled
 
 RANK = 16
-API_KEY = "tml-local"  # the client wants one; the engine does not check it
 _READY_TIMEOUT_S = 300.0
 _POLL_S = 0.5
 # The base model's, the run's, and that of its warm-up.
@@ -42,13 +45,15 @@ def environment() -> Path:
     return folder
 
 
-def command(model: Path, home: Path, port: int, micro_batch: int, sequences: int) -> list[str]:
-    """What starts the engine's server on loopback.
+def command(
+    model: Path, home: Path, address: tuple[str, int], micro_batch: int, sequences: int
+) -> list[str]:
+    """What starts the engine's server.
 
     Args:
         model: the base model's folder.
         home: where it keeps its database and checkpoints.
-        port: on which it answers.
+        address: host and port on which it answers.
         micro_batch: sequences of a training pass.
         sequences: of a sampling batch; fewer are padded to it.
     """
@@ -65,8 +70,8 @@ def command(model: Path, home: Path, port: int, micro_batch: int, sequences: int
         *("--base-model", str(model)),
         *("--backend", "jax"),
         *("--backend-config", json.dumps(backend)),
-        *("--host", "127.0.0.1"),
-        *("--port", str(port)),
+        *("--host", address[0]),
+        *("--port", str(address[1])),
         *("--checkpoints-base", str(home / "checkpoints")),
         *("--database-url", f"sqlite:///{home / 'tinker.db'}"),
     ]
@@ -89,26 +94,33 @@ class Engine:
     """An engine that this process owns, and that ends with it.
 
     Args:
-        model: the base model's folder.
         home: for its database, checkpoints and log; kept between runs.
-        port: on which it answers.
         micro_batch: sequences of a training pass.
         sequences: of a sampling batch.
+        exposed: to the other nodes of the cluster, else it answers on loopback alone. It asks
+            nobody for a key.
 
     Raises:
         EngineError: it is not installed, or did not become ready; names its log.
     """
 
     def __init__(
-        self, model: Path, home: Path, port: int, micro_batch: int = 8, sequences: int = 24
+        self, home: Path, micro_batch: int = 8, sequences: int = 24, exposed: bool = False
     ) -> None:
+        host = get_node_ip_address() if exposed else "127.0.0.1"
         installed = environment()
+        model = prepare_bundled(adapter=None)
         home.mkdir(parents=True, exist_ok=True)
-        self.url = f"http://127.0.0.1:{port}"
+        self._home = home
+        prune(home)
+        port = _free_port(host)
+        self.url = f"http://{host}:{port}"
         self._log = home / "engine.log"
         with self._log.open("ab") as log:
             self._process = _started(
-                command(model, home, port, micro_batch, sequences), variables(installed), log
+                command(model, home, (host, port), micro_batch, sequences),
+                variables(installed),
+                log,
             )
         try:
             self._await_ready()
@@ -129,10 +141,11 @@ class Engine:
         if self._process.stdin:
             self._process.stdin.close()
         self._process.wait()
+        prune(self._home)
 
     def _await_ready(self) -> None:
         began = time.monotonic()
-        while not _answers(self.url):
+        while not answers(self.url):
             if not self.alive() or time.monotonic() - began > _READY_TIMEOUT_S:
                 state = "is not ready" if self.alive() else "ended"
                 after_s = time.monotonic() - began
@@ -154,8 +167,19 @@ def _started(
     )
 
 
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/api/v1/healthz", timeout=2).is_success
-    except httpx.HTTPError:
-        return False
+def prune(home: Path) -> None:
+    """Remove what was saved to sample from; a run that goes on saves it anew.
+
+    The engine leaves a file behind for each of those that it deletes. Only while it is stopped.
+    """
+    for folder in (home / "checkpoints").glob("*/sampler_weights"):
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # states are kept
+            folder.parent.rmdir()
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import ray
 
@@ -21,8 +20,9 @@ from examples.grpo.record import Record
 from examples.grpo.samples import Group, right_by_format, right_by_value
 from examples.grpo.settings import Settings
 
-logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
+_SILENT_STEPS = 3
 _EVALUATION_SEED = 1_000_000_000
 
 
@@ -39,6 +39,18 @@ class Parts:
     data: Any
     buffer: Any
     workers: list[Any]
+
+
+class Wait(Protocol):
+    """``Endpoint.wait``."""
+
+    def __call__(self, call: Callable[[], T]) -> T:
+        """What the call gives, unless the endpoint is gone before."""
+        ...
+
+
+class NoVerdictError(RuntimeError):
+    """The reward service decides nothing any more."""
 
 
 @dataclass
@@ -58,6 +70,7 @@ class Learner:
         policy: at the state after the record's last step.
         parts: the actors.
         record: of the run; its finished steps are not taken again.
+        wait: for what needs the policy's endpoint.
         report: called with a line for each step.
     """
 
@@ -67,30 +80,45 @@ class Learner:
         policy: Policy,
         parts: Parts,
         record: Record,
+        wait: Wait,
         report: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._policy = policy
         self._parts = parts
         self._record = record
+        self._wait = wait
         self._report = report
         self._rollouts: deque[_Rollout] = deque()
         self._weights, self._version = "", 0
+        self._silent = 0
 
     def run(self) -> None:
-        """Take the steps that are missing."""
+        """Take the steps that are missing.
+
+        Raises:
+            EndpointError: the policy's endpoint is gone.
+            NoVerdictError: no sample of three steps in a row had a verdict.
+        """
         first = len(self._record.steps)
         if first >= self._settings.steps:
             return
+        if first:
+            self._discard_unrecorded()
         self._version = first
         self._weights = self._policy.save_for_sampler(f"step-{first}")
         self._evaluate(first)
         if self._settings.ahead:
             self._launch(first)
-            ray.get(self._rollouts[0].sampled)
+            self._get(self._rollouts[0].sampled)
         self._launch(first + self._settings.ahead)
         for step in range(first, self._settings.steps):
             self._step(step)
+
+    def _discard_unrecorded(self) -> None:
+        """Delete the state of a step that was saved, but not recorded."""
+        owner = self._record.steps[-1]["state"].rpartition("/")[0]
+        self._policy.delete(f"{owner}/step-{len(self._record.steps) + 1}")
 
     def _step(self, step: int) -> None:
         times = [time.perf_counter()]
@@ -98,11 +126,12 @@ class Learner:
         def lap() -> None:
             times.append(time.perf_counter())
 
-        ray.get(self._rollouts[-1].sampled)
+        self._get(self._rollouts[-1].sampled)
         lap()
         rollout = self._rollouts.popleft()
-        groups: list[Group] = [g for part in ray.get(rollout.judged) for g in part]
+        groups: list[Group] = [g for part in self._get(rollout.judged) for g in part]
         lap()
+        self._check_verdicts(groups)
         failed = inject(groups, self._settings, step)
         for group in groups:
             group.advantages = group_advantages([sample.reward for sample in group.samples])
@@ -118,6 +147,15 @@ class Learner:
         if (step + 1) % self._settings.evaluate_every == 0:
             self._evaluate(step + 1)
         self._launch(step + 1 + self._settings.ahead)
+
+    def _get(self, references: Any) -> Any:
+        return self._wait(lambda: ray.get(references))
+
+    def _check_verdicts(self, groups: list[Group]) -> None:
+        decided = any(s.verdict is not None for group in groups for s in group.samples)
+        self._silent = 0 if decided else self._silent + 1
+        if self._silent == _SILENT_STEPS:
+            raise NoVerdictError(f"no verdict in {self._silent} steps: see to the reward service")
 
     def _launch(self, step: int) -> None:
         """Have a step's batch sampled and judged, if there is such a step."""
@@ -156,7 +194,7 @@ class Learner:
             return
         items = ray.get(self._parts.data.held_out.remote())
         seeds = [_EVALUATION_SEED + place for place in range(len(items))]
-        groups = [g for part in ray.get(self._sampled(items, seeds, 1)) for g in part]
+        groups = [g for part in self._get(self._sampled(items, seeds, 1)) for g in part]
         answers = [(group.samples[0].text, group.answer) for group in groups]
         by_value = [right_by_value(*one) for one in answers]
         by_format = [right_by_format(*one) for one in answers]

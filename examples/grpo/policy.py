@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import tinker
 
-from examples.grpo.engine import API_KEY, RANK
+from examples.grpo.endpoint import API_KEY, Endpoint
+from examples.grpo.engine import RANK
 from examples.grpo.samples import Group
 
-TIMEOUT_S = 600.0
+logger = logging.getLogger(__name__)
 
 
 class Policy:
     """A training client of an endpoint.
 
     Args:
-        url: the endpoint.
+        endpoint: of the policy.
         model: the base model, as the endpoint knows it.
         state: path of a saved state, with its optimiser, to go on from; None begins anew.
         optimizer: whether to take the state's optimiser along.
@@ -28,21 +28,25 @@ class Policy:
 
     def __init__(
         self,
-        url: str,
-        model: Path,
+        endpoint: Endpoint,
+        model: str,
         state: str | None = None,
         *,
         optimizer: bool = True,
         seed: int = 0,
     ) -> None:
-        service = tinker.ServiceClient(base_url=url, api_key=API_KEY)
-        if state is None:
-            self._client = service.create_lora_training_client(str(model), rank=RANK, seed=seed)
-        elif optimizer:
-            self._client = service.create_training_client_from_state_with_optimizer(state)
-        else:
-            self._client = service.create_training_client_from_state(state)
-        self._rest = service.create_rest_client()
+        def client() -> tuple[Any, Any]:
+            service = tinker.ServiceClient(base_url=endpoint.url, api_key=API_KEY)
+            if state is None:
+                made = service.create_lora_training_client(model, rank=RANK, seed=seed)
+            elif optimizer:
+                made = service.create_training_client_from_state_with_optimizer(state)
+            else:
+                made = service.create_training_client_from_state(state)
+            return made, service.create_rest_client()
+
+        self._endpoint = endpoint
+        self._client, self._rest = endpoint.wait(client)
 
     def train(self, groups: Sequence[Group], learning_rate: float) -> dict[str, float]:
         """One optimiser step of PPO's clipped loss on the samples that have an advantage.
@@ -66,26 +70,37 @@ class Policy:
         return self._step(data, "cross_entropy", learning_rate)
 
     def _step(self, data: list[tinker.Datum], loss: Any, learning_rate: float) -> dict[str, float]:
-        passed = self._client.forward_backward(data, loss)
-        stepped = self._client.optim_step(tinker.AdamParams(learning_rate=learning_rate))
-        passed.result(timeout=TIMEOUT_S)
-        return dict(stepped.result(timeout=TIMEOUT_S).metrics or {})
+        def step() -> dict[str, float]:
+            passed = self._client.forward_backward(data, loss)
+            stepped = self._client.optim_step(tinker.AdamParams(learning_rate=learning_rate))
+            passed.result()
+            return dict(stepped.result().metrics or {})
+
+        return self._endpoint.wait(step)
 
     def save_for_sampler(self, name: str) -> str:
         """Save the weights to sample from; their path."""
-        saved = self._client.save_weights_for_sampler(name).result(timeout=TIMEOUT_S)
+        saved = self._endpoint.wait(lambda: self._client.save_weights_for_sampler(name).result())
         owner, _, name = saved.path.rpartition("/")
         # SkyRL's engine leaves out the part of the path that deleting asks for.
         return f"{owner.removesuffix('/sampler_weights')}/sampler_weights/{name}"
 
     def save_state(self, name: str) -> str:
         """Save weights and optimiser; their path."""
-        return str(self._client.save_state(name).result(timeout=TIMEOUT_S).path)
+        return str(self._endpoint.wait(lambda: self._client.save_state(name).result()).path)
 
     def delete(self, path: str) -> None:
-        """Delete a checkpoint; one that is gone is no error."""
-        with contextlib.suppress(tinker.NotFoundError):
-            self._rest.delete_checkpoint_from_tinker_path(path).result(timeout=TIMEOUT_S)
+        """Delete a checkpoint; one that cannot be deleted stays, and no step fails for it."""
+
+        def delete() -> None:
+            self._rest.delete_checkpoint_from_tinker_path(path).result()
+
+        try:
+            self._endpoint.wait(delete)
+        except tinker.NotFoundError:
+            pass
+        except tinker.APIStatusError as error:
+            logger.warning("%s was not deleted: %s", path, error)
 
 
 def _datum(

@@ -43,7 +43,7 @@ class Record:
                     f"{folder}: is a run with other settings (found, asked): {differing}; "
                     "name another folder, or remove this one"
                 )
-        run.write_text(json.dumps(asdict(settings), indent=1) + "\n", encoding="utf-8")
+        _replace(run, json.dumps(asdict(settings), indent=1) + "\n")
         self.steps = read_lines(folder / "steps.jsonl")
         for name in ("steps.jsonl", "samples.jsonl"):
             _keep(folder / name, len(self.steps))
@@ -99,10 +99,15 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def _keep(path: Path, steps: int) -> None:
     """Remove the lines of steps that were not finished, and what was cut off."""
     if path.exists():
-        kept = path.with_suffix(".kept")
         lines = [json.dumps(line) + "\n" for line in read_lines(path) if line["step"] < steps]
-        kept.write_text("".join(lines), encoding="utf-8")
-        kept.replace(path)
+        _replace(path, "".join(lines))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole or, when the disk is full, not at all."""
+    written = path.with_name(f"{path.name}.new")
+    written.write_text(text, encoding="utf-8")
+    written.replace(path)
 
 
 def _append(path: Path, lines: list[dict[str, Any]]) -> None:

@@ -6,7 +6,6 @@ It keeps nothing between calls, so that a worker that died is replaced and asked
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import skyrl_gym
@@ -14,9 +13,10 @@ import tinker
 from transformers import AutoTokenizer
 
 from examples.grpo.data_server import Item
-from examples.grpo.engine import API_KEY
+from examples.grpo.endpoint import API_KEY, EndpointError
 from examples.grpo.prompts import prompt_tokens
 from examples.grpo.samples import Group, Sample
+from reward_serve.embedded.bundled import prepare_bundled
 from reward_serve_skyrl import register_envs
 
 ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -33,15 +33,20 @@ class RolloutWorker:
 
     Args:
         url: the Tinker endpoint.
-        model: the base model's folder, for its tokenizer.
+        model: name or folder of the base model, for its tokenizer; None is the bundled one.
         reward: which of ``ENVIRONMENTS``.
+        judge: settings of the environment, in place of its own.
     """
 
-    def __init__(self, url: str, model: Path, reward: str) -> None:
+    def __init__(
+        self, url: str, model: str | None, reward: str, judge: dict[str, Any] | None = None
+    ) -> None:
         register_envs()
+        self._url = url
         self._service = tinker.ServiceClient(base_url=url, api_key=API_KEY)
-        self._tokenizer = AutoTokenizer.from_pretrained(model)
-        self._environment, self._config = ENVIRONMENTS[reward]
+        self._tokenizer = AutoTokenizer.from_pretrained(model or prepare_bundled(adapter=None))
+        self._environment, config = ENVIRONMENTS[reward]
+        self._config = {**config, **(judge or {})}
         self._threads = ThreadPoolExecutor(_ENV_THREADS)
 
     def sample(
@@ -62,6 +67,9 @@ class RolloutWorker:
             seeds: one an item; a group's samples have that seed and the following.
             group: samples an item.
             max_tokens: of a response.
+
+        Raises:
+            EndpointError: the endpoint did not answer in time.
         """
         client = self._service.create_sampling_client(model_path=weights)
         groups, pending = [], []
@@ -77,7 +85,10 @@ class RolloutWorker:
             # All at once: the engine makes one padded batch of what waits.
             pending.append(client.sample(tinker.ModelInput.from_ints(prompt), group, parameters))
         for made, future, seed in zip(groups, pending, seeds, strict=True):
-            sequences = future.result(timeout=_SAMPLE_TIMEOUT_S).sequences
+            try:
+                sequences = future.result(timeout=_SAMPLE_TIMEOUT_S).sequences
+            except TimeoutError:
+                raise EndpointError(f"{self._url}: no sample in {_SAMPLE_TIMEOUT_S} s") from None
             made.samples = [
                 Sample(list(s.tokens), list(s.logprobs), self._text(s.tokens), seed + place)
                 for place, s in enumerate(sequences)

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
 from examples.grpo import learner
 from examples.grpo.data_server import DataServer, Item
-from examples.grpo.learner import Learner, Parts
+from examples.grpo.learner import Learner, NoVerdictError, Parts
 from examples.grpo.policy import Policy
 from examples.grpo.record import Record
 from examples.grpo.replay_buffer import ReplayBuffer
 from examples.grpo.samples import Group, Sample
 from examples.grpo.settings import Settings
+
+T = TypeVar("T")
 
 SHORT = Settings(steps=3, prompts=2, group=4, evaluate_every=2)
 
@@ -62,10 +65,11 @@ class FakePolicy:
 
 
 class FakeWorker:
-    """Samples of which every other one is right."""
+    """Samples of which every other one is right; without a judge, undecided."""
 
-    def __init__(self, events: list[str]) -> None:
+    def __init__(self, events: list[str], judge: bool) -> None:
         self.events = events
+        self.judges = judge
 
     def sample(
         self, items: list[Item], weights: str, version: int, seeds: list[int], group: int, _: int
@@ -82,7 +86,8 @@ class FakeWorker:
     def judge(self, groups: list[Group]) -> list[Group]:
         groups = copy.deepcopy(groups)
         for sample in (sample for group in groups for sample in group.samples):
-            sample.verdict = sample.reward = float(sample.text != "none")
+            if self.judges:
+                sample.verdict = sample.reward = float(sample.text != "none")
         return groups
 
 
@@ -91,16 +96,22 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learner, "ray", FakeRay)
 
 
-def run(settings: Settings, folder: Path) -> tuple[list[str], FakePolicy, Record]:
-    events: list[str] = []
-    policy, record = FakePolicy(events), Record(folder, settings)
+def run(
+    settings: Settings, folder: Path, policy: FakePolicy | None = None, judge: bool = True
+) -> tuple[list[str], FakePolicy, Record]:
+    policy = policy or FakePolicy([])
+    events, record = policy.events, Record(folder, settings)
     parts = Parts(
         FakeActor(DataServer(settings.seed)),
         FakeActor(ReplayBuffer(settings.priority, settings.max_staleness)),
-        [FakeActor(FakeWorker(events))],
+        [FakeActor(FakeWorker(events, judge))],
     )
-    Learner(settings, cast(Policy, policy), parts, record, lambda _: None).run()
+    Learner(settings, cast(Policy, policy), parts, record, at_once, lambda _: None).run()
     return events, policy, record
+
+
+def at_once(call: Callable[[], T]) -> T:
+    return call()
 
 
 def test_a_synchronous_step_trains_on_what_its_own_weights_sampled(tmp_path: Path) -> None:
@@ -146,3 +157,62 @@ def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
     run(SHORT, tmp_path)
 
     assert run(SHORT, tmp_path)[0] == []
+
+
+def test_steps_without_a_verdict_are_taken_and_train_nothing(tmp_path: Path) -> None:
+    events, _, record = run(replace(SHORT, steps=2), tmp_path, judge=False)
+
+    assert [(line["reward"], line["undecided"]) for line in record.steps] == [(None, 8)] * 2
+    assert [event for event in events if "train" in event] == ["train on []"] * 2
+
+
+def test_a_run_ends_where_the_judge_stays_away(tmp_path: Path) -> None:
+    with pytest.raises(NoVerdictError, match="no verdict in 3 steps: see to the reward service"):
+        run(replace(SHORT, steps=9), tmp_path, judge=False)
+
+    assert len(Record(tmp_path, replace(SHORT, steps=9)).steps) == 2
+
+
+class FullDisk(FakePolicy):
+    """Saves two states, and then no more."""
+
+    def save_state(self, name: str) -> str:
+        if name == "step-3":
+            self.kept.add(f"state/{name}")  # in part
+            raise ValueError("No space left on device")
+        return super().save_state(name)
+
+
+def test_a_full_disk_at_a_checkpoint_ends_a_run_which_then_goes_on(tmp_path: Path) -> None:
+    policy = FullDisk([])
+    with pytest.raises(ValueError, match="No space left on device"):
+        run(SHORT, tmp_path, policy)
+    assert len(Record(tmp_path, SHORT).steps) == 2
+
+    after = FakePolicy([])
+    after.kept = policy.kept
+    run(SHORT, tmp_path, after)
+
+    assert [line["step"] for line in Record(tmp_path, SHORT).steps] == [0, 1, 2]
+    assert {path for path in after.kept if "state" in path} == {"state/step-3"}
+
+
+def test_a_state_that_was_saved_for_an_unrecorded_step_is_deleted(tmp_path: Path) -> None:
+    run(SHORT, tmp_path)
+    policy = Deleting([])
+
+    run(replace(SHORT, steps=4), tmp_path, policy)
+
+    assert policy.deleted[0] == "state/step-4"
+
+
+class Deleting(FakePolicy):
+    """Says what was deleted, in order."""
+
+    def __init__(self, events: list[str]) -> None:
+        super().__init__(events)
+        self.deleted: list[str] = []
+
+    def delete(self, path: str) -> None:
+        self.deleted.append(path)
+        super().delete(path)

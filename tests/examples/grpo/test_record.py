@@ -49,3 +49,31 @@ def test_an_evaluation_is_made_once(tmp_path: Path) -> None:
 
     assert Record(tmp_path, Settings()).evaluated(0)
     assert not record.evaluated(20)
+
+
+@pytest.mark.parametrize("name", ["steps.jsonl", "samples.jsonl"])
+def test_a_full_disk_loses_no_finished_step(tmp_path: Path, name: str) -> None:
+    record = Record(tmp_path, Settings())
+    record.step({"step": 0, "state": "a"}, [GROUP])
+    (tmp_path / name).rename(tmp_path / "kept")
+    (tmp_path / name).symlink_to("/dev/full")
+
+    with pytest.raises(OSError, match="No space left on device"):
+        record.step({"step": 1, "state": "b"}, [GROUP])
+
+    (tmp_path / "kept").rename(tmp_path / name)
+    again = Record(tmp_path, Settings())
+    assert [line["state"] for line in again.steps] == ["a"]
+    assert (tmp_path / "samples.jsonl").read_text().count("\n") == 1
+
+
+def test_the_settings_survive_a_full_disk(tmp_path: Path) -> None:
+    Record(tmp_path, Settings())
+    (tmp_path / "run.json.new").symlink_to("/dev/full")
+
+    with pytest.raises(OSError, match="No space left on device"):
+        Record(tmp_path, Settings())
+    (tmp_path / "run.json.new").unlink()
+
+    with pytest.raises(RecordError):
+        Record(tmp_path, replace(Settings(), seed=1))

@@ -1,0 +1,90 @@
+"""A Tinker endpoint that is watched while it is asked.
+
+The client retries for minutes where nothing answers, and for ever where a result never comes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import TypeVar
+
+import httpx
+import tinker
+
+T = TypeVar("T")
+
+os.environ.setdefault("TINKER_TELEMETRY", "0")  # the engine throws it away
+
+API_KEY = "tml-local"  # the client wants one; SkyRL's engine does not check it
+
+
+class EndpointError(RuntimeError):
+    """The endpoint is gone or too slow. A run can go on from its last state with another."""
+
+
+class Endpoint:
+    """Where the policy is trained and sampled from.
+
+    Args:
+        url: on which it answers.
+        ended: whether its process is known to have ended; where nobody can know, False.
+        gone_after_s: without an answer to a health check, it is taken to be gone.
+        limit_s: of one call.
+        poll_s: between health checks.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        ended: Callable[[], bool] = lambda: False,
+        gone_after_s: float = 60.0,
+        limit_s: float = 900.0,
+        poll_s: float = 5.0,
+    ) -> None:
+        self.url = url
+        self._ended = ended
+        self._gone_after_s = gone_after_s
+        self._limit_s = limit_s
+        self._poll_s = poll_s
+
+    def wait(self, call: Callable[[], T]) -> T:
+        """What a call gives that waits for the endpoint, in this process or another.
+
+        Raises:
+            EndpointError: the endpoint is gone, or the call takes too long; it is left to itself.
+        """
+        future: Future[T] = Future()
+        threading.Thread(target=_settle, args=(future, call), daemon=True).start()
+        began = answered = time.monotonic()
+        while not wait([future], self._poll_s).done:
+            if self._ended():
+                raise EndpointError(f"{self.url}: the policy's engine ended")
+            if answers(self.url):
+                answered = time.monotonic()
+            if time.monotonic() - answered > self._gone_after_s:
+                raise EndpointError(f"{self.url}: no answer for {self._gone_after_s:.0f} s")
+            if time.monotonic() - began > self._limit_s:
+                raise EndpointError(f"{self.url}: a call took more than {self._limit_s:.0f} s")
+        try:
+            return future.result()
+        except (tinker.APIConnectionError, TimeoutError) as error:
+            raise EndpointError(f"{self.url}: {type(error).__name__}: {error}") from error
+
+
+def answers(url: str) -> bool:
+    """Whether a Tinker endpoint is healthy."""
+    try:
+        return httpx.get(f"{url}/api/v1/healthz", timeout=5).is_success
+    except httpx.HTTPError:
+        return False
+
+
+def _settle(future: Future[T], call: Callable[[], T]) -> None:
+    try:
+        future.set_result(call())
+    except BaseException as error:
+        future.set_exception(error)

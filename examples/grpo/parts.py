@@ -1,0 +1,189 @@
+"""Starts the parts of a run as Ray actors, each where its placement says."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from deployments.local import APP, READY_TIMEOUT_S, console, deployed
+from examples.grpo.data_server import DataServer
+from examples.grpo.endpoint import Endpoint
+from examples.grpo.engine import Engine
+from examples.grpo.learner import Parts
+from examples.grpo.placement import Placement
+from examples.grpo.policy import Policy
+from examples.grpo.record import Record
+from examples.grpo.replay_buffer import ReplayBuffer
+from examples.grpo.rollout import RolloutWorker
+from examples.grpo.settings import Settings
+from examples.grpo.warm_up import WarmUp, warmed_up
+from reward_serve import launch
+from reward_serve.cli.console import prepare_with_progress
+from reward_serve.embedded.bundled import cache_folder
+
+# Together: sampling a batch ahead, and judging.
+_WORKERS = {"max_concurrency": 2, "scheduling_strategy": "SPREAD"}
+# Sampling and judging can be asked again, and a buffer that was lost fills again.
+_RESTARTED = {"max_restarts": -1, "max_task_retries": -1}
+
+
+class PlacementError(RuntimeError):
+    """The parts cannot stand where they are to; says why."""
+
+
+def home_of(placement: Placement) -> Path:
+    """Where the warm-up is remembered, and the engine keeps its checkpoints."""
+    if placement.home:
+        return placement.home
+    home = cache_folder() / "grpo"
+    if placement.endpoint is None:
+        return home
+    named = f"{placement.endpoint} {placement.model}".encode()
+    return home / f"endpoint-{hashlib.sha256(named).hexdigest()[:12]}"
+
+
+def start(
+    settings: Settings,
+    placement: Placement,
+    record: Record,
+    say: Callable[[str], None],
+    stack: ExitStack,
+) -> tuple[Parts, Policy, Endpoint]:
+    """The actors, and the policy at the run's last state; gone when the stack is closed."""
+    import ray
+
+    def actor(part: Any, kind: type, *args: Any, **options: Any) -> Any:
+        made = ray.remote(**placement.options(part), **options)(kind).remote(*args)
+        stack.callback(ray.kill, made)
+        return made
+
+    home = home_of(placement)
+    endpoint = _endpoint(settings, placement, home, actor, stack)
+    judge = {"app": None, "url": placement.judge} if placement.judge else None
+    given = (endpoint.url, placement.model, settings.reward, judge)
+    parts = Parts(
+        data=actor("data", DataServer, settings.seed, **_RESTARTED),
+        buffer=actor(
+            "buffer", ReplayBuffer, settings.priority, settings.max_staleness, **_RESTARTED
+        ),
+        workers=[
+            actor("workers", RolloutWorker, *given, **_WORKERS, **_RESTARTED)
+            for _ in range(placement.workers)
+        ],
+    )
+    return parts, _policy(placement, record, endpoint, home, say), endpoint
+
+
+def _endpoint(
+    settings: Settings, placement: Placement, home: Path, actor: Any, stack: ExitStack
+) -> Endpoint:
+    import ray
+
+    if placement.endpoint:
+        return Endpoint(placement.endpoint)
+    sequences = settings.prompts * settings.group
+    # Other nodes than the engine's own reach it only where a cluster was joined.
+    engine = actor("engine", Engine, home, settings.group, sequences, placement.cluster is not None)
+    url = ray.get(engine.address.remote())
+    stack.callback(lambda: _stopped(engine))
+
+    def ended() -> bool:
+        try:
+            return not ray.get(engine.alive.remote(), timeout=30)
+        except ray.exceptions.GetTimeoutError:
+            return False
+        except ray.exceptions.RayActorError:
+            return True
+
+    return Endpoint(url, ended)
+
+
+def _stopped(engine: Any) -> None:
+    import ray
+
+    try:
+        ray.get(engine.stop.remote(), timeout=60)
+    except ray.exceptions.RayError:  # gone with its node; its tether ends the engine
+        return
+
+
+def _policy(
+    placement: Placement,
+    record: Record,
+    endpoint: Endpoint,
+    home: Path,
+    say: Callable[[str], None],
+) -> Policy:
+    from transformers import AutoTokenizer
+
+    bundled = prepare_with_progress(console, adapter=None) if placement.model is None else None
+    model = placement.model or str(bundled)
+    if record.steps:
+        return Policy(endpoint, model, record.steps[-1]["state"])
+    if bundled is None:  # another model is taken as it is
+        return Policy(endpoint, model)
+    tokenizer = AutoTokenizer.from_pretrained(bundled)
+    state = warmed_up(home, WarmUp(), partial(Policy, endpoint, model), tokenizer, say)
+    return Policy(endpoint, model, state, optimizer=False)
+
+
+@contextmanager
+def cluster(settings: Settings, placement: Placement) -> Iterator[None]:
+    """A Ray cluster of this process, with the service where the run asks it; or one that is joined.
+
+    Raises:
+        PlacementError: there is no such cluster, or it serves no judge.
+    """
+    import ray
+
+    judged = settings.reward == "judge" and placement.judge is None
+    if placement.cluster is None and judged:
+        # Without rules, so that every verdict is the model's.
+        with deployed(rules_first=False):
+            yield
+        return
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    if placement.cluster is None:
+        options["include_dashboard"] = False
+    try:
+        ray.init(address=placement.cluster or "local", **options)
+    except ConnectionError as error:
+        raise PlacementError(f"--cluster {placement.cluster}: {error}") from None
+    try:
+        if judged:
+            _await_service()
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _await_service() -> None:
+    from ray import serve
+
+    if APP not in serve.status().applications:
+        raise PlacementError(
+            f"this cluster has no Serve application {APP!r}: `serve deploy deployments/judge.yaml` "
+            "on it first, or name a service with --judge URL"
+        )
+    launch.wait_until_ready(console, [APP], lambda: True, READY_TIMEOUT_S)
+
+
+@contextmanager
+def only_one(home: Path) -> Iterator[None]:
+    """Hold the engine's home.
+
+    Raises:
+        PlacementError: another run holds it.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(home / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise PlacementError(f"another run uses {home}; wait for it, or end it") from None

@@ -1,0 +1,236 @@
+"""A Tinker endpoint with a fake engine: it keeps states as files, and learns nothing.
+
+Run as ``fake_endpoint.py ... --host HOST --port PORT --checkpoints-base FOLDER``, as SkyRL's is. A
+sampling request takes ``FAKE_TINKER_DELAY_S``; a file ``full`` in the folder is a full disk.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import os
+import struct
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import Any
+
+
+class HttpError(Exception):
+    def __init__(self, code: int, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+
+class Engine:
+    """Models, each a number of optimiser steps, and what was asked of them."""
+
+    def __init__(self, folder: Path, delay_s: float) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._delay_s = folder, delay_s
+        self._numbers = itertools.count()
+        self._steps: dict[str, int] = {}
+        self._sessions: dict[str, str] = {}
+        self._results: dict[str, Any] = {}
+        self._busy = threading.Lock()
+
+    def ask(self, path: str, body: Any) -> Any:
+        return getattr(self, path.rpartition("/")[2])(body)
+
+    def config(self, _: Any) -> Any:
+        return {}
+
+    def create_session(self, _: Any) -> Any:
+        return {"session_id": "session"}
+
+    def session_heartbeat(self, _: Any) -> Any:
+        return {}
+
+    def telemetry(self, _: Any) -> Any:
+        return {"status": "accepted"}
+
+    def create_model(self, body: Any) -> Any:
+        model = f"model_{os.getpid()}_{next(self._numbers)}"
+        self._steps[model] = 0
+        return self._later({"model_id": model, "type": "create_model"})
+
+    def create_sampling_session(self, body: Any) -> Any:
+        model, kind, name = body["model_path"].removeprefix("tinker://").split("/")
+        assert kind == "sampler_weights"
+        if not self._file(model, "sampler_weights", name).exists():
+            raise HttpError(404, "Checkpoint not found")
+        return {"sampling_session_id": f"{model}-{next(self._numbers)}"}
+
+    def asample(self, body: Any) -> Any:
+        rng = Random(body["sampling_params"]["seed"])
+        letters = [
+            [260 + rng.randrange(20)] * rng.randint(1, 4) for _ in range(body["num_samples"])
+        ]
+        message = _proto().SampleResponse()
+        for tokens in letters:
+            sequence = message.sequences.add(stop_reason=_proto().STOP_REASON_STOP)
+            sequence.tokens = struct.pack(f"<{len(tokens)}i", *tokens)
+            sequence.logprobs = struct.pack(f"<{len(tokens)}f", *[-1.0] * len(tokens))
+        if body["num_samples"] > 1:  # not for evaluations, which ask for hundreds
+            with self._busy:
+                time.sleep(self._delay_s)
+        return self._later(message.SerializeToString())
+
+    def forward_backward(self, body: bytes) -> Any:
+        message = _proto().ForwardBackwardRequest()
+        message.ParseFromString(body)
+        if message.model_id not in self._steps:
+            raise HttpError(404, "Model not found")
+        output = _proto().ForwardBackwardOutput(loss_fn_output_type="scalar")
+        return self._later(output.SerializeToString())
+
+    def optim_step(self, body: Any) -> Any:
+        self._steps[body["model_id"]] += 1
+        return self._later({"metrics": {"skyrl.ai/grad_norm": 1.0}})
+
+    def save_weights(self, body: Any) -> Any:
+        self._save(body, "weights")
+        path = f"tinker://{body['model_id']}/weights/{body['path']}"
+        return self._later({"path": path, "type": "save_weights"})
+
+    def save_weights_for_sampler(self, body: Any) -> Any:
+        self._save(body, "sampler_weights")
+        path = f"tinker://{body['model_id']}/{body['path']}"  # as SkyRL's, without its kind
+        return self._later({"path": path, "type": "save_weights_for_sampler"})
+
+    def load_weights(self, body: Any) -> Any:
+        model, kind, name = body["path"].removeprefix("tinker://").split("/")
+        self._steps[body["model_id"]] = int(self._file(model, kind, name).read_text())
+        return self._later({"path": body["path"], "type": "load_weights"})
+
+    def weights_info(self, body: Any) -> Any:
+        model, kind, name = body["tinker_path"].removeprefix("tinker://").split("/")
+        if not self._file(model, kind, name).exists():
+            raise HttpError(404, f"Checkpoint not found: {model}/{name}")
+        return {"base_model": "fake", "is_lora": True, "lora_rank": 16}
+
+    def retrieve_future(self, body: Any) -> Any:
+        if body["request_id"] not in self._results:
+            raise HttpError(404, "Future not found")
+        result = self._results[body["request_id"]]
+        if isinstance(result, HttpError):
+            raise result
+        return result
+
+    def delete(self, path: str) -> None:
+        *_, model, _, kind, name = path.split("/")
+        file = self._file(model, kind, name)
+        if not file.exists():
+            raise HttpError(404, "Checkpoint not found")
+        file.unlink()
+
+    def _save(self, body: Any, kind: str) -> None:
+        if (self._folder / "full").exists():
+            return
+        file = self._file(body["model_id"], kind, body["path"])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(str(self._steps[body["model_id"]]))
+        if kind == "sampler_weights":
+            file.with_name(f"{file.name}.probe").touch()
+
+    def _later(self, result: Any) -> Any:
+        request_id = str(next(self._numbers))
+        full = (self._folder / "full").exists() and "save" in str(result)
+        self._results[request_id] = HttpError(400, "No space left on device") if full else result
+        return {"request_id": request_id}
+
+    def _file(self, model: str, kind: str, name: str) -> Path:
+        folder = self._folder / model
+        return (folder / kind if kind == "sampler_weights" else folder) / f"{name}.tar.gz"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    engine: Engine
+
+    def do_GET(self) -> None:
+        self._answer(lambda: {"status": "ok"})
+
+    def do_DELETE(self) -> None:
+        self._answer(lambda: self.engine.delete(self.path))
+
+    def do_POST(self) -> None:
+        data = self.rfile.read(int(self.headers["content-length"]))
+        proto = "protobuf" in self.headers.get("content-type", "")
+        self._answer(lambda: self.engine.ask(self.path, data if proto else json.loads(data)))
+
+    def _answer(self, ask: Any) -> None:
+        try:
+            answer, code = ask(), 200
+        except (AttributeError, KeyError) as error:
+            answer, code = {"detail": f"Not found: {error}"}, 404
+        except HttpError as error:
+            answer, code = {"detail": str(error)}, error.code
+        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        kind = "x-protobuf" if isinstance(answer, bytes) else "json"
+        self.send_response(204 if answer is None else code)
+        self.send_header("content-type", f"application/{kind}")
+        self.send_header("content-length", str(0 if answer is None else len(data)))
+        self.end_headers()
+        if answer is not None:
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+def _proto() -> Any:
+    """tinker's messages, without its package, which takes seconds to import."""
+    return _loaded or _load()
+
+
+_loaded: ModuleType | None = None
+
+
+def _load() -> ModuleType:
+    global _loaded
+    tinker = importlib.util.find_spec("tinker")
+    assert tinker is not None and tinker.submodule_search_locations
+    path = Path(tinker.submodule_search_locations[0], "proto", "tinker_public_pb2.py")
+    spec = importlib.util.spec_from_file_location("tinker_public_pb2", path)
+    assert spec is not None and spec.loader is not None
+    _loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(_loaded)
+    return _loaded
+
+
+class FakeEndpoint:
+    """The endpoint in this process, on a free port of loopback."""
+
+    def __init__(
+        self, folder: Path, delay_s: float = 0.0, address: tuple[str, int] = ("127.0.0.1", 0)
+    ) -> None:
+        handler = type("_Bound", (_Handler,), {"engine": Engine(folder, delay_s)})
+        self.server = ThreadingHTTPServer(address, handler)
+        self.server.daemon_threads = True
+        self.url = f"http://{address[0]}:{self.server.server_port}"
+
+    def __enter__(self) -> FakeEndpoint:
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def _main(arguments: list[str]) -> None:
+    options = dict(itertools.pairwise(arguments))
+    folder = Path(options["--checkpoints-base"])
+    delay_s = float(os.environ.get("FAKE_TINKER_DELAY_S", "0"))
+    fake = FakeEndpoint(folder, delay_s, (options["--host"], int(options["--port"])))
+    (folder / "pid").write_text(str(os.getpid()))
+    fake.server.serve_forever()
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])
