@@ -29,7 +29,7 @@ MANIFEST = "manifest.json"
 
 _MIB = 2**20
 _TRAVELS = 64 * _MIB
-_SPARE = 3 * _MIB
+_SPARE = 2 * _MIB
 _PYTHON = "3.12"
 _GLIBC = (5, 12, 17, 24, 26, 27, 28, 31, 34, 35)
 _WANTED = """\

@@ -1,0 +1,108 @@
+"""The bundled judge on a tenth of the card: beside a busy process, and out of memory."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from deployments.local import ROOT, console, deployed
+from loadtests.bench.common import ANEW, Request, chunks, marked, spread, timed
+from loadtests.gpu.place import Place
+from loadtests.gpu.speed import requests as long_requests
+from reward_serve import HttpRewardClient
+from reward_serve.schema import ScoreResult
+
+_SHARE = 0.1
+_MARKS = map("{:03}".format, itertools.count())
+
+
+def together(place: Place, requests: list[Request], rounds: int) -> dict[str, Any]:
+    """The judge's verdicts/s and the other's products/s, each alone and both at once."""
+    settle = place.pick(5.0, 0.5)
+    with deployed(rules_first=False, cache=False, **_on(place)) as service:
+        client = HttpRewardClient(service.url, timeout_s=600)
+        copies = place.pick(8, 1)
+        asyncio.run(_rate(client, requests, 1))
+        alone = [asyncio.run(_rate(client, requests, copies)) for _ in range(rounds)]
+        with _busy() as busy:
+            time.sleep(settle)
+        with _busy() as beside:
+            both = [asyncio.run(_rate(client, requests, copies)) for _ in range(rounds)]
+    return {
+        "judge_alone_per_s": spread(alone),
+        "judge_beside_per_s": spread(both),
+        "other_alone_per_s": busy[0],
+        "other_beside_per_s": beside[0],
+        "ratio": {
+            "judge": spread(both)["median"] / spread(alone)["median"],
+            "other": beside[0] / busy[0],
+        },
+        "ready_s": service.ready_s,
+    }
+
+
+def memory(place: Place) -> dict[str, Any]:
+    """An engine whose card is filled under load: what callers see, and when it is back."""
+    asked = long_requests(0, place.pick(2048, 8), 400)
+    with deployed(rules_first=False, cache=False, **_on(place)) as service:
+        client = HttpRewardClient(service.url, timeout_s=60)
+        with _busy("--fill"):
+            seconds, results = asyncio.run(timed(lambda: _asked(client, asked)))
+        began = time.monotonic()
+        (again,) = asyncio.run(_asked(HttpRewardClient(service.url, timeout_s=180), asked[:1]))
+    return {
+        "under": _statuses(results),
+        "reasons": sorted({result.reason for result in results if result.reason})[:3],
+        "under_s": seconds,
+        "wrong_zeros": sum(r.score is not None and r.status != "ok" for r in results),
+        "after": str(again.status),
+        "back_s": time.monotonic() - began,
+    }
+
+
+def _on(place: Place) -> dict[str, Any]:
+    return {"resources": place.resources(_SHARE), "max_concurrent_items": 256}
+
+
+async def _rate(client: HttpRewardClient, requests: list[Request], copies: int) -> float:
+    asked = [one for _ in range(copies) for one in marked(requests, next(_MARKS))]
+    seconds, results = await timed(lambda: _asked(client, asked))
+    if (statuses := _statuses(results)) != {"ok": len(asked)}:
+        raise RuntimeError(f"beside another process: {statuses}")
+    console.print(f"{len(asked) / seconds:.1f} verdicts/s", highlight=False)
+    return len(asked) / seconds
+
+
+async def _asked(client: HttpRewardClient, requests: list[Request]) -> list[ScoreResult]:
+    asked = [{**one, "options": ANEW} for one in requests]
+    answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, 128)))
+    return [result for batch in answers for result in batch]
+
+
+def _statuses(results: list[ScoreResult]) -> dict[str, int]:
+    return dict(Counter(result.status.value for result in results))
+
+
+@contextmanager
+def _busy(*options: str) -> Iterator[list[float]]:
+    """A busy process; the list holds its products a second once it has ended."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loadtests.gpu.busy", *options],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    told: list[float] = []
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline().strip() != "ready":
+            raise RuntimeError("the busy process did not start")
+        yield told
+    finally:
+        out, _ = process.communicate(timeout=60)  # closes its input
+        told += [float(line) for line in out.split()]
