@@ -25,11 +25,12 @@ from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.engines.vllm import VllmEngine
 from reward_serve.engines.vllm_classifier import VllmClassifier
-from reward_serve.engines.vllm_settings import engine_arguments
+from reward_serve.engines.vllm_settings import engine_arguments, set_environment
 
 _SHARE = 0.31
 _CALL = 128
 _REFERENCE = "18"
+_ASKED = {"question": "Which number is it?"}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 Way = Callable[[list[Request]], Awaitable[int]]
@@ -37,47 +38,53 @@ Way = Callable[[list[Request]], Awaitable[int]]
 
 def label(place: Place, shape: str, rounds: int) -> dict[str, Any]:
     """Verdicts/s and prompt tokens/s of a judge of this shape, by prompt length and way."""
-    model = str(write_model(place.folder / shape, shape))
-    return asyncio.run(_label(place, shape, place.engine(model, _SHARE), rounds))
+    config = place.engine(str(write_model(place.folder / shape, shape)), _SHARE)
+    longest = max(_lengths(place))
+    judge = {"rules_first": False, "response_tokens": longest, "audit_rate": 0.0}
+    fields = {"kind": "judge", "judge": judge, "cache": {"enabled": False}}
+    with served([_model(place, config, fields)]) as url:
+        with console.status(f"{shape}: LLM"):
+            llm = _offline(config, place.gpus)
+        try:
+            return asyncio.run(_label(place, shape, config, rounds, llm, url))
+        finally:
+            llm.llm_engine.engine_core.shutdown()
 
 
-async def _label(place: Place, shape: str, config: EngineConfig, rounds: int) -> dict[str, Any]:
+async def _label(
+    place: Place, shape: str, config: EngineConfig, rounds: int, llm: Any, url: str
+) -> dict[str, Any]:
     with console.status(f"{shape}: AsyncLLM"):
         engine = await VllmEngine.start(config, num_cpus=1, num_gpus=place.gpus)
-    with console.status(f"{shape}: LLM"):
-        llm = await asyncio.to_thread(_offline, config, place.gpus)
-    lengths: tuple[int, ...] = place.pick((256, 2048), (192,))
-    rendered = Rendered(engine.tokenizer, response_tokens=max(lengths))
-    judge = {"rules_first": False, "response_tokens": max(lengths), "audit_rate": 0.0}
-    fields = {"kind": "judge", "judge": judge, "cache": {"enabled": False}}
+    rendered = Rendered(engine.tokenizer, response_tokens=max(_lengths(place)))
     around = len(rendered.ids({"response": "", "reference": _REFERENCE}))
+    ways: dict[str, Way] = {
+        "bare": bare(engine, rendered),
+        "llm_generate": _generated(llm, rendered),
+        "service_http": batches(HttpRewardClient(url, timeout_s=600), _CALL),
+    }
     figures = {}
     try:
-        with served([_model(place, config, fields)]) as url:
-            ways: dict[str, Way] = {
-                "bare": bare(engine, rendered),
-                "llm_generate": _generated(llm, rendered),
-                "service_http": batches(HttpRewardClient(url, timeout_s=600), _CALL),
-            }
-            for tokens in lengths:
-                stream = Stream(engine.tokenizer, tokens - around, _items(place, shape, tokens))
-                rates = await _alternated(ways, stream, rounds)
-                used = await _usage(engine, rendered, stream)
-                figures[str(tokens)] = _figures(rates, shape, used, stream.items)
+        for tokens in _lengths(place):
+            stream = Stream(engine.tokenizer, tokens - around, _items(place, shape, tokens))
+            rates = await _alternated(ways, stream, rounds)
+            used = await _usage(engine, rendered, stream)
+            figures[str(tokens)] = _figures(rates, shape, used, stream.items)
     finally:
         engine.close()
-        llm.llm_engine.engine_core.shutdown()
     return figures
 
 
 def classifier(place: Place, shape: str, rounds: int) -> dict[str, Any]:
     """Logits/s of a classifier of this shape: bare ``AsyncLLM`` and the service."""
     model = str(write_model(place.folder / f"{shape}-classifier", shape, classifier=True))
-    return asyncio.run(_classifier(place, shape, place.engine(model, _SHARE), rounds))
+    config = place.engine(model, _SHARE)
+    with served([_model(place, config, {"kind": "classifier"})]) as url:
+        return asyncio.run(_classifier(place, shape, config, rounds, url))
 
 
 async def _classifier(
-    place: Place, shape: str, config: EngineConfig, rounds: int
+    place: Place, shape: str, config: EngineConfig, rounds: int, url: str
 ) -> dict[str, Any]:
     engine = await VllmClassifier.start(config, num_cpus=1, num_gpus=place.gpus)
     tokenizer = engine.tokenizer
@@ -86,21 +93,26 @@ async def _classifier(
         prompts = [tokenizer.encode_control(_conversation(tokenizer, one)) for one in requests]
         return len(await asyncio.gather(*map(engine.logits, prompts)))
 
+    service = batches(HttpRewardClient(url, timeout_s=600), _CALL)
+    ways: dict[str, Way] = {"bare": logits, "service_http": service}
+    around = len(tokenizer.encode_control(_conversation(tokenizer, {**_ASKED, "response": ""})))
     figures = {}
     try:
-        with served([_model(place, config, {"kind": "classifier"})]) as url:
-            client = batches(HttpRewardClient(url, timeout_s=600), _CALL)
-            ways: dict[str, Way] = {"bare": logits, "service_http": client}
-            for tokens in place.pick((256, 2048), (192,)):
-                stream = Stream(tokenizer, tokens, _items(place, shape, tokens), question="?")
-                around = len(tokenizer.encode_control(_conversation(tokenizer, stream.next(1)[0])))
-                stream.tokens -= around - tokens
-                rates = await _alternated(ways, stream, rounds)
-                used = {"prompt": float(tokens), "cached": 0.0}
-                figures[str(tokens)] = _figures(rates, shape, used, stream.items)
+        for tokens in _lengths(place):
+            items = _items(place, shape, tokens)
+            stream = Stream(tokenizer, tokens - around, items, **_ASKED)
+            rates = await _alternated(ways, stream, rounds)
+            used = {"prompt": float(tokens), "cached": 0.0}
+            figures[str(tokens)] = _figures(rates, shape, used, items)
     finally:
         engine.close()
     return figures
+
+
+def _lengths(place: Place) -> tuple[int, ...]:
+    """Of prompts, in tokens."""
+    lengths: tuple[int, ...] = place.pick((256, 2048), (192,))
+    return lengths
 
 
 def _conversation(tokenizer: ChatTokenizer, request: Request) -> str:
@@ -146,6 +158,7 @@ def _model(place: Place, config: EngineConfig, fields: dict[str, Any]) -> dict[s
 
 
 def _offline(config: EngineConfig, gpus: float) -> Any:
+    set_environment(config, 1)
     from vllm import LLM
 
     return LLM(runner="generate", **engine_arguments(config, config.model, gpus))

@@ -27,14 +27,13 @@ def together(place: Place, requests: list[Request], rounds: int) -> dict[str, An
     """The judge's verdicts/s and the other's products/s, each alone and both at once."""
     settle = place.pick(5.0, 0.5)
     with deployed(rules_first=False, cache=False, **_on(place)) as service:
-        client = HttpRewardClient(service.url, timeout_s=600)
-        copies = place.pick(8, 1)
-        asyncio.run(_rate(client, requests, 1))
-        alone = [asyncio.run(_rate(client, requests, copies)) for _ in range(rounds)]
+        url, copies = service.url, place.pick(8, 1)
+        asyncio.run(_rate(url, requests, 1))
+        alone = [asyncio.run(_rate(url, requests, copies)) for _ in range(rounds)]
         with _busy() as busy:
             time.sleep(settle)
         with _busy() as beside:
-            both = [asyncio.run(_rate(client, requests, copies)) for _ in range(rounds)]
+            both = [asyncio.run(_rate(url, requests, copies)) for _ in range(rounds)]
     return {
         "judge_alone_per_s": spread(alone),
         "judge_beside_per_s": spread(both),
@@ -51,18 +50,18 @@ def together(place: Place, requests: list[Request], rounds: int) -> dict[str, An
 def memory(place: Place) -> dict[str, Any]:
     """An engine whose card is filled under load: what callers see, and when it is back."""
     asked = long_requests(0, place.pick(2048, 8), 400)
-    with deployed(rules_first=False, cache=False, **_on(place)) as service:
-        client = HttpRewardClient(service.url, timeout_s=60)
+    engine = {"model": "bundled", "max_num_seqs": place.pick(256, 16)}  # large steps
+    with deployed(rules_first=False, cache=False, engine=engine, **_on(place)) as service:
         with _busy("--fill"):
-            seconds, results = asyncio.run(timed(lambda: _asked(client, asked)))
+            seconds, results = asyncio.run(timed(lambda: _asked(service.url, asked, 60)))
         began = time.monotonic()
-        (again,) = asyncio.run(_asked(HttpRewardClient(service.url, timeout_s=180), asked[:1]))
+        (again,) = asyncio.run(_asked(service.url, asked[:1], 180))
     return {
         "under": _statuses(results),
         "reasons": sorted({result.reason for result in results if result.reason})[:3],
         "under_s": seconds,
-        "wrong_zeros": sum(r.score is not None and r.status != "ok" for r in results),
-        "after": str(again.status),
+        "scored_without_ok": sum(r.score is not None and r.status.value != "ok" for r in results),
+        "after": again.status.value,
         "back_s": time.monotonic() - began,
     }
 
@@ -71,16 +70,17 @@ def _on(place: Place) -> dict[str, Any]:
     return {"resources": place.resources(_SHARE), "max_concurrent_items": 256}
 
 
-async def _rate(client: HttpRewardClient, requests: list[Request], copies: int) -> float:
+async def _rate(url: str, requests: list[Request], copies: int) -> float:
     asked = [one for _ in range(copies) for one in marked(requests, next(_MARKS))]
-    seconds, results = await timed(lambda: _asked(client, asked))
+    seconds, results = await timed(lambda: _asked(url, asked, 600))
     if (statuses := _statuses(results)) != {"ok": len(asked)}:
         raise RuntimeError(f"beside another process: {statuses}")
     console.print(f"{len(asked) / seconds:.1f} verdicts/s", highlight=False)
     return len(asked) / seconds
 
 
-async def _asked(client: HttpRewardClient, requests: list[Request]) -> list[ScoreResult]:
+async def _asked(url: str, requests: list[Request], timeout_s: float) -> list[ScoreResult]:
+    client = HttpRewardClient(url, timeout_s=timeout_s)
     asked = [{**one, "options": ANEW} for one in requests]
     answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, 128)))
     return [result for batch in answers for result in batch]

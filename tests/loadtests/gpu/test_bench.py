@@ -14,6 +14,7 @@ from loadtests.gpu import bench
 from loadtests.gpu.bench import parts, record
 from loadtests.gpu.place import Place
 from loadtests.gpu.speed import requests
+from loadtests.gpu.together import _busy
 
 REHEARSED = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 
@@ -63,6 +64,13 @@ def test_requests_share_nothing_between_seeds() -> None:
 
     assert requests(0, 4, 64) == first
     assert not {one["response"] for one in first} & {one["response"] for one in second}
+
+
+def test_a_busy_process_says_what_it_did() -> None:
+    with _busy() as told:
+        assert told == []
+
+    assert told[0] > 0
 
 
 def rehearse(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
