@@ -46,7 +46,7 @@ ARGS ?=
 MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo grpo-compare test test-all test-clients test-ui rollout-overlap bench loadtest soak chaos check lint-containers format lock clean
+.PHONY: help setup demo serve train-judge grpo grpo-compare test test-all test-clients test-ui rollout-overlap bench gpu-check bench-gpu loadtest soak chaos check lint-containers format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -122,6 +122,16 @@ loadtest: $(STAMP)  ## Load a service with locust and check every reply (SHAPE= 
 
 chaos: $(STAMP)  ## Break the service in every way known, under load; loadtests/results/chaos.json (ONLY= OUT=)
 	$(BIN)/python -m loadtests.chaos $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)")
+
+# On a machine with a GPU, PY= names the environment that loadtests/gpu/install.py made.
+PY ?= $(BIN)/python
+GPU_STAMP := $(if $(filter $(BIN)/python,$(PY)),$(STAMP))
+
+gpu-check: $(GPU_STAMP)  ## On a GPU: does the bundled judge say what it says on a CPU? loadtests/gpu/README.md (DATA= OUT= ARGS=)
+	$(PY) -m loadtests.gpu.check run $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)") $(ARGS)
+
+bench-gpu: $(GPU_STAMP)  ## On a GPU: rates against bare vLLM and the card's peak; loadtests/results/gpu.json (ONLY= OUT= ARGS=)
+	$(PY) -m loadtests.gpu.bench $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)") $(ARGS)
 
 soak: $(STAMP)  ## Half an hour of GRPO's bursts, with the memory of every process; loadtests/results/soak.json and .png (MINUTES= OUT=)
 	$(BIN)/python -m loadtests.soak --minutes $(MINUTES) $(if $(OUT),--out "$(OUT)")

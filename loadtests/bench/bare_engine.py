@@ -50,10 +50,10 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
     timeout = httpx.Timeout(600.0)
     async with httpx.AsyncClient(base_url=server, timeout=timeout) as vllm:
         ways: dict[str, Way] = {
-            "bare": _bare(engine, rendered),
-            "handle_batch": _batches(RewardClient(APP, timeout_s=600)),
+            "bare": bare(engine, rendered),
+            "handle_batch": batches(RewardClient(APP, timeout_s=600)),
             "handle_single_coalesced": _one_by_one(Client(RewardClient(APP), timeout_s=600)),
-            "http_batch": _batches(HttpRewardClient(url, timeout_s=600)),
+            "http_batch": batches(HttpRewardClient(url, timeout_s=600)),
             "http_single": _one_by_one(HttpRewardClient(url, timeout_s=600)),
             "vllm_server": _vllm(vllm, rendered),
         }
@@ -92,7 +92,8 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
     }
 
 
-def _bare(engine: VllmEngine, rendered: PromptRenderer) -> Way:
+def bare(engine: VllmEngine, rendered: PromptRenderer) -> Way:
+    """The engine's ``AsyncLLM``, asked for labels with the token ids that the service renders."""
     from vllm import SamplingParams
     from vllm.inputs.engine import tokens_input
     from vllm.sampling_params import RequestOutputKind
@@ -117,10 +118,12 @@ def _bare(engine: VllmEngine, rendered: PromptRenderer) -> Way:
     return way
 
 
-def _batches(client: RewardClient | HttpRewardClient) -> Way:
+def batches(client: RewardClient | HttpRewardClient, size: int = BATCH) -> Way:
+    """Calls of ``size`` requests, all at once."""
+
     async def way(requests: list[Request]) -> int:
         asked = [{**one, "options": NO_CACHE} for one in requests]
-        answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, BATCH)))
+        answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, size)))
         return sum(result.status is Status.OK for batch in answers for result in batch)
 
     return way

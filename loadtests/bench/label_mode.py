@@ -18,29 +18,53 @@ from reward_serve.schema import ScoreResult
 
 OLD_SAMPLES, BATCHED_SAMPLES, LABEL_SAMPLES = 4, 16, 128
 _WRITE = {"template": "gsm8k_strict", "timeout_s": 900.0}
-_WRITE_OPTIONS = {"mode": "generate", "temperature": 0.0, "max_tokens": 512, **NO_CACHE}
+_WRITE_OPTIONS = {"mode": "generate", "temperature": 0.0, **NO_CACHE}
 
 
 def run(requests: list[Request]) -> dict[str, Any]:
     """Answers per second each way, and the ratio of label mode to the old path."""
     with deployed(rules_first=False):
-        return asyncio.run(_run(requests, RewardClient(APP, timeout_s=900.0)))
+        return asyncio.run(
+            compare(
+                requests[:LABEL_SAMPLES],
+                RewardClient(APP, timeout_s=900.0),
+                batched_samples=BATCHED_SAMPLES,
+                old_samples=OLD_SAMPLES,
+            )
+        )
 
 
-async def _run(requests: list[Request], client: RewardClient) -> dict[str, Any]:
+async def compare(
+    requests: list[Request],
+    client: RewardClient,
+    batched_samples: int,
+    old_samples: int,
+    max_tokens: int = 512,
+) -> dict[str, Any]:
+    """The same, of a service that runs.
+
+    Args:
+        requests: asked in label mode.
+        client: of the service.
+        batched_samples: the first of them, written in one batch.
+        old_samples: the first of them, written one after another.
+        max_tokens: written at most.
+    """
+
     async def label() -> list[ScoreResult]:
-        asked = [{**one, "options": NO_CACHE} for one in requests[:LABEL_SAMPLES]]
+        asked = [{**one, "options": NO_CACHE} for one in requests]
         answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, 64)))
         return [result for batch in answers for result in batch]
 
     def written(count: int) -> list[Request]:
-        return [{**one, **_WRITE, "options": _WRITE_OPTIONS} for one in requests[:count]]
+        options = {**_WRITE_OPTIONS, "max_tokens": max_tokens}
+        return [{**one, **_WRITE, "options": options} for one in requests[:count]]
 
     async def batched() -> list[ScoreResult]:
-        return await client.ascore_batch(written(BATCHED_SAMPLES))
+        return await client.ascore_batch(written(batched_samples))
 
     async def old() -> list[ScoreResult]:
-        return [await client.ascore(one) for one in marked(written(OLD_SAMPLES), "alone")]
+        return [await client.ascore(one) for one in marked(written(old_samples), "alone")]
 
     await client.ascore_batch(
         [{**one, "options": NO_CACHE} for one in marked(requests[:4], "warm")]

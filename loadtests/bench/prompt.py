@@ -41,12 +41,12 @@ async def _run(rows: list[dict[str, Any]]) -> dict[str, Any]:
         await judge.score(requests[0])
         await engine._llm.reset_prefix_cache()
         with console.status(f"prompt: {budget} tokens of a response"):
-            seconds, verdicts = await timed(lambda j=judge: _verdicts(j, requests))  # type: ignore[misc]
-        right = sum(v.score == float(row["correct"]) for v, row in zip(verdicts, rows, strict=True))
+            seconds, given = await timed(lambda j=judge: verdicts(j, requests))  # type: ignore[misc]
+        right = sum(v.score == float(row["correct"]) for v, row in zip(given, rows, strict=True))
         figures[str(budget)] = {
             "agreement": right / len(rows),
             "verdicts_per_s": len(rows) / seconds,
-            "prompt_tokens": sum(verdict.usage.prompt_tokens for verdict in verdicts) / len(rows),
+            "prompt_tokens": sum(verdict.usage.prompt_tokens for verdict in given) / len(rows),
         }
     engine.close()
     shipped = figures[str(_judge(engine, None).describe()["response_tokens"])]
@@ -57,7 +57,8 @@ async def _run(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-async def _verdicts(judge: Judge, requests: list[ScoreRequest]) -> list[Verdict]:
+async def verdicts(judge: Judge, requests: list[ScoreRequest]) -> list[Verdict]:
+    """The judge's verdicts, in order."""
     places = asyncio.Semaphore(_AT_ONCE)
 
     async def one(request: ScoreRequest) -> Verdict:

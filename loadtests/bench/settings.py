@@ -31,17 +31,34 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def run(requests: list[Request], repeats: int) -> dict[str, Any]:
-    """Verdicts per second by variant, and their ratios to the service's own settings."""
-    return asyncio.run(_run(requests[:ITEMS], repeats))
+    """Verdicts a second by variant, and each as a share of the service's own."""
+    variants = {
+        name: EngineConfig(device="cpu", cpu_kv_cache_gib=0.25, **settings)
+        for name, settings in VARIANTS.items()
+    }
+    return asyncio.run(compare(variants, requests[:ITEMS], repeats))
 
 
-async def _run(requests: list[Request], repeats: int) -> dict[str, Any]:
+async def compare(
+    variants: dict[str, EngineConfig],
+    requests: list[Request],
+    repeats: int,
+    response_tokens: int | None = None,
+) -> dict[str, Any]:
+    """Verdicts a second of the same prompts by variant, ``own`` among them.
+
+    Args:
+        variants: by name, engines that fit the device together.
+        requests: of a round.
+        repeats: rounds, after one that is not counted.
+        response_tokens: shown of a response; default the template's own.
+    """
     engines: dict[str, VllmEngine] = {}
-    for name, settings in VARIANTS.items():
+    for name, config in variants.items():
+        gpus = float(config.device == "cuda")
         with console.status(f"engine: starting {name}"):
-            config = EngineConfig(device="cpu", cpu_kv_cache_gib=0.25, **settings)
-            engines[name] = await VllmEngine.start(config, num_cpus=2, num_gpus=0)
-    rendered = PromptRenderer(engines[OWN].tokenizer)
+            engines[name] = await VllmEngine.start(config, num_cpus=2, num_gpus=gpus)
+    rendered = PromptRenderer(engines[OWN].tokenizer, response_tokens=response_tokens)
     rates: dict[str, list[float]] = {name: [] for name in engines}
     marks, drawn = map("{:03}".format, itertools.count()), Random(0)
     for repeat in range(-1, repeats):

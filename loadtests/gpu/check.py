@@ -1,0 +1,228 @@
+"""``make gpu-check``: is the bundled judge on a card the judge that it is on the CPU?
+
+python -m loadtests.gpu.check reference --data rows.jsonl   # on the CPU, beforehand
+python -m loadtests.gpu.check run --data rows.jsonl         # on the card; exit 1 where it is not
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from deployments.local import ROOT, deployed
+from examples.demo import SAMPLES
+from loadtests.bench.common import NO_CACHE, read_rows
+from loadtests.bench.kinds import served
+from loadtests.bench.prompt import verdicts
+from loadtests.gpu.bench import RESULTS, record
+from loadtests.gpu.carry import CARRIED
+from loadtests.gpu.place import Place
+from reward_serve import HttpRewardClient
+from reward_serve.attacks.suite import crossed
+from reward_serve.config.models import JudgeModel
+from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve.engines.vllm import VllmEngine
+from reward_serve.reward_models.base import Verdict
+from reward_serve.reward_models.judge import Judge
+from reward_serve.schema import ScoreRequest
+
+FORMATS = SAMPLES.with_name("formats.jsonl")
+REFERENCE = CARRIED / "reference.json"
+_SHARE = 0.2
+_NEAR = 0.05  # a probability this close to 0.5 may fall on either side in another dtype
+
+app = typer.Typer(add_completion=False)
+
+Data = Annotated[Path | None, typer.Option(help="More labelled rows.")]
+Device = Annotated[str, typer.Option(help="cuda, or cpu for a rehearsal.")]
+Rows = Annotated[int | None, typer.Option(help="Of each file, the first so many; default all.")]
+
+
+@app.command()
+def reference(
+    data: Data = None, rows: Rows = None, out: Annotated[Path, typer.Option()] = REFERENCE
+) -> None:
+    """Judge the rows on the CPU, and write the probabilities that a card must come to."""
+    asked = rows_of(data, rows)
+    judged = asyncio.run(_judged(Place("cpu", CARRIED), asked, "float32", attacks=0))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({key(r): p for r, p in zip(asked, judged[0], strict=True)}))
+
+
+@app.command()
+def run(
+    data: Data = None,
+    device: Device = "cuda",
+    rows: Rows = None,
+    attacks: Annotated[int | None, typer.Option(help="So many; default all.")] = None,
+    known: Annotated[Path, typer.Option(help="What `reference` wrote.")] = REFERENCE,
+    only: Annotated[str, typer.Option(help="Such as float32,judge.yaml; default all.")] = "",
+    out: Annotated[Path, typer.Option(help="Folder of gpu.json.")] = RESULTS,
+) -> None:
+    """Compare labels with the CPU's, attack, and serve by both deployments files."""
+    asked = rows_of(data, rows)
+    place = Place("cuda" if device == "cuda" else "cpu", CARRIED)
+    expected: dict[str, float] = json.loads(known.read_text(encoding="utf-8"))
+    dtypes = place.pick(("float32", "bfloat16"), ("float32",))
+    checks = {
+        **{d: (lambda d=d: _right(place, asked, expected, d, attacks)) for d in dtypes},  # type: ignore[misc]
+        "judge.yaml": lambda: _deployed(place, asked),
+        "judge-gpu.yaml": lambda: _deployed_gpu(place, asked),
+    }
+    chosen = [name for name in only.split(",") if name] or list(checks)
+    failed = [n for n in chosen if not record(f"right {n}", checks[n], out / "gpu.json")]
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}; the reasons are in {out / 'gpu.json'}")
+
+
+def rows_of(data: Path | None, most: int | None) -> list[dict[str, Any]]:
+    """The sample set, the formats and the given file, the first ``most`` rows of each."""
+    files = [SAMPLES, FORMATS, *([data] if data else [])]
+    return [row for file in files for row in read_rows(file)[:most]]
+
+
+def key(row: dict[str, Any]) -> str:
+    """Names a row by what the judge is shown of it; no text of it is kept."""
+    shown = json.dumps([row["response"], row["reference"]])
+    return hashlib.sha256(shown.encode()).hexdigest()[:16]
+
+
+def compared(
+    rows: list[dict[str, Any]], expected: dict[str, float], found: list[float]
+) -> dict[str, Any]:
+    """Flips against the CPU's labels, and differences of probability.
+
+    Raises:
+        KeyError: the reference was made of other rows.
+    """
+    before = [expected[key(row)] for row in rows]
+    pairs = list(zip(before, found, strict=True))
+    flips = [at for at, (a, b) in enumerate(pairs) if (a >= 0.5) is not (b >= 0.5)]
+    apart = sorted(abs(a - b) for a, b in pairs)
+    return {
+        "rows": len(rows),
+        "flips": [{"cpu": pairs[at][0], "here": pairs[at][1]} for at in flips],
+        "flips_not_near_half": sum(abs(pairs[at][0] - 0.5) > _NEAR for at in flips),
+        "difference": {
+            "median": apart[len(apart) // 2],
+            "p99": apart[int(0.99 * (len(apart) - 1))],
+            "largest": apart[-1],
+        },
+        "agreement": sum(
+            (p >= 0.5) is row["correct"] for row, p in zip(rows, found, strict=True)
+        ) / len(rows),
+    }  # fmt: skip
+
+
+def _right(
+    place: Place,
+    rows: list[dict[str, Any]],
+    expected: dict[str, float],
+    dtype: str,
+    attacks: int | None,
+) -> dict[str, Any]:
+    found, accepted, about = asyncio.run(_judged(place, rows, dtype, attacks))
+    told = {**compared(rows, expected, found), "attacks": accepted, "engine": about}
+    if told["flips_not_near_half"] or accepted["accepted"] or accepted["unscored"]:
+        raise SystemExit(json.dumps(told))
+    return told
+
+
+async def _judged(
+    place: Place, rows: list[dict[str, Any]], dtype: str, attacks: int | None
+) -> tuple[list[float], dict[str, int], dict[str, str]]:
+    """The rows' probabilities of being right, what came of attacks, and the engine."""
+    config = place.engine("bundled", _SHARE, dtype=dtype, max_model_len=2048, max_num_seqs=64)
+    engine = await VllmEngine.start(config, num_cpus=2, num_gpus=place.gpus)
+    try:
+        plain, ruled = (_judge(engine, rules_first=first) for first in (False, True))
+        asked = [ScoreRequest(response=r["response"], reference=r["reference"]) for r in rows]
+        found = [_probability(verdict) for verdict in await verdicts(plain, asked)]
+        suite = crossed()[:attacks]
+        attacking = [ScoreRequest(response=a.response, reference=a.reference) for a in suite]
+        told = await verdicts(ruled, attacking)
+        accepted = {
+            "rows": len(told),
+            "accepted": sum(v.score is not None and v.score >= 0.5 for v in told),
+            "unscored": sum(v.score is None for v in told),
+        }
+        return found, accepted, engine.describe()
+    finally:
+        engine.close()
+
+
+def _judge(engine: VllmEngine, rules_first: bool) -> Judge:
+    fields = {"rules_first": rules_first}
+    model = {"name": "judge", "kind": "judge", "judge": fields, "cache": {"enabled": False}}
+    config = JudgeModel.model_validate(
+        {**model, "resources": {"num_gpus": 1} if engine.describe()["device"] == "cuda" else {}}
+    )
+    return Judge(config, engine)
+
+
+def _probability(verdict: Verdict) -> float:
+    """Of the label that earns 1.
+
+    Raises:
+        RuntimeError: there is no verdict.
+    """
+    if verdict.label is None or verdict.probabilities is None:
+        raise RuntimeError(f"no verdict: {verdict.status}, {verdict.reason}")
+    likelier = verdict.probabilities[verdict.label]
+    return likelier if verdict.score == 1.0 else 1.0 - likelier
+
+
+def _deployed(place: Place, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """``judge.yaml`` with a tenth of the card."""
+    with deployed(cache=False, resources=place.resources(0.1)) as service:
+        told = _served_rows(service.url, rows)
+        return {**told, "ready_s": service.ready_s, "ray_s": service.ray_s}
+
+
+def _deployed_gpu(place: Place, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """``judge-gpu.yaml``'s arguments, with the bundled weights as a folder of one's own."""
+    file = ROOT / "deployments" / "judge-gpu.yaml"
+    (application,) = yaml.safe_load(file.read_text(encoding="utf-8"))["applications"]
+    (model,) = application["args"]["models"]
+    model["engine"]["model"] = str(prepare_bundled())
+    if place.device == "cpu":
+        model["engine"] |= {"device": "cpu", "dtype": "float32", "max_num_seqs": 16}
+        model["engine"]["cpu_kv_cache_gib"] = 0.25
+    model["autoscaling"]["max_replicas"] = 1
+    with served([model]) as url:
+        return _served_rows(url, rows, disagree=True)
+
+
+def _served_rows(url: str, rows: list[dict[str, Any]], disagree: bool = False) -> dict[str, Any]:
+    keys = ("response", "reference", "question")
+    asked = [{**{k: row[k] for k in keys if k in row}, "options": NO_CACHE} for row in rows]
+    with HttpRewardClient(url, timeout_s=600) as client:
+        results = [
+            r for at in range(0, len(asked), 64) for r in client.score_batch(asked[at : at + 64])
+        ]
+        (about,) = client.models()
+    statuses = dict(Counter(result.status.value for result in results))
+    agreed = sum(
+        result.score is not None and (result.score >= 0.5) is row["correct"]
+        for row, result in zip(rows, results, strict=True)
+    )
+    told = {
+        "statuses": statuses,
+        "agreement": agreed / len(rows),
+        "engine": about["engine"],
+        "start_s": about["start_s"],
+    }
+    if statuses != {"ok": len(rows)} or (told["agreement"] < 0.95 and not disagree):
+        raise SystemExit(json.dumps(told))
+    return told
+
+
+if __name__ == "__main__":
+    app()

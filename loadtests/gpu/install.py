@@ -1,0 +1,124 @@
+"""On the machine with the GPU: collects the parts, and installs what they hold beside its torch.
+
+python3 loadtests/gpu/install.py take .gpu/parts/00     # each part, in any order; again if refused
+python3 loadtests/gpu/install.py install                # an environment in /tmp/gpu/venv
+
+The standard library alone. The environment sees the packages of the Python that runs this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import time
+import tomllib
+import venv
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = Path("/tmp/gpu")  # outlives a call, as long as the machine is held
+_IMPORTS = "torch, transformers, vllm, ray.serve, fastapi, gguf, peft, reward_serve.app"
+
+
+def take(part: Path, kept: Path = KEPT) -> None:
+    """Keep a part, if it is whole.
+
+    Raises:
+        SystemExit: it is not; names it and the remedy.
+    """
+    manifest = part.with_name("manifest.json")
+    sums = json.loads(manifest.read_text(encoding="utf-8"))["parts"]
+    with part.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sums[part.name]:
+        raise SystemExit(f"{part}: does not match its checksum; carry it again")
+    kept.mkdir(parents=True, exist_ok=True)
+    shutil.copy(manifest, kept / manifest.name)
+    shutil.move(part, kept / part.name)
+    left = missing(kept)
+    logger.info(f"{part.name} taken; to come: {', '.join(left) or 'none'}")
+
+
+def missing(kept: Path) -> list[str]:
+    """The parts that are still to come."""
+    sums = json.loads((kept / "manifest.json").read_text(encoding="utf-8"))["parts"]
+    return [name for name in sums if not (kept / name).is_file()]
+
+
+def join(kept: Path) -> list[Path]:
+    """The wheels, out of the parts.
+
+    Raises:
+        SystemExit: parts are missing.
+    """
+    if left := missing(kept):
+        raise SystemExit(f"parts {', '.join(left)} are missing; carry them first")
+    manifest = json.loads((kept / "manifest.json").read_text(encoding="utf-8"))
+    archive, wheels = kept / "wheels.tar", kept / "wheels"
+    with archive.open("wb") as joined:
+        for name in manifest["parts"]:
+            with (kept / name).open("rb") as part:
+                shutil.copyfileobj(part, joined)
+    with tarfile.open(archive) as tar:
+        tar.extractall(wheels, filter="data")
+    archive.unlink()
+    found = sorted(wheels.glob("*.whl"))
+    if len(found) != manifest["wheels"]:
+        raise SystemExit(f"{wheels}: {len(found)} wheels of {manifest['wheels']}; take them again")
+    return found
+
+
+def install(kept: Path = KEPT) -> None:
+    """Make the environment, and say what imports."""
+    began = time.monotonic()
+    wheels, place = join(kept), kept / "venv"
+    venv.create(place, clear=True, with_pip=False, symlinks=True)
+    python = str(place / "bin" / "python")
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index"]
+    command += ["--no-deps", "--no-compile", "--disable-pip-version-check", *map(str, wheels)]
+    subprocess.run(command, check=True)
+    (packages,) = place.glob("lib/python3.*/site-packages")
+    link(packages)
+    logger.info(f"installed after {time.monotonic() - began:.0f} s")
+    compiled = [python, "-m", "compileall", "-q", "-j", "0", str(packages)]
+    subprocess.run(compiled, check=False, capture_output=True)
+    logger.info(f"compiled after {time.monotonic() - began:.0f} s")
+    imported = f"import {_IMPORTS}; assert torch.cuda.is_available(), 'torch sees no card'"
+    subprocess.run([python, "-c", imported], check=True)
+    logger.info(f"imported after {time.monotonic() - began:.0f} s")
+
+
+def link(packages: Path) -> None:
+    """Have an environment see this Python's packages after its own, and this checkout."""
+    there = sysconfig.get_path("purelib")
+    (packages / "_image.pth").write_text(f"import site; site.addsitedir({there!r})\n")
+    (packages / "_checkout.pth").write_text(f"{ROOT}\n")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    about = packages / f"reward_serve-{project['version']}.dist-info"
+    about.mkdir(exist_ok=True)
+    named = f"Metadata-Version: 2.1\nName: reward-serve\nVersion: {project['version']}\n"
+    (about / "METADATA").write_text(named)
+    points = (
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+        for group, entries in project["entry-points"].items()
+    )
+    (about / "entry_points.txt").write_text("\n".join(points))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    match sys.argv[1:]:
+        case ["take", path]:
+            take(Path(path))
+        case ["install"]:
+            install()
+        case _:
+            raise SystemExit(__doc__)

@@ -1,0 +1,67 @@
+"""Where the GPU's runs happen: a card, or for rehearsals the CPU with everything small."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from reward_serve.config.engine import EngineConfig
+
+MODEL_LEN = 4096
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device, and how much is asked of it.
+
+    Attributes:
+        device: ``cpu`` rehearses: tiny models, few prompts, figures that mean nothing.
+        folder: where models are written.
+    """
+
+    device: Literal["cuda", "cpu"]
+    folder: Path
+
+    def pick(self, on_gpu: Any, rehearsed: Any) -> Any:
+        """What is asked of the card, or in its stead of the CPU."""
+        return on_gpu if self.device == "cuda" else rehearsed
+
+    def engine(self, model: str, share: float, **settings: Any) -> EngineConfig:
+        """An engine on a share of the card; with weights of its own unless ``model`` is bundled."""
+        kwargs = {} if model == "bundled" else {"load_format": "dummy"}
+        own: dict[str, Any] = {
+            "model": model,
+            "device": self.device,
+            "max_model_len": self.pick(MODEL_LEN, 512),
+            "max_num_seqs": self.pick(256, 16),
+            "dtype": self.pick("bfloat16", "float32"),
+            "cpu_kv_cache_gib": 0.1,
+            "gpu_memory_utilization": share,
+            "engine_kwargs": kwargs,
+        }
+        settings = dict(settings)
+        own["engine_kwargs"] = kwargs | settings.pop("engine_kwargs", {})
+        return EngineConfig.model_validate({**own, **settings})
+
+    def resources(self, share: float) -> dict[str, Any]:
+        """What a replica on this share asks Ray for."""
+        return {"num_cpus": 1, **self.pick({"num_gpus": share}, {})}
+
+    @property
+    def gpus(self) -> float:
+        """What an engine of this process is given."""
+        return float(self.pick(1, 0))
+
+
+def card() -> dict[str, str]:
+    """The card's name, memory and driver; none where no driver answers."""
+    if shutil.which("nvidia-smi") is None:
+        return {}
+    fields = ("name", "memory.total", "driver_version")
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    values = done.stdout.strip().splitlines()[:1]
+    return dict(zip(fields, values[0].split(", "), strict=True)) if values else {}
