@@ -11,7 +11,9 @@ from tests.ui.running import CHROMIUM, FLAGS, NO_CHROMIUM, Running, workbench
 
 expect.set_options(timeout=90_000)
 
-RIGHT_IN_WORDS = "So she sells thirty loaves.\nIn all that comes to one hundred and twenty dollars."
+RIGHT_IN_WORDS = (
+    "She sells thirty loaves for four each, so she takes in one hundred and twenty dollars."
+)
 LONG = "She counts the loaves again and again.\n" * 60 + RIGHT_IN_WORDS
 
 
@@ -55,7 +57,7 @@ def test_group_compares_rule_and_judge(page: Page) -> None:
     rows = page.locator("table.rows tbody tr")
     expect(rows).to_have_count(4)
     expect(rows.nth(2)).to_contain_text("abstain")
-    expect(rows.nth(2)).to_contain_text("1 (0.")
+    expect(rows.nth(2)).to_contain_text("1 (")
 
 
 def test_the_suite_attacks_the_judge_and_health_names_it(page: Page) -> None:

@@ -93,6 +93,7 @@ def test_models_stand_side_by_side(open_page: Open, running: Running) -> None:
     page.get_by_role("combobox", name="modes").click()
     for mode in ("label", "generate"):
         page.get_by_role("option", name=mode).click()
+        expect(page.locator(".q-chip", has_text=mode)).to_be_visible()
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Ask", exact=True).click()
     expect(page.locator(".verdict")).to_have_count(2)
