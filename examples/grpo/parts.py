@@ -77,7 +77,9 @@ def start(
             for _ in range(placement.workers)
         ],
     )
-    return parts, _policy(placement, record, endpoint, home, say), endpoint
+    policy = _policy(placement, record, endpoint, home, say)
+    stack.callback(policy.close)
+    return parts, policy, endpoint
 
 
 def _endpoint(

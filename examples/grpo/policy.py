@@ -35,7 +35,7 @@ class Policy:
         optimizer: bool = True,
         seed: int = 0,
     ) -> None:
-        def client() -> tuple[Any, Any]:
+        def client() -> tuple[Any, Any, Any]:
             service = tinker.ServiceClient(base_url=endpoint.url, api_key=API_KEY)
             if state is None:
                 made = service.create_lora_training_client(model, rank=RANK, seed=seed)
@@ -43,10 +43,14 @@ class Policy:
                 made = service.create_training_client_from_state_with_optimizer(state)
             else:
                 made = service.create_training_client_from_state(state)
-            return made, service.create_rest_client()
+            return service, made, service.create_rest_client()
 
         self._endpoint = endpoint
-        self._client, self._rest = endpoint.wait(client)
+        self._service, self._client, self._rest = endpoint.wait(client)
+
+    def close(self) -> None:
+        """End the client's session; it warns for ever of an endpoint that is gone."""
+        self._service.holder.close()
 
     def train(self, groups: Sequence[Group], learning_rate: float) -> dict[str, float]:
         """One optimiser step of PPO's clipped loss on the samples that have an advantage.
