@@ -38,7 +38,7 @@ stop() {
   local pid
   pid=$(<"$state/pid")
   kill -TERM "$pid" 2>/dev/null || true
-  while kill -0 "$pid" 2>/dev/null; do sleep 0.5; done
+  while [[ $(ps -o stat= -p "$pid") == [!Z]* ]]; do sleep 0.5; done
   rm "$state/pid"
 }
 

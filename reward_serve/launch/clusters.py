@@ -49,7 +49,8 @@ def no_process_left() -> Iterator[None]:
 
     Ray's agents and workers end by themselves once their raylet is gone, late on a busy machine.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
         yield
     finally:
@@ -59,6 +60,7 @@ def no_process_left() -> Iterator[None]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     child.kill()
             psutil.wait_procs(children, timeout=1)
+        prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
 
 @contextmanager
