@@ -86,7 +86,7 @@ def record(name: str, measure: Callable[[], dict[str, Any]], path: Path) -> bool
     report = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     report[name] = {
         **measured,
-        "command": " ".join(["python -m loadtests.gpu.bench", *sys.argv[1:]]),
+        "command": command(sys.orig_argv),
         "took_s": round(time.monotonic() - began, 1),
         "machine": machine() | card(),
     }
@@ -94,6 +94,15 @@ def record(name: str, measure: Callable[[], dict[str, Any]], path: Path) -> bool
     path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     console.print_json(json.dumps({name: measured}))
     return "failed" not in measured
+
+
+def command(arguments: list[str]) -> str:
+    """The command as anyone may repeat it: without folders of this machine."""
+    kept = arguments[1:]
+    for option in ("--out", "--known"):
+        if option in kept:
+            del kept[kept.index(option) : kept.index(option) + 2]
+    return " ".join(["python", *kept])
 
 
 def _written(place: Place, shape: str, requests: list[Request]) -> dict[str, Any]:

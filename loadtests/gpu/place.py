@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from typing import Any, Literal
 from reward_serve.config.engine import EngineConfig
 
 MODEL_LEN = 4096
+
+# vLLM 0.24 takes FlashInfer's sampler unless told not to, and fails where that is not installed.
+os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
 
 
 @dataclass(frozen=True)

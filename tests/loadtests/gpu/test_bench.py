@@ -11,7 +11,7 @@ import pytest
 
 from deployments.local import ROOT
 from loadtests.gpu import bench
-from loadtests.gpu.bench import parts, record
+from loadtests.gpu.bench import command, parts, record
 from loadtests.gpu.place import Place
 from loadtests.gpu.speed import requests
 from loadtests.gpu.together import _busy
@@ -45,6 +45,12 @@ def test_a_part_that_fails_leaves_its_reason_and_lets_the_next_run(tmp_path: Pat
 
     told = json.loads((tmp_path / "gpu.json").read_text())
     assert told["broken"]["failed"] == "SystemExit: no card"
+
+
+def test_a_command_names_no_folder_of_the_machine() -> None:
+    arguments = ["/venv/bin/python", "-m", "loadtests.gpu.bench", "--only", "a", "--out", "/x"]
+
+    assert command(arguments) == "python -m loadtests.gpu.bench --only a"
 
 
 def test_every_part_of_the_issue_is_there(tmp_path: Path) -> None:
