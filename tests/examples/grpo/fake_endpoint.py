@@ -17,7 +17,6 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
 
@@ -25,6 +24,21 @@ class HttpError(Exception):
     def __init__(self, code: int, detail: str) -> None:
         super().__init__(detail)
         self.code = code
+
+
+def _load() -> Any:
+    """tinker's messages, without its package, which takes seconds to import."""
+    tinker = importlib.util.find_spec("tinker")
+    assert tinker is not None and tinker.submodule_search_locations
+    path = Path(tinker.submodule_search_locations[0], "proto", "tinker_public_pb2.py")
+    spec = importlib.util.spec_from_file_location("tinker_public_pb2", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_PROTO = _load()
 
 
 class Engine:
@@ -71,9 +85,9 @@ class Engine:
         letters = [
             [260 + rng.randrange(20)] * rng.randint(1, 4) for _ in range(body["num_samples"])
         ]
-        message = _proto().SampleResponse()
+        message = _PROTO.SampleResponse()
         for tokens in letters:
-            sequence = message.sequences.add(stop_reason=_proto().STOP_REASON_STOP)
+            sequence = message.sequences.add(stop_reason=_PROTO.STOP_REASON_STOP)
             sequence.tokens = struct.pack(f"<{len(tokens)}i", *tokens)
             sequence.logprobs = struct.pack(f"<{len(tokens)}f", *[-1.0] * len(tokens))
         if body["num_samples"] > 1:  # not for evaluations, which ask for hundreds
@@ -82,11 +96,11 @@ class Engine:
         return self._later(message.SerializeToString())
 
     def forward_backward(self, body: bytes) -> Any:
-        message = _proto().ForwardBackwardRequest()
+        message = _PROTO.ForwardBackwardRequest()
         message.ParseFromString(body)
         if message.model_id not in self._steps:
             raise HttpError(404, "Model not found")
-        output = _proto().ForwardBackwardOutput(loss_fn_output_type="scalar")
+        output = _PROTO.ForwardBackwardOutput(loss_fn_output_type="scalar")
         return self._later(output.SerializeToString())
 
     def optim_step(self, body: Any) -> Any:
@@ -181,26 +195,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None: ...
-
-
-def _proto() -> Any:
-    """tinker's messages, without its package, which takes seconds to import."""
-    return _loaded or _load()
-
-
-_loaded: ModuleType | None = None
-
-
-def _load() -> ModuleType:
-    global _loaded
-    tinker = importlib.util.find_spec("tinker")
-    assert tinker is not None and tinker.submodule_search_locations
-    path = Path(tinker.submodule_search_locations[0], "proto", "tinker_public_pb2.py")
-    spec = importlib.util.spec_from_file_location("tinker_public_pb2", path)
-    assert spec is not None and spec.loader is not None
-    _loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(_loaded)
-    return _loaded
 
 
 class FakeEndpoint:
