@@ -129,7 +129,7 @@ def test_left_unset_they_are_the_deployments(service: FakeService) -> None:
 
 
 def test_a_request_is_sent_so_often_at_most(service: FakeService) -> None:
-    service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 503)
+    service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 503, {"Retry-After": "0"})
     judge(service.url, max_attempts=2, timeout_s=5.0).step(RIGHT)
 
     assert len(service.calls) == 2

@@ -224,9 +224,12 @@ class TestWhereTheModelLies:
         with pytest.raises(CheckpointError, match="there is no folder"):
             locate(EngineConfig(model=str(tmp_path / "nowhere")))
 
-    def test_a_hub_id_is_left_to_vllm(self) -> None:
+    def test_a_hub_id_is_checked_and_left_to_vllm(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        checked: list[tuple[str, str | None]] = []
+        monkeypatch.setattr(vllm_settings, "check_hub_id", lambda *asked: checked.append(asked))
         hub = "Qwen/Qwen2.5-1.5B-Instruct"
-        assert locate(EngineConfig(model=hub)) == hub
+        assert locate(EngineConfig(model=hub, revision="main")) == hub
+        assert checked == [(hub, "main")]
 
     def test_the_revision_names_the_weights_whatever_the_source(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text("{}", encoding="utf-8")

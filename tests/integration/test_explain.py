@@ -102,6 +102,7 @@ def test_a_classifier_is_explained(classifier_url: str) -> None:
     with HttpRewardClient(classifier_url, timeout_s=60) as client:
         asked = {"question": "2 + 3?", "response": "5 " * 4000}
         told = client.explain(asked)
+        assert told.result.status is Status.OK, told.result.reason
         assert told.result.score == pytest.approx(client.score(asked).score, abs=1e-4)
     (prompt,) = told.prompts
     assert {cut.field for cut in prompt.cut} >= {"response"}
