@@ -25,7 +25,9 @@ class Classifier:
     def __init__(self, config: ClassifierModel, engine: ClassifierEngine) -> None:
         self._config = config.classifier
         self._engine = engine
-        self._renderer = ConversationRenderer(engine.tokenizer, engine.max_model_len)
+        # vLLM's scheduler keeps a place for a token that is written: it never finishes a prompt of
+        # the whole context that takes more than one step.
+        self._renderer = ConversationRenderer(engine.tokenizer, engine.max_model_len - 1)
         self._about = engine.describe()
         key = ";".join(f"{name}={value}" for name, value in self._about.items())
         settings = self._config.model_dump(exclude_none=True)

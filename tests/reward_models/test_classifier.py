@@ -20,7 +20,7 @@ from tests.judging.test_conversation import FakeTokenizer, text_of
 class FakeEngine:
     """Gives the logits it was made with, and keeps what it was asked."""
 
-    max_model_len = 64
+    max_model_len = 65
 
     def __init__(self, *logits: float) -> None:
         self.tokenizer = FakeTokenizer()
@@ -140,7 +140,7 @@ async def test_the_fingerprint_holds_what_a_score_depends_on() -> None:
         for settings in ({}, {"normalisation": "sigmoid"}, {"label": 0})
     }
     assert len(told) == 3
-    assert all(one.startswith("weights=w;dtype=float32;context=64;") for one in told)
+    assert all(one.startswith("weights=w;dtype=float32;context=65;") for one in told)
 
 
 async def test_the_conversation_that_is_shown_is_the_one_that_the_model_read() -> None:
