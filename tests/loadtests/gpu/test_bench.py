@@ -4,17 +4,20 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deployments.local import ROOT
-from loadtests.gpu import bench
+from deployments.local import ROOT, Service
+from loadtests.gpu import bench, together
 from loadtests.gpu.bench import command, parts, record
 from loadtests.gpu.place import Place
 from loadtests.gpu.speed import requests
 from loadtests.gpu.together import _busy
+from tests.fake_service import FakeService
 
 REHEARSED = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 
@@ -77,6 +80,37 @@ def test_a_busy_process_says_what_it_did() -> None:
         assert told == []
 
     assert told[0] > 0
+
+
+@pytest.fixture
+def deployed(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge's deployment, answered by a rule."""
+
+    @contextmanager
+    def stand_in(**_: Any) -> Iterator[Service]:
+        yield Service(service.url, ray_s=0.0, ready_s=0.0)
+
+    monkeypatch.setattr(together, "deployed", stand_in)
+
+
+@pytest.mark.usefixtures("deployed")
+def test_both_rates_are_measured_with_and_without_the_other(tmp_path: Path) -> None:
+    asked = [{"response": "#### 18", "reference": "18"}]
+
+    told = together.together(Place("cpu", tmp_path), asked, 1)
+
+    assert told["judge_alone_per_s"]["median"] > 0
+    assert told["judge_beside_per_s"]["median"] > 0
+    assert told["ratio"]["other"] > 0
+
+
+@pytest.mark.usefixtures("deployed")
+def test_what_callers_see_while_the_card_is_full_is_counted(tmp_path: Path) -> None:
+    told = together.memory(Place("cpu", tmp_path))
+
+    assert told["under"] == {"unparseable": 8}  # the rule abstains
+    assert told["scored_without_ok"] == 0
+    assert told["after"] == "unparseable"
 
 
 def rehearse(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
