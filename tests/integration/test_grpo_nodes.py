@@ -28,6 +28,7 @@ def cluster() -> Iterator[Cluster]:
         "include_dashboard": True,
         "dashboard_host": "127.0.0.1",
         "dashboard_port": free_port(),
+        "dashboard_agent_listen_port": free_port(),  # which takes the job
     }
     cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster
