@@ -18,7 +18,6 @@ from tests.examples.grpo.fake_endpoint import FakeEndpoint
 from tests.integration.grpo_runs import HalfRight, options, until
 
 STEPS = 8
-JOB = "grpo"
 
 
 @pytest.fixture
@@ -50,25 +49,31 @@ def test_a_job_goes_on_when_a_node_of_its_rollout_workers_is_lost(
             *("--endpoint", policy.url, "--model", str(prepare_bundled(adapter=None))),
             *("--home", str(tmp_path / "home")),
         ]
-        assert until(lambda: submitted(address, arguments))  # the head takes jobs a little later
-        assert until(lambda: taken(steps) >= 2 or jobs.get_job_status(JOB).is_terminal())
-        assert 2 <= taken(steps) < STEPS, jobs.get_job_logs(JOB)
+        job = submitted(address, arguments)
+        assert until(lambda: taken(steps) >= 2 or jobs.get_job_status(job).is_terminal())
+        assert 2 <= taken(steps) < STEPS, jobs.get_job_logs(job)
         cluster.remove_node(nodes[0], allow_graceful=False)
-        assert until(lambda: jobs.get_job_status(JOB).is_terminal())
+        assert until(lambda: jobs.get_job_status(job).is_terminal())
 
-    assert jobs.get_job_status(JOB) == JobStatus.SUCCEEDED, jobs.get_job_logs(JOB)
+    assert jobs.get_job_status(job) == JobStatus.SUCCEEDED, jobs.get_job_logs(job)
     lines = [json.loads(line) for line in steps.read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(STEPS))
     assert any(line["trained_groups"] for line in lines)
 
 
-def submitted(address: str, arguments: list[str]) -> bool:
-    command = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit", "--no-wait"]
-    command += ["--address", address, "--submission-id", JOB, "--working-dir", "."]
-    command += ["--runtime-env", "examples/grpo/ray_job.yaml", "--", sys.executable, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 or "No available agent" in done.stderr, done.stderr
-    return done.returncode == 0
+def submitted(address: str, arguments: list[str]) -> str:
+    """The job's id; the head takes jobs a little after it has started."""
+    submit = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit", "--no-wait"]
+    submit += ["--address", address, "--working-dir", "."]
+    submit += ["--runtime-env", "examples/grpo/ray_job.yaml"]
+    for attempt in range(20):
+        name = f"grpo-{attempt}"
+        command = [*submit, "--submission-id", name, "--", sys.executable, *arguments]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return name
+        assert "No available agent" in done.stderr, done.stderr
+    raise AssertionError(done.stderr)
 
 
 def taken(steps: Path) -> int:
