@@ -2,7 +2,8 @@
 
 ``python -m examples.grpo.tethered COMMAND...``: when standard input closes, as it does however its
 owner ends, or on a signal, the command and all that it started are ended. Ray kills an actor's
-process without warning, and what that process started would go on.
+process without warning, and what that process started would go on. A Ray worker that ends kills its
+children, this one among them: so the command is watched by a child of this process.
 """
 
 from __future__ import annotations
@@ -15,12 +16,19 @@ import threading
 from contextlib import suppress
 
 GRACE_S = 10.0
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> int:
     """Run the command; its exit status, or that of one which was ended."""
+    watcher = os.fork()
+    if watcher:
+        for name in _ENDING:
+            signal.signal(name, lambda number, _: os.kill(watcher, number))
+        return os.waitstatus_to_exitcode(os.waitpid(watcher, 0)[1])
+    os.setsid()
     process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)
-    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for name in _ENDING:
         signal.signal(name, lambda *_: end(process))
     threading.Thread(target=wait_for_owner, args=(process,), daemon=True).start()
     status = process.wait()

@@ -69,21 +69,21 @@ def test_a_run_survives_its_engine_and_its_rollout_worker(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
 def test_a_run_that_is_ended_leaves_no_process_and_goes_on_from_its_last_step(
-    number: signal.Signals, judge: str, cache: Path, tmp_path: Path
+    name: str, judge: str, cache: Path, tmp_path: Path
 ) -> None:
     run = started(judge, cache, tmp_path / "out", 4)
     run.await_steps(1)
     processes = run.descendants()
     assert len(processes) > 3
 
-    os.kill(run.process.pid, number)
+    os.kill(run.process.pid, signal.Signals[name])
     run.process.wait(timeout=240)
 
     assert until(lambda: not any(runs(process.pid) for process in processes))
     assert until(lambda: not runs(engine(cache)))
-    if number is not signal.SIGKILL:
+    if name != "SIGKILL":
         assert "the same command goes on from there" in run.log.read_text()
     taken = run.steps()
 

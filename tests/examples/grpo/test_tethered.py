@@ -34,15 +34,27 @@ def runs(pid: int) -> bool:
 
 
 def test_what_a_command_started_ends_with_its_killed_owner(tmp_path: Path) -> None:
-    told = tmp_path / "pid"
-    tether = [sys.executable, tethered.__file__, *COMMAND, str(told)]
+    pid_file = tmp_path / "pid"
+    tether = [sys.executable, tethered.__file__, *COMMAND, str(pid_file)]
     owner = subprocess.Popen([sys.executable, "-c", OWNER, *tether])
-    assert until(lambda: told.exists() and bool(told.read_text().strip()))
-    grandchild = int(told.read_text())
+    assert until(lambda: pid_file.exists() and bool(pid_file.read_text().strip()))
+    grandchild = int(pid_file.read_text())
     assert runs(grandchild)
 
     os.kill(owner.pid, signal.SIGKILL)
     owner.wait()
+
+    assert until(lambda: not runs(grandchild))
+
+
+def test_what_a_command_started_ends_where_the_tether_is_killed_first(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    command = [sys.executable, tethered.__file__, *COMMAND, str(pid_file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as tether:
+        assert until(lambda: pid_file.exists() and bool(pid_file.read_text().strip()))
+        grandchild = int(pid_file.read_text())
+
+        tether.kill()  # as a Ray worker does to its children before it ends
 
     assert until(lambda: not runs(grandchild))
 
