@@ -92,7 +92,7 @@ class Endpoint:
         """
         if self.in_doubt or self._answered_at > (since + time.monotonic()) / 2:
             return
-        self._lost_at, self._reason, self._announced = since, reason, False
+        self._lost_at, self._reason, self._announced = since, reason or "timed out", False
         probe = self._probe(bodies[-1], longest_timeout_s(bodies))
         self._probing = asyncio.create_task(probe, name=f"probe of {self.name}")
 
