@@ -28,8 +28,8 @@ time.sleep(60)
 """
 STARTS_A_WORKER = f"subprocess.Popen([sys.executable, '-c', {CHILD.format(before='', after='')!r}])"
 WAITS_FOR_AN_ORPHANS_PARENT = """
-print(os.getpid(), flush=True)
 parent = os.getppid()
+print(os.getpid(), flush=True)
 while os.getppid() == parent:
     time.sleep(0.01)
 print('init' if os.getppid() == 1 else 'subreaper', flush=True)
