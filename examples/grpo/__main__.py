@@ -141,7 +141,7 @@ def _take_steps(settings: Settings, record: Record, placement: Placement) -> Non
     record.start({"command": command, "machine": machine(own)})
     with ExitStack() as stack:
         parts, policy, endpoint = start(settings, placement, record, say, stack)
-        Learner(settings, policy, parts, record, endpoint.wait, say).run()
+        Learner(settings, policy, parts, record, endpoint.until, say).run()
 
 
 def say(line: str) -> None:

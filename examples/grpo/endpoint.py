@@ -52,15 +52,30 @@ class Endpoint:
         self._poll_s = poll_s
 
     def wait(self, call: Callable[[], T]) -> T:
-        """What a call gives that waits for the endpoint, in this process or another.
+        """What a call of the client gives.
 
         Raises:
             EndpointError: the endpoint is gone, or the call takes too long; it is left to itself.
         """
         future: Future[T] = Future()
         threading.Thread(target=_settle, args=(future, call), daemon=True).start()
+        self.until(lambda timeout_s: bool(wait([future], timeout_s).done))
+        try:
+            return future.result()
+        except (tinker.APIConnectionError, TimeoutError) as error:
+            raise EndpointError(f"{self.url}: {type(error).__name__}: {error}") from error
+
+    def until(self, done: Callable[[float], bool]) -> None:
+        """Wait for what needs the endpoint.
+
+        Args:
+            done: waits for up to so many seconds, and says whether it is done.
+
+        Raises:
+            EndpointError: the endpoint is gone, or it takes too long.
+        """
         began = answered = time.monotonic()
-        while not wait([future], self._poll_s).done:
+        while not done(self._poll_s):
             if self._ended():
                 raise EndpointError(f"{self.url}: the policy's engine ended")
             if answers(self.url):
@@ -69,10 +84,6 @@ class Endpoint:
                 raise EndpointError(f"{self.url}: no answer for {self._gone_after_s:.0f} s")
             if time.monotonic() - began > self._limit_s:
                 raise EndpointError(f"{self.url}: a call took more than {self._limit_s:.0f} s")
-        try:
-            return future.result()
-        except (tinker.APIConnectionError, TimeoutError) as error:
-            raise EndpointError(f"{self.url}: {type(error).__name__}: {error}") from error
 
 
 def answers(url: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import ray
 
@@ -19,8 +19,6 @@ from examples.grpo.policy import Policy
 from examples.grpo.record import Record
 from examples.grpo.samples import Group, right_by_format, right_by_value
 from examples.grpo.settings import Settings
-
-T = TypeVar("T")
 
 _SILENT_STEPS = 3
 _EVALUATION_SEED = 1_000_000_000
@@ -39,14 +37,6 @@ class Parts:
     data: Any
     buffer: Any
     workers: list[Any]
-
-
-class Wait(Protocol):
-    """``Endpoint.wait``."""
-
-    def __call__(self, call: Callable[[], T]) -> T:
-        """What the call gives, unless the endpoint is gone before."""
-        ...
 
 
 class NoVerdictError(RuntimeError):
@@ -70,7 +60,7 @@ class Learner:
         policy: at the state after the record's last step.
         parts: the actors.
         record: of the run; its finished steps are not taken again.
-        wait: for what needs the policy's endpoint.
+        until: ``Endpoint.until`` of the policy's endpoint.
         report: called with a line for each step.
     """
 
@@ -80,14 +70,14 @@ class Learner:
         policy: Policy,
         parts: Parts,
         record: Record,
-        wait: Wait,
+        until: Callable[[Callable[[float], bool]], None],
         report: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._policy = policy
         self._parts = parts
         self._record = record
-        self._wait = wait
+        self._until = until
         self._report = report
         self._rollouts: deque[_Rollout] = deque()
         self._weights, self._version = "", 0
@@ -148,8 +138,12 @@ class Learner:
             self._evaluate(step + 1)
         self._launch(step + 1 + self._settings.ahead)
 
-    def _get(self, references: Any) -> Any:
-        return self._wait(lambda: ray.get(references))
+    def _get(self, references: list[Any]) -> Any:
+        def done(timeout_s: float) -> bool:
+            return not ray.wait(references, num_returns=len(references), timeout=timeout_s)[1]
+
+        self._until(done)
+        return ray.get(references)
 
     def _check_verdicts(self, groups: list[Group]) -> None:
         decided = any(s.verdict is not None for group in groups for s in group.samples)

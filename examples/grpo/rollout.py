@@ -87,8 +87,8 @@ class RolloutWorker:
         for made, future, seed in zip(groups, pending, seeds, strict=True):
             try:
                 sequences = future.result(timeout=_SAMPLE_TIMEOUT_S).sequences
-            except TimeoutError:
-                raise EndpointError(f"{self._url}: no sample in {_SAMPLE_TIMEOUT_S} s") from None
+            except (tinker.APIConnectionError, TimeoutError) as error:
+                raise EndpointError(f"{self._url}: {type(error).__name__}: {error}") from None
             made.samples = [
                 Sample(list(s.tokens), list(s.logprobs), self._text(s.tokens), seed + place)
                 for place, s in enumerate(sequences)

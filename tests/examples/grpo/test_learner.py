@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import pytest
 
@@ -16,8 +16,6 @@ from examples.grpo.record import Record
 from examples.grpo.replay_buffer import ReplayBuffer
 from examples.grpo.samples import Group, Sample
 from examples.grpo.settings import Settings
-
-T = TypeVar("T")
 
 SHORT = Settings(steps=3, prompts=2, group=4, evaluate_every=2)
 
@@ -39,6 +37,10 @@ class FakeRay:
     @staticmethod
     def get(reference: Any) -> Any:
         return reference
+
+    @staticmethod
+    def wait(references: list[Any], **_: Any) -> tuple[list[Any], list[Any]]:
+        return references, []
 
 
 class FakePolicy:
@@ -110,8 +112,8 @@ def run(
     return events, policy, record
 
 
-def at_once(call: Callable[[], T]) -> T:
-    return call()
+def at_once(done: Callable[[float], bool]) -> None:
+    assert done(0.0)
 
 
 def test_a_synchronous_step_trains_on_what_its_own_weights_sampled(tmp_path: Path) -> None:
