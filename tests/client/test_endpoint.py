@@ -81,7 +81,8 @@ def test_many_steps_without_a_service_cost_one_deadline(caplog: pytest.LogCaptur
     steps = [client.score_batch([numbered(step)] * 4) for step in range(STEPS)]
 
     assert {result.status for step in steps for result in step} == {Status.ERROR}
-    assert {each["id"] for each in service.asked} == {"0"}  # of later steps, none was sent
+    # A step may be sent until the first probe has failed; of later ones, none is.
+    assert {each["id"] for each in service.asked} <= {"0", "1"}
     assert "ConnectError" in str(steps[-1][0].reason)
     service.answer = BACK
     until(lambda: scores_again(client))
@@ -112,7 +113,7 @@ def test_sixty_four_threads_cause_one_warning(caplog: pytest.LogCaptureFixture) 
     until(lambda: "away" in announced(caplog))
     service.answer = BACK
     until(lambda: "back" in announced(caplog))
-    assert announced(caplog) == ["away", "back"]
+    assert announced(caplog, "the reward service") == ["away", "back"]
 
 
 def test_what_is_under_way_as_an_outage_is_found_does_not_wait_for_its_own_deadline() -> None:
@@ -207,7 +208,7 @@ async def test_with_all_of_several_away_steps_cost_one_deadline() -> None:
     results = [await client.ascore(numbered(step)) for step in range(STEPS)]
 
     assert {result.status for result in results} == {Status.ERROR}
-    assert [{each["id"] for each in service.asked} for service in services] == [{"0"}, {"0"}]
+    assert {each["id"] for service in services for each in service.asked} <= {"0", "1"}
 
 
 async def test_by_handle_too(caplog: pytest.LogCaptureFixture) -> None:
@@ -227,7 +228,7 @@ async def test_by_handle_too(caplog: pytest.LogCaptureFixture) -> None:
     results = [await client.ascore(numbered(step)) for step in range(STEPS)]
 
     assert {result.status for result in results} == {Status.ERROR}
-    assert asked == {"0"}
+    assert asked <= {"0", "1"}
     there.set()
     await asyncio.to_thread(until, lambda: client.score(numbered(0)).status is Status.OK)
     assert announced(caplog, "app 'reward'") == ["away", "back"]
