@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -21,6 +22,7 @@ from examples.grpo.samples import Group, right_by_format, right_by_value
 from examples.grpo.settings import Settings
 
 _SILENT_STEPS = 3
+_POLL_S = 0.15  # SkyRL's engine looks for requests every 0.1 s
 _EVALUATION_SEED = 1_000_000_000
 
 
@@ -47,9 +49,10 @@ class NoVerdictError(RuntimeError):
 class _Rollout:
     """A step's batch under way: references to its groups, unjudged and judged, one a worker."""
 
-    step: int
     sampled: list[Any]
     judged: list[Any]
+    launched: float = field(default_factory=time.perf_counter)
+    awaited: bool = False
 
 
 class Learner:
@@ -82,6 +85,7 @@ class Learner:
         self._rollouts: deque[_Rollout] = deque()
         self._weights, self._version = "", 0
         self._silent = 0
+        self._saver = ThreadPoolExecutor(max_workers=1)
 
     def run(self) -> None:
         """Take the steps that are missing.
@@ -97,10 +101,11 @@ class Learner:
             self._discard_unrecorded()
         self._version = first
         self._weights = self._policy.save_for_sampler(f"step-{first}")
-        self._evaluate(first)
+        if not first:
+            self._evaluate(first)
         if self._settings.ahead:
             self._launch(first)
-            self._get(self._rollouts[0].sampled)
+            self._await_samples()
         self._launch(first + self._settings.ahead)
         for step in range(first, self._settings.steps):
             self._step(step)
@@ -111,13 +116,12 @@ class Learner:
         self._policy.delete(f"{owner}/step-{len(self._record.steps) + 1}")
 
     def _step(self, step: int) -> None:
+        sample_s = self._await_samples()
         times = [time.perf_counter()]
 
         def lap() -> None:
             times.append(time.perf_counter())
 
-        self._get(self._rollouts[-1].sampled)
-        lap()
         rollout = self._rollouts.popleft()
         groups: list[Group] = [g for part in self._get(rollout.judged) for g in part]
         lap()
@@ -131,12 +135,24 @@ class Learner:
         lap()
         stale, self._weights = self._weights, self._policy.save_for_sampler(f"step-{step + 1}")
         self._version = step + 1
-        state = self._policy.save_state(f"step-{step + 1}")
         lap()
-        self._finish(step, times, groups, batch, failed, state, stale, metrics)
-        if (step + 1) % self._settings.evaluate_every == 0:
-            self._evaluate(step + 1)
-        self._launch(step + 1 + self._settings.ahead)
+        # The engine makes one padded batch of the prompts that wait: let them come while it saves.
+        saving = self._saver.submit(self._policy.save_state, f"step-{self._version}")
+        evaluate = self._version % self._settings.evaluate_every == 0
+        if not evaluate:
+            time.sleep(_POLL_S)
+            self._launch(self._version + self._settings.ahead)
+        judge_s, train_s, weights_s = (after - before for before, after in pairwise(times))
+        seconds = {
+            "sample_s": sample_s,
+            "judge_s": judge_s,
+            "train_s": train_s,
+            "weights_s": weights_s,
+        }
+        self._finish(step, seconds, groups, batch, failed, saving.result(), stale, metrics)
+        if evaluate:
+            self._evaluate(self._version)
+            self._launch(self._version + self._settings.ahead)
 
     def _get(self, references: list[Any]) -> Any:
         def done(timeout_s: float) -> bool:
@@ -164,7 +180,16 @@ class Learner:
             worker.judge.remote(part)
             for worker, part in zip(self._parts.workers, sampled, strict=False)
         ]
-        self._rollouts.append(_Rollout(step, sampled, judged))
+        self._rollouts.append(_Rollout(sampled, judged))
+
+    def _await_samples(self) -> float:
+        """Wait for the batch that was launched last; the seconds since, 0 where none was."""
+        newest = self._rollouts[-1]
+        if newest.awaited:
+            return 0.0
+        self._get(newest.sampled)
+        newest.awaited = True
+        return time.perf_counter() - newest.launched
 
     def _sampled(self, items: list[Item], seeds: list[int], group: int) -> list[Any]:
         limit = self._settings.max_tokens
@@ -202,7 +227,7 @@ class Learner:
     def _finish(
         self,
         step: int,
-        times: list[float],
+        seconds: dict[str, float],
         groups: list[Group],
         batch: list[Group],
         failed: int,
@@ -213,7 +238,6 @@ class Learner:
         """Record the step, then delete what it replaced."""
         samples = [(group, sample) for group in groups for sample in group.samples]
         decided = [sample.reward for _, sample in samples if sample.reward is not None]
-        laps = [after - before for before, after in pairwise(times)]
         line = {
             "step": step,
             "reward": fmean(decided) if decided else None,
@@ -223,7 +247,7 @@ class Learner:
             "injected": failed,
             "trained_groups": len(batch),
             "staleness": [step - group.version for group in batch],
-            **dict(zip(("sample_s", "judge_s", "train_s", "weights_s"), laps, strict=True)),
+            **seconds,
             "grad_norm": metrics.get("skyrl.ai/grad_norm"),
             "state": state,
         }
