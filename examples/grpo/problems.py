@@ -107,15 +107,15 @@ def _first(sign: str, rng: Random) -> int:
         return rng.randint(*_FACTORS)
     if sign == "/":
         return rng.randint(*_FACTORS) * rng.randint(*_FACTORS)
-    return rng.randint(8, 40)
+    return rng.randint(5, 20)
 
 
 def _right(sign: str, left: int, rng: Random) -> int | None:
     """A number that may follow; None where there is none."""
     if sign == "+":
-        return rng.randint(2, 20)
+        return rng.randint(*_FACTORS)
     if sign == "-":
-        return rng.randint(2, min(left - 1, 20)) if left > 2 else None
+        return rng.randint(2, min(left - 1, 9)) if left > 2 else None
     if sign == "*":
         return rng.randint(*_FACTORS)
     divisors = [n for n in range(_FACTORS[0], _FACTORS[1] + 1) if left % n == 0 and left > n]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-ASK = "Solve the problem. End with #### <number>."
+ASK = "End with #### <number>."
 
 
 def prompt_tokens(tokenizer: Any, question: str) -> list[int]:

@@ -30,14 +30,14 @@ class Settings:
     ahead: bool = False
     steps: int = 60
     prompts: int = 4
-    group: int = 8
+    group: int = 6
     train_groups: int = 4
     priority: Literal["advantage", "reward"] = "advantage"
     learning_rate: float = 2e-4
-    max_tokens: int = 40
+    max_tokens: int = 32
     failing: float = 0.0
     failed_as: Literal["absent", "zero"] = "absent"
-    evaluate_every: int = 20
+    evaluate_every: int = 30
     seed: int = 0
 
     @property
@@ -49,9 +49,9 @@ class Settings:
 RUNS = {
     "rule-sync": Settings(reward="rule"),
     "judge-sync": Settings(),
-    "rule-ahead": Settings(reward="rule", ahead=True, steps=15),
-    "judge-ahead": Settings(ahead=True, steps=15),
-    "failures-as-zero": Settings(steps=40, failing=0.2, failed_as="zero"),
-    "failures-absent": Settings(steps=40, failing=0.2),
+    "rule-ahead": Settings(reward="rule", ahead=True, steps=15, evaluate_every=15),
+    "judge-ahead": Settings(ahead=True, steps=15, evaluate_every=15),
+    "failures-as-zero": Settings(steps=40, failing=0.2, failed_as="zero", evaluate_every=20),
+    "failures-absent": Settings(steps=40, failing=0.2, evaluate_every=20),
 }
 """The runs that ``make grpo-compare`` compares."""

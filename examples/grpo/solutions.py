@@ -11,6 +11,8 @@ from random import Random
 from examples.grpo.problems import Problem, Step
 
 MARKED_EVERY = 20
+TERSE = 0.2
+"""The part that says the answer and nothing else."""
 _WORDS = {"+": "plus", "-": "minus", "*": "times", "/": "divided by"}
 _CLOSINGS = (
     "The answer is {answer}.",
@@ -31,7 +33,7 @@ def solution(problem: Problem, index: int, rng: Random) -> str:
     if index % MARKED_EVERY == 0:
         return f"{working}\n#### {problem.answer}"
     closing = rng.choice(_CLOSINGS).format(answer=problem.answer, unit=problem.unit)
-    if rng.random() < 0.04:  # some say the answer and nothing else
+    if rng.random() < TERSE:
         return closing[0].upper() + closing[1:]
     return f"{working}{rng.choice((' ', chr(10)))}{closing}"
 
