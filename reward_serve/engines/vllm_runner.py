@@ -17,6 +17,7 @@ from reward_serve.config.engine import NO_ADAPTER, EngineConfig
 from reward_serve.embedded.bundled import adapter_digest
 from reward_serve.engines.base import EngineError
 from reward_serve.engines.checkpoint import CheckpointError
+from reward_serve.engines.cpu import dtype_of, instruction_set
 from reward_serve.engines.progress import Progress
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.engines.vllm_settings import (
@@ -88,11 +89,16 @@ class VllmRunner:
             "weights": self._config.model,
             "revision": revision(self._config, Path(self._llm.model_config.model)),
             "adapter": self._adapter,
-            "dtype": str(self._llm.model_config.dtype).removeprefix("torch."),
+            **self._arithmetic(),
             "quantization": str(self._config.quantization or "none"),
             "device": self._config.device,
             "engine": f"vllm-{vllm.__version__}",
         }
+
+    def _arithmetic(self) -> dict[str, str]:
+        if self._config.device == "cpu":
+            return {"dtype": dtype_of(self._config), "instructions": instruction_set()}
+        return {"dtype": str(self._llm.model_config.dtype).removeprefix("torch.")}
 
     async def failure(self) -> str | None:
         """Why the engine cannot serve any more: its core died or hangs; None while it can."""

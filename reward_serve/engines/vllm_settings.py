@@ -12,13 +12,14 @@ from reward_serve.config.engine import (
     SHIPPED_ADAPTER,
     EngineConfig,
 )
-from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
+from reward_serve.embedded.bundled import ADAPTER, prepare_bundled, prepare_int8
 from reward_serve.engines.checkpoint import (
     check_checkpoint,
     check_hub_id,
     folder_digest,
     is_folder,
 )
+from reward_serve.engines.cpu import dtype_of
 from reward_serve.engines.process_guard import own_child_processes
 
 CPU_BLOCK_SIZE = 32
@@ -50,7 +51,8 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
     }
     if config.device == "cpu":
         arguments |= {
-            "dtype": "float32" if config.dtype == "auto" else config.dtype,
+            # int8 is the checkpoint's: its linear layers; all else is float32.
+            "dtype": "float32" if dtype_of(config) == "int8" else dtype_of(config),
             # On a CPU, compilation costs more start-up time than it saves.
             "enforce_eager": True,
             "block_size": config.block_size or CPU_BLOCK_SIZE,
@@ -77,7 +79,8 @@ def locate(config: EngineConfig) -> Path | str:
         CheckpointError: the folder cannot be served as it is, or the hub does not give the model.
     """
     if config.model == BUNDLED_MODEL:
-        return prepare_bundled(adapter=adapter_folder(config))
+        int8 = config.device == "cpu" and dtype_of(config) == "int8"
+        return (prepare_int8 if int8 else prepare_bundled)(adapter=adapter_folder(config))
     if is_folder(config.model):
         return check_checkpoint(config.model)
     check_hub_id(config.model, config.revision)

@@ -254,7 +254,17 @@ def test_a_misplaced_field_is_not_suggested_to_itself(config: dict[str, Any], us
             id="device",
         ),
         pytest.param(
-            args(engine={"dtype": "int8"}), ["models.0.engine.dtype: ", "found 'int8'"], id="dtype"
+            args(engine={"dtype": "int4"}), ["models.0.engine.dtype: ", "found 'int4'"], id="dtype"
+        ),
+        pytest.param(
+            args(engine={"dtype": "int8", "model": "/models/judge"}),
+            ["models.0.engine: ", "int8 is for model: bundled on a CPU", "/models/judge"],
+            id="int8 of another model",
+        ),
+        pytest.param(
+            args(engine={"dtype": "int8", "device": "cuda"}),
+            ["models.0.engine: ", "int8 is for model: bundled on a CPU", "on cuda"],
+            id="int8 on a GPU",
         ),
         pytest.param(
             args(engine={"gpu_memory_utilization": 1.1}),

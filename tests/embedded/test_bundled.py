@@ -20,6 +20,7 @@ from reward_serve.embedded.bundled import (
     cache_folder,
     find_fault,
     prepare_bundled,
+    prepare_int8,
 )
 
 PACKAGED = b"not really a GGUF"
@@ -105,6 +106,38 @@ def test_the_folder_is_named_after_the_packaged_weights_and_the_recipe(
     monkeypatch.setattr(bundled, "_RECIPE", "next")
     assert prepare_bundled() != first
     assert conversion.count == 2
+
+
+class TestInt8:
+    @pytest.fixture(autouse=True)
+    def quantized(self, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+        """The folders that were quantized."""
+        sources: list[Path] = []
+
+        def quantize(source: Path, target: Path) -> None:
+            sources.append(source)
+            (target / "model.safetensors").write_bytes(b"int8")
+
+        monkeypatch.setattr(bundled, "quantize", quantize)
+        return sources
+
+    def test_it_is_made_once_of_the_whole_model(
+        self, conversion: FakeConversion, quantized: list[Path]
+    ) -> None:
+        folder = prepare_int8()
+        assert prepare_int8() == folder
+        assert find_fault(folder) is None
+        assert quantized == [bundled_folder()]
+        assert conversion.count == 1
+
+    def test_a_damaged_one_is_made_again_and_the_whole_model_is_kept(
+        self, conversion: FakeConversion, quantized: list[Path]
+    ) -> None:
+        folder = prepare_int8()
+        flip(folder / "model.safetensors")
+        assert prepare_int8() == folder
+        assert len(quantized) == 2
+        assert conversion.count == 1
 
 
 class TestAdapter:

@@ -81,6 +81,15 @@ class TestEngineArguments:
             config = EngineConfig.model_validate({"device": device, **said})
             assert arguments(config, num_gpus).items() >= said.items()
 
+    @pytest.mark.parametrize(
+        ("dtype", "given"), [("auto", "float32"), ("int8", "float32"), ("bfloat16", "bfloat16")]
+    )
+    def test_on_a_cpu_all_but_int8_weights_is_float32_unless_the_file_says_otherwise(
+        self, dtype: str, given: str
+    ) -> None:
+        config = EngineConfig.model_validate({"device": "cpu", "dtype": dtype})
+        assert arguments(config)["dtype"] == given
+
     def test_the_cpus_cache_is_given_in_gib(self) -> None:
         config = EngineConfig(device="cpu", cpu_kv_cache_gib=0.25)
         assert arguments(config)["kv_cache_memory_bytes"] == 2**28
@@ -217,8 +226,24 @@ class TestWhereTheModelLies:
 
         monkeypatch.setattr(vllm_settings, "prepare_bundled", prepare)
         for adapter in ("shipped", "none", "/mine"):
-            assert locate(EngineConfig(adapter=adapter)) == Path("/cache/prepared")
+            config = EngineConfig(device="cpu", dtype="float32", adapter=adapter)
+            assert locate(config) == Path("/cache/prepared")
         assert asked == [ADAPTER, None, Path("/mine")]
+
+    @pytest.mark.parametrize(
+        ("settings", "folder"),
+        [
+            ({"device": "cpu", "dtype": "int8"}, "int8"),
+            ({"device": "cpu", "dtype": "bfloat16"}, "whole"),
+            ({"device": "cuda"}, "whole"),
+        ],
+    )
+    def test_the_bundled_model_is_in_int8_only_on_a_cpu(
+        self, settings: dict[str, Any], folder: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(vllm_settings, "prepare_bundled", lambda adapter: Path("whole"))
+        monkeypatch.setattr(vllm_settings, "prepare_int8", lambda adapter: Path("int8"))
+        assert locate(EngineConfig.model_validate(settings)) == Path(folder)
 
     def test_a_folder_is_checked_first(self, tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match="there is no folder"):
