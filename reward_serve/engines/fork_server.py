@@ -1,0 +1,77 @@
+"""Starts vLLM's engine core on a CPU from a fork server, which imports vLLM beside this process.
+
+vLLM itself would spawn the core: another interpreter, which begins to import vLLM when this process
+has done so. The server ends with this process, and the core with the server (``process_guard``).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+_PRELOADED = ["vllm.v1.engine.core", "vllm.v1.worker.cpu_worker"]
+
+
+class _Process(ForkServerProcess):
+    """A process with the environment variables of its own start, as if it had been spawned."""
+
+    _environment: dict[str, str]
+
+    def start(self) -> None:
+        self._environment = dict(os.environ)
+        super().start()
+
+    def run(self) -> None:
+        # While a copy of this descriptor is open, the server does not see its owner's end.
+        os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
+        os.environ.clear()
+        os.environ.update(self._environment)
+        super().run()
+
+
+class _Context(ForkServerContext):
+    Process = _Process
+
+
+def start_fork_server() -> None:
+    """Begin to import vLLM in a fork server, unless this process has one."""
+    _Context().set_forkserver_preload(_PRELOADED)
+    libraries = [*_openmp(), *filter(None, [os.environ.get("LD_PRELOAD")])]
+    # Of this process's search path, the server only takes PYTHONPATH.
+    with _set({"LD_PRELOAD": ":".join(libraries), "PYTHONPATH": os.pathsep.join(sys.path)}):
+        forkserver.ensure_running()
+
+
+def use_fork_server() -> None:
+    """Have vLLM start this process's cores from the fork server."""
+    from vllm.v1.engine import utils
+
+    utils.get_mp_context = _Context
+
+
+@contextmanager
+def _set(variables: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
+
+
+def _openmp() -> list[str]:
+    """The OpenMP library of torch, which vLLM preloads: with a second one, cores would idle."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        return []
+    torch = Path(spec.submodule_search_locations[0])
+    folders = (torch.parent / "torch.libs", torch / "lib")
+    return [str(file) for folder in folders for file in folder.glob("libgomp*.so*")][:1]

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engines.test_process_guard import is_gone_within, read_line, runs
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
+
+PRELOADED = "imported = True\n"
+CORE = """
+import json, os, sys, time
+from reward_serve.engines.process_guard import install
+
+def run():
+    install()
+    found = {name: os.environ.get(name) for name in ("SET_BEFORE", "SET_LATER", "LD_PRELOAD")}
+    ids = {"core": os.getpid(), "server": os.getppid()}
+    print(json.dumps(found | ids | {"preloaded": "preloaded" in sys.modules}), flush=True)
+    time.sleep(60)
+"""
+OWNER = """
+import os
+import core
+from reward_serve.engines import fork_server
+from reward_serve.engines.process_guard import own_child_processes
+
+if __name__ == "__main__":
+    fork_server._PRELOADED = ["preloaded"]
+    own_child_processes()
+    os.environ["SET_BEFORE"] = "before"
+    fork_server.start_fork_server()
+    os.environ["SET_BEFORE"] = os.environ["SET_LATER"] = "later"
+    process = fork_server._Context().Process(target=core.run)
+    process.start()
+    process.join()
+    print(process.exitcode, flush=True)
+"""
+
+Start = Callable[[], tuple["subprocess.Popen[str]", dict[str, Any]]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts an owner with a core; gives what the core says of itself."""
+    for name, text in {"preloaded": PRELOADED, "core": CORE, "owner": OWNER}.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    owners: list[subprocess.Popen[str]] = []
+
+    def start() -> tuple[subprocess.Popen[str], dict[str, Any]]:
+        environment = {name: v for name, v in os.environ.items() if name != "LD_PRELOAD"}
+        owner = subprocess.Popen(
+            [sys.executable, str(tmp_path / "owner.py")],
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
+        )
+        owners.append(owner)
+        return owner, json.loads(read_line(owner))
+
+    yield start
+    for owner in owners:
+        owner.kill()
+        owner.wait()
+        assert owner.stdout is not None
+        owner.stdout.close()
+
+
+def test_the_core_starts_where_the_imports_are_done(start: Start) -> None:
+    owner, core = start()
+    assert core["preloaded"]
+    assert core["server"] != owner.pid
+
+
+def test_the_core_has_the_environment_of_its_own_start(start: Start) -> None:
+    _, core = start()
+    assert core["SET_BEFORE"] == core["SET_LATER"] == "later"
+    assert core["LD_PRELOAD"] is None
+
+
+def test_server_and_core_die_with_a_killed_owner(start: Start) -> None:
+    owner, core = start()
+    assert runs(core["core"])
+    assert runs(core["server"])
+    owner.send_signal(signal.SIGKILL)
+    assert is_gone_within(2, core["core"])
+    assert is_gone_within(2, core["server"])
+
+
+def test_the_owner_learns_of_a_killed_core(start: Start) -> None:
+    owner, core = start()
+    os.kill(core["core"], signal.SIGKILL)
+    assert read_line(owner) == str(-signal.SIGKILL)
+
+
+def test_the_core_dies_with_a_killed_server(start: Start) -> None:
+    _, core = start()
+    os.kill(core["server"], signal.SIGKILL)
+    assert is_gone_within(2, core["core"])
