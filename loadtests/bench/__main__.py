@@ -19,6 +19,7 @@ from examples.demo import SAMPLES
 from loadtests.bench import (
     bare_engine,
     cache,
+    dtypes,
     groups,
     instant_model,
     kinds,
@@ -53,6 +54,7 @@ def main(
         "prompt": lambda: prompt.run(data),
         "scaling": scaling.run,
         "engine": lambda: settings.run(requests, 2 * rounds + 1),
+        "dtypes": lambda: dtypes.run(requests, data, 2 * rounds + 1),
         "kinds": lambda: kinds.run(requests),
         "cache": lambda: cache.run(requests),
     }

@@ -13,22 +13,39 @@ from reward_serve import HttpRewardClient
 
 _PARTS = "parts: "
 
-# Runs in its own process, as a replica does: start the engine as the service does, ask one label.
+# vLLM alone, with the service's arguments, in a process of its own; one label at the end.
 _BARE = """
 import asyncio, json, time
 began = time.monotonic()
 from reward_serve.config.engine import EngineConfig
-from reward_serve.engines.base import Prompt
-from reward_serve.engines.vllm import VllmEngine
+from reward_serve.engines.vllm_settings import engine_arguments, locate, set_environment
 
 async def start():
-    engine = await VllmEngine.start(EngineConfig(device="cpu"), 2, 0)
+    config = EngineConfig(device="cpu")
+    model = locate(config)
+    located = time.monotonic()
+    set_environment(config, num_cpus=2)
+    from vllm import SamplingParams
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.inputs.engine import tokens_input
+    from vllm.v1.engine.async_llm import AsyncLLM
+    imported = time.monotonic()
+    llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(config, model, 0)))
     ready = time.monotonic()
-    await engine.label_logprobs(Prompt((), [1, 2, 3], {"0": 4, "1": 5}), ["0", "1"])
-    print("parts: " + json.dumps({**engine.timings_s, "first verdict": time.monotonic() - ready}))
-    engine.close()
+    params = SamplingParams(max_tokens=1, logprob_token_ids=[4, 5], detokenize=False)
+    async for _ in llm.generate(tokens_input([1, 2, 3]), params, "0"):
+        pass
+    parts = {
+        "model": located - began,
+        "import": imported - located,
+        "engine": ready - imported,
+        "first verdict": time.monotonic() - ready,
+    }
+    print("parts: " + json.dumps(parts))
+    llm.shutdown()
 
-asyncio.run(start())
+if __name__ == "__main__":
+    asyncio.run(start())
 """
 
 

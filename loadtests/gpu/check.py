@@ -51,9 +51,9 @@ def reference(
 ) -> None:
     """Judge the rows on the CPU, and write the probabilities that a card must come to."""
     asked = rows_of(data, rows)
-    judged = asyncio.run(_judged(Place("cpu", CARRIED), asked, "float32", attacks=0))
+    found, _, _ = asyncio.run(judged(Place("cpu", CARRIED), asked, "float32", attacks=0))
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({key(r): p for r, p in zip(asked, judged[0], strict=True)}))
+    out.write_text(json.dumps({key(r): p for r, p in zip(asked, found, strict=True)}))
 
 
 @app.command()
@@ -128,26 +128,35 @@ def _right(
     dtype: str,
     attacks: int | None,
 ) -> dict[str, Any]:
-    found, accepted, about = asyncio.run(_judged(place, rows, dtype, attacks))
+    found, accepted, about = asyncio.run(judged(place, rows, dtype, attacks))
     told = {**compared(rows, expected, found), "attacks": accepted, "engine": about}
     if told["flips_not_near_half"] or accepted["accepted"] or accepted["unscored"]:
         raise SystemExit(json.dumps(told))
     return told
 
 
-async def _judged(
+async def judged(
     place: Place, rows: list[dict[str, Any]], dtype: str, attacks: int | None
 ) -> tuple[list[float], dict[str, int], dict[str, str]]:
-    """The rows' probabilities of being right, what came of attacks, and the engine."""
-    config = place.engine("bundled", _SHARE, dtype=dtype, max_model_len=2048, max_num_seqs=64)
+    """The rows' probabilities of being right, what came of attacks, and the engine.
+
+    Args:
+        place: of the engine.
+        rows: judged by the model alone, as the attacks are.
+        dtype: the engine's.
+        attacks: so many of the suite; None for all.
+    """
+    config = place.engine(
+        "bundled", _SHARE, dtype=dtype, max_model_len=2048, max_num_seqs=64, cpu_kv_cache_gib=0.5
+    )
     engine = await VllmEngine.start(config, num_cpus=2, num_gpus=place.gpus)
     try:
-        plain, ruled = (_judge(engine, rules_first=first) for first in (False, True))
+        judge = _judge(engine)
         asked = [ScoreRequest(response=r["response"], reference=r["reference"]) for r in rows]
-        found = [_probability(verdict) for verdict in await verdicts(plain, asked)]
+        found = [_probability(verdict) for verdict in await verdicts(judge, asked)]
         suite = crossed()[:attacks]
         attacking = [ScoreRequest(response=a.response, reference=a.reference) for a in suite]
-        told = await verdicts(ruled, attacking)
+        told = await verdicts(judge, attacking)
         accepted = {
             "rows": len(told),
             "accepted": sum(v.score is not None and v.score >= 0.5 for v in told),
@@ -158,9 +167,9 @@ async def _judged(
         engine.close()
 
 
-def _judge(engine: VllmEngine, rules_first: bool) -> Judge:
-    fields = {"rules_first": rules_first}
-    model = {"name": "judge", "kind": "judge", "judge": fields, "cache": {"enabled": False}}
+def _judge(engine: VllmEngine) -> Judge:
+    alone = {"judge": {"rules_first": False}, "cache": {"enabled": False}}
+    model = {"name": "judge", "kind": "judge", **alone}
     config = JudgeModel.model_validate(
         {**model, "resources": {"num_gpus": 1} if engine.describe()["device"] == "cuda" else {}}
     )
