@@ -24,6 +24,7 @@ COMPARED_AT_ONCE = 64
 """Samples whose rules and model are both asked without a further click: an explanation costs more
 than a score."""
 
+_MAX_FILE_BYTES = MAX_BODY_BYTES // 2
 _MAX_IN_FIELD = 2**21
 _REFRESH_S = 0.5
 
@@ -75,8 +76,10 @@ class _Group:
     def _upload(self) -> None:
         uploader = ui.upload(
             on_upload=self._uploaded,
-            on_rejected=lambda: self._say("The file is too large.", "Give fewer samples."),
-            max_file_size=MAX_BODY_BYTES // 2,
+            on_rejected=lambda: self._say(
+                f"The file is over {_MAX_FILE_BYTES // 2**20} MiB.", "Give fewer samples."
+            ),
+            max_file_size=_MAX_FILE_BYTES,
             auto_upload=True,
         )
         uploader.props("accept=.jsonl,.json,.txt").classes("unshown")
