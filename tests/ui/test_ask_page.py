@@ -146,7 +146,7 @@ def test_a_long_item_is_pasted_asked_and_shown(
     ask(page)
     card = page.locator(".verdict")
     expect(card.locator(".score.big")).to_have_text("1")
-    expect(card.locator(".match")).to_have_text("#### 18")
+    expect(card.locator(".text-box .match")).to_have_text("#### 18")
     expect(card.get_by_text("characters not shown").first).to_be_visible()
     assert asked(fake_service)[-1]["response"] == response
 
