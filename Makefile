@@ -77,7 +77,7 @@ grpo-compare: $(STAMP) $(TINKER_STAMP)  ## GRPO by rule and judge, synchronous a
 	$(BIN)/python -m examples.grpo all $(if $(OUT),--out "$(OUT)")
 
 test: $(STAMP)  ## Unit tests, and integration tests on a real Serve app and engine
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -rs -m "not slow"
 
 test-all: $(STAMP)  ## Every test
 	$(BIN)/python -m pytest

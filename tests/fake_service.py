@@ -54,7 +54,7 @@ class FakeService:
         self.version = version
         rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
         self._scorer = Scorer("rule", rule, Admission(64, 4096), 1024)
-        self._explainer = Explainer("rule", rule, Admission(64, 4096), 10_000, at_once=2)
+        self._explainer = Explainer("rule", rule, Admission(64, 4096), 2**21, at_once=2)
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.service = self
         self._thread = threading.Thread(

@@ -14,6 +14,7 @@ from reward_serve.explanation import Explanation
 from reward_serve.ui.attacking import attack_section
 from reward_serve.ui.elements import Pieces, button, heading, message, tag, untrusted
 from reward_serve.ui.explained import card
+from reward_serve.ui.long_text import LongText
 from reward_serve.ui.service import TroubleError
 from reward_serve.ui.shell import Draft, Session
 from reward_serve.ui.snippets import as_curl, as_python
@@ -22,6 +23,8 @@ from reward_serve.ui.text import hidden_names, legible, pieces, transportable
 MAX_SIDE_BY_SIDE = 8
 TIMEOUT_S = 60.0
 _MODES = ["label", "generate"]
+# Leaving the field sends what the debounce holds back.
+_AFTER_TYPING = "e => { e.target.blur(); e.target.focus(); setTimeout(emit); }"
 _FIELDS = {"question": "Question", "reference": "Reference", "response": "Response"}
 
 
@@ -95,7 +98,7 @@ class _Ask:
         if draft.note:
             message(draft.note, "")
         for name, label in _FIELDS.items():
-            field = ui.textarea(
+            field = LongText(
                 label,
                 value=getattr(draft, name),
                 on_change=lambda event, name=name: self._changed(name, event.value or ""),
@@ -103,7 +106,7 @@ class _Ask:
             height = {"question": 64, "reference": 44, "response": 180}[name]
             field.props(f"outlined debounce=150 input-style='height: {height}px'")
             field.props("spellcheck=false").classes("full")
-            field.on("keydown.ctrl.enter", self._ask)
+            field.on("keydown.ctrl.enter", self._ask, js_handler=_AFTER_TYPING)
             self._hints[name] = tag("div", "hint small")
             self._hint(name)
         with tag("div", "choices"):

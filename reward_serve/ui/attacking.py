@@ -12,9 +12,9 @@ from reward_serve.attacks.family import Attack
 from reward_serve.attacks.variants import variants
 from reward_serve.schema import ScoreResult
 from reward_serve.ui import charts
-from reward_serve.ui.elements import Cell, Column, Rows, TableRow, heading, message, tag
-from reward_serve.ui.explained import score_tone
+from reward_serve.ui.elements import heading, message, tag
 from reward_serve.ui.service import Service, TroubleError
+from reward_serve.ui.table import Cell, Column, Rows, TableRow, status_cell
 from reward_serve.ui.text import Piece, one_line
 
 ACCEPTED = 0.5
@@ -84,15 +84,15 @@ def _show(
 
 def _row(attack: Attack, result: ScoreResult) -> TableRow:
     # A reward for an attack is the bad end of the scale.
-    tone = {"high": "low", "low": "high"}.get(score_tone(result.score), score_tone(result.score))
+    tone = charts.score_tone(result.score)
+    tone = {"high": "low", "low": "high"}.get(tone, tone)
     text = "none" if result.score is None else f"{result.score:g}"
     rule = (result.details or {}).get("rule")
     decided = " · ".join(str(part) for part in (result.source or "nothing", rule) if part)
-    status = result.status.value
     return TableRow(
         [
             Cell([Piece(text, f"score {tone}")]),
-            Cell([Piece(status, f"pill {charts.STATUS_TONES.get(status, '')}")]),
+            status_cell(result.status.value),
             Cell([Piece(attack.family.replace("_", " "))]),
             Cell(one_line(decided, 40)),
             Cell(one_line(attack.response, 140) or [Piece("(empty)", "muted")]),

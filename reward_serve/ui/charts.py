@@ -27,6 +27,13 @@ SOURCES = ("judge", "rule", "cache", "classifier", "remote", "panel", "fallback"
 """What may have decided; a log may say anything."""
 
 
+def score_tone(score: float | None) -> str:
+    """The class of a score: from wrong to right, and of its absence."""
+    if score is None:
+        return "none"
+    return "high" if score >= 0.75 else "low" if score <= 0.25 else "middle"
+
+
 def histogram(title: str, counts: Sequence[int], low: float, high: float) -> None:
     """Counts of equal bins between two values."""
     top = max(counts, default=0) or 1

@@ -1,9 +1,8 @@
-"""What the pages are made of: plain HTML elements, text in pieces, tables, messages."""
+"""What the pages are made of: plain HTML elements, text in pieces, messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from nicegui import ui
@@ -30,79 +29,6 @@ class Pieces(Element, component="pieces.js"):
     def show(self, shown: Iterable[Piece]) -> None:
         """Show this instead."""
         self._props["pieces"] = [list(piece) for piece in shown]
-        self.update()
-
-
-@dataclass
-class Column:
-    """A table's column: its heading, and the classes of its cells."""
-
-    label: str
-    kind: str = ""
-
-
-@dataclass
-class Cell:
-    """A table's cell.
-
-    Attributes:
-        pieces: its text.
-        kind: its classes.
-        bar: where an advantage bar is drawn, from -1 to 1.
-    """
-
-    pieces: Sequence[Piece] = ()
-    kind: str = ""
-    bar: float | None = None
-
-
-@dataclass
-class TableRow:
-    """A table's row: its cells, its classes, and what a screen reader says of it."""
-
-    cells: Sequence[Cell]
-    kind: str = ""
-    label: str = field(default="")
-
-
-class Rows(Element, component="rows.js"):
-    """A table; on a narrow screen a list of cards.
-
-    Args:
-        columns: its columns.
-        rows: its rows.
-        on_open: called with a row's index when it is clicked, or Enter is pressed on it.
-        caption: what the table shows.
-    """
-
-    def __init__(
-        self,
-        columns: Sequence[Column],
-        rows: Sequence[TableRow] = (),
-        on_open: Callable[[int], object] | None = None,
-        caption: str = "",
-    ) -> None:
-        super().__init__()
-        self._props["columns"] = [{"label": c.label, "kind": c.kind} for c in columns]
-        self._props["openable"] = on_open is not None
-        self._props["caption"] = caption
-        if on_open is not None:
-            self.on("open", lambda event: on_open(int(event.args)))
-        self.show(rows)
-
-    def show(self, rows: Sequence[TableRow]) -> None:
-        """Show these rows instead."""
-        self._props["rows"] = [
-            {
-                "kind": row.kind,
-                "label": row.label,
-                "cells": [
-                    {"pieces": [list(p) for p in cell.pieces], "kind": cell.kind, "bar": cell.bar}
-                    for cell in row.cells
-                ],
-            }
-            for row in rows
-        ]
         self.update()
 
 

@@ -16,13 +16,6 @@ from reward_serve.ui.text import Mark, pieces
 _PARTS = ("queue", "rules", "rendering", "engine")
 
 
-def score_tone(score: float | None) -> str:
-    """The class of a score: from wrong to right, and of its absence."""
-    if score is None:
-        return "none"
-    return "high" if score >= 0.75 else "low" if score <= 0.25 else "middle"
-
-
 def card(title: str, request: Mapping[str, Any], found: Explanation, level: int = 2) -> Element:
     """The card of one explanation.
 
@@ -54,7 +47,7 @@ def _head(title: str, result: ScoreResult, level: int) -> None:
     with tag("div", "verdict-head"):
         with tag("div", "verdict-score"):
             text = "–" if result.score is None else f"{result.score:g}"
-            tag("span", f"score big {score_tone(result.score)}", text)
+            tag("span", f"score big {charts.score_tone(result.score)}", text)
         with tag("div", "verdict-about"):
             with tag(f"h{level}"):
                 untrusted(title)
@@ -109,7 +102,7 @@ def _model(model: ScoreResult) -> None:
     heading("Model", 3)
     with tag("div", "pills"):
         text = "no score" if model.score is None else f"score {model.score:g}"
-        pill(text, score_tone(model.score))
+        pill(text, charts.score_tone(model.score))
         if model.status.value != "ok":
             pill(model.status.value, charts.STATUS_TONES.get(model.status.value, ""))
     if model.probabilities:

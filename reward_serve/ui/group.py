@@ -3,49 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
-from statistics import fmean, pstdev
 from typing import Any
 
 from nicegui import ui
 
-from reward_serve.explanation import Explanation
-from reward_serve.schema import ScoreResult
-from reward_serve.ui import charts
-from reward_serve.ui.advantages import TRAINERS, advantages
-from reward_serve.ui.elements import (
-    Cell,
-    Column,
-    Rows,
-    TableRow,
-    button,
-    heading,
-    message,
-    pill,
-    tag,
-    untrusted,
-)
-from reward_serve.ui.explained import disagrees, score_tone
+from reward_serve.schema import Status
+from reward_serve.ui.advantages import TRAINERS
+from reward_serve.ui.elements import button, heading, message, tag
+from reward_serve.ui.group_results import GroupTables, Scored
 from reward_serve.ui.guard import MAX_BODY_BYTES
-from reward_serve.ui.samples import EXAMPLE, SamplesError, groups_of, read_samples
-from reward_serve.ui.service import TroubleError
+from reward_serve.ui.long_text import LongText
+from reward_serve.ui.samples import EXAMPLE, SamplesError, read_samples
+from reward_serve.ui.service import MAX_EXPLAINED_AT_ONCE, TroubleError
 from reward_serve.ui.shell import Draft, Session
-from reward_serve.ui.text import Piece, legible, one_line, transportable
+from reward_serve.ui.text import transportable
 
-MAX_EXPLAINED = 64
-"""Samples whose rules and model are both asked; an explanation is dearer than a score."""
+COMPARED_AT_ONCE = 64
+"""Samples whose rules and model are both asked without a further click: an explanation costs more
+than a score."""
 
-_MAX_PASTED = 900_000
-_COLUMNS = [
-    Column("#", "number"),
-    Column("score", "number"),
-    Column("advantage", "nowrap"),
-    Column("status"),
-    Column("decided by", "nowrap"),
-    Column("rule says", "nowrap"),
-    Column("judge says", "nowrap"),
-    Column("the response's end", "text grow"),
-]
+_MAX_FILE_BYTES = MAX_BODY_BYTES // 2
+_MAX_IN_FIELD = 2**21
+_REFRESH_S = 0.5
 
 
 def build(session: Session) -> None:
@@ -59,11 +40,10 @@ class _Group:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._requests: list[dict[str, Any]] = []
-        self._results: list[ScoreResult] = []
-        self._explained: dict[int, Explanation] = {}
         self._trainer = next(iter(TRAINERS))
-        self._trouble: TroubleError | None = None
+        self._wanted: list[dict[str, Any]] = []
+        self._scored: Scored | None = None
+        self._tables: GroupTables | None = None
 
     def build(self) -> None:
         """Build it."""
@@ -74,7 +54,7 @@ class _Group:
                 "One sample a line, as a score request: reference and response, and where they "
                 "matter question, group, model, template.",
             )
-            self._text = ui.textarea(
+            self._text = LongText(
                 "Samples, as JSON lines",
                 value=self._session.group_text,
                 on_change=lambda event: setattr(self._session, "group_text", event.value or ""),
@@ -91,141 +71,138 @@ class _Group:
                     label="advantages",
                     on_change=lambda event: self._choose(event.value),
                 ).props("outlined dense options-dense").classes("trainer")
-        self._place = tag("div", "stack group-results", aria_live="polite")
+        self._place = tag("div", "stack group-results")
 
     def _upload(self) -> None:
         uploader = ui.upload(
             on_upload=self._uploaded,
-            on_rejected=lambda: self._say("The file is too large.", "Give fewer samples."),
-            max_file_size=MAX_BODY_BYTES // 2,
+            on_rejected=lambda: self._say(
+                f"The file is over {_MAX_FILE_BYTES // 2**20} MiB.", "Give fewer samples."
+            ),
+            max_file_size=_MAX_FILE_BYTES,
             auto_upload=True,
         )
         uploader.props("accept=.jsonl,.json,.txt").classes("unshown")
         button("Upload a file", lambda: uploader.run_method("pickFiles"))
 
     async def _uploaded(self, event: Any) -> None:
-        text = (await event.file.read()).decode("utf-8", "replace")
-        if len(text) <= _MAX_PASTED:
-            self._text.set_value(transportable(text))
+        text = (await event.file.read()).decode("utf-8-sig", "replace")
+        # A field that cannot hold the text must not show another.
+        self._text.set_value(transportable(text) if len(text) <= _MAX_IN_FIELD else "")
         await self._score_text(text)
 
     async def _score(self) -> None:
         await self._score_text(self._session.group_text)
 
     async def _score_text(self, text: str) -> None:
+        """Score the samples; of texts that overlap, the last is shown."""
+        self._wanted, self._scored, self._tables = [], None, None
         try:
-            requests = await asyncio.to_thread(read_samples, text)
+            requests = self._wanted = await asyncio.to_thread(read_samples, text)
         except SamplesError as error:
             self._say(str(error), "Every line is one JSON object.")
             return
         self._button.disable()
-        self._say(f"Scoring {len(requests)} samples …", "", "")
+        self._say(f"Scoring {len(requests):,} samples …", "", "")
+
+        def progress(done: int) -> None:
+            if requests is self._wanted and done < len(requests):
+                self._say(f"Scored {done:,} of {len(requests):,} samples …", "", "")
+
         try:
-            results = await self._session.workbench.service.score(requests)
+            results = await self._session.workbench.service.score(requests, progress)
         except TroubleError as trouble:
-            self._say(trouble.what, trouble.remedy, "bad")
+            if requests is self._wanted:
+                self._say(trouble.what, trouble.remedy, "bad")
             return
         finally:
-            self._button.enable()
-        self._requests, self._results = requests, results
-        self._explained, self._trouble = {}, None
-        self._show()
-        await self._explain()
+            if not self._button.is_deleted:
+                self._button.enable()
+        if requests is self._wanted and not self._place.is_deleted:
+            self._scored = Scored(requests, results)
+            self._show(self._scored)
+            await self._compare()
 
-    async def _explain(self) -> None:
-        """Ask rules and model of each sample, and fill in what they say as it comes."""
-        requests = self._requests
-        chosen = range(min(len(requests), MAX_EXPLAINED))
+    def _show(self, scored: Scored) -> None:
+        self._place.clear()
+        with self._place:
+            self._comparison = tag("div", "comparison", role="status")
+            self._tables = GroupTables(scored, self._trainer, self._open)
 
-        async def one(index: int) -> None:
-            if self._trouble is not None or requests is not self._requests:
-                return
-            try:
-                found = await self._session.workbench.service.explain(requests[index])
-            except TroubleError as trouble:
-                if trouble.status_code != 503:
-                    self._trouble = trouble
-                return
-            if requests is self._requests:
-                self._explained[index] = found
+    async def _compare(self) -> None:
+        """Ask rules and model of the next samples, and fill in what they say as it comes."""
+        scored, tables = self._scored, self._tables
+        if scored is None or tables is None or scored.asked:
+            return
+        left = [i for i in range(len(scored.requests)) if i not in scored.explained]
+        scored.asked = left[:COMPARED_AT_ONCE]
+        tables.update(self._trainer, scored.asked)
+        queue = iter(list(scored.asked))
+        fresh: set[int] = set()
+        shown_at = 0.0
+        trouble: TroubleError | None = None
 
-        await asyncio.gather(*map(one, chosen))
-        if requests is self._requests and not self._place.is_deleted:
-            self._show()
+        async def work() -> None:
+            nonlocal trouble, shown_at
+            for index in queue:
+                if trouble or scored is not self._scored or self._place.is_deleted:
+                    return
+                try:
+                    found = await self._session.workbench.service.explain(scored.requests[index])
+                except TroubleError as error:
+                    trouble = error
+                    return
+                if found.result.status is Status.OVERLOADED:
+                    continue
+                scored.explained[index] = found
+                fresh.add(index)
+                current = scored is self._scored and not self._place.is_deleted
+                if current and time.monotonic() - shown_at > _REFRESH_S:
+                    tables.update(self._trainer, fresh)
+                    self._show_comparison(scored, None)
+                    fresh.clear()
+                    shown_at = time.monotonic()
+
+        self._show_comparison(scored, None)
+        await asyncio.gather(*(work() for _ in range(MAX_EXPLAINED_AT_ONCE)))
+        changed, scored.asked = scored.asked, ()
+        if scored is self._scored and not self._place.is_deleted:
+            tables.update(self._trainer, changed)
+            self._show_comparison(scored, trouble)
+
+    def _show_comparison(self, scored: Scored, trouble: TroubleError | None) -> None:
+        """How many samples have been compared, and the way to the others."""
+        done, total = len(scored.explained), len(scored.requests)
+        self._comparison.clear()
+        with self._comparison:
+            if trouble is not None:
+                what = f"Rules and judge could not be compared: {trouble.what}"
+                message(what, "warn", trouble.remedy)
+            if done < total:
+                tag("span", "muted small", f"Rules and judge compared: {done:,} of {total:,}")
+            if done < total and not scored.asked:
+                more = min(COMPARED_AT_ONCE, total - done)
+                button(f"Compare {more:,} more", self._compare)
 
     def _choose(self, trainer: str) -> None:
         self._trainer = trainer
-        if self._results:
-            self._show()
-
-    def _show(self) -> None:
-        self._place.clear()
-        with self._place:
-            if self._trouble is not None:
-                message(
-                    "Rules and judge could not be compared: " + self._trouble.what,
-                    "warn",
-                    self._trouble.remedy,
-                )
-            for number, indices in enumerate(groups_of(self._requests).values(), 1):
-                self._group(number, indices)
-
-    def _group(self, number: int, indices: list[int]) -> None:
-        results = [self._results[index] for index in indices]
-        scores = [result.score for result in results]
-        computed = advantages(scores, self._trainer)
-        differing = [
-            index
-            for index in indices
-            if index in self._explained and disagrees(self._explained[index])
-        ]
-        with tag("section", "group"):
-            with tag("div", "card-head"):
-                heading(f"Group {number}", 2)
-                reference = self._requests[indices[0]].get("reference")
-                if isinstance(reference, str):
-                    with tag("span", "muted small"):
-                        tag("span", text="reference ")
-                        untrusted(reference.rpartition("####")[2].strip()[:80], "mono")
-            _summary(scores, len(differing))
-            with tag("div", "table-box"):
-                rows = [
-                    self._row(index, advantage)
-                    for index, advantage in zip(indices, computed, strict=True)
-                ]
-                Rows(_COLUMNS, rows, lambda place: self._open(indices[place]), f"Group {number}")
-
-    def _row(self, index: int, advantage: float | None) -> TableRow:
-        result, found = self._results[index], self._explained.get(index)
-        score = "none" if result.score is None else f"{result.score:g}"
-        status = result.status.value
-        differs = found is not None and disagrees(found)
-        shown = "left out" if advantage is None else f"{advantage:+.3f}"
-        return TableRow(
-            [
-                Cell([Piece(str(index + 1))]),
-                Cell([Piece(score, f"score {score_tone(result.score)}")]),
-                Cell([Piece(shown)], bar=None if advantage is None else advantage / 2),
-                Cell([Piece(status, f"pill {charts.STATUS_TONES.get(status, '')}")]),
-                Cell(one_line(result.source or "nothing", 30)),
-                Cell(_rule_says(found)),
-                Cell(_judge_says(found)),
-                Cell(one_line(str(self._requests[index]["response"]), 120)),
-            ],
-            "differs" if differs else "",
-            f"sample {index + 1}, score {score}; opens in Ask",
-        )
+        if self._tables is not None:
+            self._tables.update(trainer)
 
     def _open(self, index: int) -> None:
-        request = self._requests[index]
-        reference = request.get("reference") or ""
+        if self._scored is None:
+            return
+        request = self._scored.requests[index]
+        references = _listed(request.get("reference"))
+        mode = (request.get("options") or {}).get("mode")
         self._session.draft = Draft(
             question=transportable(request.get("question") or ""),
-            reference=transportable(reference if isinstance(reference, str) else reference[0]),
+            reference=transportable(references[0] if references else ""),
             response=transportable(request["response"]),
             models=[request["model"]] if request.get("model") else [],
             templates=[request["template"]] if request.get("template") else [],
-            note=f"Sample {index + 1} of a group.",
+            modes=[mode] if mode else [],
+            note=_note(index, request, len(references)),
         )
         ui.navigate.to("/")
 
@@ -236,40 +213,15 @@ class _Group:
                 message(what, tone, remedy)
 
 
-def _summary(scores: Sequence[float | None], differing: int) -> None:
-    known = [score for score in scores if score is not None]
-    with tag("div", "pills group-summary"):
-        pill(f"{len(scores)} samples")
-        if known:
-            pill(f"mean {fmean(known):.3f}")
-            pill(f"spread {pstdev(known):.3f}")
-        if len(known) < len(scores):
-            pill(f"{len(scores) - len(known)} without a score", "warn")
-        if differing:
-            pill(f"rule and judge disagree on {differing}", "bad")
-        if len(known) > 1 and len(set(known)) == 1:
-            pill("all scores equal: no gradient from this group", "warn")
+def _listed(reference: str | Sequence[str] | None) -> list[str]:
+    return [reference] if isinstance(reference, str) else list(reference or ())
 
 
-def _rule_says(found: Explanation | None) -> list[Piece]:
-    if found is None or found.rule is None:
-        return [Piece("–" if found else "…", "muted")]
-    tone = {"right": "ok", "wrong": "bad"}.get(found.rule.outcome, "")
-    return [Piece(found.rule.outcome, f"pill {tone}", legible(found.rule.rule))]
-
-
-def _judge_says(found: Explanation | None) -> list[Piece]:
-    if found is None or found.model is None:
-        return [Piece("–" if found else "…", "muted")]
-    model = found.model
-    if model.score is None:
-        return [Piece(model.status.value, "pill warn")]
-    chance = _chosen_probability(model.probabilities, model.label)
-    text = f"{model.score:g}" + ("" if chance is None else f" ({chance:.3f})")
-    return [Piece(text, f"score {score_tone(model.score)}")]
-
-
-def _chosen_probability(
-    probabilities: Mapping[str, float] | None, label: str | None
-) -> float | None:
-    return (probabilities or {}).get(label or "")
+def _note(index: int, request: Mapping[str, Any], references: int) -> str:
+    """Where the draft comes from, and what of the sample it cannot hold."""
+    parts = [f"Sample {index + 1} of a group."]
+    if references > 1:
+        parts.append(f"This is the first of its {references} references.")
+    if request.get("messages"):
+        parts.append("Its messages are not shown here, so Ask may score it differently.")
+    return " ".join(parts)

@@ -8,20 +8,11 @@ from typing import Any
 from nicegui import ui
 
 from reward_serve.ui import charts
-from reward_serve.ui.elements import (
-    Cell,
-    Column,
-    Rows,
-    TableRow,
-    heading,
-    message,
-    pill,
-    tag,
-    untrusted,
-)
+from reward_serve.ui.elements import heading, message, pill, tag, untrusted
 from reward_serve.ui.scraping import Reading, Scraper
 from reward_serve.ui.service import State
 from reward_serve.ui.shell import Session
+from reward_serve.ui.table import Cell, Column, Rows, TableRow
 from reward_serve.ui.text import Piece, legible, pieces
 
 _EVERY_S = 5.0

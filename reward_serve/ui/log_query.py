@@ -17,7 +17,7 @@ MAX_CHARTED = 200_000
 """Verdicts that the charts count: the newest."""
 
 _LISTED = "v.id, v.time, v.status, v.source, v.rule, v.score, v.template, v.model, v.step, "
-FILTERED = ("status", "source", "rule", "template", "model")
+FILTERED = ("status", "source", "rule", "template")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,6 @@ class Filters:
     source: str = ""
     rule: str = ""
     template: str = ""
-    model: str = ""
     lowest: float | None = None
     highest: float | None = None
     since: float | None = None

@@ -13,7 +13,7 @@ const bar = (value) =>
   ]);
 
 export default {
-  props: { columns: Array, rows: Array, openable: Boolean, caption: String, chosen: Number },
+  props: { columns: Array, rows: Array, openable: Boolean, caption: String },
   emits: ["open"],
   methods: {
     onKey(event, index) {
@@ -30,11 +30,11 @@ export default {
     cell(column, cell) {
       const content = cell.pieces.map(span);
       if (cell.bar !== undefined && cell.bar !== null) content.unshift(bar(cell.bar));
-      const attributes = { class: [column.kind, cell.kind], "data-label": column.label };
+      const attributes = { class: column.kind, "data-label": column.label };
       return h("td", attributes, h("span", { class: "cell", dir: "auto" }, content));
     },
     row(row, index) {
-      const attributes = { class: [row.kind, index === this.chosen ? "chosen" : ""], key: index };
+      const attributes = { class: row.kind, key: index };
       if (this.openable) {
         attributes.tabindex = 0;
         attributes["aria-label"] = row.label;

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from reward_serve.schema import ScoreRequest, describe_errors
 
-MAX_SAMPLES = 512
+MAX_SAMPLES = 1024
+"""Such as a training step of SkyRL or verl: 128 groups of 8."""
+
 _FIELDS = frozenset(ScoreRequest.model_fields)
 
 EXAMPLE = (
@@ -37,11 +39,14 @@ def read_samples(text: str) -> list[dict[str, Any]]:
             'there are no samples; give lines of {"reference": ..., "response": ...}'
         )
     if len(found) > MAX_SAMPLES:
-        raise SamplesError(f"{len(found)} samples; the page takes {MAX_SAMPLES}, so give fewer")
+        raise SamplesError(
+            f"{len(found):,} samples; the page takes {MAX_SAMPLES:,}, so give fewer groups, or "
+            "score the file with `python -m reward_serve score`"
+        )
     return found
 
 
-def groups_of(requests: Iterable[dict[str, Any]]) -> dict[str, list[int]]:
+def groups_of(requests: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
     """Indices by group: by the field ``group``, else by question and reference."""
     found: dict[str, list[int]] = {}
     for index, request in enumerate(requests):
@@ -65,7 +70,7 @@ def _entries(text: str) -> list[tuple[str, Any]]:
 
 def _lines(text: str) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # a JSON string may hold U+2028
         if not line.strip():
             continue
         try:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 MAX_EXPLAINED_AT_ONCE = 2
 """The service bounds explanations, which are for people."""
+
+BATCH_ITEMS = 128
+"""Requests of one call, so that each call ends well within its deadline."""
 
 _STATE_TIMEOUT_S = 5.0
 _OTHER_VERSION = "Its version may differ from the workbench's."
@@ -122,12 +125,27 @@ class Service:
             state.detail = trouble.what
         return state
 
-    async def score(self, requests: Sequence[Mapping[str, Any]]) -> list[ScoreResult]:
+    async def score(
+        self,
+        requests: Sequence[Mapping[str, Any]],
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> list[ScoreResult]:
         """A result for each request, in order.
+
+        Args:
+            requests: any number of them.
+            progress: called with the number of results after each batch.
 
         Raises:
             TroubleError: there was no answer.
         """
+        results: list[ScoreResult] = []
+        for start in range(0, len(requests), BATCH_ITEMS):
+            results += await self._batch(requests[start : start + BATCH_ITEMS])
+            progress(len(results))
+        return results
+
+    async def _batch(self, requests: Sequence[Mapping[str, Any]]) -> list[ScoreResult]:
         sent, refused = encode_batch(requests)
         size = len(requests) - len(refused)
         timeout_s = longest_timeout_s(requests) + GRACE_S

@@ -13,10 +13,10 @@ from reward_serve.ui.service import API_KEY_VARIABLE
 def as_curl(url: str, request: Mapping[str, Any], has_key: bool) -> str:
     """The shell command that asks for this score; the key stays in the environment."""
     key = f' \\\n  -H "authorization: Bearer ${API_KEY_VARIABLE}"' if has_key else ""
-    body = json.dumps(request, indent=1)
+    # By standard input: Linux takes no argument of more than 128 KiB.
     return (
         f"curl -s {shlex.quote(url + '/v1/score')} -H 'content-type: application/json'{key} \\\n"
-        f"  -d {shlex.quote(body)}"
+        f"  --data-binary @- <<'EOF'\n{json.dumps(request, indent=1)}\nEOF"
     )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from reward_serve.ui import charts
 from reward_serve.ui.elements import heading, pill, tag, untrusted
-from reward_serve.ui.explained import score_tone
 from reward_serve.ui.log_query import Verdict
 from reward_serve.ui.text import legible
 
@@ -17,7 +16,7 @@ def sheet(verdict: Verdict, rest: dict[str, Any]) -> None:
     with tag("div", "sheet-head"):
         heading("Verdict", 2)
         score = "no score" if verdict.score is None else f"score {verdict.score:g}"
-        pill(score, score_tone(verdict.score))
+        pill(score, charts.score_tone(verdict.score))
         pill(legible(verdict.status, 40), charts.STATUS_TONES.get(verdict.status, ""))
     heading("The response's end", 3)
     untrusted(verdict.response or "(not in the log)", "text-box", "div")

@@ -11,25 +11,17 @@ from typing import Any
 from nicegui import ui
 
 from reward_serve.ui import charts
-from reward_serve.ui.elements import (
-    Cell,
-    Column,
-    Rows,
-    TableRow,
-    button,
-    heading,
-    message,
-    tag,
-)
-from reward_serve.ui.explained import score_tone
+from reward_serve.ui.elements import button, heading, message, tag
 from reward_serve.ui.log_index import LogIndex, Progress
 from reward_serve.ui.log_query import MAX_CHARTED, PAGE_ROWS, Answer, Verdict, ask, rest_of
 from reward_serve.ui.shell import Draft, Session
+from reward_serve.ui.table import Cell, Column, Rows, TableRow, score_cell, status_cell
 from reward_serve.ui.text import Piece, legible, one_line, transportable
 from reward_serve.ui.verdict_sheet import clock, sheet
 
 _SPANS = {"": "any time", "600": "last 10 min", "3600": "last hour", "86400": "last day"}
 _FOLLOW_S = 2.0
+_MOVE_S = 10.0
 _COLUMNS = [
     Column("time", "nowrap muted"),
     Column("score", "number"),
@@ -169,8 +161,11 @@ class _Verdicts:
             self._asking = False
 
     def _wanted(self) -> tuple[Any, ...]:
-        rows = self._index.progress.rows if self._live and self._page == 0 else -1
-        return self._session.filters, self._span, self._page, rows
+        """What the answer depends on; of a following page also the log, and the time."""
+        following = self._live and self._page == 0
+        rows = self._index.progress.rows if following else -1
+        moment = int(time.time() / _MOVE_S) if following and self._span else 0
+        return self._session.filters, self._span, self._page, rows, moment
 
     def _show_progress(self, progress: Progress) -> None:
         parts = [f"{progress.rows:,} verdicts read"]
@@ -238,15 +233,8 @@ def _row(verdict: Verdict) -> TableRow:
     return TableRow(
         [
             Cell([Piece(clock(verdict.time))]),
-            Cell([Piece(score, f"score {score_tone(verdict.score)}")]),
-            Cell(
-                [
-                    Piece(
-                        legible(verdict.status, 40),
-                        f"pill {charts.STATUS_TONES.get(verdict.status, '')}",
-                    )
-                ]
-            ),
+            score_cell(verdict.score),
+            status_cell(verdict.status),
             Cell(one_line(decided or "nothing", 40)),
             Cell(one_line(verdict.template, 30)),
             Cell(one_line(verdict.reference.rpartition("####")[2].strip(), 40)),

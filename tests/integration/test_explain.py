@@ -14,6 +14,7 @@ from reward_serve import HttpRewardClient, RewardClient, Status
 from reward_serve.app import build_gateway
 from reward_serve.attacks import generate
 from reward_serve.explanation import Explanation
+from reward_serve.schema import DEFAULT_ITEM_CHARS
 from tests.integration.conftest import Deploy, wait_for
 from tests.integration.test_lifecycle import wait_for_app
 
@@ -90,6 +91,28 @@ def test_untrusted_text_is_explained(http: HttpRewardClient, number: int) -> Non
     ), "what the response holds is no control token"
     for cut in prompt.cut:
         assert 0 <= cut.start < cut.end <= len(response)
+
+
+@pytest.mark.parametrize("unit", ["It is 18. ", "\U0001f600"])
+def test_the_longest_item_is_explained_and_a_longer_one_refused(
+    http: HttpRewardClient, unit: str
+) -> None:
+    ending = "\nShe makes eighteen dollars in all"
+    room = DEFAULT_ITEM_CHARS - len(ASKED["reference"]) - len(ending)
+    response = (unit * (room // len(unit) + 1))[:room] + ending
+    told = http.explain({**ASKED, "response": response}, tokens=True)
+    longer = http.explain({**ASKED, "response": response + "."})
+
+    (prompt,) = told.prompts
+    assert told.result.status is Status.OK
+    assert told.model is not None
+    assert len(prompt.tokens or ()) == prompt.token_count
+    cuts = [cut for cut in prompt.cut if cut.field == "response"]
+    assert all(0 <= cut.start < cut.end <= len(response) for cut in cuts)
+    assert sum(cut.end - cut.start for cut in cuts) > DEFAULT_ITEM_CHARS - 20_000
+    assert "eighteen" in (prompt.text or "") or "18 dollars" in (prompt.text or "")
+    assert longer.result.status is Status.INVALID
+    assert str(DEFAULT_ITEM_CHARS) in (longer.result.reason or "").replace(",", "")
 
 
 def test_a_lone_surrogate_is_refused_by_name(url: str) -> None:

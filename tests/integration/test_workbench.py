@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from reward_serve.schema import DEFAULT_ITEM_CHARS
 from tests.ui.running import CHROMIUM, FLAGS, NO_CHROMIUM, Running, workbench
 
 expect.set_options(timeout=90_000)
@@ -48,6 +49,21 @@ def test_ask_shows_what_the_judge_saw_and_thought(page: Page) -> None:
     expect(card.locator(".text-box .field-part").first).to_be_visible()
     expect(card.get_by_text("characters are cut")).to_be_visible()
     expect(card.get_by_text("prompt tokens")).to_be_visible()
+
+
+def test_the_longest_item_is_pasted_and_judged(page: Page) -> None:
+    page.get_by_role("link", name="Ask", exact=True).click()
+    page.get_by_label("Reference").fill("120")
+    room = DEFAULT_ITEM_CHARS - len("120") - len(RIGHT_IN_WORDS)
+    long = "So. " * (room // 4) + " " * (room % 4) + RIGHT_IN_WORDS
+    page.get_by_label("Response").fill(long)
+    page.get_by_role("button", name="Ask", exact=True).click()
+    card = page.locator(".verdict")
+    expect(card.get_by_text("decided by judge")).to_be_visible()
+    expect(card.locator(".text-box", has_text=RIGHT_IN_WORDS).first).to_be_visible()
+    page.get_by_label("Response").fill(long + ".")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(card.locator(".message")).to_contain_text(f"{DEFAULT_ITEM_CHARS}")
 
 
 def test_group_compares_rule_and_judge(page: Page) -> None:

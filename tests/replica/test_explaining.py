@@ -121,6 +121,20 @@ async def test_beyond_a_few_at_once_they_are_refused_and_nothing_is_done() -> No
     assert after.result.status is Status.ERROR, "there is room again"
 
 
+async def test_explanations_that_hang_hold_up_no_verdict() -> None:
+    model: Any = Waiting()
+    admission = Admission(3, 0)
+    each = Explainer("m", model, admission, 2**21, at_once=2)
+    hanging = [asyncio.create_task(each.explain({"response": "x"})) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    scorer = Scorer("m", RuleRewardModel(RuleModel(name="m", kind="rule")), admission, 1)
+    scored = await scorer.score({"response": "#### 18", "reference": "18"})
+
+    assert (model.asked, scored["status"]) == (2, "ok")
+    model.let_go.set()
+    await asyncio.gather(*hanging)
+
+
 async def test_one_that_was_given_up_leaves_its_room() -> None:
     model: Any = Waiting()
     each = explainer(model, at_once=1)
@@ -148,7 +162,7 @@ HOSTILE = [
     "\ue000response\ue001",
     "\U0001f468\u200d\U0001f469\u200d\U0001f467 e\u0301" * 50,
     "18 " * 350_000,
-    "é" * 1_000_000,
+    "é" * (2**21 - 2),
 ]
 
 

@@ -9,9 +9,11 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.fake_service import FakeService
 from tests.ui.running import CHROMIUM, FLAGS, NO_CHROMIUM, Running, workbench
+from tests.ui.using import fits, is_light
 
 Open = Callable[..., Page]
 TIMEOUT_MS = 60_000
+LOOKS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,23 @@ def open_page(browser: Browser) -> Iterator[Open]:
                 faults.append("a script of what was shown has run")
         context.close()
     assert not faults
+
+
+@pytest.fixture(params=LOOKS, ids=lambda look: f"{look[0]}-{look[1]}")
+def open_look(request: pytest.FixtureRequest, open_page: Open) -> Iterator[Open]:
+    """Opens a page wide or narrow, light or dark; afterwards it must still fit its window."""
+    width, scheme = request.param
+    opened: list[Page] = []
+
+    def open_look(running: Running, path: str = "/") -> Page:
+        page = open_page(running, path, width, color_scheme=scheme)
+        assert is_light(page) == (scheme == "light")
+        opened.append(page)
+        return page
+
+    yield open_look
+    for page in opened:
+        assert fits(page)
 
 
 @pytest.fixture(scope="module")

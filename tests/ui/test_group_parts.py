@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-import shlex
+import os
+import subprocess
 from typing import Any
 
 import numpy
@@ -43,6 +44,8 @@ def test_trl_divides_by_the_deviation_and_1e_4() -> None:
         json.dumps([json.loads(line) for line in EXAMPLE.splitlines()]),
         json.dumps({"requests": [json.loads(line) for line in EXAMPLE.splitlines()]}),
         EXAMPLE.replace('"reference"', '"correct": true, "reference"') + "\n\n",
+        EXAMPLE.replace("\n", "\r\n"),
+        EXAMPLE.replace("120", "120\u2028\u0085"),
     ],
 )
 def test_samples_are_read_from_lines_a_list_or_a_batch(text: str) -> None:
@@ -61,7 +64,7 @@ def test_samples_are_read_from_lines_a_list_or_a_batch(text: str) -> None:
         ('[{"response": 18}]', "entry 1: response: Input should be a valid string"),
         ("18\n\n{", "line 1: must be an object|line 3: is not JSON"),
         ("[" * 100_000, "line 1: is not JSON"),
-        ('{"response": "18"}\n' * (MAX_SAMPLES + 1), f"the page takes {MAX_SAMPLES}"),
+        ('{"response": "18"}\n' * (MAX_SAMPLES + 1), f"the page takes {MAX_SAMPLES:,}"),
     ],
 )
 def test_what_is_no_sample_is_named(text: str, fault: str) -> None:
@@ -79,13 +82,24 @@ def test_groups_are_told_by_their_key_or_their_problem() -> None:
     assert list(groups_of(requests).values()) == [[0, 3], [1], [2]]
 
 
-def test_the_curl_command_carries_the_request_to_the_character() -> None:
-    request = {"response": HOSTILE, "reference": "18"}
+@pytest.mark.parametrize("times", [1, 10_000], ids=["short", "longer than an argument may be"])
+def test_the_curl_command_carries_the_request_to_the_character(times: int) -> None:
+    request = {"response": HOSTILE * times + "\nEOF\n", "reference": "18"}
     command = as_curl("http://127.0.0.1:8000", request, True)
     assert command.isascii()
-    words = shlex.split(command.replace("\\\n", " "))
-    assert json.loads(words[-1]) == json.loads(json.dumps(request))
-    assert "authorization: Bearer $REWARD_SERVE_API_KEY" in words
+    stand_in = "curl() { printf '%s\\0' \"$@\"; cat; }\n"
+    ran = subprocess.run(
+        ["bash"],
+        input=stand_in + command,
+        env={"REWARD_SERVE_API_KEY": "key", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *words, body = ran.stdout.split("\0")
+    assert json.loads(body) == json.loads(json.dumps(request))
+    assert words[1] == "http://127.0.0.1:8000/v1/score"
+    assert "authorization: Bearer key" in words
 
 
 def test_the_python_snippet_runs(

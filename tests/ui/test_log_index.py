@@ -77,7 +77,6 @@ def test_a_new_file_with_a_deleted_ones_number_is_read_from_its_start(index: Log
         ({"rule": "marker"}, 10),
         ({"template": "final_answer"}, 21),
         ({"template": "other"}, 0),
-        ({"model": "judge"}, 21),
         ({"lowest": 0.5}, 12),
         ({"highest": 0.5}, 6),
         ({"since": BEGAN + 15}, 6),

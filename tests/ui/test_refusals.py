@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import http.server
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import httpx
 from playwright.sync_api import Browser, expect
 
 from tests.fake_service import FakeService, Reply, free_port
 from tests.ui.conftest import TIMEOUT_MS, Open
-from tests.ui.running import Running, workbench
+from tests.ui.running import Running, site, workbench
 
 expect.set_options(timeout=TIMEOUT_MS)
 
@@ -32,7 +29,7 @@ def test_another_sites_page_gets_no_answer(browser: Browser, running: Running) -
     page = context.new_page()
     page.goto(running.url)
     page.locator("h1").wait_for()
-    with _site() as other:
+    with site() as other:
         page.goto(other)
         socket = f"ws{running.base.removeprefix('http')}{SOCKET}websocket"
         outcome = page.evaluate(
@@ -128,58 +125,34 @@ def test_a_service_that_is_slow_leaves_the_page_usable(
         fake_service.before_reply = lambda call: None
 
 
+def test_a_service_that_does_not_answer_in_time_is_a_message(
+    open_page: Open, running: Running, fake_service: FakeService
+) -> None:
+    let_go = threading.Event()
+    fake_service.before_reply = lambda call: call.path == "/v1/models" and let_go.wait(60)
+    try:
+        page = open_page(running, "/health")
+        expect(page.get_by_text("did not answer within 5 s")).to_be_visible()
+        expect(page.get_by_text("no answer", exact=True)).to_be_visible()
+        let_go.set()
+        expect(page.get_by_text("ready", exact=True).first).to_be_visible()
+        expect(page.get_by_text("did not answer within 5 s")).to_have_count(0)
+    finally:
+        let_go.set()
+        fake_service.before_reply = lambda call: None
+
+
 def test_a_service_that_is_down_is_a_message_and_so_are_missing_settings(open_page: Open) -> None:
     with workbench(f"http://127.0.0.1:{free_port()}") as running:
         page = open_page(running)
         expect(page.get_by_text("no answer")).to_be_visible()
         page.get_by_role("button", name="Ask", exact=True).click()
         expect(page.get_by_text("Nothing answers at")).to_be_visible()
+        page.get_by_role("link", name="Group").click()
+        page.get_by_role("button", name="Example").click()
+        page.get_by_role("button", name="Score the group").click()
+        expect(page.get_by_text("Nothing answers at")).to_be_visible()
         page.get_by_role("link", name="Verdicts").click()
         expect(page.get_by_text("--log FOLDER")).to_be_visible()
         page.get_by_role("link", name="Health").click()
         expect(page.get_by_text("--metrics http://")).to_be_visible()
-
-
-METRICS = """# TYPE ray_reward_serve_requests_total counter
-ray_reward_serve_requests_total{deployment="judge",replica="a",status="ok",source="rule"} 120
-ray_reward_serve_requests_total{deployment="judge",replica="b",status="error",source=""} 3
-# TYPE ray_reward_serve_items gauge
-ray_reward_serve_items{deployment="judge",replica="a"} 4
-ray_reward_serve_items{deployment="judge",replica="b"} 1
-# TYPE ray_reward_serve_cache_total counter
-ray_reward_serve_cache_total{deployment="judge",outcome="hits"} 30
-ray_reward_serve_cache_total{deployment="judge",outcome="misses"} 90
-# TYPE ray_reward_serve_latency_seconds histogram
-ray_reward_serve_latency_seconds_bucket{deployment="judge",le="0.1"} 60
-ray_reward_serve_latency_seconds_bucket{deployment="judge",le="0.3"} 123
-ray_reward_serve_latency_seconds_bucket{deployment="judge",le="+Inf"} 123
-"""
-
-
-def test_health_shows_the_metrics(open_page: Open, fake_service: FakeService) -> None:
-    with _site(METRICS) as metrics, workbench(fake_service.url, metrics=metrics) as running:
-        page = open_page(running, "/health")
-        row = page.locator("table.rows tbody tr")
-        expect(row).to_contain_text("judge")
-        for value in ("2", "5", "25%", "105 ms", "123", "3"):
-            expect(row.get_by_text(value, exact=True).first).to_be_visible()
-
-
-@contextmanager
-def _site(body: str = "<h1>another site</h1>") -> Iterator[str]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
-    thread.join()
