@@ -45,7 +45,7 @@ def main(
         with watched(lambda: resident_mib(replica)) as memory:
             load = ["--shape", "grpo_burst", "--duration", str(60 * minutes)]
             report_to = ["--headless", "--only-summary", "--summary", str(summary)]
-            code = run(["--host", service.url, *load, *report_to], {})
+            code = run(["--host", service.url, *load, *report_to])
     bursts = memory.until(60 * minutes)
     grown = growth_mib(bursts)
     report = {
