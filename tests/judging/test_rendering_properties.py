@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.rendering import Mode, Renderer, defuse
+from reward_serve.judging.rendering import Layout, Mode, Renderer, defuse
 from reward_serve.numbers.canonical import canonical
 from reward_serve.templates import FIELDS, Template
 from tests.judging.test_rendering import EVERY_FIELD, HOSTILE, SHOWN, UNKNOWN
@@ -33,7 +33,7 @@ def renderer(tokenizer: ChatTokenizer) -> Renderer:
 
 def render(renderer: Renderer, shape: Template, mode: Mode, told: Any, budget: int = 999) -> Any:
     try:
-        return renderer.render(shape, told, mode=mode, response_tokens=budget, reserve_tokens=1)
+        return renderer.render(shape, told, Layout(mode, budget, reserve_tokens=1))
     except ValueError as error:
         assert "prompt tokens leave no room" in str(error) or "do not fit" in str(error)
         return None
