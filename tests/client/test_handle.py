@@ -251,6 +251,6 @@ async def test_an_explanation_that_no_message_carries_is_asked_for_by_reference(
             return super().__await__()
 
     handle: Any = Handle(explained, call=OnceTooLarge)
-    told = await Dispatcher({"judge": handle}).explain({**ASKED, "id": "a"})
-    assert told["result"]["score"] == 1.0
+    explanation = await Dispatcher({"judge": handle}).explain({**ASKED, "id": "a"})
+    assert explanation["result"]["score"] == 1.0
     assert handle.by_reference == [False, True]

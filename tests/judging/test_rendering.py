@@ -615,8 +615,8 @@ def test_the_messages_are_what_the_tokens_say(renderer: Renderer, hub_tokenizer:
         renderer, template(digest="text"), response="x " * 100 + "It is 18.", response_tokens=6
     )
     assert [turn["role"] for turn in prompt.messages] == ["system", "user"]
-    told = hub_tokenizer.decode(prompt.token_ids)
-    assert all(turn["content"] in told for turn in prompt.messages)
+    decoded = hub_tokenizer.decode(prompt.token_ids)
+    assert all(turn["content"] in decoded for turn in prompt.messages)
     assert "x x" not in prompt.messages[1]["content"].split("<response>")[0]
     assert prompt.cut_characters > 180
 

@@ -87,7 +87,7 @@ def totals(output: Any) -> list[float]:
     return [sum(r) if isinstance(r, list) else r for r in output["rewards"]]
 
 
-def test_the_generator_is_told_the_services_rewards(tokenizer: Any) -> None:
+def test_the_generator_gets_the_services_rewards(tokenizer: Any) -> None:
     with FakeService() as service:
         output = rollout(configured(service.url), Policy(tokenizer), tokenizer)
 
