@@ -97,7 +97,7 @@ class Caller(FastHttpUser):
 
     def send(self, samples: list[Sample], due: float) -> None:
         """Send samples and check the reply; ``due`` is when they should have been sent."""
-        self.test.tally.ask(samples, time.perf_counter())
+        self.test.outcomes.ask(samples, time.perf_counter())
         with self.client.post(self.path, json=self.body(samples), catch_response=True) as reply:
             if reply.status_code:
                 found = self.checked(samples, _decoded(reply), reply.status_code)
@@ -114,7 +114,7 @@ class Caller(FastHttpUser):
         run, now = self.test, time.perf_counter()
         found = [within_deadline(each, now - due, run.timeout_s) for each in found]
         for sample, checked in zip(samples, found, strict=True):
-            run.tally.record(sample, checked, 1000 * (now - due), now, self.path)
+            run.outcomes.record(sample, checked, 1000 * (now - due), now, self.path)
         return 1000 * (now - due), next((each.failure for each in found if each.failure), None)
 
     def body(self, samples: list[Sample]) -> Body:

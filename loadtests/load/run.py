@@ -16,8 +16,8 @@ from gevent.event import Event
 from loadtests.load.checking import GRACE_S
 from loadtests.load.corpus import Body, Call, Rollouts, letters, rows_of
 from loadtests.load.long_rows import long_rows
+from loadtests.load.outcomes import Outcomes, tolerated
 from loadtests.load.shapes import Bursts, Load
-from loadtests.load.tally import Tally, tolerated
 from reward_serve.client import HttpRewardClient, ServiceUnavailableError
 from reward_serve.schema import ScoreResult
 
@@ -53,7 +53,7 @@ class Run:
         self.calls: deque[Call] = deque()
         if self.load.open_loop:
             self.calls.extend(self.rollouts.bursts(self._bursts(), self.load.duration_s, self.size))
-        self.tally = Tally(tolerated(self.load.shape))
+        self.outcomes = Outcomes(tolerated(self.load.shape))
         self.stopping = Event()
         self.failures: list[str] | None = None
         environment.stop_timeout = self.timeout_s + GRACE_S + 1  # lets calls in flight finish
@@ -66,7 +66,7 @@ class Run:
 
     def finish(self, stats: Any) -> None:
         """Compare the answers with those without load; log and write the figures."""
-        self.tally.close()
+        self.outcomes.close()
         logger.info("sending every input again without load")
 
         def log(entry: str, why: str) -> None:
@@ -81,9 +81,9 @@ class Run:
                     logger.warning("%s", error)
                     return [None] * len(bodies)
 
-            self.tally.compare_without_load(ask, log)
-        self.failures = self.tally.failures(self.options.max_absent)
-        summary = {**self._parameters(), **self.tally.summary(), "failed": self.failures}
+            self.outcomes.compare_without_load(ask, log)
+        self.failures = self.outcomes.failures(self.options.max_absent)
+        summary = {**self._parameters(), **self.outcomes.summary(), "failed": self.failures}
         text = json.dumps(summary, indent=1) + "\n"
         logger.info("%s", text)
         for failure in self.failures:
