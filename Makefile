@@ -116,7 +116,7 @@ rollout-overlap: $(SKYRL_STAMP)  ## Does judging hide behind generation? SkyRL's
 bench: $(STAMP)  ## What each part costs, and against what; loadtests/results/bench.json and .png (ONLY= DATA= OUT=)
 	$(BIN)/python -m loadtests.bench $(if $(ONLY),--only "$(ONLY)") $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
-loadtest: $(STAMP)  ## Load a service with locust and check every reply (SHAPE= URL= DATA= OUT= WEB=1 ARGS="--transport handle")
+loadtest: $(STAMP)  ## Load a service with locust and check every reply (SHAPE= URL= DATA= OUT= WEB=1 ARGS="--transport http-batch")
 	$(BIN)/python -m loadtests.load --shape "$(SHAPE)" $(if $(URL),--url "$(URL)") $(if $(DATA),--data "$(DATA)") \
 	    $(if $(OUT),--out "$(OUT)") $(if $(WEB),--web) $(ARGS)
 

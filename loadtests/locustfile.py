@@ -2,11 +2,11 @@
 
     locust -f loadtests/locustfile.py --host http://127.0.0.1:8000 --shape spike
 
-Callers send single requests or batches over HTTP, or by handle. Every reply is checked against its
-request (``loadtests.load.checking``). After the load each input is sent again without load,
-bypassing the service's cache, and the answers must agree, unless the probability without load is
-within 0.02 of one half. Each input has a unique mark, so that neither the verdict cache nor the
-engine's prefix cache has seen it; ``--repeats`` repeats some, which the cache may answer.
+Callers send single requests or batches. Every reply is checked against its request
+(``loadtests.load.checking``). After the load each input is sent again without load, bypassing the
+service's cache, and the answers must agree, unless the probability without load is within 0.02 of
+one half. Each input has a unique mark, so that neither the verdict cache nor the engine's prefix
+cache has seen it; ``--repeats`` repeats some, which the cache may answer.
 
 A run fails (exit code 1) on any ``wrong`` or ``lost`` answer, on one that could not be checked, and
 if more than ``--max-absent`` of the requests end without a score. In ``spike`` ``overloaded`` is
@@ -28,7 +28,6 @@ from locust.stats import CSV_STATS_INTERVAL_SEC
 from loadtests.load.arguments import add_arguments
 from loadtests.load.checking import GRACE_S, Checked, check, check_batch, lost, within_deadline
 from loadtests.load.corpus import Body, Sample
-from loadtests.load.handle_link import LostError
 from loadtests.load.run import Run
 from loadtests.load.shapes import TICK_S
 
@@ -58,7 +57,7 @@ class Shape(LoadTestShape):
         if self.run is None:
             try:
                 self.run = Run(self.runner.environment)
-            except (ValueError, LostError) as error:
+            except ValueError as error:
                 logger.error("%s", error)
                 self.runner.environment.process_exit_code = 2
                 return None
@@ -67,15 +66,18 @@ class Shape(LoadTestShape):
         return None if users is None else (users, _SPAWNED_PER_S, self.run.users)
 
 
-class Caller(User):
+class Caller(FastHttpUser):
     """Sends once a second, or when the last answer came; in an open loop, as rollouts end."""
 
     abstract = True
     transport: ClassVar[str]
+    path: ClassVar[str]
+    concurrency = _CONNECTIONS
     wait_time = constant_pacing(TICK_S)
 
     def __init__(self, environment: Any) -> None:
         self.test: Run = environment.shape_class.run
+        self.network_timeout = self.test.timeout_s + GRACE_S
         super().__init__(environment)
 
     @task
@@ -94,46 +96,26 @@ class Caller(User):
         in_flight.join()
 
     def send(self, samples: list[Sample], due: float) -> None:
-        """Send samples and check the replies; ``due`` is when they should have been sent."""
-        self.test.tally.ask(samples, time.perf_counter())
-        self.exchange(samples, due)
-
-    def exchange(self, samples: list[Sample], due: float) -> None:
-        """Send samples over one transport and record the replies."""
-        raise NotImplementedError
-
-    def record(
-        self, samples: list[Sample], found: list[Checked], due: float, entry: str
-    ) -> tuple[float, str | None]:
-        """Record the replies; return the latency in ms and the first failure's name."""
-        run, now = self.test, time.perf_counter()
-        found = [within_deadline(each, now - due, run.timeout_s) for each in found]
-        for sample, checked in zip(samples, found, strict=True):
-            run.tally.record(sample, checked, 1000 * (now - due), now, entry)
-        return 1000 * (now - due), next((each.failure for each in found if each.failure), None)
-
-
-class HttpCaller(Caller, FastHttpUser):
-    """Sends over HTTP."""
-
-    abstract = True
-    path: ClassVar[str]
-    concurrency = _CONNECTIONS
-
-    def __init__(self, environment: Any) -> None:
-        self.network_timeout = environment.shape_class.run.timeout_s + GRACE_S
-        super().__init__(environment)
-
-    def exchange(self, samples: list[Sample], due: float) -> None:
-        """Post the samples and check the reply."""
+        """Send samples and check the reply; ``due`` is when they should have been sent."""
+        self.test.outcomes.ask(samples, time.perf_counter())
         with self.client.post(self.path, json=self.body(samples), catch_response=True) as reply:
             if reply.status_code:
                 found = self.checked(samples, _decoded(reply), reply.status_code)
             else:
                 found = [lost(type(reply.error).__name__)] * len(samples)
-            latency_ms, failure = self.record(samples, found, due, self.path)
+            latency_ms, failure = self.record(samples, found, due)
             reply.request_meta["response_time"] = latency_ms
             reply.failure(failure) if failure else reply.success()
+
+    def record(
+        self, samples: list[Sample], found: list[Checked], due: float
+    ) -> tuple[float, str | None]:
+        """Record the replies; return the latency in ms and the first failure's name."""
+        run, now = self.test, time.perf_counter()
+        found = [within_deadline(each, now - due, run.timeout_s) for each in found]
+        for sample, checked in zip(samples, found, strict=True):
+            run.outcomes.record(sample, checked, 1000 * (now - due), now, self.path)
+        return 1000 * (now - due), next((each.failure for each in found if each.failure), None)
 
     def body(self, samples: list[Sample]) -> Body:
         """The request body."""
@@ -144,7 +126,7 @@ class HttpCaller(Caller, FastHttpUser):
         raise NotImplementedError
 
 
-class HttpSingleUser(HttpCaller):
+class HttpSingleUser(Caller):
     """Sends one request per call."""
 
     transport = "http-single"
@@ -159,7 +141,7 @@ class HttpSingleUser(HttpCaller):
         return [check(samples[0], reply, code)]
 
 
-class HttpBatchUser(HttpCaller):
+class HttpBatchUser(Caller):
     """Sends a group's samples per call."""
 
     transport = "http-batch"
@@ -172,34 +154,6 @@ class HttpBatchUser(HttpCaller):
     def checked(self, samples: list[Sample], reply: Any, code: int) -> list[Checked]:
         """Check the results in order."""
         return check_batch(samples, reply, code)
-
-
-class HandleUser(Caller):
-    """Sends by handle, through a process that runs Ray."""
-
-    transport = "handle"
-
-    def exchange(self, samples: list[Sample], due: float) -> None:
-        """Send one sample, check the reply and report it to locust."""
-        link, timeout_s = self.test.link, self.test.timeout_s + GRACE_S
-        assert link is not None
-        try:
-            found = check(samples[0], link.ask(samples[0].body, timeout_s))
-        except LostError as error:
-            found = lost(str(error))
-        latency_ms, failure = self.record(samples, [found], due, "score")
-        self.environment.events.request.fire(
-            request_type="handle",
-            name="score",
-            response_time=latency_ms,
-            response_length=0,
-            exception=CheckError(failure) if failure else None,
-            context={},
-        )
-
-
-class CheckError(Exception):
-    """A failed check, by its name in locust's table."""
 
 
 @events.test_stopping.add_listener
@@ -218,7 +172,6 @@ def finish(environment: Any, **_: Any) -> None:
     try:
         run.finish(environment.stats)
     finally:
-        run.close()
         environment.process_exit_code = 0 if run.failures == [] else 1
     if environment.parsed_options.csv_prefix:
         time.sleep(2 * CSV_STATS_INTERVAL_SEC)  # locust writes CSV every second, not at the end
@@ -226,7 +179,7 @@ def finish(environment: Any, **_: Any) -> None:
 
 @events.quitting.add_listener
 def abort_unfinished(environment: Any, **_: Any) -> None:
-    """Fail a run without figures and end its child process."""
+    """Fail a run without figures."""
     run: Run | None = environment.shape_class.run
     if run is not None and run.failures is None:
         run.abort()

@@ -8,6 +8,7 @@ every input again in full batches, is shown but not counted.
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import threading
 import time
@@ -45,17 +46,17 @@ def main(
         with watched(lambda: resident_mib(replica)) as memory:
             load = ["--shape", "grpo_burst", "--duration", str(60 * minutes)]
             report_to = ["--headless", "--only-summary", "--summary", str(summary)]
-            code = run(["--host", service.url, *load, *report_to], {})
+            code = run(["--host", service.url, *load, *report_to])
     bursts = memory.until(60 * minutes)
     grown = growth_mib(bursts)
     report = {
         **json.loads(summary.read_text(encoding="utf-8")),
         "memory_mib": {
             name: {
-                "first": bursts[0][name],
-                "last": bursts[-1][name],
+                "first": bursts[0].get(name),
+                "last": bursts[-1].get(name),
                 "grown": grown[name],
-                "after_the_check": memory.samples[-1][name],
+                "after_the_check": memory.samples[-1].get(name),
             }
             for name in grown
         },
@@ -111,27 +112,31 @@ def watched(sizes: Callable[[], Sizes], period_s: float | None = None) -> Iterat
 
 
 def resident_mib(replica: psutil.Process) -> dict[str, float]:
-    """Resident MiB of the replica, its engine (its largest child) and the rest of the cluster."""
-    children = psutil.Process().children(recursive=True)
-    others = {child.pid: _rss(child) for child in children if not _is_load(child)}
-    engine = max(map(_rss, replica.children(recursive=True)), default=0.0)
-    own = others.get(replica.pid, 0.0)
-    return {
-        "replica": own,
-        "engine": engine,
-        "ingress and Ray": sum(others.values()) - own - engine,
-    }
+    """Resident MiB of the replica, its engine (its largest child) and the rest of the cluster.
+
+    A process that has exited is absent.
+    """
+    children = [one for one in psutil.Process().children(recursive=True) if not _is_load(one)]
+    sizes = {child.pid: mib for child in children if (mib := _rss(child)) is not None}
+    try:
+        engines = {child.pid for child in replica.children(recursive=True)} & sizes.keys()
+    except psutil.NoSuchProcess:
+        engines = set()
+    found = {"replica": sizes.pop(replica.pid, None)}
+    found["engine"] = sizes.pop(max(engines, key=sizes.__getitem__)) if engines else None
+    found["ingress and Ray"] = sum(sizes.values())
+    return {name: mib for name, mib in found.items() if mib is not None}
 
 
 def growth_mib(samples: Sequence[Sizes]) -> dict[str, float]:
-    """Growth of each process from the second tenth of the samples to the last."""
+    """Growth of each process from the second tenth of the samples to the last.
+
+    Samples without the process are left out, and so is a process that one of the two lacks.
+    """
     tenth = max(1, len(samples) // 10)
     early, late = samples[tenth : 2 * tenth] or samples[:1], samples[-tenth:]
-    return {
-        name: statistics.median(one[name] for one in late)
-        - statistics.median(one[name] for one in early)
-        for name in samples[0]
-    }
+    before, after = _medians(early), _medians(late)
+    return {name: after[name] - before[name] for name in before if name in after}
 
 
 def plot(memory: Memory, minutes: float, path: Path) -> None:
@@ -145,12 +150,18 @@ def plot(memory: Memory, minutes: float, path: Path) -> None:
     at = [seconds / 60 for seconds in memory.times_s]
     axis.axvspan(minutes, max(minutes, at[-1]), color="0.9", label="check without load")
     for name in memory.samples[0]:
-        axis.plot(at, [sample[name] for sample in memory.samples], label=name)
+        sizes = [sample.get(name, math.nan) for sample in memory.samples]
+        axis.plot(at, sizes, label=name)
     axis.set(xlabel=f"minutes; {minutes:g} of grpo_burst", ylabel="resident memory, MiB")
     axis.set_ylim(bottom=0)
     axis.legend()
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def _medians(samples: Sequence[Sizes]) -> dict[str, float]:
+    names = dict.fromkeys(name for sample in samples for name in sample)
+    return {name: statistics.median(s[name] for s in samples if name in s) for name in names}
 
 
 def _is_load(process: psutil.Process) -> bool:
@@ -160,11 +171,11 @@ def _is_load(process: psutil.Process) -> bool:
         return False
 
 
-def _rss(process: Any) -> float:
+def _rss(process: Any) -> float | None:
     try:
         return float(process.memory_info().rss) / _MIB
     except psutil.NoSuchProcess:
-        return 0.0
+        return None
 
 
 if __name__ == "__main__":

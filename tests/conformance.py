@@ -41,7 +41,7 @@ def settings(examples: int) -> schemathesis.Config:
 
 
 def _addressed(item: Any) -> Any:
-    """The item, sent to a model that there is: most would be told only that theirs is not."""
+    """The item, sent to a model that there is: most names would only be refused as unknown."""
     name = item.get("model") if isinstance(item, dict) else None
     return {**item, "model": "rule"} if isinstance(name, str) and len(name) < 9 else item
 
@@ -59,21 +59,21 @@ def ask(case: Case, **call: Any) -> None:
     _address(case)
     response = case.call(**call)
     body: Any = case.body if isinstance(case.body, dict) else {}
-    told = _told(response)
+    content = _decoded(response)
     excluded = []
-    if response.status_code == 422 and str(told.get("detail", "")).startswith(_EXPLAINED):
+    if response.status_code == 422 and str(content.get("detail", "")).startswith(_EXPLAINED):
         excluded.append("positive_data_acceptance")
     if response.status_code in (503, 504) and body.get("timeout_s", 60) < _SOON_S:
         excluded.append("not_a_server_error")  # no fault: the deadline was that short
     items = body.get("requests")
     if response.status_code == 200 and isinstance(items, list):
         excluded.append("negative_data_rejection")
-        _check_items(items, told["results"])
+        _check_items(items, content["results"])
     checks: Any = CHECKS.get_by_names(excluded)
     case.validate_response(response, excluded_checks=checks)
 
 
-def _told(response: Any) -> dict[str, Any]:
+def _decoded(response: Any) -> dict[str, Any]:
     try:
         content = response.json()
     except ValueError:

@@ -92,7 +92,7 @@ class FakeHandle:
 
 
 class EchoingChat:
-    """Writes what it was told last."""
+    """Writes the last value that it was given."""
 
     async def complete(self, request: ChatRequest) -> list[TextOutput]:
         text = request.messages[-1].content

@@ -76,8 +76,8 @@ class FakeService:
             results = self._scored(self._scorer.score_batch(call.body["requests"]))
             return Reply({"results": results})
         if call.path == "/v1/explain":
-            told = self._scored(self._explainer.explain(call.body))
-            return Reply(told, http_status(Status(told["result"]["status"])))
+            explanation = self._scored(self._explainer.explain(call.body))
+            return Reply(explanation, http_status(Status(explanation["result"]["status"])))
         if call.path == "/v1/models":
             return Reply({"models": [{"name": "rule", "ready": True}], "version": self.version})
         if call.path == "/ready":

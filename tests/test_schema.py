@@ -179,7 +179,7 @@ def test_a_lone_surrogate_is_refused_with_its_position(
 ) -> None:
     text = faults(request_)
     assert text.startswith(f"{field}: ")
-    text.encode()  # what is told of it is Unicode text
+    text.encode()  # the message is Unicode text
 
 
 def test_a_lone_surrogates_position_and_remedy_are_reported() -> None:
@@ -367,9 +367,9 @@ def lists(levels: int) -> Any:
 def test_a_value_beyond_its_limit_is_refused_by_name(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as caught:
         ScoreRequest.model_validate({"response": "", **fields})
-    told = describe_errors(caught.value)
-    assert said in told
-    assert len(told) < 300
+    described = describe_errors(caught.value)
+    assert said in described
+    assert len(described) < 300
 
 
 @pytest.mark.parametrize(

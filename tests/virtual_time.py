@@ -33,14 +33,14 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
     """What ``main`` returns, on a loop of its own; ``time.monotonic`` tells the loop's time."""
     clock = _Clock()
 
-    async def told() -> T:
+    async def started() -> T:
         return await main()
 
     with (
         mock.patch("time.monotonic", clock),
         asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(clock)) as runner,
     ):
-        return runner.run(told())
+        return runner.run(started())
 
 
 async def settle() -> None:

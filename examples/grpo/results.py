@@ -38,7 +38,7 @@ def write(out: Path) -> None:
     """Sum up every run that finished a step.
 
     Raises:
-        typer.BadParameter: there is none.
+        typer.BadParameter: no run has finished a step.
     """
     folders = [file.parent for file in out.glob("*/steps.jsonl") if read_lines(file)]
     folders.sort(key=lambda folder: (_place(folder.name), folder.name))

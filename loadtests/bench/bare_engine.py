@@ -23,7 +23,7 @@ import httpx
 
 from deployments.local import APP, ROOT, console, deployed, free_port
 from loadtests.bench.common import NO_CACHE, PromptRenderer, Request, chunks, marked, spread, timed
-from loadtests.bench.cpu import Seconds, cpu_seconds, spent
+from loadtests.bench.cpu import cpu_seconds, spent
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.config.engine import EngineConfig
 from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
@@ -58,7 +58,7 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
             "vllm_server": _vllm(vllm, rendered),
         }
         rates: dict[str, list[float]] = {name: [] for name in ways}
-        used: dict[str, list[Seconds]] = {name: [] for name in ways}
+        used: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
         marks = map("{:03}".format, itertools.count())  # of equal token counts
         drawn = Random(0)
         for repeat in range(-1, repeats):

@@ -15,7 +15,7 @@ from typing import Any
 
 from reward_serve.config.vllm_build import installed_build
 from reward_serve.engines.base import Prompt, Tokenizer
-from reward_serve.judging.rendering import Renderer
+from reward_serve.judging.rendering import Layout, Renderer
 from reward_serve.templates import load_template
 from reward_serve.verifiers import final_answer
 
@@ -71,9 +71,8 @@ class PromptRenderer:
         if self._template.reference == "final_answer":
             reference = final_answer(reference)
         fields = {**request, "reference": reference, "question": ""}
-        return self._renderer.render(
-            self._template, fields, mode="label", response_tokens=self._budget, reserve_tokens=1
-        )
+        layout = Layout("label", self._budget, reserve_tokens=1)
+        return self._renderer.render(self._template, fields, layout)
 
 
 def chunks(requests: Sequence[Request], size: int) -> list[list[Request]]:

@@ -14,22 +14,24 @@ _PARTS = {
     "ray::ServeController": "controller",
 }
 
+Reading = dict[psutil.Process, tuple[str, float]]
+"""Each live process's part of the service and CPU seconds so far."""
 
-Seconds = dict[str, float]
 
-
-def cpu_seconds() -> Seconds:
-    """CPU seconds so far of this process and its descendants, by part of the service."""
+def cpu_seconds() -> Reading:
+    """CPU seconds of this process and its descendants."""
     own = psutil.Process()
-    seconds = defaultdict(float, {"client": _seconds(own)})
-    for child in own.children(recursive=True):
-        seconds[_part(child)] += _seconds(child)
-    return dict(seconds)
+    parts = {own: "client", **{child: _part(child) for child in own.children(recursive=True)}}
+    read = {process: (part, _seconds(process)) for process, part in parts.items()}
+    return {process: (part, used) for process, (part, used) in read.items() if used is not None}
 
 
-def spent(before: Seconds, after: Seconds) -> Seconds:
-    """CPU seconds used between two readings, by part."""
-    return {part: after[part] - before.get(part, 0.0) for part in after}
+def spent(before: Reading, after: Reading) -> dict[str, float]:
+    """CPU seconds used between two readings, by part; of processes that lived until the second."""
+    used: dict[str, float] = defaultdict(float)
+    for process, (part, seconds) in after.items():
+        used[part] += seconds - before.get(process, (part, 0.0))[1]
+    return dict(used)
 
 
 def _part(process: psutil.Process) -> str:
@@ -53,9 +55,10 @@ def _titled(process: psutil.Process | None) -> str | None:
     return next((part for start, part in _PARTS.items() if title.startswith(start)), None)
 
 
-def _seconds(process: psutil.Process) -> float:
+def _seconds(process: psutil.Process) -> float | None:
+    """None if the process has exited."""
     try:
         times = process.cpu_times()
     except psutil.Error:
-        return 0.0
+        return None
     return float(times.user + times.system)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from loadtests.chaos.cluster import Target, ask_functions, shared_clients, wait_until
@@ -12,6 +12,7 @@ from loadtests.chaos.load import Tally, closed_loop, quantiles
 from loadtests.chaos.processes import memory_mib
 from loadtests.chaos.questions import Question
 from loadtests.chaos.report import Figures
+from reward_serve.client import Client
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,16 @@ async def fault_under_load(
     await asyncio.sleep(schedule.after_s)
     stopped.set()
     await load
+    return {
+        **_seen(tally, clients, start_s),
+        "healed_s": None if healed is None else round(inject_s + healed, 1),
+        "memory_mib": {"before": before, "after": memory_mib()},
+        **figures,
+    }
+
+
+def _seen(tally: Tally, clients: Mapping[str, Client], start_s: float) -> Figures:
+    """What the callers saw."""
     recovered = tally.recovered_s(start_s)
     every = recovered.keys() == clients.keys()
     return {
@@ -82,9 +93,6 @@ async def fault_under_load(
         "recovered_s": round(max(recovered.values()), 2) if every else None,
         "recovered_by_way_s": {way: round(took, 2) for way, took in recovered.items()},
         "outage_s": round(max(tally.outage_s(start_s).values(), default=0.0), 2),
-        "healed_s": None if healed is None else round(inject_s + healed, 1),
         "retried": sum(client.counters.snapshot()["retried"] for client in clients.values()),
         "waits": quantiles(tally.latencies_s("right")),
-        "memory_mib": {"before": before, "after": memory_mib()},
-        **figures,
     }

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psutil
 
@@ -65,18 +66,22 @@ def memory_mib() -> dict[str, float]:
     sizes: dict[str, float] = {}
     for pid, name in _application():
         label = name.removeprefix(REPLICA).rpartition(":")[2]
-        sizes[label] = round(sizes.get(label, 0.0) + rss_mib(pid), 1)
+        if (mib := rss_mib(pid)) is not None:
+            sizes[label] = round(sizes.get(label, 0.0) + mib, 1)
     return sizes
 
 
-def rss_mib(pid: int) -> float:
-    """Resident MiB of a process and its children; 0 if it has exited."""
+def rss_mib(pid: int) -> float | None:
+    """Resident MiB of a process and its live children; None if it has exited."""
     try:
         process = psutil.Process(pid)
-        family = [process, *process.children(recursive=True)]
-        return float(sum(one.memory_info().rss for one in family) / 2**20)
+        size, children = process.memory_info().rss, process.children(recursive=True)
     except psutil.NoSuchProcess:
-        return 0.0
+        return None
+    for child in children:
+        with suppress(psutil.NoSuchProcess):
+            size += child.memory_info().rss
+    return float(size / 2**20)
 
 
 def _application() -> Iterator[tuple[int, str]]:

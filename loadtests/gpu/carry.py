@@ -113,8 +113,8 @@ def cut(files: list[Path], out: Path, size: int) -> None:
         part.write_bytes(chunk)
         sums[part.name] = hashlib.sha256(chunk).hexdigest()
     archive.unlink()
-    told = {"parts": sums, "wheels": len(files)}
-    (out / MANIFEST).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    content = {"parts": sums, "wheels": len(files)}
+    (out / MANIFEST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 @app.command()

@@ -129,10 +129,10 @@ def _right(
     attacks: int | None,
 ) -> dict[str, Any]:
     found, accepted, about = asyncio.run(judged(place, rows, dtype, attacks))
-    told = {**compared(rows, expected, found), "attacks": accepted, "engine": about}
-    if told["flips_not_near_half"] or accepted["accepted"] or accepted["unscored"]:
-        raise SystemExit(json.dumps(told))
-    return told
+    figures = {**compared(rows, expected, found), "attacks": accepted, "engine": about}
+    if figures["flips_not_near_half"] or accepted["accepted"] or accepted["unscored"]:
+        raise SystemExit(json.dumps(figures))
+    return figures
 
 
 async def judged(
@@ -156,11 +156,11 @@ async def judged(
         found = [_probability(verdict) for verdict in await verdicts(judge, asked)]
         suite = crossed()[:attacks]
         attacking = [ScoreRequest(response=a.response, reference=a.reference) for a in suite]
-        told = await verdicts(judge, attacking)
+        attacked = await verdicts(judge, attacking)
         accepted = {
-            "rows": len(told),
-            "accepted": sum(v.score is not None and v.score >= 0.5 for v in told),
-            "unscored": sum(v.score is None for v in told),
+            "rows": len(attacked),
+            "accepted": sum(v.score is not None and v.score >= 0.5 for v in attacked),
+            "unscored": sum(v.score is None for v in attacked),
         }
         return found, accepted, engine.describe()
     finally:
@@ -191,8 +191,8 @@ def _probability(verdict: Verdict) -> float:
 def _deployed(place: Place, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """``judge.yaml`` with a tenth of the card."""
     with deployed(cache=False, resources=place.resources(0.1)) as service:
-        told = _served_rows(service.url, rows)
-        return {**told, "ready_s": service.ready_s, "ray_s": service.ray_s}
+        figures = _served_rows(service.url, rows)
+        return {**figures, "ready_s": service.ready_s, "ray_s": service.ray_s}
 
 
 def _deployed_gpu(place: Place, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -222,15 +222,15 @@ def _served_rows(url: str, rows: list[dict[str, Any]], disagree: bool = False) -
         result.score is not None and (result.score >= 0.5) is row["correct"]
         for row, result in zip(rows, results, strict=True)
     )
-    told = {
+    figures = {
         "statuses": statuses,
         "agreement": agreed / len(rows),
         "engine": about["engine"],
         "start_s": about["start_s"],
     }
-    if statuses != {"ok": len(rows)} or (told["agreement"] < 0.95 and not disagree):
-        raise SystemExit(json.dumps(told))
-    return told
+    if statuses != {"ok": len(rows)} or (figures["agreement"] < 0.95 and not disagree):
+        raise SystemExit(json.dumps(figures))
+    return figures
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from reward_serve.config.engine import EngineConfig
 
 MODEL_LEN = 4096
 
-# vLLM 0.24 takes FlashInfer's sampler unless told not to, and fails where that is not installed.
+# vLLM 0.24 takes FlashInfer's sampler by default, and fails where that is not installed.
 os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
 
 

@@ -97,12 +97,12 @@ def _busy(*options: str) -> Iterator[list[float]]:
         [sys.executable, "-m", "loadtests.gpu.busy", *options],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
-    told: list[float] = []
+    rates: list[float] = []
     assert process.stdout is not None
     try:
         if process.stdout.readline().strip() != "ready":
             raise RuntimeError("the busy process did not start")
-        yield told
+        yield rates
     finally:
         out, _ = process.communicate(timeout=60)  # closes its input
-        told += [float(line) for line in out.split()]
+        rates += [float(line) for line in out.split()]

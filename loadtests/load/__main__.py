@@ -8,7 +8,6 @@ arguments are passed to locust; ``locust -f loadtests/locustfile.py --help`` lis
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -36,13 +35,10 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
     arguments = ["--shape", shape, *command_line(out, web), *context.args]
     if url:
-        code = run(["--host", url, *arguments], {})
+        code = run(["--host", url, *arguments])
     else:
         with deployed() as service:
-            import ray
-
-            address = ray.get_runtime_context().gcs_address
-            code = run(["--host", service.url, *arguments], {"RAY_ADDRESS": address})
+            code = run(["--host", service.url, *arguments])
     console.print(f"{out}: report.html, *.csv, summary.json", markup=False)
     raise typer.Exit(code)
 
@@ -54,10 +50,10 @@ def command_line(out: Path, web: bool) -> list[str]:
     return [*files, "--web-host", "127.0.0.1"] if web else [*files, "--headless", "--only-summary"]
 
 
-def run(arguments: list[str], environment: dict[str, str]) -> int:
+def run(arguments: list[str]) -> int:
     """Run locust, forward SIGTERM, wait for it, and return its exit code."""
     command = [sys.executable, "-m", "locust", "-f", str(_LOCUSTFILE), *arguments]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment})
+    process = subprocess.Popen(command, cwd=ROOT)
     handlers = {
         signal.SIGINT: lambda *_: None,  # a terminal sends Ctrl-C to locust, too
         signal.SIGTERM: lambda *_: process.terminate(),

@@ -7,7 +7,7 @@ from typing import Any
 
 from loadtests.load.shapes import SHAPES
 
-TRANSPORTS = ("http-single", "http-batch", "handle")
+TRANSPORTS = ("http-single", "http-batch")
 
 _SAMPLES = Path(__file__).parents[2] / "examples" / "gsm8k" / "samples.jsonl"
 
@@ -35,5 +35,4 @@ def add_arguments(parser: Any) -> None:
     add("seed", 0, "random seed")
     add("timeout-s", 60.0, "each request's deadline")
     add("max-absent", 0.0, "share of requests that may end without a score")
-    add("app", "reward", "handle: the Serve application on the cluster at RAY_ADDRESS")
     add("summary", "", "JSON file for the figures", include_in_web_ui=False)

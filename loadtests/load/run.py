@@ -12,14 +12,12 @@ from random import Random
 from typing import Any
 
 from gevent.event import Event
-from gevent.pool import Group
 
 from loadtests.load.checking import GRACE_S
 from loadtests.load.corpus import Body, Call, Rollouts, letters, rows_of
-from loadtests.load.handle_link import HandleLink, LostError
 from loadtests.load.long_rows import long_rows
+from loadtests.load.outcomes import Outcomes, tolerated
 from loadtests.load.shapes import Bursts, Load
-from loadtests.load.tally import Tally, tolerated
 from reward_serve.client import HttpRewardClient, ServiceUnavailableError
 from reward_serve.schema import ScoreResult
 
@@ -31,7 +29,6 @@ class Run:
 
     Raises:
         ValueError: an argument is invalid.
-        LostError: the Serve application cannot be reached by handle.
     """
 
     def __init__(self, environment: Any) -> None:
@@ -42,7 +39,7 @@ class Run:
         self.users = [cls for cls in classes if cls.transport == options.transport] or classes
         self.transport = self.users[0].transport
         self.host = environment.host
-        if self.transport != "handle" and not self.host:
+        if not self.host:
             raise ValueError("host: is missing; set it to the service's URL")
         if options.batch < 1 or options.timeout_s <= 0:
             raise ValueError("batch and timeout-s: must be positive")
@@ -56,11 +53,10 @@ class Run:
         self.calls: deque[Call] = deque()
         if self.load.open_loop:
             self.calls.extend(self.rollouts.bursts(self._bursts(), self.load.duration_s, self.size))
-        self.tally = Tally(tolerated(self.load.shape))
+        self.outcomes = Outcomes(tolerated(self.load.shape))
         self.stopping = Event()
         self.failures: list[str] | None = None
         environment.stop_timeout = self.timeout_s + GRACE_S + 1  # lets calls in flight finish
-        self.link = HandleLink(options.app) if self.transport == "handle" else None
 
     def users_at(self, elapsed_s: float) -> int | None:
         """Callers at a time of the run; None when it is over and no rollout is due."""
@@ -70,28 +66,24 @@ class Run:
 
     def finish(self, stats: Any) -> None:
         """Compare the answers with those without load; log and write the figures."""
-        self.tally.close()
+        self.outcomes.close()
         logger.info("sending every input again without load")
-        method = "handle" if self.link else "POST"
 
         def log(entry: str, why: str) -> None:
-            stats.log_error(method, entry, why)
+            stats.log_error("POST", entry, why)
 
-        if self.link:
-            self.tally.compare_without_load(self._by_handle, log)
-        else:
-            with HttpRewardClient(self.host) as client:
+        with HttpRewardClient(self.host) as client:
 
-                def ask(bodies: Sequence[Body]) -> Sequence[ScoreResult | None]:
-                    try:
-                        return client.score_batch(bodies)
-                    except ServiceUnavailableError as error:
-                        logger.warning("%s", error)
-                        return [None] * len(bodies)
+            def ask(bodies: Sequence[Body]) -> Sequence[ScoreResult | None]:
+                try:
+                    return client.score_batch(bodies)
+                except ServiceUnavailableError as error:
+                    logger.warning("%s", error)
+                    return [None] * len(bodies)
 
-                self.tally.compare_without_load(ask, log)
-        self.failures = self.tally.failures(self.options.max_absent)
-        summary = {**self._parameters(), **self.tally.summary(), "failed": self.failures}
+            self.outcomes.compare_without_load(ask, log)
+        self.failures = self.outcomes.failures(self.options.max_absent)
+        summary = {**self._parameters(), **self.outcomes.summary(), "failed": self.failures}
         text = json.dumps(summary, indent=1) + "\n"
         logger.info("%s", text)
         for failure in self.failures:
@@ -102,12 +94,6 @@ class Run:
     def abort(self) -> None:
         """End the run without figures."""
         self.failures = ["aborted"]
-        self.close()
-
-    def close(self) -> None:
-        """End the process that calls the handle."""
-        if self.link:
-            self.link.close()
 
     def _bursts(self) -> Bursts:
         asked = self.options
@@ -127,14 +113,3 @@ class Run:
             "seed": self.options.seed,
             "data": "long_rows" if self.load.long else Path(self.options.data).name,
         }
-
-    def _by_handle(self, bodies: Sequence[Body]) -> Sequence[ScoreResult | None]:
-        return Group().map(self._one_by_handle, bodies)  # type: ignore[no-any-return]
-
-    def _one_by_handle(self, body: Body) -> ScoreResult | None:
-        assert self.link is not None
-        try:
-            return ScoreResult.model_validate(self.link.ask(body, self.timeout_s + GRACE_S))
-        except (LostError, ValueError) as error:
-            logger.warning("%s", error)
-            return None

@@ -1,6 +1,6 @@
 """Find the ports that Serve's replicas on this machine open on all interfaces.
 
-A replica's process has two, which cannot be told apart from outside: the gRPC server of Ray's
+A replica's process has two, which cannot be distinguished from outside: the gRPC server of Ray's
 worker, and one of Serve's that unpickles what it receives (docs/threat-model.md).
 """
 

@@ -120,15 +120,15 @@ class RewardClient:
     def _connect(self, timeout_s: float) -> Dispatcher:
         about = handle_of(self._app).models.remote().result(timeout_s=timeout_s)
         warn_of_other_major(about["version"])
-        models, aliases = about["models"], about.get("aliases", {})
-        model = aliases.get(self._model, self._model) or models[0]
-        if model not in models:
+        applications, aliases = about["applications"], about["aliases"]
+        model = aliases.get(self._model, self._model) or next(iter(applications))
+        if model not in applications:
             raise ServiceUnavailableError(
-                f"app {self._app!r} has no model {model!r}; choose from {', '.join(models)}",
+                f"app {self._app!r} has no model {model!r}; choose from {', '.join(applications)}",
                 status_code=404,
             )
-        applications = about.get("applications", {})  # a gateway's are separate applications
-        handles = {name: handle_of(applications.get(name, self._app), name) for name in models}
+        # Behind a gateway, each model has an application of its own.
+        handles = {name: handle_of(app, name) for name, app in applications.items()}
         return Dispatcher(handles, aliases, default=model, grace_s=GRACE_S, detached=True)
 
     def _explanation(self, content: Any) -> Explanation:

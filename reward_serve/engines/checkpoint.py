@@ -8,7 +8,6 @@ import struct
 from pathlib import Path
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
-_HUB_TIMEOUT_S = 10.0
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
 
 
@@ -44,61 +43,6 @@ def check_checkpoint(model: str) -> Path:
     for shard in {*folder.glob("*.safetensors"), *_indexed_shards(folder)}:
         _check_safetensors(shard)
     return folder
-
-
-def check_hub_id(model: str, revision: str | None = None) -> None:
-    """Ask the hub once for a model that is not in this machine's cache.
-
-    What may pass (a hub that is busy or at fault) is left to the engine, which tries again.
-
-    Args:
-        model: such as Qwen/Qwen2.5-1.5B-Instruct.
-        revision: a branch, tag or commit; None for the default branch.
-
-    Raises:
-        CheckpointError: the hub cannot be reached, or does not have it for this account.
-    """
-    import httpx
-    from huggingface_hub import HfApi, try_to_load_from_cache
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
-    hub = HfApi()
-    try:
-        if isinstance(try_to_load_from_cache(model, "config.json", revision=revision), str):
-            return
-        if hub.model_info(model, revision=revision, timeout=_HUB_TIMEOUT_S).gated:
-            hub.auth_check(model)
-    except GatedRepoError:
-        raise CheckpointError(
-            f"engine.model: {model!r} is gated; accept its terms on the hub, and set HF_TOKEN to a "
-            "token of that account"
-        ) from None
-    except (RepositoryNotFoundError, HFValidationError):
-        raise CheckpointError(
-            f"engine.model: the hub has no {model!r}, or not for this account, and there is no "
-            "such folder; check the spelling, or set HF_TOKEN to a token that may read it"
-        ) from None
-    except RevisionNotFoundError:
-        raise CheckpointError(
-            f"engine.revision: the hub has no {revision!r} of {model!r}; name a branch, a tag or "
-            "a commit"
-        ) from None
-    except HfHubHTTPError:
-        return
-    except (httpx.HTTPError, OfflineModeIsEnabled) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise CheckpointError(
-            f"engine.model: {model!r} is not in this machine's cache, and the hub cannot be "
-            f"reached ({reason}); download it where there is a network (hf download {model} "
-            f"--local-dir FOLDER) and serve the folder, or name a mirror in HF_ENDPOINT"
-        ) from None
 
 
 def folder_digest(folder: Path) -> str:

@@ -27,6 +27,23 @@ _FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")\b)", re.IGNORECA
 _MARKER = re.compile("\ue000(" + "|".join(FIELDS) + ")\ue001")
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a prompt is rendered.
+
+    Attributes:
+        mode: of the judge.
+        response_tokens: maximum tokens of the response to show.
+        reserve_tokens: tokens of the model's context to keep for the judge's answer.
+        enable_thinking: whether the chat template enables thinking.
+    """
+
+    mode: Mode
+    response_tokens: int
+    reserve_tokens: int
+    enable_thinking: bool = False
+
+
 class LabelError(ValueError):
     """A template's label is not a single, unique token for the judge's tokenizer."""
 
@@ -95,27 +112,18 @@ class Renderer:
         """
         return self._skeleton(template, "label", False).label_ids
 
-    def render(
-        self,
-        template: Template,
-        fields: Mapping[str, str],
-        *,
-        mode: Mode,
-        response_tokens: int,
-        reserve_tokens: int,
-        enable_thinking: bool = False,
-    ) -> Prompt:
+    def render(self, template: Template, fields: Mapping[str, str], layout: Layout) -> Prompt:
         """Render the prompt of one request.
 
-        The response is cut to ``response_tokens`` tokens, or to fewer if ``max_prompt_tokens``
-        minus ``reserve_tokens`` leaves less room. Its end is kept (within its last
-        ``32 * response_tokens`` characters), and its beginning too if the template sets
-        ``head_tokens``.
+        The response is cut to ``layout.response_tokens`` tokens, or to fewer if
+        ``max_prompt_tokens`` minus ``layout.reserve_tokens`` leaves less room. Its end is kept
+        (within its last ``32 * response_tokens`` characters), and its beginning too if the
+        template sets ``head_tokens``.
 
         Raises:
             ValueError: the other fields leave no room for the response.
         """
-        skeleton = self._skeleton(template, mode, enable_thinking)
+        skeleton = self._skeleton(template, layout.mode, layout.enable_thinking)
         for field in template.fields:
             if field != "response" and len(fields[field]) > 32 * self._max_prompt_tokens:
                 raise ValueError(
@@ -126,16 +134,16 @@ class Renderer:
         texts = {name: shown(fields[name]) for name in template.fields if name != "response"}
         encoded = {name: self._encode(text)[0] for name, text in texts.items()}
         fixed = skeleton.length + sum(map(len, encoded.values()))
-        room = self._max_prompt_tokens - reserve_tokens - fixed
+        room = self._max_prompt_tokens - layout.reserve_tokens - fixed
         if room < 1:
             raise ValueError(
                 f"question and reference: {fixed} prompt tokens leave no room for the response; "
-                f"the limit is {self._max_prompt_tokens}, of which {reserve_tokens} are reserved "
-                "for the judge's answer; shorten them"
+                f"the limit is {self._max_prompt_tokens}, of which {layout.reserve_tokens} are "
+                "reserved for the judge's answer; shorten them"
             )
         response = shortened(
             fields["response"],
-            min(response_tokens, room),
+            min(layout.response_tokens, room),
             template.head_tokens,
             shown,
             self._encode,

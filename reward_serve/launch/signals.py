@@ -14,6 +14,8 @@ from typing import Any
 
 from rich.console import Console
 
+_NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
 
 class Stopped(BaseException):
     """SIGINT or SIGTERM."""
@@ -38,6 +40,17 @@ class _Signals:
         """Let what follows run to its end."""
         self._set(signal.SIG_IGN)
 
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Restore the process's own handlers after the block."""
+        handlers = {number: signal.getsignal(number) for number in _NUMBERS}
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            self._came = False
+
     def check(self) -> None:
         """Raise ``Stopped`` if a signal came."""
         if self._came:
@@ -50,7 +63,7 @@ class _Signals:
 
     @staticmethod
     def _set(handler: Any) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _NUMBERS:
             signal.signal(number, handler)
 
 
@@ -61,8 +74,9 @@ signals = _Signals()
 @contextmanager
 def until_stopped(out: Console) -> Iterator[None]:
     """Run the block; SIGINT or SIGTERM ends it without an error."""
-    try:
-        signals.listen()
-        yield
-    except Stopped:
-        out.print("ended", highlight=False)
+    with signals.restored():
+        try:
+            signals.listen()
+            yield
+        except Stopped:
+            out.print("ended", highlight=False)

@@ -38,9 +38,10 @@ TYPOGRAPHY = {
 }
 """Unicode dashes, spaces and apostrophes to their ASCII equivalents."""
 
-_TYPOGRAPHY = str.maketrans(
+_CHARACTERS = str.maketrans(
     {
         **TYPOGRAPHY,
+        **dict.fromkeys("\t\n\r", " "),
         **dict.fromkeys("\u201c\u201d", '"'),
         **dict.fromkeys("\u00a3\u20ac\u00a5\u20b9", "$"),
         "\u00bc": " 1/4",
@@ -50,7 +51,6 @@ _TYPOGRAPHY = str.maketrans(
         "\u00a2": " cents",
     }
 )
-_CHARACTERS = _TYPOGRAPHY | dict.fromkeys(map(ord, "\t\n\r"), " ")
 _LATEX = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -135,11 +135,6 @@ def parse_number(text: str) -> Number | None:
     if stated is not None and stated.value != number.value:
         return None
     return Number(number.value, number.percent, number.unit, plain=False)
-
-
-def plain_text(text: str) -> str:
-    """The text with typographic dashes, spaces, quotes and currency signs as ASCII."""
-    return text.translate(_TYPOGRAPHY)
 
 
 def words_value(words: Sequence[str]) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from reward_serve.engines.base import Prompt
-from reward_serve.judging.rendering import LabelError, Mode
+from reward_serve.judging.rendering import LabelError, Layout, Mode
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import Template
@@ -17,16 +17,7 @@ from reward_serve.verifiers import final_answer
 class PromptRenderer(Protocol):
     """A ``Renderer``, or a ``Recorder`` around one."""
 
-    def render(
-        self,
-        template: Template,
-        fields: Mapping[str, str],
-        *,
-        mode: Mode,
-        response_tokens: int,
-        reserve_tokens: int,
-        enable_thinking: bool = False,
-    ) -> Prompt:
+    def render(self, template: Template, fields: Mapping[str, str], layout: Layout) -> Prompt:
         """The prompt for one candidate; see ``Renderer.render``."""
 
 
@@ -67,15 +58,9 @@ class Comparison:
             "reference": final_answer(self.reference) if shown else self.reference,
             "response": self.request.response,
         }
+        layout = Layout(mode, self.response_tokens, reserve_tokens, enable_thinking)
         try:
-            return renderer.render(
-                self.template,
-                fields,
-                mode=mode,
-                response_tokens=self.response_tokens,
-                reserve_tokens=reserve_tokens,
-                enable_thinking=enable_thinking,
-            )
+            return renderer.render(self.template, fields, layout)
         except LabelError as error:
             name = self.template.name
             raise InvalidRequestError(f"template: {name!r} in label mode: {error}") from None

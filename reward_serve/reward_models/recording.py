@@ -21,7 +21,7 @@ from reward_serve.engines.base import (
 )
 from reward_serve.explanation import Cut, FieldName, FieldSpan, ShownPrompt, Token, Turn
 from reward_serve.judging.cutting import cut_span
-from reward_serve.judging.rendering import Mode, Parts, Renderer, shown_as
+from reward_serve.judging.rendering import Layout, Parts, Renderer, shown_as
 from reward_serve.reward_models.base import InvalidRequestError, Verdict
 from reward_serve.reward_models.findings import Findings
 from reward_serve.schema import Status
@@ -54,26 +54,11 @@ class Recorder:
         """See the engine."""
         return self._engine.tokenizer
 
-    def render(
-        self,
-        template: Template,
-        fields: Mapping[str, str],
-        *,
-        mode: Mode,
-        response_tokens: int,
-        reserve_tokens: int,
-        enable_thinking: bool = False,
-    ) -> Prompt:
+    def render(self, template: Template, fields: Mapping[str, str], layout: Layout) -> Prompt:
         """See the renderer."""
         with self._findings.timed("rendering"):
-            prompt = self._renderer.render(
-                template,
-                fields,
-                mode=mode,
-                response_tokens=response_tokens,
-                reserve_tokens=reserve_tokens,
-                enable_thinking=enable_thinking,
-            )
+            prompt = self._renderer.render(template, fields, layout)
+        mode, enable_thinking = layout.mode, layout.enable_thinking
         number = len(self._findings.prompts)
         about = {"mode": mode, "reference": number if "reference" in template.fields else None}
         text = self._renderer.text(template, mode, enable_thinking)

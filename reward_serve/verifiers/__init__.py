@@ -5,7 +5,7 @@ from __future__ import annotations
 from reward_serve.verifiers.gsm8k import Verification, final_answer, verify, verify_any
 from reward_serve.verifiers.strict import verify_strict_any
 
-VERIFIER_VERSION = "4"
+VERIFIER_VERSION = "5"
 """Incremented when a rule's decisions change; part of fingerprints."""
 
 __all__ = [

@@ -1,13 +1,13 @@
 r"""Decide answers to grade-school math problems by rule: right, wrong, or abstain.
 
 Policies train against these rules, so they abstain unless they can prove the outcome, and a judge
-decides the rest. An answer is proven right by an explicit final-answer marker, or else by a plain
-closing statement, that has the reference's value and is not retracted:
+decides the rest. An answer is proven right by an explicit final-answer marker that has the
+reference's value and is not retracted, or by a response that is this number and nothing else:
 
     verify("She makes 9 * 2 = 18 dollars.\n#### 18", "#### 18").outcome  # "right"
     verify("The answer is 17.", "#### 18").outcome                       # "wrong"
-    verify("So she makes $18.", "#### 18").outcome                       # "right"
-    verify("She makes 18 or 17.", "#### 18").outcome                     # "abstain": which?
+    verify("$18", "#### 18").outcome                                     # "right"
+    verify("So she makes $18.", "#### 18").outcome                       # "abstain": no marker
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ from typing import Literal
 from reward_serve.numbers.parsing import Number, parse_number
 from reward_serve.numbers.presence import may_equal, may_hold
 from reward_serve.numbers.words import CENTS, MEASURES, UNIT_DOUBTS
-from reward_serve.verifiers.denials import alters, denies
 from reward_serve.verifiers.markers import braced, read_markers
 from reward_serve.verifiers.mathematics import compare_formulas
-from reward_serve.verifiers.retractions import read_replacement
-from reward_serve.verifiers.statements import read_statement
 from reward_serve.verifiers.vocabulary import OPENER_WORDS, REMARK_WORDS
 
 MAX_RESPONSE = 200_000
@@ -55,11 +52,10 @@ class Verification:
 
     Attributes:
         outcome: "right" and "wrong" are proven; "abstain" leaves the decision to a judge.
-        rule: The rule that decided ("marker_matches", "marker_differs", "statement_matches",
-            "statement_differs", "replacement_matches", "replacement_differs", "reference_absent",
-            "reference_denied", "reference_altered", "answer_stuffing", "empty_response",
+        rule: The rule that decided ("marker_matches", "marker_differs", "number_matches",
+            "number_differs", "reference_absent", "answer_stuffing", "empty_response",
             "only_opener") or, for an abstention, why.
-        answer: The text after the deciding marker, or the statement, or None.
+        answer: The text after the deciding marker, or the number, or None.
         span: Start and end in the response of what the rule matched, in characters, where
             ``spans.located`` has found it; verdicts do without.
     """
@@ -115,16 +111,6 @@ def verify(response: str, reference: str) -> Verification:
     verification = _judge_numbers(visible, gold)
     if verification.outcome != "abstain":
         return verification
-    replacement = None if _asks_again(visible) else read_replacement(visible)
-    if replacement is not None:
-        number, text = replacement
-        verification = _compare(number, gold, _printable(text), by="replacement")
-        if verification.outcome != "abstain":
-            return verification
-    if denies(visible, gold.value):
-        return Verification("wrong", "reference_denied", verification.answer)
-    if verification.answer is not None and alters(verification.answer, gold.value):
-        return Verification("wrong", "reference_altered", verification.answer)
     if gold.value != 1 and _is_only_opener(response):
         return Verification("wrong", "only_opener")
     if not _names_a_value(verification) and not may_hold(response, gold.value):
@@ -223,7 +209,7 @@ def _judge_numbers(response: str, gold: Number) -> Verification:
         if position == len(markers) or marker.claims_number()
     ]
     if not claims and not markers:
-        return _judge_statement(response, gold)
+        return _judge_bare_number(response, gold)
     if not claims:
         return Verification("abstain", "no_rule_applies")
     last, number = claims[-1]
@@ -244,16 +230,14 @@ def _judge_numbers(response: str, gold: Number) -> Verification:
     return _compare(number, gold, answer)
 
 
-def _judge_statement(response: str, gold: Number) -> Verification:
-    unsure = Verification("abstain", "no_rule_applies")
-    statement = read_statement(response)
-    if statement is None:
-        return unsure
-    answer = _printable(statement.text)
-    compared = _compare(statement.number, gold, answer, by="statement")
-    before = statement.before.strip()
-    sure = compared.outcome == "right" or not (before and may_hold(before, gold.value))
-    return compared if sure and compared.outcome != "abstain" else unsure
+def _judge_bare_number(response: str, gold: Number) -> Verification:
+    """Compare a response that is a number without a unit, and nothing else."""
+    number = None if "=" in response else parse_number(response)
+    if number is not None and not number.unit:
+        compared = _compare(number, gold, _printable(response), by="number")
+        if compared.outcome != "abstain":
+            return compared
+    return Verification("abstain", "no_rule_applies")
 
 
 def _compare(number: Number, gold: Number, answer: str, by: str = "marker") -> Verification:

@@ -45,10 +45,9 @@ def span_of(response: str, rule: str, answer: str | None) -> tuple[int, int] | N
     begin = response.rfind(_THINK_END)
     begin = begin + len(_THINK_END) if begin >= 0 else 0
     visible = response[begin:].partition("<think>")[0]
-    if not rule.startswith(("statement", "replacement")):
-        for marker in reversed(read_markers(visible) or []):
-            if marker.text.strip() == answer:
-                return begin + marker.start, begin + marker.end
+    for marker in reversed(read_markers(visible) or []):
+        if marker.text.strip() == answer:
+            return begin + marker.start, begin + marker.end
     found = _last(visible, answer)
     return None if found is None else (begin + found[0], begin + found[1])
 

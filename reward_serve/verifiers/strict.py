@@ -20,7 +20,7 @@ def verify_strict_any(response: str, references: Sequence[str]) -> Verification:
     answer = response.rpartition("</think>")[2]
     if "<think>" in answer and verification.outcome != "wrong":
         return Verification("abstain", "unfinished_thinking", verification.answer)
-    marked = verification.rule != "statement_matches" and _CLOSING_LINE.search(answer[-200:])
+    marked = verification.rule != "number_matches" and _CLOSING_LINE.search(answer[-200:])
     if verification.outcome == "wrong" or marked:
         return verification
     if "####" in answer:

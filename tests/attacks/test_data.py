@@ -28,7 +28,7 @@ def test_a_files_attacks_are_read_in_order_and_blank_lines_skipped(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("{", "is not JSON"),
         ("[1]", "must be an object (found list)"),
@@ -42,22 +42,22 @@ def test_a_files_attacks_are_read_in_order_and_blank_lines_skipped(tmp_path: Pat
     ],
 )
 def test_a_line_that_is_no_attack_is_named_with_what_is_wrong(
-    tmp_path: Path, line: str, told: str
+    tmp_path: Path, line: str, message: str
 ) -> None:
     with pytest.raises(AttackFileError) as caught:
         read_attacks(written(tmp_path, json.dumps(GOOD), line))
-    assert str(caught.value).startswith(f"line 2: {told}")
+    assert str(caught.value).startswith(f"line 2: {message}")
 
 
 def test_every_bad_line_is_reported_up_to_ten(tmp_path: Path) -> None:
     with pytest.raises(AttackFileError) as caught:
         read_attacks(written(tmp_path, *["{"] * 12))
-    told = str(caught.value).splitlines()
-    assert [line.partition(":")[0] for line in told] == [
+    message = str(caught.value).splitlines()
+    assert [line.partition(":")[0] for line in message] == [
         *(f"line {n}" for n in range(1, 11)),
-        told[-1],
+        message[-1],
     ]
-    assert told[-1] == "and 2 more"
+    assert message[-1] == "and 2 more"
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:

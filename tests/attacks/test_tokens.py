@@ -10,7 +10,7 @@ import pytest
 from reward_serve.attacks import FAMILIES, Attack, generate
 from reward_serve.embedded.bundled import prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.rendering import Mode, Renderer
+from reward_serve.judging.rendering import Layout, Mode, Renderer
 from reward_serve.templates import Template, load_template, template_names
 
 TEMPLATES = [load_template(name) for name in template_names()]
@@ -45,9 +45,8 @@ def renderer(hub_tokenizer: Any) -> Renderer:
 
 def rendered(renderer: Renderer, template: Template, mode: Mode, response: str) -> list[int]:
     fields = {"question": "How many?", "reference": "18", "response": response}
-    return renderer.render(
-        template, fields, mode=mode, response_tokens=TOKENS_IN_VIEW, reserve_tokens=1
-    ).token_ids
+    layout = Layout(mode, TOKENS_IN_VIEW, reserve_tokens=1)
+    return renderer.render(template, fields, layout).token_ids
 
 
 @pytest.mark.parametrize(("template", "mode"), SHOWN)

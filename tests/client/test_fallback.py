@@ -32,9 +32,9 @@ def test_raise_tells_status_and_reason() -> None:
 
 @pytest.mark.parametrize(("response", "score"), [("#### 18", 1.0), ("#### 17", 0.0)])
 def test_the_rule_decides_what_it_can_prove(response: str, score: float) -> None:
-    told = settle(request(response), LOST, "rule")
-    assert (told.status, told.score, told.source) == (Status.OK, score, "fallback")
-    assert (told.id, told.reason) == ("a", "error: no service")
+    settled = settle(request(response), LOST, "rule")
+    assert (settled.status, settled.score, settled.source) == (Status.OK, score, "fallback")
+    assert (settled.id, settled.reason) == ("a", "error: no service")
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,12 @@ def test_what_the_rule_cannot_prove_stays_a_failure(asked: dict[str, Any]) -> No
 
 
 def test_a_number_is_the_score_and_says_so() -> None:
-    told = settle(request(), LOST, -0.5)
-    assert (told.score, told.source, told.reason) == (-0.5, "fallback", "error: no service")
+    settled = settle(request(), LOST, -0.5)
+    assert (settled.score, settled.source, settled.reason) == (
+        -0.5,
+        "fallback",
+        "error: no service",
+    )
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,13 @@ async def test_the_shared_client_asks_a_lost_replicas_items_again() -> None:
 @pytest.mark.parametrize(
     ("about", "asked", "found"),
     [
-        ({"models": ["judge", "rule"]}, None, ("judge", "door")),  # a service without gateways
-        ({"models": ["judge"], "applications": {"judge": "other"}}, "judge", ("judge", "other")),
-        ({"models": ["judge"], "aliases": {"gpt": "judge"}}, "gpt", ("judge", "door")),
+        ({"applications": {"judge": "door", "rule": "door"}}, None, ("judge", "door")),
+        ({"applications": {"judge": "other"}}, "judge", ("judge", "other")),
+        (
+            {"applications": {"judge": "door"}, "aliases": {"gpt": "judge"}},
+            "gpt",
+            ("judge", "door"),
+        ),
     ],
 )
 def test_a_model_is_found_where_its_application_says(
@@ -104,7 +108,7 @@ def test_a_model_is_found_where_its_application_says(
     found: tuple[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serve, "get_app_handle", lambda _: Door({**about, "version": __version__}))
+    monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
     monkeypatch.setattr(serve, "get_deployment_handle", Found)
     result = RewardClient("door", model=asked).score(ASKED)
     assert result.model == "/".join(found)
@@ -116,10 +120,8 @@ async def test_each_request_goes_to_the_model_that_it_names(
     model: str | None, ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about = {
-        "models": ["judge", "rule"],
         "applications": {"judge": "door", "rule": "cheap"},  # as a gateway says
         "aliases": {"Qwen/Qwen3-32B": "judge"},
-        "version": __version__,
     }
     monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
     monkeypatch.setattr(serve, "get_deployment_handle", Found)
@@ -145,7 +147,7 @@ async def test_the_shared_clients_model_is_of_requests_that_name_none(
 
 
 def test_a_model_that_is_not_there_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    about = {"models": ["judge"], "version": __version__}
+    about = {"applications": {"judge": "door"}}
     monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
     with pytest.raises(ServiceUnavailableError, match="choose from judge") as refusal:
         RewardClient("door", model="jugde").score(ASKED)
@@ -169,7 +171,7 @@ def test_an_application_behind_a_gateway_is_waited_for(monkeypatch: pytest.Monke
         found.append((name, app, _check_exists))
         return Found(name, app)
 
-    about = {"models": ["judge"], "applications": {"judge": "away"}, "version": __version__}
+    about = {"applications": {"judge": "away"}}
     monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
     monkeypatch.setattr(serve, "get_deployment_handle", get)
     RewardClient("door").score(ASKED)
@@ -183,11 +185,11 @@ def test_the_client_is_imported_without_ray() -> None:
 
 
 class Door:
-    """An ingress that says of itself what it is told to."""
+    """An ingress with this description of itself."""
 
     def __init__(self, about: dict[str, Any]) -> None:
         self.models = self
-        self._about = about
+        self._about = {"aliases": {}, "version": __version__, **about}
 
     def remote(self) -> Call:
         return Call(lambda _: self._about, [])
@@ -225,9 +227,13 @@ async def test_a_result_is_explained_by_the_reward_model() -> None:
 
 @each_end
 async def test_a_lost_explanation_is_a_typed_failure(end: End) -> None:
-    told = await client_of(end).aexplain({**ASKED, "id": "a"})
-    assert (told.result.status, told.result.score, told.result.id) == (Status.ERROR, None, "a")
-    assert told.rule is None
+    explanation = await client_of(end).aexplain({**ASKED, "id": "a"})
+    assert (
+        explanation.result.status,
+        explanation.result.score,
+        explanation.result.id,
+    ) == (Status.ERROR, None, "a")
+    assert explanation.rule is None
 
 
 async def test_an_explanation_that_no_message_carries_is_asked_for_by_reference() -> None:
@@ -245,6 +251,6 @@ async def test_an_explanation_that_no_message_carries_is_asked_for_by_reference(
             return super().__await__()
 
     handle: Any = Handle(explained, call=OnceTooLarge)
-    told = await Dispatcher({"judge": handle}).explain({**ASKED, "id": "a"})
-    assert told["result"]["score"] == 1.0
+    explanation = await Dispatcher({"judge": handle}).explain({**ASKED, "id": "a"})
+    assert explanation["result"]["score"] == 1.0
     assert handle.by_reference == [False, True]

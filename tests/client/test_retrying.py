@@ -64,8 +64,8 @@ async def test_what_is_final_is_delivered_while_the_rest_is_asked_again() -> Non
     delivered: list[tuple[dict[int, str], int]] = []
 
     def deliver(results: dict[int, ScoreResult]) -> None:
-        told = {index: result.status.value for index, result in results.items()}
-        delivered.append((told, len(transport.asked)))
+        statuses = {index: result.status.value for index, result in results.items()}
+        delivered.append((statuses, len(transport.asked)))
 
     await Retrier([Endpoint(transport)], Counters(), 2).ask(bodies("a", "b", "c"), deliver)
     assert delivered == [({0: "ok"}, 1), ({1: "ok"}, 2), ({2: "overloaded"}, 2)]
@@ -88,7 +88,7 @@ async def test_a_refusal_is_never_tried_again(code: int) -> None:
 
 
 @pytest.mark.parametrize("status", ["invalid", "unparseable", "truncated", "timeout"])
-async def test_what_another_attempt_cannot_better_is_told_at_once(status: str) -> None:
+async def test_what_another_attempt_cannot_better_is_returned_at_once(status: str) -> None:
     transport = Scripted({"a": failure(Status(status), "why")})
     results, _ = await ask(transport, bodies("a"))
     assert results == [("a", status)]
@@ -102,7 +102,7 @@ async def test_a_service_that_is_away_for_long_is_asked_until_the_deadline() -> 
     assert (len(transport.asked), retried) == (41, 40)
 
 
-async def test_after_the_last_attempt_the_failure_is_told() -> None:
+async def test_after_the_last_attempt_the_failure_is_returned() -> None:
     transport = Scripted(*[ServiceUnavailableError("lost") for _ in range(9)])
     results, retried = await ask(transport, bodies("a"), attempts=3)
     assert results == [("a", "error")]

@@ -76,8 +76,8 @@ class Scripted:
                 "lost", status_code=attempt.code, retry_after_s=attempt.pause_s
             )
         statuses = list(attempt.statuses) * len(ids)
-        told = zip(ids, statuses, strict=False)
-        results = [_result(request, status, attempt.pause_s) for request, status in told]
+        outcomes = zip(ids, statuses, strict=False)
+        results = [_result(request, status, attempt.pause_s) for request, status in outcomes]
         self.final |= {str(r.id) for r in results if r.status in NEVER_AGAIN}
         return results
 
@@ -108,7 +108,9 @@ def test_every_request_ends_once_in_its_place_and_in_time(
 
     async def ask() -> list[ScoreResult]:
         began = time.monotonic()
-        results = await retrier(transport).ask(bodies, lambda told: delivered.update(told.keys()))
+        results = await retrier(transport).ask(
+            bodies, lambda results_by_id: delivered.update(results_by_id.keys())
+        )
         for moment, ids in transport.asked:
             for one in set(ids) - transport.split:
                 assert moment - began <= longest_timeout_s([bodies[int(one)]]) + 1e-6

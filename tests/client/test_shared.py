@@ -34,7 +34,7 @@ def answer(n: int) -> tuple[str, float]:
     return str(n), float(n % 2 == 0)
 
 
-def told(result: ScoreResult) -> tuple[str | None, float | None]:
+def outcome(result: ScoreResult) -> tuple[str | None, float | None]:
     return result.id, result.score
 
 
@@ -42,7 +42,7 @@ def test_thirty_two_threads_each_get_their_own_answers(service: FakeService) -> 
     client = connect(url=service.url)
 
     def work(thread: int) -> list[Any]:
-        return [told(client.score(asked(100 * thread + n))) for n in range(20)]
+        return [outcome(client.score(asked(100 * thread + n))) for n in range(20)]
 
     with ThreadPoolExecutor(32) as pool:
         results = list(pool.map(work, range(32)))
@@ -55,7 +55,7 @@ def test_thirty_two_threads_each_get_their_own_answers(service: FakeService) -> 
 async def test_five_hundred_coroutines_each_get_their_own_answer(service: FakeService) -> None:
     client = connect(url=service.url)
     results = await asyncio.gather(*(client.ascore(asked(n)) for n in range(500)))
-    assert [told(result) for result in results] == [answer(n) for n in range(500)]
+    assert [outcome(result) for result in results] == [answer(n) for n in range(500)]
     assert len(service.calls) < 40
 
 
@@ -64,7 +64,7 @@ def test_event_loops_of_several_threads_share_a_client(service: FakeService) -> 
 
     async def many(thread: int) -> list[Any]:
         results = await asyncio.gather(*(client.ascore(asked(100 * thread + n)) for n in range(50)))
-        return [told(result) for result in results]
+        return [outcome(result) for result in results]
 
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda thread: asyncio.run(many(thread)), range(4)))
@@ -75,9 +75,9 @@ async def test_a_batch_is_answered_in_order_in_both_forms(service: FakeService) 
     client = connect(url=service.url, max_batch=8)
     requests = [asked(n) for n in range(30)]
     results = await client.ascore_batch(requests)
-    assert [told(result) for result in results] == [answer(n) for n in range(30)]
+    assert [outcome(result) for result in results] == [answer(n) for n in range(30)]
     again = await asyncio.to_thread(client.score_batch, requests)
-    assert [told(result) for result in again] == [answer(n) for n in range(30)]
+    assert [outcome(result) for result in again] == [answer(n) for n in range(30)]
     assert max(len(call.body["requests"]) for call in service.calls) == 8
 
 
@@ -112,17 +112,17 @@ def test_without_a_service_the_caller_gets_what_it_chose(on_failure: Any, score:
     assert counts["fallback"] == (score is not None)
 
 
-def test_failures_are_told_ever_more_seldom(
+def test_failures_are_logged_less_and_less_often(
     service: FakeService, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = connect(url=service.url, on_failure="none")
     for _ in range(5):
         client.score({"response": "18 or 17?", "reference": "18"})
 
-    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert [int(text.split()[0]) for text in told if "without a verdict" in text] == [1, 2, 4]
-    assert "on_failure=none" in told[0]
-    assert "unparseable" in told[0]
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [int(text.split()[0]) for text in warnings if "without a verdict" in text] == [1, 2, 4]
+    assert "on_failure=none" in warnings[0]
+    assert "unparseable" in warnings[0]
 
 
 def test_without_a_service_and_a_choice_it_raises() -> None:
@@ -140,7 +140,7 @@ async def test_a_call_that_is_cancelled_leaves_the_rest(service: FakeService) ->
     await asyncio.sleep(0.05)
     calls[0].cancel()
     release.set()
-    assert told(await calls[1]) == answer(1)
+    assert outcome(await calls[1]) == answer(1)
 
 
 def test_the_same_target_gives_the_same_client(service: FakeService) -> None:
@@ -172,7 +172,7 @@ def test_the_environment_names_the_target(
         ({"url": "http://a", "on_failure": "zero"}, {}, "on_failure: 'zero'"),
     ],
 )
-def test_a_wrong_setting_is_told(
+def test_a_wrong_setting_is_reported(
     arguments: dict[str, Any],
     variables: dict[str, str],
     found: str,

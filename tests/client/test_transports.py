@@ -97,8 +97,8 @@ def test_a_single_failure_is_a_typed_result_whatever_its_code(
 ) -> None:
     result = failure(status, "why", id="a").model_dump(mode="json")
     service.replies["/v1/score"] = Reply({"detail": "why", **result}, code)
-    (told,) = ask(HttpRewardClient(service.url), style, RIGHT)
-    assert (told.status, told.score, told.reason, told.id) == (status, None, "why", "a")
+    (failed,) = ask(HttpRewardClient(service.url), style, RIGHT)
+    assert (failed.status, failed.score, failed.reason, failed.id) == (status, None, "why", "a")
 
 
 def test_a_services_own_refusal_is_a_typed_result(client: HttpRewardClient) -> None:
@@ -355,8 +355,8 @@ def test_one_client_serves_sixteen_threads(service: FakeService, client: HttpRew
         return [client.score({**RIGHT, "id": f"{number} {i}"}).id for i in range(4)]
 
     with ThreadPoolExecutor(16) as pool:
-        told = list(pool.map(work, range(16)))
-    assert told == [[f"{n} {i}" for i in range(4)] for n in range(16)]
+        results = list(pool.map(work, range(16)))
+    assert results == [[f"{n} {i}" for i in range(4)] for n in range(16)]
     assert service.connections <= 64
 
 
@@ -470,8 +470,8 @@ def by_handle(handle: FakeHandle, timeout_s: float = 60.0, grace_s: float = 5.0)
 @every_style
 def test_a_handles_answer_is_parsed(style: str) -> None:
     handle = FakeHandle([{"status": "ok", "score": 1.0}])
-    (told,) = ask(by_handle(handle, 7), style, RIGHT)
-    assert (told.status, told.score) == (Status.OK, 1.0)
+    (result,) = ask(by_handle(handle, 7), style, RIGHT)
+    assert (result.status, result.score) == (Status.OK, 1.0)
     assert handle.asked == [[{**RIGHT, "timeout_s": 7}]]
 
 
@@ -485,16 +485,16 @@ def test_an_answer_that_is_no_result_is_not_the_service(style: str) -> None:
 def test_a_lost_replica_is_a_typed_failure(style: str) -> None:
     from ray.exceptions import RayActorError
 
-    (told,) = ask(by_handle(FakeHandle(RayActorError())), style, {**RIGHT, "id": "a"})
-    assert (told.status, told.score, told.id) == (Status.ERROR, None, "a")
-    assert "RayActorError" in str(told.reason)
+    (result,) = ask(by_handle(FakeHandle(RayActorError())), style, {**RIGHT, "id": "a"})
+    assert (result.status, result.score, result.id) == (Status.ERROR, None, "a")
+    assert "RayActorError" in str(result.reason)
 
 
 @every_style
 def test_a_call_given_up_on_is_cancelled(style: str) -> None:
     handle = FakeHandle(None)
-    (told,) = ask(by_handle(handle, 0.05, grace_s=0.0), style, RIGHT)
-    assert (told.status, told.score) == (Status.TIMEOUT, None)
+    (result,) = ask(by_handle(handle, 0.05, grace_s=0.0), style, RIGHT)
+    assert (result.status, result.score) == (Status.TIMEOUT, None)
     assert [call.cancelled for call in handle.calls] == [True]
 
 
@@ -558,11 +558,11 @@ def test_a_malformed_urls_password_is_never_shown(url: str) -> None:
 async def test_a_result_is_explained(service: FakeService) -> None:
     asked = {**RIGHT, "id": "a"}
     with HttpRewardClient(service.url) as client:
-        told = await asyncio.to_thread(client.explain, asked, tokens=True)
+        explanation = await asyncio.to_thread(client.explain, asked, tokens=True)
         awaited = await client.aexplain(ScoreRequest.model_validate(asked))
         await client.aclose()
-    assert (told.result.score, told.result.id, awaited.result.id) == (1.0, "a", "a")
-    assert told.rule == awaited.rule
+    assert (explanation.result.score, explanation.result.id, awaited.result.id) == (1.0, "a", "a")
+    assert explanation.rule == awaited.rule
     assert [call.body["tokens"] for call in service.calls] == [True, False]
 
 
@@ -585,6 +585,6 @@ def test_what_is_no_explanation_is_unavailable(
 
 def test_a_refused_explanation_is_a_typed_result(client: HttpRewardClient) -> None:
     for request in ({"response": 18, "id": "a"}, {"response": "\ud800", "id": "a"}):
-        told = client.explain(request)
-        assert (told.result.status, told.result.id) == (Status.INVALID, "a")
-        assert (told.rule, told.prompts) == (None, [])
+        explanation = client.explain(request)
+        assert (explanation.result.status, explanation.result.id) == (Status.INVALID, "a")
+        assert (explanation.rule, explanation.prompts) == (None, [])

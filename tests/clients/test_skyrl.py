@@ -44,12 +44,12 @@ def test_episodes_are_reported_as_means_and_the_longest_wait(service: FakeServic
     episodes = [judge(service.url) for _ in range(3)]
     for env in episodes[:2]:
         env.step(RIGHT)
-    told = GSM8kJudgeEnv.aggregate_metrics([env.get_metrics() for env in episodes])
+    metrics = GSM8kJudgeEnv.aggregate_metrics([env.get_metrics() for env in episodes])
 
-    assert told["judge_ok_mean"] == 1.0
-    assert told["judge_wall_ms_max"] >= told["judge_wall_ms_mean"] > 0
+    assert metrics["judge_ok_mean"] == 1.0
+    assert metrics["judge_wall_ms_max"] >= metrics["judge_wall_ms_mean"] > 0
     # SkyRL's fully asynchronous trainer adds up what has none of these in its name.
-    assert all("mean" in name or "max" in name for name in told)
+    assert all("mean" in name or "max" in name for name in metrics)
     assert GSM8kJudgeEnv.aggregate_metrics([{}]) == {}
 
 

@@ -77,10 +77,10 @@ async def test_several_rewards_come_of_one_call(service: FakeService) -> None:
     rewards = judge_rewards(url=service.url, name="judge")
     completions = ["#### 18", "#### 17", "18 or 17?"]
     columns = {"answer": ["18"] * 3, "completion_ids": [[1] * 3, [1] * 4, [1] * 5]}
-    told = await called(rewards, completions, **columns)
+    returned = await called(rewards, completions, **columns)
 
     assert [reward.__name__ for reward in rewards] == ["judge", "rule_agreement", "length"]
-    assert told == [[1.0, 0.0, None], [1.0, 1.0, None], [3.0, 4.0, None]]
+    assert returned == [[1.0, 0.0, None], [1.0, 1.0, None], [3.0, 4.0, None]]
     assert len(service.calls) == 1
     await called(rewards, list(completions), **columns)
     assert len(service.calls) == 2
@@ -93,9 +93,11 @@ async def test_a_judge_that_the_rule_contradicts_is_seen(service: FakeService) -
 
     service.before_reply = all_right
     columns = {"answer": ["18"] * 3, "completion_ids": [[1]] * 3}
-    told = await called(judge_rewards(url=service.url), ["#### 18", "#### 17", "18?"], **columns)
+    returned = await called(
+        judge_rewards(url=service.url), ["#### 18", "#### 17", "18?"], **columns
+    )
 
-    assert told[1] == [1.0, 0.0, None]
+    assert returned[1] == [1.0, 0.0, None]
 
 
 async def test_trls_table_has_what_was_judged_and_the_file_the_step(

@@ -33,19 +33,19 @@ async def test_a_row_earns_what_the_service_says(service: FakeService) -> None:
 
 
 def test_a_batch_is_answered_in_order(service: FakeService) -> None:
-    told = compute_score_batched(
+    scored = compute_score_batched(
         ["gsm8k"] * 3, [RIGHT, WRONG, RIGHT], ["18", "18", "17"], url=service.url, on_failure=0.0
     )
 
-    assert [one["score"] for one in told] == [1.0, 0.0, 0.0]
+    assert [one["score"] for one in scored] == [1.0, 0.0, 0.0]
 
 
 def test_without_a_service_the_rule_decides_and_reports_it() -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    told = compute_score_sync("gsm8k", RIGHT, "18", {"timeout": 1}, url=url, max_attempts=2)
+    scored = compute_score_sync("gsm8k", RIGHT, "18", {"timeout": 1}, url=url, max_attempts=2)
 
-    assert (told["score"], told["fallback"], told["undecided"]) == (1.0, 1.0, 0.0)
-    assert told["failed_error"] + told["failed_timeout"] == 1.0
+    assert (scored["score"], scored["fallback"], scored["undecided"]) == (1.0, 1.0, 0.0)
+    assert scored["failed_error"] + scored["failed_timeout"] == 1.0
 
 
 @pytest.mark.parametrize("on_failure", ["rule", "none", "raise"])
@@ -61,9 +61,9 @@ async def test_an_undecided_sample_raises(service: FakeService, on_failure: str)
 
 def test_a_named_reward_replaces_it(service: FakeService) -> None:
     service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
-    told = compute_score_sync("gsm8k", UNDECIDED, "18", None, url=service.url, on_failure=0.25)
+    scored = compute_score_sync("gsm8k", UNDECIDED, "18", None, url=service.url, on_failure=0.25)
 
-    assert (told["score"], told["fallback"], told["failed_invalid"]) == (0.25, 1.0, 1.0)
+    assert (scored["score"], scored["fallback"], scored["failed_invalid"]) == (0.25, 1.0, 1.0)
 
 
 @pytest.mark.parametrize("on_failure", ["rule", "none", "raise"])
@@ -92,9 +92,9 @@ def test_the_rows_address_takes_precedence_over_the_variables(
     monkeypatch.setenv("LLM_JUDGE_SERVER_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("LLM_JUDGE_SERVER_API_KEY", "of the environment")
     info = {"server_url": service.url, "api_key": "of the row"}
-    told = compute_score_sync("gsm8k", RIGHT, "18", info)
+    scored = compute_score_sync("gsm8k", RIGHT, "18", info)
 
-    assert told["score"] == 1.0
+    assert scored["score"] == 1.0
     assert service.calls[0].headers["authorization"] == "Bearer of the row"
 
 
@@ -206,7 +206,7 @@ def test_a_run_begins_without_its_service(caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.fixture
-def told_where(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> FakeService:
+def addressed(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> FakeService:
     monkeypatch.setenv("LLM_JUDGE_SERVER_URL", service.url)
     return service
 
@@ -225,7 +225,7 @@ def test_the_drop_in_has_the_signatures_of_what_it_replaces() -> None:
     assert not inspect.iscoroutinefunction(drop_in.compute_score)
 
 
-def test_the_drop_in_returns_floats(told_where: FakeService) -> None:
+def test_the_drop_in_returns_floats(addressed: FakeService) -> None:
     one = drop_in.compute_score("gsm8k", RIGHT, ["17", "18"], {"problem": "9 + 9?"})
     several = drop_in.compute_score_batched(["gsm8k"] * 2, [RIGHT, WRONG], ["18", ["18"]])
     by_name = drop_in.compute_score(solution_strs=[WRONG], ground_truths=["18"], extra_infos=[{}])
@@ -236,10 +236,10 @@ def test_the_drop_in_returns_floats(told_where: FakeService) -> None:
 
 
 def test_the_drop_in_says_that_it_cannot_leave_a_sample_out(
-    told_where: FakeService, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    addressed: FakeService, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drop_in, "_undecided", count(1))
-    told_where.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
+    addressed.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
 
     assert drop_in.compute_score("gsm8k", RIGHT, "18") == 1.0  # the rule's
     assert "undecided samples" not in caplog.text

@@ -89,12 +89,12 @@ def test_it_is_made_once_and_then_only_verified(conversion: FakeConversion) -> N
 
 
 def test_each_step_is_reported_while_it_runs_and_none_after(conversion: FakeConversion) -> None:
-    told: list[str] = []
-    prepare_bundled(told.append)
-    assert told == ["checking the packaged weights", "converting", "writing checksums"]
-    told.clear()
-    prepare_bundled(told.append)
-    assert told == []
+    steps: list[str] = []
+    prepare_bundled(steps.append)
+    assert steps == ["checking the packaged weights", "converting", "writing checksums"]
+    steps.clear()
+    prepare_bundled(steps.append)
+    assert steps == []
     assert conversion.count == 1
 
 

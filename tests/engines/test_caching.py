@@ -150,10 +150,10 @@ async def test_a_failure_reaches_all_callers_and_is_not_cached() -> None:
     calls = [asyncio.ensure_future(cache.label_logprobs(asking(1), ["0"])) for _ in range(3)]
     await settled()
     engine.go.set()
-    told = await asyncio.gather(*calls, return_exceptions=True)
+    ends = await asyncio.gather(*calls, return_exceptions=True)
     engine.fault = None
 
-    assert [type(error) for error in told] == [EngineError] * 3
+    assert [type(error) for error in ends] == [EngineError] * 3
     assert not (await cache.label_logprobs(asking(1), ["0"])).cached
     assert len(engine.asked) == 2
 

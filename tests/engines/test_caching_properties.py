@@ -30,7 +30,7 @@ ops = st.lists(
 
 
 class Engine:
-    """Answers with the question, when it is told to and as it is told to."""
+    """Answers with the question, when and how the test says."""
 
     max_model_len = 128
     tokenizer: Any = None
@@ -40,8 +40,8 @@ class Engine:
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         fate = await self._work(f"label {prompt.token_ids[0]}")
-        told = math.nan if fate == "no number" else float(prompt.token_ids[0])
-        return LabelOutput(dict.fromkeys(labels, told), Usage(prompt_tokens=1))
+        logprob = math.nan if fate == "no number" else float(prompt.token_ids[0])
+        return LabelOutput(dict.fromkeys(labels, logprob), Usage(prompt_tokens=1))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         await self._work(f"write {prompt.token_ids[0]}")
@@ -71,7 +71,7 @@ class Engine:
 
 
 class Askers:
-    """Those who ask, and what each was told."""
+    """The callers, and each one's answer."""
 
     def __init__(self, max_entries: int, max_bytes: int) -> None:
         self.engine = Engine()
@@ -108,8 +108,8 @@ class Askers:
             if kind == "write":
                 assert output.text == str(number) * 10**number
             else:
-                (told,) = output.logprobs.values()
-                assert told == number or math.isnan(told)
+                (logprob,) = output.logprobs.values()
+                assert logprob == number or math.isnan(logprob)
         assert self.cache.hits + self.cache.misses == len(self._asked)
         assert not self.cache._flights
 

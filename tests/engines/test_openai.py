@@ -29,11 +29,11 @@ Reply = Callable[[dict[str, Any]], httpx.Response]
 
 def completion(text: str = "1", logprobs: dict[str, float] | None = None, **choice: Any) -> Any:
     """A reply of the endpoint."""
-    told = None
+    given = None
     if logprobs is not None:
         tokens = [{"token": t, "logprob": p, "bytes": None} for t, p in logprobs.items()]
         first = {**tokens[0], "top_logprobs": tokens}
-        told = {"content": [first], "refusal": None}
+        given = {"content": [first], "refusal": None}
     message = {"role": "assistant", "content": text}
     return {
         "id": "c",
@@ -41,7 +41,7 @@ def completion(text: str = "1", logprobs: dict[str, float] | None = None, **choi
         "created": 0,
         "model": "m",
         "choices": [
-            {"index": 0, "message": message, "finish_reason": "stop", "logprobs": told, **choice}
+            {"index": 0, "message": message, "finish_reason": "stop", "logprobs": given, **choice}
         ],
         "usage": {
             "prompt_tokens": 90,
@@ -53,7 +53,7 @@ def completion(text: str = "1", logprobs: dict[str, float] | None = None, **choi
 
 
 class Endpoint:
-    """A stand-in for an OpenAI-compatible endpoint: answers as told, keeps what it was asked."""
+    """A stand-in for an OpenAI-compatible endpoint: gives these replies and keeps the requests."""
 
     def __init__(self, *replies: Reply | Any) -> None:
         self._replies = list(replies)

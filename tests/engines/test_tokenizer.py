@@ -106,7 +106,7 @@ class TestChatTokenizer:
         tokenizer = ChatTokenizer(hub_tokenizer(backend))
         assert tokenizer.encode_plain("1\u00e9\u00e88") == ([3, 5, 5, 4], [0, 1, 2, 3])
 
-    def test_tokens_have_their_texts_and_control_tokens_are_told_from_text(self) -> None:
+    def test_tokens_have_their_texts_and_control_tokens_differ_from_text(self) -> None:
         from tokenizers import decoders
 
         backend = byte_level()

@@ -278,7 +278,7 @@ class FakeOutput:
     outputs: list[FakeCompletion] = field(default_factory=lambda: [FakeCompletion([1, 2])])
 
 
-@pytest.mark.parametrize(("cached", "told"), [(None, 0), (0, 0), (32, 32)])
-def test_usage_counts_what_the_engine_reports(cached: int | None, told: int) -> None:
+@pytest.mark.parametrize(("cached", "counted"), [(None, 0), (0, 0), (32, 32)])
+def test_usage_counts_what_the_engine_reports(cached: int | None, counted: int) -> None:
     usage = _usage(FakeOutput(prompt_token_ids=[0] * 40, num_cached_tokens=cached))
-    assert usage == Usage(prompt_tokens=40, cached_tokens=told, completion_tokens=2)
+    assert usage == Usage(prompt_tokens=40, cached_tokens=counted, completion_tokens=2)

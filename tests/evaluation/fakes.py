@@ -1,4 +1,4 @@
-"""Rows, results and a judge that answers as told."""
+"""Rows, results and a judge with given answers."""
 
 from __future__ import annotations
 

@@ -203,10 +203,10 @@ async def test_batches_in_flight_are_limited(batches_in_flight: int, most: int) 
 
 async def test_progress_reaches_every_row_bad_ones_first() -> None:
     rows = [*rows_of(5), Row(6, fault="is bad"), Row(7, fault="is bad")]
-    told: list[int] = []
+    sizes: list[int] = []
     client = FakeClient(pauses_s=[0.02, 0.0])
-    await score_rows(client, rows, settings={}, batch_size=3, scored=told.append)
-    assert told == [2, 2, 3]
+    await score_rows(client, rows, settings={}, batch_size=3, scored=sizes.append)
+    assert sizes == [2, 2, 3]
 
 
 async def test_no_rows_are_a_run_of_nothing() -> None:

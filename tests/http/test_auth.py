@@ -114,17 +114,17 @@ def test_both_sources_are_taken_together(file: Path, monkeypatch: pytest.MonkeyP
         pytest.param("one: kéykéykéykéykéykéy\n", ["line 1", "letters, digits"], id="accents"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_without_a_key(
+def test_a_file_that_cannot_be_used_is_reported_without_a_key(
     file: Path, text: str, parts: list[str]
 ) -> None:
     file.write_text(text, encoding="utf-8")
-    told = fault(file)
-    assert told.startswith(f"server.api_keys_file: {str(file)!r}")
-    assert [part for part in parts if part not in told] == []
-    assert [key for key in (ONE, TWO, "s3cret", "kéy") if key in told] == []
+    message = fault(file)
+    assert message.startswith(f"server.api_keys_file: {str(file)!r}")
+    assert [part for part in parts if part not in message] == []
+    assert [key for key in (ONE, TWO, "s3cret", "kéy") if key in message] == []
 
 
-def test_a_variable_that_cannot_be_used_is_told_without_a_key(
+def test_a_variable_that_cannot_be_used_is_reported_without_a_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("THE_KEYS", raising=False)
@@ -135,20 +135,20 @@ def test_a_variable_that_cannot_be_used_is_told_without_a_key(
         (f"one={ONE},{ONE}", "entry 2"),
     ]:
         monkeypatch.setenv("THE_KEYS", value)
-        told = fault(variable="THE_KEYS")
-        assert part in told
-        assert ONE not in told
-        assert TWO.rstrip("=") not in told
+        message = fault(variable="THE_KEYS")
+        assert part in message
+        assert ONE not in message
+        assert TWO.rstrip("=") not in message
 
 
-def test_a_missing_file_is_told_with_where_it_is_looked_for(tmp_path: Path) -> None:
-    told = fault(tmp_path / "none")
-    assert "No such file" in told
-    assert "a node of the cluster" in told
+def test_a_missing_file_is_reported_with_where_it_is_looked_for(tmp_path: Path) -> None:
+    message = fault(tmp_path / "none")
+    assert "No such file" in message
+    assert "a node of the cluster" in message
     assert "Is a directory" in fault(tmp_path)
 
 
-def test_a_file_that_is_no_text_is_told(file: Path) -> None:
+def test_a_file_that_is_no_text_is_reported(file: Path) -> None:
     file.write_bytes(b"one: \xff\xfe" + ONE.encode())
     assert "is not UTF-8 text" in fault(file)
 
@@ -186,7 +186,7 @@ def test_items_are_given_back_when_the_work_fails() -> None:
             raise ZeroDivisionError
 
 
-def test_a_batch_beyond_the_limit_is_told_to_be_split() -> None:
+def test_a_batch_beyond_the_limit_is_refused_with_the_advice_to_split_it() -> None:
     with pytest.raises(KeyLimitError, match="split the batch") as caught:
         KeyLimit(3).held("one", 4).__enter__()
     assert caught.value.never

@@ -321,9 +321,9 @@ class TestExplain:
     def test_a_result_comes_with_what_led_to_it(self) -> None:
         reply = served().post("/v1/explain", json={**GOOD, "id": "a"})
         assert reply.status_code == 200
-        told = reply.json()
-        assert (told["result"]["score"], told["result"]["id"]) == (1.0, "a")
-        assert told["rule"]["span"] == {"start": 0, "end": 7}
+        content = reply.json()
+        assert (content["result"]["score"], content["result"]["id"]) == (1.0, "a")
+        assert content["rule"]["span"] == {"start": 0, "end": 7}
 
     def test_turned_off_it_is_404_and_says_so_and_is_in_no_document(self) -> None:
         client = served(explain=False)

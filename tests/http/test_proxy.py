@@ -56,5 +56,7 @@ async def test_a_name_cannot_write_the_reply() -> None:
 
 
 def test_serve_takes_it_from_where_its_variable_says() -> None:
-    told = call_function_from_import_path("reward_serve.http.proxy:middleware")
-    assert [one.cls for one in validate_http_proxy_callback_return(told)] == [ReadableHeaders]
+    middlewares = call_function_from_import_path("reward_serve.http.proxy:middleware")
+    assert [one.cls for one in validate_http_proxy_callback_return(middlewares)] == [
+        ReadableHeaders
+    ]

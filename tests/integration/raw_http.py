@@ -23,8 +23,8 @@ _BOMB = b'{"response": "' + b"0" * 20_000_000 + b'", "reference": "18"}'
 
 def post(*headers: bytes, body: bytes = GOOD, length: bytes | None = b"") -> bytes:
     """A request to be scored; the body's own length, unless another is given, or none."""
-    told = str(len(body)).encode() if length == b"" else length
-    lines = [*headers, *([] if told is None else [b"Content-Length: " + told])]
+    announced = str(len(body)).encode() if length == b"" else length
+    lines = [*headers, *([] if announced is None else [b"Content-Length: " + announced])]
     return _POST + b"".join(line + b"\r\n" for line in lines) + b"\r\n" + body
 
 

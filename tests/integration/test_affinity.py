@@ -89,8 +89,8 @@ def burst() -> list[dict[str, Any]]:
 def ask_replica(replica: str) -> dict[str, Any]:
     """What the replica of an id says of itself."""
     handle = serve.get_deployment_handle("rule", SEVERAL).options(session_id=replica)
-    told: dict[str, Any] = handle.describe.remote().result(timeout_s=30)
-    return told
+    description: dict[str, Any] = handle.describe.remote().result(timeout_s=30)
+    return description
 
 
 def over_http(url: str, asked: list[dict[str, Any]]) -> list[float | None]:

@@ -25,21 +25,21 @@ ASKED = {"response": "She makes eighteen dollars in all", "reference": "18", "id
 def test_a_judges_verdict_is_explained_over_http_and_by_handle(
     http: HttpRewardClient, handle: RewardClient
 ) -> None:
-    told = http.explain(ASKED, tokens=True)
-    (prompt,) = told.prompts
+    explanation = http.explain(ASKED, tokens=True)
+    (prompt,) = explanation.prompts
     text, tokens = prompt.text or "", prompt.tokens or []
 
-    assert told.result.score == http.score(ASKED).score
-    assert told.result.id == "a"
-    assert told.rule is not None
-    assert told.model is not None
-    assert told.model.usage.prompt_tokens == prompt.token_count == len(tokens)
+    assert explanation.result.score == http.score(ASKED).score
+    assert explanation.result.id == "a"
+    assert explanation.rule is not None
+    assert explanation.model is not None
+    assert explanation.model.usage.prompt_tokens == prompt.token_count == len(tokens)
     assert "".join(token.text for token in tokens) == text
     assert text.startswith("<|im_start|>")
     assert tokens[0].special
     (place,) = [each for each in prompt.fields if each.field == "response"]
     assert text[place.start : place.end] == "She makes 18 dollars in all", "canonical numerals"
-    assert None not in told.seconds.model_dump().values()
+    assert None not in explanation.seconds.model_dump().values()
 
     by_handle = handle.explain(ASKED)
     assert by_handle.cached is True
@@ -49,22 +49,22 @@ def test_a_judges_verdict_is_explained_over_http_and_by_handle(
 
 
 def test_where_a_rule_decides_the_model_is_asked_too(http: HttpRewardClient) -> None:
-    told = http.explain({**ASKED, "response": "9 * 2 = 18\n#### 18"})
+    explanation = http.explain({**ASKED, "response": "9 * 2 = 18\n#### 18"})
 
-    assert (told.result.source, told.result.score) == ("rule", 1.0)
-    assert told.rule is not None
-    assert told.rule.span is not None
-    assert (told.rule.span.start, told.rule.span.end) == (11, 18)
-    assert told.model is not None
-    assert (told.model.source, told.model.score) == ("judge", 1.0)
+    assert (explanation.result.source, explanation.result.score) == ("rule", 1.0)
+    assert explanation.rule is not None
+    assert explanation.rule.span is not None
+    assert (explanation.rule.span.start, explanation.rule.span.end) == (11, 18)
+    assert explanation.model is not None
+    assert (explanation.model.source, explanation.model.score) == ("judge", 1.0)
 
 
 def test_generate_mode_is_explained_by_what_was_written(http: HttpRewardClient) -> None:
-    told = http.explain({**ASKED, "options": {"mode": "generate", "max_tokens": 4}})
+    explanation = http.explain({**ASKED, "options": {"mode": "generate", "max_tokens": 4}})
 
-    assert told.model is not None
-    assert told.model.text
-    assert told.prompts[0].mode == "generate"
+    assert explanation.model is not None
+    assert explanation.model.text
+    assert explanation.prompts[0].mode == "generate"
 
 
 HOSTILE = [
@@ -80,12 +80,12 @@ HOSTILE = [
 @pytest.mark.parametrize("number", range(len(HOSTILE)))
 def test_untrusted_text_is_explained(http: HttpRewardClient, number: int) -> None:
     response = HOSTILE[number]
-    told = http.explain({**ASKED, "response": response}, tokens=True)
-    (prompt,) = told.prompts
+    explanation = http.explain({**ASKED, "response": response}, tokens=True)
+    (prompt,) = explanation.prompts
     (place,) = [each for each in prompt.fields if each.field == "response"]
     ends = prompt.text or ""
 
-    assert told.result.status is Status.OK
+    assert explanation.result.status is Status.OK
     assert ends.count("<|im_end|>") - ends[place.start : place.end].count("<|im_end|>") == sum(
         token.text == "<|im_end|>" and token.special for token in prompt.tokens or ()
     ), "what the response holds is no control token"
@@ -124,12 +124,12 @@ def test_a_lone_surrogate_is_refused_by_name(url: str) -> None:
 def test_a_classifier_is_explained(classifier_url: str) -> None:
     with HttpRewardClient(classifier_url, timeout_s=60) as client:
         asked = {"question": "2 + 3?", "response": "5 " * 4000}
-        told = client.explain(asked)
-        assert told.result.status is Status.OK, told.result.reason
-        assert told.result.score == pytest.approx(client.score(asked).score, abs=1e-4)
-    (prompt,) = told.prompts
+        explanation = client.explain(asked)
+        assert explanation.result.status is Status.OK, explanation.result.reason
+        assert explanation.result.score == pytest.approx(client.score(asked).score, abs=1e-4)
+    (prompt,) = explanation.prompts
     assert {cut.field for cut in prompt.cut} >= {"response"}
-    assert (prompt.mode, told.rule) == ("classify", None)
+    assert (prompt.mode, explanation.rule) == ("classify", None)
 
 
 @pytest.fixture
@@ -159,14 +159,14 @@ def gateway(deploy_app: Deploy, url: str) -> str:
 def test_a_gateway_passes_explanations_on(gateway: str, url: str) -> None:
     asked = {"response": "#### 18", "reference": "18"}
     with HttpRewardClient(gateway, timeout_s=60) as client:
-        told = client.explain(asked)
+        explanation = client.explain(asked)
         refused = client.explain({**asked, "model": "mute"})
     off = httpx.post(f"{url}/silent/v1/explain", json=asked)
     by_handle = RewardClient("silent").explain(asked)
     serve.delete("door")
 
-    assert (told.result.score, told.result.source) == (1.0, "panel")
-    members = told.members or {}
+    assert (explanation.result.score, explanation.result.source) == (1.0, "panel")
+    members = explanation.members or {}
     assert [members[name].result.score for name in ("first", "second")] == [1.0, 1.0]
     assert isinstance(members["first"], Explanation)
     for each in (refused, by_handle):

@@ -39,7 +39,7 @@ def test_verifiers_of_one_application_are_asked_by_name(apps_url: str) -> None:
         {"response": "x", "model": "own"},
         {"response": "#### 18", "model": "strict"},
     ]
-    told = [
+    verdicts = [
         (Status.OK, 1.0),
         (Status.OK, 0.0),
         (Status.OK, 1.0),
@@ -49,9 +49,9 @@ def test_verifiers_of_one_application_are_asked_by_name(apps_url: str) -> None:
     ]
     with HttpRewardClient(apps_url, timeout_s=60) as client:
         over_http = client.score_batch(requests)
-    assert [(result.status, result.score) for result in over_http] == told
+    assert [(result.status, result.score) for result in over_http] == verdicts
     assert "TypeError" in (over_http[4].reason or "")
-    for request, expected in zip(requests, told, strict=True):
+    for request, expected in zip(requests, verdicts, strict=True):
         result = RewardClient(APP, model=request["model"], timeout_s=60).score(request)
         assert (result.status, result.score) == expected
 

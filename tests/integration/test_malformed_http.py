@@ -33,8 +33,8 @@ def service(rule_url: str) -> Iterator[str]:
     with HttpRewardClient(rule_url) as client:
         wait_for("no items in flight", lambda: client.models()[0]["items"] == 0, 10)
     for file in logs():
-        told = file.read_bytes()[before.get(file, 0) :].decode("utf-8", "replace")
-        assert not _TRACEBACK.search(told), file
+        text = file.read_bytes()[before.get(file, 0) :].decode("utf-8", "replace")
+        assert not _TRACEBACK.search(text), file
 
 
 def logs() -> list[Path]:
@@ -67,20 +67,20 @@ def exchange(url: str, parts: list[Part], expected: int = 1) -> list[int]:
 
 def replies(connection: socket.socket, expected: int) -> list[int]:
     """The status of each reply that comes."""
-    told = b""
+    received = b""
     while True:
-        codes = [int(code) for code in _STATUS_LINE.findall(told)]
+        codes = [int(code) for code in _STATUS_LINE.findall(received)]
         connection.settimeout(AT_ONCE_S if len(codes) < expected else IDLE_S)
         try:
             some = connection.recv(2**20)
         except TimeoutError:
-            assert len(codes) >= expected, f"neither a reply nor an end after {told[-200:]!r}"
+            assert len(codes) >= expected, f"neither a reply nor an end after {received[-200:]!r}"
             return codes
         except ConnectionError:
             return codes
         if not some:
             return codes
-        told += some
+        received += some
 
 
 @pytest.mark.parametrize("parts", CASES.values(), ids=CASES.keys())

@@ -1,4 +1,4 @@
-"""Prometheus is told of every request, through Ray's own exporter."""
+"""Every request is counted in Prometheus, through Ray's own exporter."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def test_requests_are_counted_where_prometheus_scrapes(deploy_app: Deploy, url: 
     (node,) = ray.nodes()
     exporter = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
 
-    def told() -> dict[str, float]:
+    def counts() -> dict[str, float]:
         """Status to count, of the application's requests."""
         text = httpx.get(exporter, timeout=10).text
         lines = re.findall(r"^ray_reward_serve_requests_total\{(.*)\} (\S+)$", text, re.MULTILINE)
         ours = [(dict(re.findall(r'(\w+)="([^"]*)"', tags)), float(n)) for tags, n in lines]
         return {t["status"]: n for t, n in ours if t["application"] == "counted"}
 
-    wait_for("the exporter", lambda: told() == {"ok": 20.0, "invalid": 1.0}, 40)
+    wait_for("the exporter", lambda: counts() == {"ok": 20.0, "invalid": 1.0}, 40)
     text = httpx.get(exporter, timeout=10).text
     for name in ("latency_seconds_bucket", "queue_seconds_sum", "model_seconds_count", "items"):
         assert f"ray_reward_serve_{name}{{" in text

@@ -1,4 +1,4 @@
-"""`serve run` of a file with keys, on a cluster of its own: who gets in, and what is told."""
+"""`serve run` of a file with keys, on a cluster of its own: who gets in, and what is shown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ray.init(
 print(ray.get_runtime_context().gcs_address, flush=True)
 sys.stdin.read()
 """
-TOLD = """
+SHOWN = """
 import json, ray, sys
 from ray import serve
 ray.init(address=sys.argv[1], log_to_driver=False, logging_level="error")
@@ -65,9 +65,9 @@ class Deployed:
         command = ("-m", "ray.serve.scripts", "run", "--non-blocking", "--address", self.address)
         return self.run(*command, str(file))
 
-    def told(self) -> str:
+    def shown(self) -> str:
         """What Serve's status and the dashboard show."""
-        return self.run("-c", TOLD, self.address)
+        return self.run("-c", SHOWN, self.address)
 
     def logs(self) -> str:
         files = [file for file in self.folder.rglob("*") if file.is_file()]
@@ -178,24 +178,24 @@ def test_a_trainers_client_splits_what_its_key_may_not_send_at_once(deployed: De
 
 def test_no_key_is_in_what_serve_logs_and_shows(deployed: Deployed) -> None:
     time.sleep(1)  # logs are written behind the replies
-    told = deployed.told() + deployed.logs()
-    assert "max_concurrent_items_per_key" in told  # the config, as Serve shows it
-    assert "POST /v1/score 401" in told  # the access log
-    assert "key 'trainer'" in told  # a refusal
+    shown = deployed.shown() + deployed.logs()
+    assert "max_concurrent_items_per_key" in shown  # the config, as Serve shows it
+    assert "POST /v1/score 401" in shown  # the access log
+    assert "key 'trainer'" in shown  # a refusal
     for secret in (OF_THE_FILE, OF_THE_VARIABLE, WRONG, "Bearer"):
-        assert secret not in told
+        assert secret not in shown
 
 
 def test_unreadable_keys_fail_the_deployment_with_the_reason(
     deployed: Deployed,
 ) -> None:
     deployed.serve_run(api_keys_file="/nowhere/keys")
-    told = ""
+    shown = ""
 
     def failed() -> bool:
-        nonlocal told
-        told = deployed.told()
-        return "DEPLOY_FAILED" in told
+        nonlocal shown
+        shown = deployed.shown()
+        return "DEPLOY_FAILED" in shown
 
     wait_for("a failed deployment", failed, 60)
-    assert "server.api_keys_file: '/nowhere/keys': No such file or directory" in told
+    assert "server.api_keys_file: '/nowhere/keys': No such file or directory" in shown

@@ -25,7 +25,7 @@ def asked(n: int) -> dict[str, Any]:
     return {"response": f"#### {n}", "reference": str(n - n % 2), "id": str(n)}
 
 
-def told(result: ScoreResult) -> tuple[str | None, float | None]:
+def outcome(result: ScoreResult) -> tuple[str | None, float | None]:
     return result.id, result.score
 
 
@@ -40,10 +40,12 @@ def test_threads_and_coroutines_score_by_handle(deploy_app: Deploy) -> None:
     async def gathered() -> list[ScoreResult]:
         return await asyncio.gather(*(client.ascore(asked(n)) for n in range(500)))
 
-    assert [told(result) for result in asyncio.run(gathered())] == [answer(n) for n in range(500)]
+    assert [outcome(result) for result in asyncio.run(gathered())] == [
+        answer(n) for n in range(500)
+    ]
     with ThreadPoolExecutor(32) as pool:
         results = list(pool.map(lambda n: client.score(asked(n)), range(500)))
-    assert [told(result) for result in results] == [answer(n) for n in range(500)]
+    assert [outcome(result) for result in results] == [answer(n) for n in range(500)]
     counts = client.counters.snapshot()
     assert (counts["asked"], counts["ok"]) == (1000, 1000)
 
@@ -53,7 +55,7 @@ def test_a_worker_of_the_cluster_connects_by_name(deploy_app: Deploy) -> None:
 
     @ray.remote(num_cpus=0)
     def score(n: int) -> tuple[str | None, float | None]:
-        return told(connect(app="from_worker").score(asked(n)))
+        return outcome(connect(app="from_worker").score(asked(n)))
 
     assert ray.get([score.remote(n) for n in range(4)]) == [answer(n) for n in range(4)]
 
@@ -66,7 +68,7 @@ def test_an_application_that_goes_away_is_counted(deploy_app: Deploy) -> None:
     serve.delete("leaves")
     results = client.score_batch([asked(n) for n in range(20)])
 
-    assert [told(result) for result in results] == [answer(n) for n in range(20)]
+    assert [outcome(result) for result in results] == [answer(n) for n in range(20)]
     assert {result.source for result in results} == {"fallback"}
     counts = client.counters.snapshot()
     assert (counts["failed"], counts["fallback"], counts["ok"]) == (20, 20, 1)

@@ -103,14 +103,14 @@ def test_a_template_that_trims_its_turns_is_followed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "message"),
     [
         (turns("q", "r")[1:], "roles must alternate"),
         (turns("q", "r", system="s" * 50), "leaves no room in 30 tokens"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(asked: list[dict[str, str]], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_what_cannot_be_shown_is_refused(asked: list[dict[str, str]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         ConversationRenderer(FakeTokenizer(), 30).render(asked)
 
 

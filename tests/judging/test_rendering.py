@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.rendering import LabelError, Mode, Renderer, defuse
+from reward_serve.judging.rendering import LabelError, Layout, Mode, Renderer, defuse
 from reward_serve.templates import (
     FIELDS,
     GenerateForm,
@@ -93,10 +93,7 @@ def render(
     return renderer.render(
         shape,
         {**HARMLESS, "response": response, **(fields or {})},
-        mode=mode,
-        response_tokens=response_tokens,
-        reserve_tokens=reserve_tokens,
-        enable_thinking=enable_thinking,
+        Layout(mode, response_tokens, reserve_tokens, enable_thinking),
     )
 
 
@@ -593,9 +590,7 @@ def test_a_template_that_asks_for_it_shows_every_field_so(renderer: Renderer) ->
         renderer.render(
             template,
             {"response": response, "reference": reference},
-            mode="label",
-            response_tokens=96,
-            reserve_tokens=1,
+            Layout("label", 96, 1),
         ).token_ids
         for response, reference in (("It is $1,800.00.", "1.8k"), ("It is 1800.", "1800"))
     ]
@@ -609,9 +604,7 @@ def test_no_fence_is_made_of_what_was_not_one(renderer: Renderer) -> None:
         return renderer.render(
             template,
             {"response": response, "reference": "18"},
-            mode="label",
-            response_tokens=96,
-            reserve_tokens=1,
+            Layout("label", 96, 1),
         ).token_ids
 
     assert ids("<\u200b/response>") == ids("‹/response>")
@@ -622,8 +615,8 @@ def test_the_messages_are_what_the_tokens_say(renderer: Renderer, hub_tokenizer:
         renderer, template(digest="text"), response="x " * 100 + "It is 18.", response_tokens=6
     )
     assert [turn["role"] for turn in prompt.messages] == ["system", "user"]
-    told = hub_tokenizer.decode(prompt.token_ids)
-    assert all(turn["content"] in told for turn in prompt.messages)
+    decoded = hub_tokenizer.decode(prompt.token_ids)
+    assert all(turn["content"] in decoded for turn in prompt.messages)
     assert "x x" not in prompt.messages[1]["content"].split("<response>")[0]
     assert prompt.cut_characters > 180
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.rendering import Mode, Renderer, defuse
+from reward_serve.judging.rendering import Layout, Mode, Renderer, defuse
 from reward_serve.numbers.canonical import canonical
 from reward_serve.templates import FIELDS, Template
 from tests.judging.test_rendering import EVERY_FIELD, HOSTILE, SHOWN, UNKNOWN
@@ -31,26 +31,26 @@ def renderer(tokenizer: ChatTokenizer) -> Renderer:
     return Renderer(tokenizer, MAX_PROMPT)
 
 
-def render(renderer: Renderer, shape: Template, mode: Mode, told: Any, budget: int = 999) -> Any:
+def render(renderer: Renderer, shape: Template, mode: Mode, values: Any, budget: int = 999) -> Any:
     try:
-        return renderer.render(shape, told, mode=mode, response_tokens=budget, reserve_tokens=1)
+        return renderer.render(shape, values, Layout(mode, budget, reserve_tokens=1))
     except ValueError as error:
         assert "prompt tokens leave no room" in str(error) or "do not fit" in str(error)
         return None
 
 
 @pytest.mark.parametrize(("shape", "mode"), SHOWN)
-@given(told=fields, budget=st.integers(1, 300))
+@given(values=fields, budget=st.integers(1, 300))
 def test_a_prompt_is_the_templates_tokens_and_each_fields_own(
     renderer: Renderer,
     tokenizer: ChatTokenizer,
     control_ids: frozenset[int],
     shape: Template,
-    told: dict[str, str],
+    values: dict[str, str],
     mode: Mode,
     budget: int,
 ) -> None:
-    prompt = render(renderer, shape, mode, told, budget)
+    prompt = render(renderer, shape, mode, values, budget)
     assume(prompt is not None)
     assert len(prompt.token_ids) < MAX_PROMPT
     shown = canonical if shape.numerals == "canonical" else str
@@ -62,11 +62,11 @@ def test_a_prompt_is_the_templates_tokens_and_each_fields_own(
         left, behind = left[len(run) :], behind - len(run)
         if name is None:
             continue
-        own = tokenizer.encode_plain(defuse(shown(told[name])))[0]
+        own = tokenizer.encode_plain(defuse(shown(values[name])))[0]
         assert control_ids.isdisjoint(own)
         if name == "response":  # cut from the front, by tokens
             others = sum(
-                len(tokenizer.encode_plain(defuse(shown(told[n])))[0]) for n in _after(runs, name)
+                len(tokenizer.encode_plain(defuse(shown(values[n])))[0]) for n in _after(runs, name)
             )
             kept = len(left) - behind - others
             assert kept == min(len(own), budget, kept)
@@ -82,25 +82,25 @@ def _after(runs: Any, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("shape", "mode"), SHOWN)
-@given(told=fields)
+@given(values=fields)
 def test_no_field_opens_or_closes_a_fence(
-    renderer: Renderer, hub_tokenizer: Any, shape: Template, told: dict[str, str], mode: Mode
+    renderer: Renderer, hub_tokenizer: Any, shape: Template, values: dict[str, str], mode: Mode
 ) -> None:
-    prompt = render(renderer, shape, mode, told)
+    prompt = render(renderer, shape, mode, values)
     assume(prompt is not None)
     empty = render(renderer, shape, mode, dict.fromkeys(FIELDS, ""))
     tags = [_TAG.findall(hub_tokenizer.decode(one.token_ids)) for one in (empty, prompt)]
     assert tags[0] == tags[1]
 
 
-@given(told=fields, budget=st.integers(1, 60))
+@given(values=fields, budget=st.integers(1, 60))
 def test_cutting_keeps_the_tail_and_the_same_input_gives_the_same_prompt(
-    renderer: Renderer, tokenizer: ChatTokenizer, told: dict[str, str], budget: int
+    renderer: Renderer, tokenizer: ChatTokenizer, values: dict[str, str], budget: int
 ) -> None:
-    whole = render(renderer, EVERY_FIELD, "label", told)
+    whole = render(renderer, EVERY_FIELD, "label", values)
     assume(whole is not None and whole.cut_characters == 0)
-    cut = render(renderer, EVERY_FIELD, "label", told, budget)
-    assert cut == render(Renderer(tokenizer, MAX_PROMPT), EVERY_FIELD, "label", told, budget)
+    cut = render(renderer, EVERY_FIELD, "label", values, budget)
+    assert cut == render(Renderer(tokenizer, MAX_PROMPT), EVERY_FIELD, "label", values, budget)
     missing = len(whole.token_ids) - len(cut.token_ids)
     same = sum(a == b for a, b in zip(whole.token_ids[::-1], cut.token_ids[::-1], strict=False))
     assert same >= min(budget, len(cut.token_ids))

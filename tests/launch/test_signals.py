@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
+from reward_serve.launch.signals import signals, until_stopped
 
 ROOT = Path(__file__).resolve().parents[2]
 SWALLOWED = """
@@ -37,3 +40,15 @@ def test_a_signal_that_a_bare_except_swallowed_ends_the_block_at_the_next_check(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     assert (done.returncode, done.stdout.split()) == (0, ["swallowed", "ended"]), done.stderr
+
+
+def test_the_handlers_are_restored_and_a_second_block_runs() -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    for number in numbers:
+        with until_stopped(Console(quiet=True)):
+            signals.check()
+            signal.raise_signal(number)
+            pytest.fail("the signal did not end the block")
+
+    assert [signal.getsignal(number) for number in numbers] == before

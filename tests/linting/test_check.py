@@ -1,4 +1,4 @@
-"""Seeded mistakes: each is told with its field and a remedy."""
+"""Seeded mistakes: each is reported with its field and a remedy."""
 
 from __future__ import annotations
 
@@ -209,8 +209,10 @@ def test_a_seeded_mistake_is_reported_with_its_field_and_remedy(
     changes: dict[str, Any], field: str, said: str, write: Write, tokenizer: Tokenizer
 ) -> None:
     findings = check_file(write(**changes), tokenizer)
-    told = [f"{finding.found}; {finding.remedy}" for finding in findings if finding.field == field]
-    assert any(said in text for text in told), findings
+    listed = [
+        f"{finding.found}; {finding.remedy}" for finding in findings if finding.field == field
+    ]
+    assert any(said in text for text in listed), findings
     assert findings[0].severity == "error"
     assert not any("\n" in str(finding) for finding in findings)
 

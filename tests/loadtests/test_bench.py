@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -166,3 +168,14 @@ def test_cpu_seconds_are_split_by_part() -> None:
     used = spent(before, cpu_seconds())
     assert 0.01 < used["client"] < 10
     assert set(used) <= {"client", "Ray's own"}
+
+
+def test_a_process_that_has_exited_is_in_no_reading() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        before = cpu_seconds()
+        assert child.stdin is not None
+        child.stdin.write(b"\n")
+    after = cpu_seconds()
+
+    assert child.pid in {process.pid for process in before.keys() - after.keys()}
+    assert min(spent(before, after).values()) >= 0

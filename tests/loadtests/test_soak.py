@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -36,17 +37,20 @@ def test_memory_is_sampled_while_watched(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert (tmp_path / "soak.png").stat().st_size > 5_000
 
 
-def test_an_exited_process_has_no_memory() -> None:
-    sizes = resident_mib(psutil.Process(os.getpid()))
-    assert set(sizes) == {"replica", "engine", "ingress and Ray"}
-    assert soak._rss(psutil.Process(os.getpid())) > 10
+def test_a_replica_that_has_exited_is_absent() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        replica = psutil.Process(child.pid)
+        alive = resident_mib(replica)
+        child.communicate(b"\n")
 
-    class Gone:
-        def memory_info(self) -> None:
-            raise psutil.NoSuchProcess(1)
+    assert set(alive) == {"replica", "ingress and Ray"}
+    assert set(resident_mib(replica)) == {"ingress and Ray"}
 
-    assert soak._rss(Gone()) == 0.0
-    assert Memory().samples == []
+
+def test_growth_is_of_the_samples_that_have_the_process() -> None:
+    samples = [{"a": 1.0}, {"a": 2.0, "b": 5.0}, {"b": 6.0}]
+
+    assert growth_mib(samples) == {"b": 1.0}
 
 
 def test_peaks_cover_processes_that_were_not_always_there() -> None:

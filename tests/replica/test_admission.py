@@ -9,7 +9,7 @@ from reward_serve.replica.admission import Admission, Pace
 
 
 class Visitors:
-    """Tasks that each hold a place until told to leave."""
+    """Tasks that each hold a place until the test ends it."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
@@ -38,7 +38,7 @@ class Visitors:
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """Seconds that pass when the test says so."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -149,8 +149,8 @@ async def test_a_turn_is_several_items_so_that_small_batches_go_whole() -> None:
     await visitors.enter(10, party="large")  # 0 is at work
     await visitors.enter(4, party="small")  # 10 to 13
     await visitors.enter(4, party="later")  # 14 to 17
-    told = [0, *range(1, 5), *range(10, 14), *range(14, 18), *range(5, 10)]
-    assert await order_of(visitors, 18) == told
+    expected = [0, *range(1, 5), *range(10, 14), *range(14, 18), *range(5, 10)]
+    assert await order_of(visitors, 18) == expected
 
 
 async def test_a_turn_begins_anew_with_each_party() -> None:

@@ -36,10 +36,10 @@ def completer(chat: Any, concurrent: int = 1, queued: int = 1) -> Completer:
 
 
 async def test_every_answer_and_all_tokens_are_reported() -> None:
-    told = await completer(FakeChat()).complete(BODY)
-    assert told["status"] == "ok"
-    assert told["choices"] == [{"text": "18", "cut_off": True}] * 2
-    assert told["usage"]["prompt_tokens"] == 8
+    answer = await completer(FakeChat()).complete(BODY)
+    assert answer["status"] == "ok"
+    assert answer["choices"] == [{"text": "18", "cut_off": True}] * 2
+    assert answer["usage"]["prompt_tokens"] == 8
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ async def test_a_failure_is_typed(
     chat: Any, body: Any, status: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.CRITICAL):
-        told = await completer(chat).complete(body)
-    assert told["status"] == status
-    assert why in told["reason"]
-    assert "choices" not in told
+        answer = await completer(chat).complete(body)
+    assert answer["status"] == status
+    assert why in answer["reason"]
+    assert "choices" not in answer
 
 
 async def test_it_waits_for_the_same_places_as_scores_do() -> None:
@@ -75,8 +75,8 @@ async def test_it_waits_for_the_same_places_as_scores_do() -> None:
     first = asyncio.create_task(judge.complete(BODY))
     await asyncio.sleep(0.01)
     assert admission.items == 1
-    told = await judge.complete(BODY)
-    assert (told["status"], told["retry_after_s"]) == ("overloaded", 1.0)
+    answer = await judge.complete(BODY)
+    assert (answer["status"], answer["retry_after_s"]) == ("overloaded", 1.0)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     assert admission.items == 0

@@ -31,43 +31,52 @@ def a_judge(**settings: Any) -> RewardModel:
 
 
 async def explained(each: Explainer, request: object) -> Explanation:
-    told = await each.explain(request)
-    assert tuple(told) == KEYS
-    json.dumps(told, allow_nan=False).encode()
-    return Explanation.model_validate(told)
+    explanation = await each.explain(request)
+    assert tuple(explanation) == KEYS
+    json.dumps(explanation, allow_nan=False).encode()
+    return Explanation.model_validate(explanation)
 
 
 async def test_the_result_is_what_scoring_gives() -> None:
     asked = {"response": "eighteen", "reference": "18", "id": "a", "metadata": {"step": 1}}
     model = a_judge(rules_first=True)
     scored = await Scorer("m", model, Admission(1, 1), 1).score(asked)
-    told = await explained(explainer(model), {**asked, "options": {"cache": False}})
+    explanation = await explained(explainer(model), {**asked, "options": {"cache": False}})
 
     own = {"latency_ms", "source", "usage"}  # the first call filled the cache
-    assert told.result.model_dump(mode="json", exclude=own) == {
+    assert explanation.result.model_dump(mode="json", exclude=own) == {
         name: value for name, value in scored.items() if name not in own
     }
-    assert told.model is not None
-    assert (told.model.id, told.model.metadata, told.model.model) == ("a", {"step": 1}, "m")
+    assert explanation.model is not None
+    assert (explanation.model.id, explanation.model.metadata, explanation.model.model) == (
+        "a",
+        {"step": 1},
+        "m",
+    )
 
 
 async def test_times_of_the_parts_add_up_to_no_more_than_all_of_it() -> None:
-    told = await explained(explainer(a_judge()), {"response": "eighteen", "reference": "18"})
-    parts = told.seconds.model_dump()
+    explanation = await explained(explainer(a_judge()), {"response": "eighteen", "reference": "18"})
+    parts = explanation.seconds.model_dump()
     total = parts.pop("total")
 
     assert None not in parts.values()
     assert 0 < sum(parts.values()) <= total
 
 
-async def test_of_a_rule_nothing_is_told_of_a_model() -> None:
-    told = await explained(explainer(), {"response": "#### 18", "reference": "18"})
+async def test_the_explanation_of_a_rule_names_no_model() -> None:
+    explanation = await explained(explainer(), {"response": "#### 18", "reference": "18"})
 
-    assert told.rule is not None
-    assert (told.rule.outcome, told.rule.answer) == ("right", "18")
-    assert (told.model, told.prompts, told.cached, told.members) == (None, [], None, None)
-    assert told.seconds.engine is None
-    assert told.seconds.rules is not None
+    assert explanation.rule is not None
+    assert (explanation.rule.outcome, explanation.rule.answer) == ("right", "18")
+    assert (explanation.model, explanation.prompts, explanation.cached, explanation.members) == (
+        None,
+        [],
+        None,
+        None,
+    )
+    assert explanation.seconds.engine is None
+    assert explanation.seconds.rules is not None
 
 
 @pytest.mark.parametrize(
@@ -86,9 +95,9 @@ async def test_of_a_rule_nothing_is_told_of_a_model() -> None:
 async def test_a_request_at_fault_is_invalid_and_names_the_field(
     request_: object, field: str
 ) -> None:
-    told = await explained(explainer(max_item_chars=100), request_)
-    assert told.result.status is Status.INVALID
-    assert (told.result.reason or "").startswith(f"{field}: ")
+    explanation = await explained(explainer(max_item_chars=100), request_)
+    assert explanation.result.status is Status.INVALID
+    assert (explanation.result.reason or "").startswith(f"{field}: ")
 
 
 class Waiting:
@@ -148,9 +157,9 @@ async def test_one_that_was_given_up_leaves_its_room() -> None:
 
 
 async def test_turned_off_it_says_so() -> None:
-    told = await explained(explainer(at_once=0), {"response": "x", "reference": "18"})
-    assert told.result.status is Status.INVALID
-    assert "server.explain: true" in (told.result.reason or "")
+    explanation = await explained(explainer(at_once=0), {"response": "x", "reference": "18"})
+    assert explanation.result.status is Status.INVALID
+    assert "server.explain: true" in (explanation.result.reason or "")
 
 
 HOSTILE = [
@@ -171,18 +180,20 @@ async def test_any_text_is_explained_by_places_that_lie_in_it(model: str) -> Non
     each = explainer(a_judge(rules_first=True) if model == "judge" else None)
     responses = HOSTILE + [attack.response for attack in generate()[::40]]
     for response in responses:
-        told = await explained(each, {"response": response, "reference": "18", "tokens": True})
-        assert told.result.status in (Status.OK, Status.UNPARSEABLE)
-        spans = [told.rule.span] if told.rule and told.rule.span else []
-        for span in [*spans, *(cut for prompt in told.prompts for cut in prompt.cut)]:
+        explanation = await explained(
+            each, {"response": response, "reference": "18", "tokens": True}
+        )
+        assert explanation.result.status in (Status.OK, Status.UNPARSEABLE)
+        spans = [explanation.rule.span] if explanation.rule and explanation.rule.span else []
+        for span in [*spans, *(cut for prompt in explanation.prompts for cut in prompt.cut)]:
             assert 0 <= span.start <= span.end <= len(response)
-        for prompt in told.prompts:
+        for prompt in explanation.prompts:
             text = prompt.text or ""
             assert "".join(token.text for token in prompt.tokens or ()) == text
             assert all(0 <= each.start <= each.end <= len(text) for each in prompt.fields)
 
 
 async def test_a_lone_surrogate_is_refused_by_name() -> None:
-    told = await explained(explainer(), {"response": "18\ud800", "reference": "18"})
-    assert told.result.status is Status.INVALID
-    assert "lone surrogate at character 2" in (told.result.reason or "")
+    explanation = await explained(explainer(), {"response": "18\ud800", "reference": "18"})
+    assert explanation.result.status is Status.INVALID
+    assert "lone surrogate at character 2" in (explanation.result.reason or "")

@@ -38,7 +38,7 @@ def test_an_unexpected_exception_is_an_error_and_logged(caplog: pytest.LogCaptur
     assert "judge failed" in caplog.text
 
 
-async def test_the_deadline_is_told_from_a_timeout_inside_the_block() -> None:
+async def test_the_deadline_differs_from_a_timeout_inside_the_block() -> None:
     with pytest.raises(DeadlinePassedError, match=r"0\.01 s passed"):
         async with within_deadline(0.01):
             await asyncio.sleep(5)

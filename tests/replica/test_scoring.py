@@ -101,7 +101,7 @@ class Bench:
 
 
 class Seen:
-    """An observer that keeps what it is told."""
+    """An observer that keeps what it observes."""
 
     def __init__(self) -> None:
         self.ended: list[tuple[str, Times]] = []

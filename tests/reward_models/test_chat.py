@@ -93,7 +93,7 @@ async def test_what_is_written_is_bounded_by_deployment_and_context() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"stream": True}, "stream: streaming is not supported; remove it"),
         ({"logprobs": True}, "logprobs: is not supported"),
@@ -108,13 +108,13 @@ async def test_what_is_written_is_bounded_by_deployment_and_context() -> None:
     ],
 )
 def test_what_would_change_the_answer_and_is_not_done_is_refused(
-    change: dict[str, Any], told: str
+    change: dict[str, Any], message: str
 ) -> None:
     from reward_serve.schema import describe_errors
 
     with pytest.raises(ValidationError) as refusal:
         ChatRequest.model_validate({**RECORDED, **change})
-    assert told in describe_errors(refusal.value)
+    assert message in describe_errors(refusal.value)
 
 
 def test_values_that_change_nothing_are_taken_as_left_out() -> None:
@@ -157,7 +157,7 @@ async def test_an_answer_that_fails_ends_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"messages": [{"role": "user", "content": "x" * 9000}]}, "9000 characters exceed"),
         ({"n": 9}, "samples"),
@@ -167,10 +167,10 @@ async def test_an_answer_that_fails_ends_the_others() -> None:
     ],
 )
 async def test_what_the_model_cannot_do_is_refused_with_the_remedy(
-    change: dict[str, Any], told: str
+    change: dict[str, Any], message: str
 ) -> None:
     judge, _ = chat()
-    with pytest.raises(InvalidRequestError, match=told):
+    with pytest.raises(InvalidRequestError, match=message):
         await judge.complete(ChatRequest.model_validate({**RECORDED, **change}))
 
 

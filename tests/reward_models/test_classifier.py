@@ -46,8 +46,8 @@ class FakeEngine:
 
 
 def classifier(engine: FakeEngine, **settings: Any) -> Classifier:
-    told = {"name": "r", "kind": "classifier", "engine": {"model": "org/reward"}}
-    return Classifier(ClassifierModel.model_validate({**told, "classifier": settings}), engine)
+    model = {"name": "r", "kind": "classifier", "engine": {"model": "org/reward"}}
+    return Classifier(ClassifierModel.model_validate({**model, "classifier": settings}), engine)
 
 
 ASKED = ScoreRequest(question="2 + 3?", response="It is 5.")
@@ -135,12 +135,12 @@ async def test_an_engine_that_fails_is_an_error_without_a_score() -> None:
 
 
 async def test_the_fingerprint_holds_what_a_score_depends_on() -> None:
-    told = {
+    fingerprints = {
         classifier(FakeEngine(1.0), **settings).describe()["fingerprint"]
         for settings in ({}, {"normalisation": "sigmoid"}, {"label": 0})
     }
-    assert len(told) == 3
-    assert all(one.startswith("weights=w;dtype=float32;context=65;") for one in told)
+    assert len(fingerprints) == 3
+    assert all(one.startswith("weights=w;dtype=float32;context=65;") for one in fingerprints)
 
 
 async def test_the_conversation_that_is_shown_is_the_one_that_the_model_read() -> None:
@@ -158,7 +158,7 @@ async def test_the_conversation_that_is_shown_is_the_one_that_the_model_read() -
     assert set(findings.seconds) == {"rendering", "engine"}
 
 
-async def test_what_a_classifier_does_not_see_is_told_by_field_and_turn() -> None:
+async def test_what_a_classifier_does_not_see_is_shown_by_field_and_turn() -> None:
     messages = [
         {"role": "user", "content": "old " * 10},
         {"role": "assistant", "content": "older"},

@@ -122,8 +122,8 @@ async def test_an_overloaded_panel_asks_to_wait_as_long_as_its_members_do() -> N
 async def test_a_member_that_fails_has_no_voice() -> None:
     verdict = await panel([member(1.0), member(None, Status.TIMEOUT), member(1.0)]).score(REQUEST)
     assert verdict.score == 1.0
-    told = (verdict.details or {})["members"]
-    assert (told["m1"]["status"], told["m1"]["score"]) == ("timeout", None)
+    members = (verdict.details or {})["members"]
+    assert (members["m1"]["status"], members["m1"]["score"]) == ("timeout", None)
     assert (verdict.details or {})["disagreement"] == 0.0
 
 
@@ -161,13 +161,13 @@ async def test_it_counts_how_often_its_members_agree() -> None:
 
 
 async def test_a_fingerprint_tells_settings_and_members_apart() -> None:
-    told = [
+    fingerprints = [
         (await panel([member(1.0), member(1.0)], **settings).score(REQUEST)).fingerprint
         for settings in ({}, {"aggregate": "mean"}, {"threshold": 0.9}, {"members": ["x", "m1"]})
     ]
-    assert len(set(told)) == 4
+    assert len(set(fingerprints)) == 4
     again = await panel([member(0.0), member(1.0)]).score(REQUEST)
-    assert again.fingerprint == told[0]
+    assert again.fingerprint == fingerprints[0]
 
 
 async def test_a_panel_is_explained_by_its_members_explanations() -> None:

@@ -62,7 +62,7 @@ async def test_tokens_are_shown_where_they_are_asked_for() -> None:
     assert len(prompt.tokens) == prompt.token_count
 
 
-async def test_what_the_judge_does_not_see_is_told() -> None:
+async def test_what_the_judge_does_not_see_is_shown() -> None:
     response = "x" * 5000 + " The answer is 18."
     model = judge(FakeEngine(label=RIGHT), response_tokens=20, template="solution")
     verdict, _, (prompt,) = await explained(model, request(response, question="How many?"))
@@ -74,7 +74,7 @@ async def test_what_the_judge_does_not_see_is_told() -> None:
     assert (prompt.text or "")[place.start : place.end].endswith(response[cut.end :])
 
 
-async def test_the_rules_and_the_model_are_both_told_whichever_decides() -> None:
+async def test_the_rules_and_the_model_are_both_shown_whichever_decides() -> None:
     engine = FakeEngine(label=says(p0=0.9, p1=0.1))
     asked = request("#### 18")
     by_rule, findings, _ = await explained(judge(engine, rules_first=True), asked)
@@ -131,7 +131,7 @@ async def test_there_is_a_prompt_for_each_reference() -> None:
     assert [prompt.text for prompt in prompts] == engine.prompts
 
 
-async def test_an_answer_of_the_cache_is_told() -> None:
+async def test_an_answer_of_the_cache_is_marked() -> None:
     model = judge(FakeEngine(label=RIGHT))
     _, first, _ = await explained(model, request())
     _, again, _ = await explained(model, request())
@@ -140,7 +140,7 @@ async def test_an_answer_of_the_cache_is_told() -> None:
     assert (first.cached, again.cached, anew.cached) == (False, True, False)
 
 
-async def test_the_time_of_each_part_is_told() -> None:
+async def test_the_time_of_each_part_is_measured() -> None:
     class FakeSlowEngine(FakeEngine):
         async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
             await asyncio.sleep(0.05)

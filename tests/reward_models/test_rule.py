@@ -107,7 +107,7 @@ async def test_a_reference_without_an_answer_is_refused(
 
 async def test_every_verdict_carries_the_fingerprint_it_describes(rule: RuleRewardModel) -> None:
     fingerprint = rule.describe()["fingerprint"]
-    assert fingerprint == "verifier=gsm8k;version=4"
+    assert fingerprint == "verifier=gsm8k;version=5"
     assert rule.describe()["kind"] == "rule"
     for response in ("#### 18", "#### 17", "She makes 18"):
         verdict = await rule.score(ScoreRequest(response=response, reference="18"))
@@ -142,7 +142,7 @@ async def test_the_best_of_several_references_counts() -> None:
     [("raise", Status.ERROR), ("nan", Status.ERROR), ("none", Status.UNPARSEABLE)],
 )
 async def test_a_function_without_a_score_gives_none(response: str, status: Status) -> None:
-    verdict = await own("told").score(ScoreRequest(response=response, reference="18"))
+    verdict = await own("scripted").score(ScoreRequest(response=response, reference="18"))
     assert (verdict.status, verdict.score, verdict.source) == (status, None, None)
     assert verdict.reason
 
@@ -167,7 +167,7 @@ async def test_a_reference_that_the_verifier_cannot_use_is_refused() -> None:
         ("numeric", "none", None),
     ],
 )
-async def test_the_words_that_each_verifier_matched_are_told(
+async def test_the_words_that_each_verifier_matched_are_shown(
     verifier: str, response: str, words: str | None
 ) -> None:
     settings = {"verifier": verifier, "pattern": r"A: (\d+)" if verifier == "regex" else None}

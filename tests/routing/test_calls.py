@@ -28,20 +28,20 @@ def test_calls_carry_their_data() -> None:
 
 
 async def test_a_task_that_is_cancelled_knows_it_of_itself() -> None:
-    told: list[bool] = []
+    by_caller: list[bool] = []
 
     async def wait() -> None:
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            told.append(cancelled_by_caller())
+            by_caller.append(cancelled_by_caller())
             raise
 
     task = asyncio.ensure_future(wait())
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
-    assert told == [True]
+    assert by_caller == [True]
 
 
 async def test_a_call_cancelled_by_its_other_end_is_distinguished() -> None:

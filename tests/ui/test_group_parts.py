@@ -72,7 +72,7 @@ def test_what_is_no_sample_is_named(text: str, fault: str) -> None:
         read_samples(text)
 
 
-def test_groups_are_told_by_their_key_or_their_problem() -> None:
+def test_groups_are_found_by_their_key_or_their_problem() -> None:
     requests: list[dict[str, Any]] = [
         {"response": "a", "reference": "1"},
         {"response": "b", "reference": "2"},

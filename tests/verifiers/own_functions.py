@@ -23,7 +23,7 @@ async def later(response: str, reference: str, request: dict[str, Any]) -> float
     return float(request["metadata"]["points"])
 
 
-def told(response: str, reference: str, request: dict[str, Any]) -> Any:
+def scripted(response: str, reference: str, request: dict[str, Any]) -> Any:
     if response == "raise":
         raise KeyError("points")
     return {"none": None, "nan": float("nan"), "inf": float("inf"), "text": "1", "seven": 7}[

@@ -105,20 +105,18 @@ def test_a_marked_answer_of_another_value_is_wrong(form: str, number: str) -> No
 @pytest.mark.parametrize(
     ("response", "outcome", "rule"),
     [
-        ("18", "right", "statement_matches"),
-        ("9 eggs are left. So she makes 9 * 2 = $18.", "right", "statement_matches"),
-        ("She makes $27 a day.", "wrong", "statement_differs"),
-        ("27", "wrong", "statement_differs"),
-        ("The answer is not 18", "wrong", "reference_denied"),
-        ("#### 18\nWait, that is wrong.", "wrong", "reference_denied"),
-        ("#### 18\nWait, that is wrong. It is 19.", "wrong", "replacement_differs"),
-        ("#### 17\nWait, that is wrong. It is 18.", "right", "replacement_matches"),
-        ("#### 18 squared", "wrong", "reference_altered"),
-        ("~~18~~ 19", "wrong", "statement_differs"),
-        ("<del>17</del> <ins>18</ins>", "right", "statement_matches"),
+        ("18", "right", "number_matches"),
+        ("  18.0\n", "right", "number_matches"),
+        ("$18", "right", "number_matches"),
+        ("eighteen", "right", "number_matches"),
+        ("**18**", "right", "number_matches"),
+        ("27", "wrong", "number_differs"),
+        ("-18", "wrong", "number_differs"),
+        ("~~18~~ 19", "wrong", "number_differs"),
+        ("<del>17</del> <ins>18</ins>", "right", "number_matches"),
     ],
 )
-def test_a_response_without_a_sound_marker_may_still_be_decided(
+def test_a_response_that_is_only_a_number_is_decided(
     response: str, outcome: str, rule: str
 ) -> None:
     verification = verify(response, SOLUTION)
@@ -128,6 +126,18 @@ def test_a_response_without_a_sound_marker_may_still_be_decided(
 @pytest.mark.parametrize(
     ("response", "rule"),
     [
+        ("9 * 2 = 18", "no_rule_applies"),
+        ("18 dollars", "no_rule_applies"),
+        ("18, 18 or 19", "no_rule_applies"),
+        ("36/2", "no_rule_applies"),
+        ("18?", "no_rule_applies"),
+        ("1800%", "no_rule_applies"),
+        ("18.0001", "no_rule_applies"),
+        ("9 eggs are left. So she makes 9 * 2 = $18.", "no_rule_applies"),
+        ("The answer is not 18", "marker_not_understood"),
+        ("#### 18\nWait, that is wrong.", "text_after_marker"),
+        ("#### 17\nWait, that is wrong. It is 18.", "text_after_marker"),
+        ("#### 18 squared", "marker_not_understood"),
         ("She makes 9 * 2 = 18", "no_rule_applies"),
         ("She makes 18 or 17 dollars.", "no_rule_applies"),
         ("18 is more than she makes. So she makes 17 dollars.", "no_rule_applies"),
@@ -468,9 +478,9 @@ def test_a_long_response_is_verified_in_time(piece: str, length: int) -> None:
     response = "the " + piece * (length // len(piece))
     took = []
     for reference in ("18", "1" * 39, r"2\sqrt{3}"):
-        start = time.perf_counter()
+        start = time.process_time()
         verify(response, reference)
-        took.append(time.perf_counter() - start)
+        took.append(time.process_time() - start)
     # A megabyte takes some 30 ms; the slack is for a busy machine, not for a quadratic pattern.
     assert min(took) < 0.5
 

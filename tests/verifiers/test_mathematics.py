@@ -156,13 +156,13 @@ def test_any_answer_is_compared(signs: list[str]) -> None:
 
 
 def test_another_thread_than_the_first_may_compare() -> None:
-    told: list[str] = []
+    compared: list[str] = []
     thread = threading.Thread(
-        target=lambda: told.append(compare_formulas(r"2\sqrt{3}", r"\sqrt{12}"))
+        target=lambda: compared.append(compare_formulas(r"2\sqrt{3}", r"\sqrt{12}"))
     )
     thread.start()
     thread.join()
-    assert told == ["equal"]
+    assert compared == ["equal"]
 
 
 def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:

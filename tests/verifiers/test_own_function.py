@@ -23,7 +23,7 @@ async def test_a_number_or_a_bool_is_the_score() -> None:
     assert await score("half") == 0.5
     assert await score("is_it") == 1.0
     assert await score("is_it", "x", "y") == 0.0
-    assert await score("told", "seven") == 7.0
+    assert await score("scripted", "seven") == 7.0
 
 
 async def test_a_coroutine_function_is_awaited_and_sees_the_request() -> None:
@@ -31,7 +31,7 @@ async def test_a_coroutine_function_is_awaited_and_sees_the_request() -> None:
 
 
 async def test_none_abstains() -> None:
-    assert await score("told", "none") is None
+    assert await score("scripted", "none") is None
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ async def test_none_abstains() -> None:
     ],
 )
 async def test_an_invalid_score_is_an_error_and_never_zero(response: str, said: str) -> None:
-    with pytest.raises(VerifierError, match=f"rule.function {MODULE}:told: {said}"):
-        await score("told", response)
+    with pytest.raises(VerifierError, match=f"rule.function {MODULE}:scripted: {said}"):
+        await score("scripted", response)
 
 
 async def test_a_traceback_is_logged_and_not_each_time(caplog: pytest.LogCaptureFixture) -> None:
-    verifier = FunctionVerifier(f"{MODULE}:told")
+    verifier = FunctionVerifier(f"{MODULE}:scripted")
     with caplog.at_level(logging.ERROR):
         for _ in range(9):
             with pytest.raises(VerifierError):

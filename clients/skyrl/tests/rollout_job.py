@@ -25,13 +25,13 @@ def main() -> None:
     config = configured("", f"{section}.url=null", f"{section}.app={app}")
     output = rollout(config, Policy(tokenizer), tokenizer)
     context = ray.get_runtime_context()
-    told = {
+    printed = {
         "namespace": context.namespace,
         "job": context.get_job_id(),
         "rewards": totals(output),
         "ok": output["rollout_metrics"]["environment/judge_ok_mean"],
     }
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(printed) + "\n")
 
 
 if __name__ == "__main__":

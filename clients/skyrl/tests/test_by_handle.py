@@ -14,25 +14,17 @@ import ray
 from ray import serve
 
 from clients.skyrl.tests import rollout_job
-from reward_serve.app import build_app, build_gateway
-
-RULE = {"name": "rule", "kind": "rule", "resources": {"num_cpus": 0.1}}
+from reward_serve.app import build_gateway
+from tests.rule_cluster import rule_cluster
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """A cluster that serves a rule, and a gateway to it; its address."""
-    ray.init(
-        address="local", num_cpus=4, namespace="service", include_dashboard=False,
-        log_to_driver=False,
-    )  # fmt: skip
-    serve.start(proxy_location="Disabled")
-    serve.run(build_app({"models": [RULE]}), name="reward", route_prefix="/reward")
-    door = {"models": [{"name": "rule", "application": "reward"}]}
-    serve.run(build_gateway(door), name="gateway", route_prefix="/")
-    yield ray.get_runtime_context().gcs_address
-    serve.shutdown()
-    ray.shutdown()
+    with rule_cluster() as address:
+        gateway = {"models": [{"name": "rule", "application": "reward"}]}
+        serve.run(build_gateway(gateway), name="gateway", route_prefix="/")
+        yield address
 
 
 @pytest.mark.parametrize("app", ["reward", "gateway"])
@@ -46,9 +38,9 @@ def test_the_generators_environments_find_the_service(cluster: str, app: str) ->
         timeout=280,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    printed = json.loads(done.stdout.splitlines()[-1])
 
-    assert told["namespace"] == "trainer"
-    assert told["job"] != ray.get_runtime_context().get_job_id()
-    assert told["rewards"] == rollout_job.REWARDS
-    assert told["ok"] == 1.0
+    assert printed["namespace"] == "trainer"
+    assert printed["job"] != ray.get_runtime_context().get_job_id()
+    assert printed["rewards"] == rollout_job.REWARDS
+    assert printed["ok"] == 1.0

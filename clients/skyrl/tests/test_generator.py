@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +13,9 @@ from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from reward_serve_skyrl import register_envs
 from reward_serve_skyrl.config import JudgedTrainConfig, check_judging_overlaps
 from tests.fake_service import FakeService
+from tests.outage import Outage, check_cost
 
 DEADLINE_S = 3.0
-OUTAGE_S = float(os.environ.get("OUTAGE_S", "5"))
 RESPONSES = ["9 * 2 = 18\n#### 18", "#### 17", "The answer is 18.", "#### 21"]
 REWARDS = [1.0, 0.0, 1.0, 0.0]
 
@@ -89,7 +87,7 @@ def totals(output: Any) -> list[float]:
     return [sum(r) if isinstance(r, list) else r for r in output["rewards"]]
 
 
-def test_the_generator_is_told_the_services_rewards(tokenizer: Any) -> None:
+def test_the_generator_gets_the_services_rewards(tokenizer: Any) -> None:
     with FakeService() as service:
         output = rollout(configured(service.url), Policy(tokenizer), tokenizer)
 
@@ -139,28 +137,14 @@ def test_an_outage_in_mid_run_costs_one_deadline_and_ends_by_itself(
             return metrics["environment/judge_ok_mean"], waited_s
 
         assert step()[0] == 1.0
-        back_at = time.monotonic() + OUTAGE_S
-
-        def away(call: Any) -> None:
-            if time.monotonic() < back_at:
-                raise ConnectionAbortedError
-
-        service.before_reply = away
+        outage = Outage(service)
         steps = [step()]
         while steps[-1][0] < 1.0:
             steps.append(step())
-        recovered_s = time.monotonic() - back_at
+        recovered_s = outage.seconds_since_end()
 
     waits = [waited_s for ok, waited_s in steps if ok < 1.0]
-    logging.getLogger(__name__).info(
-        "an outage of %g s: %d steps waited %.2f s in all, the longest %.2f s; judged again %.2f s "
-        "after its end", OUTAGE_S, len(waits), sum(waits), max(waits), recovered_s,
-    )  # fmt: skip
-    assert len(waits) > 5
-    assert sum(waited_s > DEADLINE_S / 3 for waited_s in waits) <= 1
-    texts = [record.getMessage() for record in caplog.records]
-    assert sum("does not answer" in text for text in texts) == 1
-    assert sum("answers again" in text for text in texts) == 1
+    check_cost(waits, DEADLINE_S / 3, recovered_s, caplog)
 
 
 @pytest.mark.parametrize(

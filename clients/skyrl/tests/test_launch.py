@@ -99,7 +99,7 @@ def test_the_hyperparameters_are_those_of_the_runs_before(reward: str, mode: str
 
 
 @pytest.mark.parametrize(("reward", "mode"), RUNS)
-def test_the_trainer_takes_the_gpus_that_are_told(reward: str, mode: str) -> None:
+def test_the_trainer_takes_the_gpus_that_are_set(reward: str, mode: str) -> None:
     cfg = config(reward, mode)
     placement, engine = cfg.trainer.placement, cfg.generator.inference_engine
     assert placement.colocate_policy_ref

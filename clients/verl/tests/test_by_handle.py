@@ -11,27 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import ray
-from ray import serve
 
 from clients.verl.tests import reward_job
-from reward_serve.app import build_app
-
-RULE = {"name": "rule", "kind": "rule", "resources": {"num_cpus": 0.1}}
+from tests.rule_cluster import rule_cluster
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """A cluster that serves a rule as the application ``reward``; its address."""
-    ray.init(
-        address="local", num_cpus=4, namespace="service", include_dashboard=False,
-        log_to_driver=False,
-    )  # fmt: skip
-    serve.start(proxy_location="Disabled")
-    serve.run(build_app({"models": [RULE]}), name="reward", route_prefix="/")
-    yield ray.get_runtime_context().gcs_address
-    serve.shutdown()
-    ray.shutdown()
+    with rule_cluster() as address:
+        yield address
 
 
 def job(*arguments: str) -> subprocess.CompletedProcess[str]:

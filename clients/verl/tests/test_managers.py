@@ -62,17 +62,17 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
     raise TimeoutError(f"{url} was not ready in 120 s")
 
 
-def test_the_naive_reward_manager_is_told_by_the_service(
+def test_the_naive_reward_manager_gets_the_services_rewards(
     service: tuple[str, int], tokenizer: Path
 ) -> None:
     function = get_custom_reward_fn(configured(service[0], tokenizer, "compute_score_sync"))
     manager = NaiveRewardManager(
         PreTrainedTokenizerFast.from_pretrained(tokenizer), 0, compute_score=function
     )
-    told: dict[str, Any] = manager(rollout(tokenizer), return_dict=True)
+    rewards: dict[str, Any] = manager(rollout(tokenizer), return_dict=True)
 
-    assert told["reward_tensor"].sum(-1).tolist() == REWARDS
-    extra = told["reward_extra_info"]
+    assert rewards["reward_tensor"].sum(-1).tolist() == REWARDS
+    extra = rewards["reward_extra_info"]
     assert extra["acc"] == REWARDS
     assert extra["by_rule"] == [1.0] * 3
     assert {len(values) for values in extra.values()} == {3}
@@ -86,7 +86,7 @@ def test_the_reward_loops_worker_awaits_the_service(
     ]
 
 
-def test_a_service_that_dies_ends_no_rollout_and_is_told(
+def test_a_service_that_dies_ends_no_rollout_and_is_reported(
     service: tuple[str, int], tokenizer: Path
 ) -> None:
     url, pid = service

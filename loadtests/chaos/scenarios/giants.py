@@ -105,7 +105,8 @@ def not_slower(small: Mapping[str, Mapping[str, Mapping[str, float | None]]]) ->
 def settled(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
     """Whether the memory of replica and ingress is about as before."""
     return all(
-        now[each] <= max(GROWTH * before[each], before[each] + GROWTH_MIB) for each in _PROCESSES
+        each in now and now[each] <= max(GROWTH * before[each], before[each] + GROWTH_MIB)
+        for each in _PROCESSES
     )
 
 

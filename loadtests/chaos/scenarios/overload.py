@@ -40,7 +40,7 @@ async def _run(target: Target) -> Figures:
     twice = await arriving(target, 2, TWICE_S, capacity)
     sampler.cancel()
     start, middle, end = samples[0], samples[1], memory_mib()
-    flat = all(end[one] <= _GROWTH * middle[one] + _GROWTH_MIB for one in middle)
+    flat = all(one in end and end[one] <= _GROWTH * middle[one] + _GROWTH_MIB for one in middle)
     figures = {
         **twice,
         "capacity_per_s": capacity,

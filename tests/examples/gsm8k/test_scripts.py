@@ -16,7 +16,7 @@ SCRIPTS = Path(__file__).parents[3] / "examples" / "gsm8k"
 
 
 def run(script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A script, told from this process's variables and some more."""
+    """A script, with this process's variables and some more."""
     unset = ("JUDGE", "REWARD_SERVE_URL", "PRINT_CONFIG")
     kept = {name: value for name, value in os.environ.items() if name not in unset}
     return subprocess.run(

@@ -15,18 +15,18 @@ def test_the_client_of_a_remote_judge_works_unchanged() -> None:
     with served(**SERVER) as client:
         reply = client.post("/v1/chat/completions", json=RECORDED)
     assert reply.status_code == 200
-    told = reply.json()
-    assert told["choices"][0]["message"]["content"] == RECORDED["messages"][0]["content"]
-    assert (told["model"], told["object"]) == ("Qwen/Qwen3-32B", "chat.completion")
-    assert told["usage"]["total_tokens"] == 7
+    content = reply.json()
+    assert content["choices"][0]["message"]["content"] == RECORDED["messages"][0]["content"]
+    assert (content["model"], content["object"]) == ("Qwen/Qwen3-32B", "chat.completion")
+    assert content["usage"]["total_tokens"] == 7
 
 
 def test_openais_own_client_understands_answers_refusals_and_the_list() -> None:
     with served(**SERVER) as transport:
         client = OpenAI(api_key="none", base_url="http://testserver/v1", http_client=transport)
         asked: list[Any] = [{"role": "user", "content": "Which?"}]
-        told = client.chat.completions.create(model="rule", messages=asked)
-        assert (told.choices[0].message.content, told.choices[0].finish_reason) == (
+        content = client.chat.completions.create(model="rule", messages=asked)
+        assert (content.choices[0].message.content, content.choices[0].finish_reason) == (
             "Which?",
             "stop",
         )
@@ -41,8 +41,8 @@ def test_openais_own_client_understands_answers_refusals_and_the_list() -> None:
 
 def test_ours_is_in_the_list_beside_openais() -> None:
     with served(**SERVER) as client:
-        told = client.get("/v1/models").json()
-    assert [model["name"] for model in told["models"]] == ["rule"]
+        content = client.get("/v1/models").json()
+    assert [model["name"] for model in content["models"]] == ["rule"]
     with served() as client:
         assert set(client.get("/v1/models").json()) == {"models", "version"}
 

@@ -84,9 +84,9 @@ def test_a_request_at_fault_is_never_worth_a_retry() -> None:
 def test_a_deployment_may_say_what_stands_for_an_absent_score() -> None:
     body = openrlhf(["#### 18", "perhaps 18"], ["18", "18"])
     with served(compatible_with=BOTH, absent_reward=-0.5) as client:
-        told = client.post("/get_reward", json=body).json()
-    assert told["rewards"] == [1.0, -0.5]
-    assert told["extra_logs"] == {"absent": [0.0, 1.0]}
+        content = client.post("/get_reward", json=body).json()
+    assert content["rewards"] == [1.0, -0.5]
+    assert content["extra_logs"] == {"absent": [0.0, 1.0]}
 
 
 def test_the_url_says_which_model_judges() -> None:
@@ -165,7 +165,7 @@ def test_a_prompt_that_was_decoded_with_other_white_space_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         ([], "query"),
         ({"query": "x", "prompts": ["x"]}, "query: must be a list of texts"),
@@ -177,11 +177,11 @@ def test_a_prompt_that_was_decoded_with_other_white_space_is_found() -> None:
         ({"query": ["x"], "prompts": ["x"], "labels": [{}]}, "labels.0: must be text"),
     ],
 )
-def test_what_is_at_fault_is_named(body: Any, told: str) -> None:
+def test_what_is_at_fault_is_named(body: Any, message: str) -> None:
     with served(compatible_with=BOTH) as client:
         reply = client.post("/get_reward", content=json.dumps(body))
     assert reply.status_code == 422
-    assert told in reply.json()["detail"]
+    assert message in reply.json()["detail"]
 
 
 def test_a_prompt_of_several_turns_is_a_conversation() -> None:

@@ -33,10 +33,10 @@ def test_a_part_is_written_beside_those_that_the_file_holds(tmp_path: Path) -> N
 
     assert record("now", lambda: {"ratio": 2}, path)
 
-    told = json.loads(path.read_text())
-    assert told["earlier"] == {"ratio": 1}
-    assert told["now"]["ratio"] == 2
-    assert {"command", "took_s", "machine"} <= told["now"].keys()
+    figures = json.loads(path.read_text())
+    assert figures["earlier"] == {"ratio": 1}
+    assert figures["now"]["ratio"] == 2
+    assert {"command", "took_s", "machine"} <= figures["now"].keys()
 
 
 def test_a_part_that_fails_leaves_its_reason_and_lets_the_next_run(tmp_path: Path) -> None:
@@ -46,8 +46,8 @@ def test_a_part_that_fails_leaves_its_reason_and_lets_the_next_run(tmp_path: Pat
     assert not record("broken", fails, tmp_path / "gpu.json")
     assert record("next", dict, tmp_path / "gpu.json")
 
-    told = json.loads((tmp_path / "gpu.json").read_text())
-    assert told["broken"]["failed"] == "SystemExit: no card"
+    figures = json.loads((tmp_path / "gpu.json").read_text())
+    assert figures["broken"]["failed"] == "SystemExit: no card"
 
 
 def test_a_command_names_no_folder_of_the_machine() -> None:
@@ -76,10 +76,10 @@ def test_requests_share_nothing_between_seeds() -> None:
 
 
 def test_a_busy_process_says_what_it_did() -> None:
-    with _busy() as told:
-        assert told == []
+    with _busy() as rates:
+        assert rates == []
 
-    assert told[0] > 0
+    assert rates[0] > 0
 
 
 @pytest.fixture
@@ -97,20 +97,20 @@ def deployed(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_both_rates_are_measured_with_and_without_the_other(tmp_path: Path) -> None:
     asked = [{"response": "#### 18", "reference": "18"}]
 
-    told = together.together(Place("cpu", tmp_path), asked, 1)
+    figures = together.together(Place("cpu", tmp_path), asked, 1)
 
-    assert told["judge_alone_per_s"]["median"] > 0
-    assert told["judge_beside_per_s"]["median"] > 0
-    assert told["ratio"]["other"] > 0
+    assert figures["judge_alone_per_s"]["median"] > 0
+    assert figures["judge_beside_per_s"]["median"] > 0
+    assert figures["ratio"]["other"] > 0
 
 
 @pytest.mark.usefixtures("deployed")
 def test_what_callers_see_while_the_card_is_full_is_counted(tmp_path: Path) -> None:
-    told = together.memory(Place("cpu", tmp_path))
+    figures = together.memory(Place("cpu", tmp_path))
 
-    assert told["under"] == {"unparseable": 8}  # the rule abstains
-    assert told["scored_without_ok"] == 0
-    assert told["after"] == "unparseable"
+    assert figures["under"] == {"unparseable": 8}  # the rule abstains
+    assert figures["scored_without_ok"] == 0
+    assert figures["after"] == "unparseable"
 
 
 def rehearse(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -130,11 +130,11 @@ def test_gpu_check_is_rehearsed_on_the_cpu(tmp_path: Path) -> None:
     done = rehearse("loadtests.gpu.check", "run", *options)
 
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    told = json.loads((tmp_path / "gpu.json").read_text())
-    assert told["right float32"]["flips"] == []
-    assert told["right float32"]["attacks"] == {"rows": 4, "accepted": 0, "unscored": 0}
-    assert told["right judge.yaml"]["statuses"] == {"ok": 8}
-    assert told["right judge-gpu.yaml"]["statuses"] == {"ok": 8}
+    figures = json.loads((tmp_path / "gpu.json").read_text())
+    assert figures["right float32"]["flips"] == []
+    assert figures["right float32"]["attacks"] == {"rows": 4, "accepted": 0, "unscored": 0}
+    assert figures["right judge.yaml"]["statuses"] == {"ok": 8}
+    assert figures["right judge-gpu.yaml"]["statuses"] == {"ok": 8}
 
 
 @pytest.mark.slow
@@ -145,6 +145,6 @@ def test_bench_gpu_is_rehearsed_on_the_cpu(part: str, tmp_path: Path) -> None:
     done = rehearse("loadtests.gpu.bench", *options)
 
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    told = json.loads((tmp_path / "gpu.json").read_text())[part]
-    assert "failed" not in told
-    assert told["command"].startswith("python -m loadtests.gpu.bench --only")
+    figures = json.loads((tmp_path / "gpu.json").read_text())[part]
+    assert "failed" not in figures
+    assert figures["command"].startswith("python -m loadtests.gpu.bench --only")

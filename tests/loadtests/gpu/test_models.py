@@ -62,7 +62,7 @@ def test_an_engine_on_a_card_takes_its_share_and_random_weights(tmp_path: Path) 
 ROWS = [{"response": f"It is {n}", "reference": "18", "correct": n == 18} for n in (17, 18, 19)]
 
 
-def test_a_flip_near_a_half_is_told_apart_from_one_that_is_not() -> None:
+def test_a_flip_near_a_half_is_distinguished_from_one_that_is_not() -> None:
     expected = {key(row): p for row, p in zip(ROWS, (0.49, 0.99, 0.01), strict=True)}
 
     found = compared(ROWS, expected, [0.51, 0.2, 0.01])

@@ -23,6 +23,7 @@ def test_locusts_exit_code_is_returned_and_signal_handlers_are_restored(
 ) -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     monkeypatch.setattr(loadtest, "_LOCUSTFILE", tmp_path / "none.py")
+    monkeypatch.setenv("PYTHONWARNINGS", "ignore")
 
-    assert loadtest.run([], dict.fromkeys(["PYTHONWARNINGS"], "ignore")) == 1
+    assert loadtest.run([]) == 1
     assert handlers == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]

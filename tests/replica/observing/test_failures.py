@@ -28,10 +28,10 @@ def test_a_failure_is_a_line_with_its_context(lines: Any) -> None:
     log.observe({}, ScoreResult(status=Status.OK, score=0.0).model_dump(mode="json"), Times(1.0))
 
     (line,) = lines()
-    told = json.loads(line.removeprefix("no verdict: "))
-    assert told["request"]
-    del told["request"]
-    assert told == {
+    logged = json.loads(line.removeprefix("no verdict: "))
+    assert logged["request"]
+    del logged["request"]
+    assert logged == {
         "model": "judge",
         "id": "a",
         "status": "timeout",
@@ -50,14 +50,14 @@ def test_what_a_caller_wrote_cannot_forge_a_line(lines: Any) -> None:
     assert line.isprintable()
 
 
-def test_a_flood_is_counted_and_told_once_a_second(lines: Any) -> None:
+def test_a_flood_is_counted_and_logged_once_a_second(lines: Any) -> None:
     log = FailureLog("judge")
     for _ in range(500):
         log.observe({}, failed(Status.OVERLOADED), Times(0.001))
     assert len(lines()) == 20
     log.flush()
-    told = json.loads(lines()[-1].partition(": ")[2])
-    assert told == {"model": "judge", "overloaded": 480}
+    logged = json.loads(lines()[-1].partition(": ")[2])
+    assert logged == {"model": "judge", "overloaded": 480}
     log.flush()
     log.observe({}, failed(), Times(0.001))
     assert len(lines()) == 22

@@ -1,4 +1,4 @@
-"""What Prometheus is told stands in tests/integration; here, what is counted."""
+"""What is counted; tests/integration reads what Prometheus gets."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from reward_serve.schema import ScoreResult, Status, Usage, failure
 
 
 class Recorded:
-    """A metric of Ray's that keeps what it is told."""
+    """A metric of Ray's that keeps the values it is given."""
 
     def __init__(self, name: str, **_: object) -> None:
         self.name = name
-        self.told: list[Any] = []
+        self.recorded_values: list[Any] = []
 
     def inc(self, count: int, tags: dict[str, str]) -> None:
-        self.told.append((count, tags))
+        self.recorded_values.append((count, tags))
 
     def observe(self, value: float) -> None:
-        self.told.append(value)
+        self.recorded_values.append(value)
 
     set = observe
 
@@ -52,19 +52,21 @@ def test_counts_are_passed_on_together_and_once(recorded: dict[str, Recorded]) -
         metrics.observe({}, ok, Times(0.5, 0.1, 0.4))
     metrics.observe({}, failure(Status.OVERLOADED, "full").model_dump(mode="json"), Times(0.001))
     metrics.cancelled({}, Times(0.1))
-    assert recorded["requests_total"].told == []
+    assert recorded["requests_total"].recorded_values == []
     metrics.flush()
     metrics.flush()
 
-    ended = {tuple(tags.values()): count for count, tags in recorded["requests_total"].told}
+    ended = {
+        tuple(tags.values()): count for count, tags in recorded["requests_total"].recorded_values
+    }
     assert ended == {
         ("final_answer", "ok", "judge"): 3,
         ("", "overloaded", ""): 1,
         ("", "cancelled", ""): 1,
     }
-    used = {tags["kind"]: count for count, tags in recorded["tokens_total"].told}
+    used = {tags["kind"]: count for count, tags in recorded["tokens_total"].recorded_values}
     assert used == {"prompt": 300, "cached": 192, "completion": 3}
-    assert recorded["items"].told == [7, 0]
+    assert recorded["items"].recorded_values == [7, 0]
 
 
 def test_times_and_scores_are_observed_where_there_are_any(recorded: dict[str, Recorded]) -> None:
@@ -73,10 +75,10 @@ def test_times_and_scores_are_observed_where_there_are_any(recorded: dict[str, R
     metrics.observe({}, right, Times(0.5, 0.1, 0.4))
     metrics.observe({}, failure(Status.INVALID, "no").model_dump(mode="json"), Times(0.25))
 
-    assert recorded["latency_seconds"].told == [0.5, 0.25]
-    assert recorded["queue_seconds"].told == [0.1]
-    assert recorded["model_seconds"].told == [0.4]
-    assert recorded["score"].told == [0.0]
+    assert recorded["latency_seconds"].recorded_values == [0.5, 0.25]
+    assert recorded["queue_seconds"].recorded_values == [0.1]
+    assert recorded["model_seconds"].recorded_values == [0.4]
+    assert recorded["score"].recorded_values == [0.0]
 
 
 def test_the_models_own_counts_are_passed_on_as_they_grow(recorded: dict[str, Recorded]) -> None:
@@ -88,9 +90,9 @@ def test_the_models_own_counts_are_passed_on_as_they_grow(recorded: dict[str, Re
     described["cache"] = None  # turned off
     metrics.flush()
 
-    assert recorded["cache_total"].told == [
+    assert recorded["cache_total"].recorded_values == [
         (3, {"outcome": "hits"}),
         (2, {"outcome": "hits"}),
         (2, {"outcome": "misses"}),
     ]
-    assert recorded["audits_total"].told == [(1, {"outcome": "agreed"})]
+    assert recorded["audits_total"].recorded_values == [(1, {"outcome": "agreed"})]

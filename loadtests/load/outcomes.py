@@ -34,7 +34,7 @@ class _Answer:
 
 
 @dataclass
-class Tally:
+class Outcomes:
     """Counts the outcomes of a run.
 
     Attributes:
