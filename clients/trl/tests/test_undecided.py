@@ -94,7 +94,7 @@ def test_bnpo_counts_their_tokens_too(tmp_path: Path) -> None:
     got, _ = train(FOUR, range(4), tmp_path, "bnpo")
     dapo, _ = train(FOUR, range(4), tmp_path)
 
-    assert dapo.abs().max() > 1e-3
+    assert dapo.abs().max() > 1e-4
     torch.testing.assert_close(got, dapo, rtol=1e-4, atol=1e-6)
 
 
