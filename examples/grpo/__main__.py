@@ -104,6 +104,8 @@ def train(settings: Settings, folder: Path, placement: Placement) -> None:
     except (RecordError, OSError) as error:
         console.print(str(error), style="red", markup=False)
         raise SystemExit(1) from None
+    if len(record.steps) >= settings.steps:
+        return
     try:
         _train(settings, record, placement)
     except (Exception, KeyboardInterrupt) as error:
