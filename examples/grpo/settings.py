@@ -51,7 +51,7 @@ RUNS = {
     "judge-sync": Settings(),
     "rule-ahead": Settings(reward="rule", ahead=True, steps=15, evaluate_every=15),
     "judge-ahead": Settings(ahead=True, steps=15, evaluate_every=15),
-    "failures-as-zero": Settings(steps=40, failing=0.2, failed_as="zero", evaluate_every=20),
-    "failures-absent": Settings(steps=40, failing=0.2, evaluate_every=20),
+    "failures-as-zero": Settings(steps=40, failing=0.2, failed_as="zero", evaluate_every=40),
+    "failures-absent": Settings(steps=40, failing=0.2, evaluate_every=40),
 }
 """The runs that ``make grpo-compare`` compares."""
