@@ -126,7 +126,7 @@ def test_an_attack_needs_a_reference_and_opens_in_ask(open_page: Open, running: 
 
 
 LONG = {
-    "lines": ("So far, so good; it goes on for long. " * 5 + "\n", 250_000),
+    "lines": ("So far, so good; it goes on for long. " * 5 + "\n", 190_000),
     "pairs": ("\U0001f600" * 50 + "\n", 120_000),  # some lie where a part ends
     "controls": ("\x01" * 100 + "\n", 120_000),  # seven characters each in a message
 }
