@@ -17,7 +17,7 @@ _FIELDS = frozenset(ScoreRequest.model_fields)
 
 EXAMPLE = (
     '{"reference": "120", "response": "30 loaves at $4 are 120 dollars.\\n#### 120"}\n'
-    '{"reference": "120", "response": "36 * 4 = 144"}\n'
+    '{"reference": "120", "response": "36 * 4 = 144\\n#### 144"}\n'
     '{"reference": "120", "response": "In all that is a hundred and twenty."}\n'
     '{"reference": "120", "response": "Let me think about this step by step."}'
 )

@@ -53,7 +53,7 @@ def test_group_by_mouse(open_look: Open, running: Running) -> None:
     choose_by_mouse(page, "advantages", "Dr. GRPO, no deviation")
     expect(rows.nth(0)).to_contain_text("+0.667")
     rows.nth(1).click()
-    expect(page.get_by_label("Response")).to_have_value("36 * 4 = 144")
+    expect(page.get_by_label("Response")).to_have_value("36 * 4 = 144\n#### 144")
 
 
 def test_group_by_keyboard(open_look: Open, running: Running) -> None:
@@ -69,7 +69,7 @@ def test_group_by_keyboard(open_look: Open, running: Running) -> None:
     focus(page, rows.first)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Response")).to_have_value("36 * 4 = 144")
+    expect(page.get_by_label("Response")).to_have_value("36 * 4 = 144\n#### 144")
     expect(page.get_by_text("Sample 2 of a group.")).to_be_visible()
 
 
