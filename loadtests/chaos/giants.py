@@ -7,14 +7,11 @@ other callers on the same event loop.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, islice
-from pathlib import Path
 from random import Random
 
 from deployments.local import APP
@@ -82,16 +79,9 @@ def batch(run: str, rng: Random, size: float | None = None) -> list[Question]:
 
 
 def connect(address: str) -> None:
-    """Connect this process to the cluster, and let it give way to the service.
-
-    Callers of a service have cores of their own.
-    """
+    """Connect this process to the cluster."""
     import ray
 
-    os.setsid()
-    os.nice(19)
-    with suppress(OSError):  # where the kernel shares the cores between sessions first
-        Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
     ray.init(address=address, namespace="serve", log_to_driver=False, logging_level="error")
 
 
