@@ -136,7 +136,7 @@ class Learner:
         stale, self._weights = self._weights, self._policy.save_for_sampler(f"step-{step + 1}")
         self._version = step + 1
         lap()
-        # The engine makes one padded batch of the prompts that wait: let them come while it saves.
+        # SkyRL's engine batches the prompts that wait for it: they arrive while it saves.
         saving = self._saver.submit(self._policy.save_state, f"step-{self._version}")
         evaluate = self._version % self._settings.evaluate_every == 0
         if not evaluate:

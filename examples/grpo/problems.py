@@ -111,7 +111,7 @@ def _first(sign: str, rng: Random) -> int:
 
 
 def _right(sign: str, left: int, rng: Random) -> int | None:
-    """A number that may follow; None where there is none."""
+    """A random right operand with a valid result; None if no number has one."""
     if sign == "+":
         return rng.randint(*_FACTORS)
     if sign == "-":

@@ -54,7 +54,7 @@ def main(
         known = parts(Place(cast(Literal["cuda", "cpu"], device), Path(folder)), rounds)
         chosen = [name for name in only.split(",") if name] or list(known)
         if unknown := set(chosen) - known.keys():
-            raise typer.BadParameter(f"only: {sorted(unknown)} is none of {', '.join(known)}")
+            raise typer.BadParameter(f"only: unknown {sorted(unknown)}; known: {', '.join(known)}")
         failed = [name for name in chosen if not record(name, known[name], out / "gpu.json")]
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}; the reasons are in {out / 'gpu.json'}")

@@ -106,6 +106,6 @@ def shape_of(shape: str) -> Any:
 
 
 def peak_flops(card: str) -> float | None:
-    """Dense bfloat16 FLOP/s of a card at most; None of one that is not in the table."""
+    """Peak dense bfloat16 FLOP/s of a GPU; None if it is not in the table."""
     found = [peak for name, peak in _PEAK_TFLOPS.items() if name in card]
     return found[0] * 1e12 if found else None

@@ -30,7 +30,7 @@ class Place:
     folder: Path
 
     def pick(self, on_gpu: Any, rehearsed: Any) -> Any:
-        """What is asked of the card, or in its stead of the CPU."""
+        """The value for the GPU, or the smaller one for a rehearsal on the CPU."""
         return on_gpu if self.device == "cuda" else rehearsed
 
     def engine(self, model: str, share: float, **settings: Any) -> EngineConfig:

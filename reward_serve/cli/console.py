@@ -49,7 +49,7 @@ def api_key() -> str | None:
 
 
 def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
-    """Prepare the bundled model, showing each step: whole, and with an adapter in int8 too.
+    """Prepare the bundled model, showing each step; the shipped judge in int8, too.
 
     The steps are a progress bar on a terminal, and lines elsewhere.
     """
@@ -63,7 +63,7 @@ def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
                     out.print(f"bundled judge: {what}", markup=False)
 
             folder = prepare_bundled(step, adapter)
-            if adapter:
+            if adapter == ADAPTER:  # the machine that serves it may run it in int8
                 prepare_int8(step, adapter)
     except BundledModelError as error:
         out.print(str(error), style="red", markup=False)

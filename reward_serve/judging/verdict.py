@@ -19,7 +19,7 @@ _DECORATION = " \t\r*_`$.'\""
 
 @dataclass(frozen=True, slots=True)
 class WrittenVerdict:
-    """A parsed verdict, or the reason why there is none.
+    """A parsed verdict, or why the answer has none.
 
     Attributes:
         score: set exactly when ``status`` is ``ok``.

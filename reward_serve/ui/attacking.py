@@ -71,7 +71,7 @@ def _show(
     absent = sum(result.score is None for result in results)
     with tag("section", "card"):
         heading("Attacks on this reference", 2, "flush")
-        text = f"{len(rows)} attacks, none of which is right: {accepted} earned a reward"
+        text = f"{len(rows)} wrong responses: {accepted} earned a reward"
         message(f"{text}, {absent} have no score.", "bad" if accepted else "ok")
     with tag("div", "table-box"):
         Rows(

@@ -93,7 +93,7 @@ def stacked(
 
 
 def line(title: str, values: Sequence[float | None], last: str) -> None:
-    """Values over time, the newest at the right; None where there is none."""
+    """Values over time, the newest on the right; None for a gap."""
     known = [value for value in values if value is not None]
     top = max(known, default=0.0) or 1.0
     with _figure(title, f"{top:,.3g}", "", last):

@@ -163,7 +163,7 @@ def _rule_says(found: Explanation) -> Piece:
 
 
 def _judge_says(found: Explanation) -> Piece:
-    """The model's score; where there is none, why."""
+    """The model's score, or the status and reason of a sample without one."""
     model = found.model
     if model is None and found.result.score is not None:
         return Piece("–", "muted", "no model")

@@ -56,7 +56,7 @@ class PatternVerifier:
 
 
 def last_match(pattern: str, text: str) -> tuple[str, int, int] | None:
-    """What the last match says, its start and its end; None where there is none."""
+    """The answer of the last match, its start and its end; None without a match."""
     matches = deque(re.finditer(pattern, text), maxlen=1)
     if not matches:
         return None

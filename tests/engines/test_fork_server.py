@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.engines.test_process_guard import is_gone_within, read_line, runs
+from tests.engines.owners import is_gone_within, owners, read_line, runs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
@@ -50,28 +50,17 @@ Start = Callable[[], tuple["subprocess.Popen[str]", dict[str, Any]]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts an owner with a core; gives what the core says of itself."""
+    """Starts an owner with a core; gives what the core reports about itself."""
     for name, text in {"preloaded": PRELOADED, "core": CORE, "owner": OWNER}.items():
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
-    owners: list[subprocess.Popen[str]] = []
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    with owners(environment) as started:
 
-    def start() -> tuple[subprocess.Popen[str], dict[str, Any]]:
-        environment = {name: v for name, v in os.environ.items() if name != "LD_PRELOAD"}
-        owner = subprocess.Popen(
-            [sys.executable, str(tmp_path / "owner.py")],
-            stdout=subprocess.PIPE,
-            env=environment,
-            text=True,
-        )
-        owners.append(owner)
-        return owner, json.loads(read_line(owner))
+        def start() -> tuple[subprocess.Popen[str], dict[str, Any]]:
+            owner = started(str(tmp_path / "owner.py"))
+            return owner, json.loads(read_line(owner))
 
-    yield start
-    for owner in owners:
-        owner.kill()
-        owner.wait()
-        assert owner.stdout is not None
-        owner.stdout.close()
+        yield start
 
 
 def test_the_core_starts_where_the_imports_are_done(start: Start) -> None:

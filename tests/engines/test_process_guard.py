@@ -5,13 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 
-import psutil
 import pytest
 
 from reward_serve.engines.process_guard import install, own_child_processes
+from tests.engines.owners import is_gone_within, owners, read_line, runs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
@@ -49,45 +48,14 @@ Start = Callable[..., "subprocess.Popen[str]"]
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Starts an owner with one child; both write to the owner's standard output."""
-    owners: list[subprocess.Popen[str]] = []
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    with owners(environment) as started:
 
-    def start(*, owned: bool, before: str = "", after: str = "") -> subprocess.Popen[str]:
-        child = CHILD.format(before=before, after=after)
-        owner = subprocess.Popen(
-            [sys.executable, "-c", OWNER.format(owned=owned, child=child)],
-            stdout=subprocess.PIPE,
-            env=environment,
-            text=True,
-        )
-        owners.append(owner)
-        return owner
+        def start(*, owned: bool, before: str = "", after: str = "") -> subprocess.Popen[str]:
+            child = CHILD.format(before=before, after=after)
+            return started("-c", OWNER.format(owned=owned, child=child))
 
-    yield start
-    for owner in owners:
-        owner.kill()
-        owner.wait()
-        assert owner.stdout is not None
-        owner.stdout.close()
-
-
-def read_line(owner: subprocess.Popen[str]) -> str:
-    assert owner.stdout is not None
-    return owner.stdout.readline().strip()
-
-
-def runs(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def is_gone_within(seconds: float, pid: int) -> bool:
-    deadline = time.monotonic() + seconds
-    while runs(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not runs(pid)
+        yield start
 
 
 def test_an_owned_engine_dies_with_its_killed_owner(start: Start) -> None:

@@ -80,7 +80,7 @@ def test_the_suite_attacks_the_judge_and_health_names_it(page: Page) -> None:
     page.get_by_role("link", name="Ask", exact=True).click()
     page.get_by_label("Reference").fill("120")
     page.get_by_role("button", name="Attack it").click()
-    expect(page.get_by_text("none of which is right")).to_be_visible()
+    expect(page.get_by_text("wrong responses")).to_be_visible()
     page.get_by_role("link", name="Health").click()
     expect(page.locator(".card")).to_contain_text("judge")
     expect(page.locator(".card")).to_contain_text("hits")

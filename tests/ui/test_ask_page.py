@@ -62,7 +62,7 @@ def test_ask_by_keyboard(open_look: Open, running: Running) -> None:
     page.wait_for_function("navigator.clipboard.readText().then(text => text.includes('It is 19'))")
     focus(page, page.get_by_role("button", name="Attack it"))
     page.keyboard.press("Enter")
-    expect(page.get_by_text("none of which is right: 0 earned a reward")).to_be_visible()
+    expect(page.get_by_text("wrong responses: 0 earned a reward")).to_be_visible()
     row = page.get_by_role("row", name="opens in Ask").first
     focus(page, row)
     page.keyboard.press("Enter")
@@ -119,7 +119,7 @@ def test_an_attack_needs_a_reference_and_opens_in_ask(open_page: Open, running: 
     expect(page.get_by_text("An attack needs a reference.")).to_be_visible()
     page.get_by_label("Reference").fill("18")
     page.get_by_role("button", name="Attack it").click()
-    expect(page.get_by_text("none of which is right: 0 earned a reward")).to_be_visible()
+    expect(page.get_by_text("wrong responses: 0 earned a reward")).to_be_visible()
     page.locator("table.rows tbody tr").first.click()
     expect(page.get_by_text("An attack of the suite.")).to_be_visible()
     expect(page.get_by_label("Response")).not_to_have_value("")
