@@ -15,6 +15,21 @@ LARGE_BYTES = 4 * 2**20
 """Call ``trim`` after this many bytes of requests."""
 
 
+_M_MMAP_THRESHOLD = -3  # of malloc.h
+_LARGE_BLOCK = 2**22
+
+
+def return_large_blocks() -> None:
+    """Return a freed block of 4 MiB or more at once, from now on; no effect without glibc.
+
+    By default glibc raises this limit to the size of the largest block freed, up to 32 MiB, and
+    keeps what is smaller.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
+
+
 def trim() -> None:
     """Return freed memory from another thread; no effect without glibc.
 

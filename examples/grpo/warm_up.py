@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -55,11 +56,12 @@ def warmed_up(
     record = home / f"warm-up-{_digest(recipe)}.json"
     if record.exists():
         return str(json.loads(record.read_text(encoding="utf-8"))["state"])
-    policy, texts = begin(), _texts(recipe, tokenizer)
-    for start in range(0, len(texts), recipe.batch):
-        policy.imitate(texts[start : start + recipe.batch], recipe.learning_rate)
-        report(f"warm-up: {start + recipe.batch} of {len(texts)} solutions")
-    state = policy.save_state("warm-up")
+    texts = _texts(recipe, tokenizer)
+    with closing(begin()) as policy:
+        for start in range(0, len(texts), recipe.batch):
+            policy.imitate(texts[start : start + recipe.batch], recipe.learning_rate)
+            report(f"warm-up: {start + recipe.batch} of {len(texts)} solutions")
+        state = policy.save_state("warm-up")
     record.write_text(json.dumps({"state": state, **asdict(recipe)}) + "\n", encoding="utf-8")
     return state
 

@@ -23,7 +23,7 @@ from reward_serve.routing.sizes import size_of
 from reward_serve.schema import DEFAULT_ITEM_CHARS
 
 DEADLINE_S = 60.0
-PAUSE_S = 8.0  # of each caller; together they take a third of the service's throughput (P9)
+PAUSE_S = 30.0  # of each caller; together four times the bytes of a GRPO step of long rollouts (P9)
 BATCH_BYTES = (20e6, 31e6)
 LONG_CHARS = (2**15, 2**17, 2**20)  # an item of a batch
 TOO_LARGE_BYTES = 34e6

@@ -57,14 +57,17 @@ async def read_json(request: Request, limit: int) -> Any:
         raise HTTPException(422, "Content-Length: must be a number of bytes") from None
     if announced > limit:
         raise too_large
-    body = bytearray()
+    chunks, size = [], 0
     async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limit:
             raise too_large
-    if len(body) > memory.LARGE_BYTES:
+    if size > memory.LARGE_BYTES:
         later = asyncio.get_running_loop().call_later
         request.state.until_end.callback(later, _TRIM_AFTER_S, memory.trim)
+    body = b"".join(chunks)
+    chunks.clear()
     content = _parsed(body)
     if deeper_than(content, MAX_BODY_DEPTH):
         raise HTTPException(
@@ -73,7 +76,7 @@ async def read_json(request: Request, limit: int) -> Any:
     return content
 
 
-def _parsed(body: bytearray) -> Any:
+def _parsed(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -16,6 +16,7 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 from starlette.middleware.authentication import AuthenticationMiddleware
 
+from reward_serve import memory
 from reward_serve.config.app import ServerConfig
 from reward_serve.http.auth import ApiKeys, KeyLimit, KeyLimitError
 from reward_serve.http.compat import openai
@@ -61,6 +62,7 @@ class Ingress:
         models: dict[str, DeploymentHandle | str],
         keys: dict[str, str],
     ) -> None:
+        memory.return_large_blocks()
         self._server = ServerConfig.model_validate(server)
         handles = {
             name: handle_of(model, name) if isinstance(model, str) else model

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from reward_serve import memory
 from reward_serve.config.kinds import MemberConfig
 from reward_serve.config.models import (
     ClassifierModel,
@@ -61,6 +62,7 @@ class RewardReplica:
         self, model: dict[str, Any], max_batch_items: int, explanations: int = 0
     ) -> None:
         began = time.monotonic()
+        memory.return_large_blocks()
         config: ModelConfig = TypeAdapter(ModelConfig).validate_python(model)
         self._config = config
         self._model, self._timings_s = await _start(config)

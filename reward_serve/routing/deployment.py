@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import Context
@@ -24,6 +25,9 @@ from reward_serve.routing.sizes import MESSAGE_BYTES, size_of
 from reward_serve.schema import echoes, failure, longest_timeout_s
 
 logger = logging.getLogger("ray.serve")
+
+_SENT_BYTES_PER_S = 100e6  # four times what a replica of rules decides (P9)
+_UNPACED_BYTES = 2**17
 
 GRACE_S = 2.0  # replicas enforce the deadline; this bounds calls that never reach one
 
@@ -52,6 +56,7 @@ class DeploymentClient:
         self._grace_s = grace_s
         self._detached = detached
         self._placement = Placement()
+        self._sent_at = 0.0
 
     async def score_batch(self, items: Sequence[Any]) -> list[Result]:
         """Score the items; returns a result for each, in order."""
@@ -95,6 +100,19 @@ class DeploymentClient:
             for share in shares:
                 self._placement.done(share)
 
+    async def _turn(self, share: Share) -> None:
+        """Wait until a large call may be sent.
+
+        Serialising a call holds the GIL: without pauses, those of a batch of 32 MB would delay
+        every small request of this process and of the replica by a quarter of a second.
+        """
+        if share.size > _UNPACED_BYTES:
+            now = time.monotonic()
+            wait_s = self._sent_at - now
+            self._sent_at = max(self._sent_at, now) + share.size / _SENT_BYTES_PER_S
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+
     def _begin(
         self, method: str, share: Share, items: Any, batch: str | None, large: bool, **options: Any
     ) -> Any:
@@ -122,6 +140,7 @@ class DeploymentClient:
                 return self._failures(items, error)
 
         try:
+            await self._turn(share)
             return await asked(share.large)
         finally:
             self._placement.done(share)
@@ -136,6 +155,7 @@ class DeploymentClient:
         keys, items = list(missing), list(missing.values())
         until = again or self._until(items)  # again: a retry by reference, with this deadline
         large = share.large or again is not None
+        await self._turn(share)
         call = self._begin("score_stream", share, items, batch, large, stream=True)
         try:
             chunks = aiter(call)

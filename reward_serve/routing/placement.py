@@ -30,12 +30,17 @@ class Share:
     Attributes:
         replica: the replica's id; None if Serve chooses it.
         indices: indices of the items in the batch.
-        large: whether it is a single item that exceeds the message limit.
+        size: bytes of the items, as ``size_of`` estimates them.
     """
 
     replica: str | None
     indices: Sequence[int]
-    large: bool = False
+    size: int = 0
+
+    @property
+    def large(self) -> bool:
+        """Whether it is a single item that exceeds the message limit."""
+        return self.size > MESSAGE_BYTES
 
 
 class Placement:
@@ -101,7 +106,7 @@ class Placement:
 
 def _messages(items: Sequence[object], replica: str | None, indices: Sequence[int]) -> list[Share]:
     parts = bounded(indices, lambda index: size_of(items[index]))
-    return [Share(replica, part, size > MESSAGE_BYTES) for part, size in parts]
+    return [Share(replica, part, size) for part, size in parts]
 
 
 def group_key(item: object) -> int:

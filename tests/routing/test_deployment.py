@@ -312,3 +312,26 @@ async def test_streams_are_merged_and_the_fault_of_one_is_not_swallowed() -> Non
         _ = [chunk async for chunk in merged([numbers("a"), numbers("b", KeyError())])]
     await asyncio.sleep(0.05)
     assert sorted(closed) == ["a", "b"]
+
+
+async def test_large_calls_are_sent_one_after_the_other_and_small_ones_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("reward_serve.routing.deployment._SENT_BYTES_PER_S", 40e6)
+    handle = Handle(right)
+    client = DeploymentClient(handle)
+    loop = asyncio.get_running_loop()
+    long = [{**ITEMS[0], "response": "x" * 1_900_000 + "18"} for _ in range(5)]
+
+    began = loop.time()
+    asking = asyncio.create_task(client.score_batch(long))
+    await asyncio.sleep(0.06)
+    sent = len(handle.calls)
+    await client.score_batch(ITEMS[:1])
+    assert loop.time() - began < 0.15
+    results = await asking
+
+    assert 0 < sent < 5
+    assert len(handle.calls) == 6
+    assert 0.15 < loop.time() - began < 1.0
+    assert {result["status"] for result in results} == {"ok"}
