@@ -44,7 +44,6 @@ URL ?=
 WEB ?=
 ARGS ?=
 MINUTES ?= 30
-IN_PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve train-judge grpo grpo-compare test test-all test-clients test-ui rollout-overlap bench gpu-check bench-gpu loadtest soak chaos check lint-containers format lock clean
@@ -78,10 +77,10 @@ grpo-compare: $(STAMP) $(TINKER_STAMP)  ## GRPO by rule and judge, synchronous a
 	$(BIN)/python -m examples.grpo all $(if $(OUT),--out "$(OUT)")
 
 test: $(STAMP)  ## Unit tests, and integration tests on a real Serve app and engine
-	$(BIN)/python -m pytest $(IN_PARALLEL) -rs -m "not slow"
+	$(BIN)/python -m pytest -rs -m "not slow"
 
 test-all: $(STAMP)  ## Every test
-	$(BIN)/python -m pytest $(IN_PARALLEL) -rs
+	$(BIN)/python -m pytest
 
 $(VERL_STAMP): $(STAMP) requirements/verl.txt clients/verl/pyproject.toml
 	@test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)

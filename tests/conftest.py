@@ -1,4 +1,4 @@
-"""Hypothesis' profiles, the order and the groups of tests, and what must not outlive a test."""
+"""Unit tests run first: they take seconds, and some check that nothing started Ray."""
 
 from __future__ import annotations
 
@@ -20,20 +20,11 @@ settings.register_profile("search", max_examples=2000, deadline=None, print_blob
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Unit tests first, as they take seconds; in parallel last, as they are short.
-
-    In parallel, one process has the tests that share the judge, and each file has one process.
-    """
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        shared = item.path
         if "integration" in item.path.parts:
             item.add_marker(pytest.mark.integration)
-            if "url" in getattr(item, "fixturenames", ()):
-                shared = item.path.parent
-        item.add_marker(pytest.mark.xdist_group(str(shared)))
-    parallel = hasattr(config, "workerinput")
-    items.sort(key=lambda item: ("integration" in item.path.parts) is not parallel)
+    items.sort(key=lambda item: "integration" in item.path.parts)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One Ray cluster, one HTTP port and one engine for these tests."""
+"""One Ray cluster, one HTTP port and one engine for the whole session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from reward_serve.embedded.bundled import prepare_bundled
 Deploy = Callable[[str, dict[str, Any]], RewardClient]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
     ray.init(
         address="local",
@@ -41,7 +41,7 @@ def cluster() -> Iterator[str]:
     ray.shutdown()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def url(cluster: str) -> str:
     """`serve run deployments/judge.yaml`, as written but for the port; the model judges all."""
     prepare_bundled()
@@ -51,7 +51,7 @@ def url(cluster: str) -> str:
     return url
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def rule_url(url: str) -> Iterator[str]:
     """The URL of a rule, behind the same port: what costs no model."""
     app = build_app({"models": [{"name": "rule", "kind": "rule"}]})
@@ -63,13 +63,13 @@ def rule_url(url: str) -> Iterator[str]:
     serve.delete("cheap")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def classifier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundled base with a head of one logit, of seeded weights."""
     return small_classifier(tmp_path_factory.mktemp("classifier"))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def classifier_url(url: str, classifier_folder: Path) -> Iterator[str]:
     """The URL of a sequence-classification model, behind the same port."""
     model = {

@@ -69,7 +69,14 @@ def test_a_run_survives_its_engine_and_its_rollout_worker(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("SIGINT", marks=pytest.mark.slow),
+        "SIGTERM",
+        pytest.param("SIGKILL", marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_that_is_ended_leaves_no_process_and_goes_on_from_its_last_step(
     name: str, judge: str, cache: Path, tmp_path: Path
 ) -> None:

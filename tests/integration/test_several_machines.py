@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What was seen on a head, a node, one that was added and lost, and after the end."""
     out = tmp_path_factory.mktemp("seen") / "seen.json"
     command = [sys.executable, "-m", "tests.integration.several_machines", str(out)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    # gRPC's fork handlers may crash the nodes, which are forked from a process that calls by it.
+    variables = {**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-5000:]
     result: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return result
