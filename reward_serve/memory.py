@@ -14,7 +14,6 @@ from typing import Any
 LARGE_BYTES = 4 * 2**20
 """Call ``trim`` after this many bytes of requests."""
 
-
 _M_MMAP_THRESHOLD = -3  # of malloc.h
 _LARGE_BLOCK = 2**22
 

@@ -67,7 +67,7 @@ async def read_json(request: Request, limit: int) -> Any:
         later = asyncio.get_running_loop().call_later
         request.state.until_end.callback(later, _TRIM_AFTER_S, memory.trim)
     body = b"".join(chunks)
-    chunks.clear()
+    chunks.clear()  # before the parsed copy is made
     content = _parsed(body)
     if deeper_than(content, MAX_BODY_DEPTH):
         raise HTTPException(

@@ -36,6 +36,7 @@ def read_line(owner: subprocess.Popen[str]) -> str:
 
 
 def runs(pid: int) -> bool:
+    """Whether a process runs; one that waits for its parent to collect it does not."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

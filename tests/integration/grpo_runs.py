@@ -68,14 +68,6 @@ def until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def runs(pid: int) -> bool:
-    """Whether a process runs; one that waits for its parent to collect it does not."""
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
 def options(judge: str, out: Path, steps: int) -> list[str]:
     """Arguments of a short judged run."""
     settings = [part for pair in (*SHORT, f"steps={steps}") for part in ("--set", pair)]

@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.engines.owners import runs
 from tests.integration.grpo_runs import (
     HalfRight,
     Run,
     cache_with_a_fake_engine,
-    runs,
     started,
     until,
 )
