@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import Context
@@ -100,15 +99,15 @@ class DeploymentClient:
             for share in shares:
                 self._placement.done(share)
 
-    async def _turn(self, share: Share) -> None:
-        """Wait until a large call may be sent.
+    async def _turn(self, share: Share, until: float) -> None:
+        """Wait until a large call may be sent, or until its deadline.
 
         Serialising a call holds the GIL: without pauses, those of a batch of 32 MB would delay
         every small request of this process and of the replica by a quarter of a second.
         """
         if share.size > _UNPACED_BYTES:
-            now = time.monotonic()
-            wait_s = self._sent_at - now
+            now = asyncio.get_running_loop().time()
+            wait_s = min(self._sent_at, until) - now
             self._sent_at = max(self._sent_at, now) + share.size / _SENT_BYTES_PER_S
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
@@ -140,7 +139,7 @@ class DeploymentClient:
                 return self._failures(items, error)
 
         try:
-            await self._turn(share)
+            await self._turn(share, until)
             return await asked(share.large)
         finally:
             self._placement.done(share)
@@ -155,7 +154,7 @@ class DeploymentClient:
         keys, items = list(missing), list(missing.values())
         until = again or self._until(items)  # again: a retry by reference, with this deadline
         large = share.large or again is not None
-        await self._turn(share)
+        await self._turn(share, until)
         call = self._begin("score_stream", share, items, batch, large, stream=True)
         try:
             chunks = aiter(call)

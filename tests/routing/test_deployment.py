@@ -335,3 +335,17 @@ async def test_large_calls_are_sent_one_after_the_other_and_small_ones_between(
     assert len(handle.calls) == 6
     assert 0.15 < loop.time() - began < 1.0
     assert {result["status"] for result in results} == {"ok"}
+
+
+@either_way
+async def test_a_large_call_waits_for_its_turn_until_its_deadline_alone(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reward_serve.routing.deployment._SENT_BYTES_PER_S", 1000.0)
+    client = DeploymentClient(Handle(right), grace_s=0.1)
+    long = {**ITEMS[0], "response": "x" * 1_900_000 + "18", "timeout_s": 0.1}
+
+    async with asyncio.timeout(5):
+        results = await ask(client, [long, long])
+
+    assert [result["status"] for result in results] == ["ok", "timeout"]
