@@ -26,9 +26,8 @@ from loadtests.bench.common import NO_CACHE, PromptRenderer, Request, chunks, ma
 from loadtests.bench.cpu import cpu_seconds, spent
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.config.engine import EngineConfig
-from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
 from reward_serve.engines.vllm import VllmEngine
-from reward_serve.engines.vllm_settings import engine_arguments
+from reward_serve.engines.vllm_settings import engine_arguments, locate
 from reward_serve.schema import Status
 
 ITEMS = 96
@@ -39,7 +38,7 @@ Way = Callable[[list[Request]], Awaitable[int]]
 
 def run(requests: list[Request], repeats: int) -> dict[str, Any]:
     """Verdicts per second each way; ``ratio``: each over bare AsyncLLM's."""
-    model = str(prepare_bundled(adapter=ADAPTER))
+    model = str(locate(EngineConfig(device="cpu")))
     with deployed(rules_first=False) as service, vllm_server(model) as server:
         return asyncio.run(_run(requests[:ITEMS], repeats, service.url, server))
 
