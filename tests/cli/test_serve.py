@@ -246,7 +246,11 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM],
+    ids=lambda number: number.name,
+)
 def test_it_serves_until_a_signal_and_leaves_no_process(
     number: signal.Signals, service: Service
 ) -> None:

@@ -52,6 +52,7 @@ def finished(run: Run, cache: Path, steps: int) -> None:
     assert names == [f"step-{steps}.tar.gz", "warm-up.tar.gz"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_survives_its_engine_and_its_rollout_worker(
     judge: str, cache: Path, tmp_path: Path

@@ -22,6 +22,8 @@ from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
 from reward_serve.schema import Status
 from tests.integration.conftest import wait_for
 
+pytestmark = pytest.mark.slow
+
 APP = "remote"
 RIGHT = {"response": "The answer is 18.", "reference": "18"}
 WRONG = {"response": "The answer is 16.", "reference": "18"}
@@ -99,7 +101,6 @@ def test_a_remote_judge_scores_by_its_endpoints_logprobs(endpoint: Endpoint, url
     assert [result.score for result in by_handle] == [1.0, 0.0]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(420)
 def test_an_endpoint_that_dies_in_mid_run_is_a_typed_failure_until_it_is_back(
     endpoint: Endpoint, url: str

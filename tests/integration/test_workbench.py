@@ -51,6 +51,7 @@ def test_ask_shows_what_the_judge_saw_and_thought(page: Page) -> None:
     expect(card.get_by_text("prompt tokens")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_the_longest_item_is_pasted_and_judged(page: Page) -> None:
     page.get_by_role("link", name="Ask", exact=True).click()
     page.get_by_label("Reference").fill("120")

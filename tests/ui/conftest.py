@@ -13,7 +13,12 @@ from tests.ui.using import fits, is_light
 
 Open = Callable[..., Page]
 TIMEOUT_MS = 60_000
-LOOKS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
+LOOKS = [
+    (1280, "light"),
+    pytest.param((1280, "dark"), marks=pytest.mark.slow),
+    pytest.param((400, "light"), marks=pytest.mark.slow),
+    (400, "dark"),
+]
 
 
 @pytest.fixture(scope="module")

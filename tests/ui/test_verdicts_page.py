@@ -145,7 +145,7 @@ def test_a_verdict_leaves_the_last_ten_minutes_as_they_pass(
 ) -> None:
     page = open_page(running, "/verdicts")
     choose_by_mouse(page, "time", "last 10 min")
-    leaving = verdict(1, template="leaving", time=time.time() - 600 + 40)
+    leaving = verdict(1, template="leaving", time=time.time() - 600 + 20)
     append(log / "verdicts-judge-4.jsonl", leaving)
     choose_by_mouse(page, "template", "leaving")
     expect(page.locator(ROWS)).to_have_count(1)
