@@ -107,10 +107,10 @@ class DeploymentClient:
         """
         if share.size > _UNPACED_BYTES:
             now = asyncio.get_running_loop().time()
-            wait_s = min(self._sent_at, until) - now
-            self._sent_at = max(self._sent_at, now) + share.size / _SENT_BYTES_PER_S
-            if wait_s > 0:
-                await asyncio.sleep(wait_s)
+            turn = max(self._sent_at, now)
+            if turn < until:  # else it is never sent, and nobody waits for it
+                self._sent_at = turn + share.size / _SENT_BYTES_PER_S
+            await asyncio.sleep(min(turn, until) - now)
 
     def _begin(
         self, method: str, share: Share, items: Any, batch: str | None, large: bool, **options: Any

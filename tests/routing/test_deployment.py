@@ -349,3 +349,21 @@ async def test_a_large_call_waits_for_its_turn_until_its_deadline_alone(
         results = await ask(client, [long, long])
 
     assert [result["status"] for result in results] == ["ok", "timeout"]
+
+
+@either_way
+async def test_a_large_call_that_misses_its_deadline_delays_none_behind_it(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reward_serve.routing.deployment._SENT_BYTES_PER_S", 1_900_000 / 0.5)
+    client = DeploymentClient(Handle(right), grace_s=0.1)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    async def long(timeout_s: float) -> str:
+        item = {**ITEMS[0], "response": "x" * 1_900_000 + "18", "timeout_s": timeout_s}
+        (result,) = await ask(client, [item])
+        return str(result["status"])
+
+    assert await asyncio.gather(*map(long, (5, 0.1, 5))) == ["ok", "timeout", "ok"]
+    assert 0.4 < loop.time() - began < 0.9
