@@ -14,7 +14,7 @@ import schemathesis
 from schemathesis.checks import CHECKS
 
 from reward_serve.http.contract import NDJSON
-from reward_serve.http.docs import BATCH_DOCS
+from tests.fake_ingress import served
 
 Case = schemathesis.Case[Any]
 
@@ -23,11 +23,16 @@ Case = schemathesis.Case[Any]
 _EXPLAINED = ("reference: ", "metadata: ", "model: ", "query, prompts, labels: ", "prompts.")
 _SOON_S = 5.0
 
-_ITEM = BATCH_DOCS["openapi_extra"]["requestBody"]["content"]["application/json"]["schema"]
-_ITEM_SCHEMA = jsonschema_rs.validator_for(_ITEM["properties"]["requests"]["items"])
-_LINE_SCHEMA = jsonschema_rs.validator_for(
-    BATCH_DOCS["responses"][200]["content"][NDJSON]["x-line-schema"]
-)
+_COMPONENTS = served().get("/openapi.json").json()["components"]
+
+
+def _validator(name: str) -> Any:
+    schema = {"$ref": f"#/components/schemas/{name}", "components": _COMPONENTS}
+    return jsonschema_rs.validator_for(schema)
+
+
+_ITEM_SCHEMA = _validator("ScoreRequest")
+_LINE_SCHEMA = _validator("StreamedScore")
 
 
 def settings(examples: int) -> schemathesis.Config:

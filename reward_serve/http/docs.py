@@ -1,79 +1,73 @@
-"""The OpenAPI documentation of each path, complete enough to generate a client.
-
-The routes parse bodies themselves, so the schemas are written here, from the contract's models.
-"""
+"""The OpenAPI documentation of each path, complete enough to generate a client."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from fastapi import FastAPI
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
 from reward_serve.explanation import ExplainRequest, Explanation
+from reward_serve.http.bodies import (
+    FailedExplanation,
+    FailedScore,
+    Fault,
+    Health,
+    Models,
+    Problem,
+    ScoreBatch,
+    ScoreResults,
+    StreamedScore,
+    Waiting,
+)
 from reward_serve.http.contract import NDJSON
 from reward_serve.schema import ScoreRequest, ScoreResult
 from reward_serve.version import VERSION_HEADER
 
-Schema = dict[str, Any]
 Docs = dict[str, Any]
+Responses = dict[int | str, Any]
 
-TEXT: Schema = {"type": "string"}
+_REFERENCE = "#/components/schemas/{model}"
+_referenced: list[tuple[type[BaseModel], JsonSchemaMode]] = []
 
 
-def inline(model: Any, mode: str) -> Schema:
-    """A model's JSON schema with its definitions inlined, as a path item needs it.
+class DocumentedApi(FastAPI):
+    """An API whose document also has the types that ``reference`` names.
 
-    A model that contains itself is inlined as any object.
+    FastAPI collects the types of parameters and responses; these routes parse bodies themselves.
     """
-    schema: Schema = model.model_json_schema(ref_template="{model}", mode=mode)
-    definitions = schema.pop("$defs", {})
 
-    def resolve(node: Any, inside: tuple[str, ...]) -> Any:
-        if isinstance(node, list):
-            return [resolve(part, inside) for part in node]
-        if not isinstance(node, dict):
-            return node
-        name = node.get("$ref")
-        if name == "JsonValue":
-            return {}
-        if name in inside:
-            return {"type": "object"}
-        if name:
-            return resolve(definitions[name], (*inside, name))
-        return {key: resolve(value, inside) for key, value in node.items()}
-
-    resolved: Schema = resolve(schema, ())
-    return resolved
+    def openapi(self) -> Docs:
+        """The OpenAPI document."""
+        document = super().openapi()
+        paths = json.dumps(document["paths"])
+        used = [(m, mode) for m, mode in _referenced if json.dumps(_name(m)) in paths]
+        _, schemas = models_json_schema(used, ref_template=_REFERENCE)
+        document["components"]["schemas"] |= schemas["$defs"]
+        return document
 
 
-def exact_object(properties: Schema, **fields: Any) -> Schema:
-    """An object with exactly these properties."""
-    schema = {"type": "object", "properties": properties, "required": list(properties)}
-    return {**schema, "additionalProperties": False, **fields}
+def _name(model: type[BaseModel]) -> str:
+    return _REFERENCE.format(model=model.__name__)
 
 
-def _extended(schema: Schema, name: str, **properties: Schema) -> Schema:
-    """The object with additional properties."""
-    return {
-        **schema,
-        "title": name,
-        "properties": {**properties, **schema["properties"]},
-        "required": [*properties, *schema["required"]],
-    }
+def reference(model: type[BaseModel], mode: JsonSchemaMode = "validation") -> Docs:
+    """The schema of a type by its name."""
+    _referenced.append((model, mode))
+    return {"$ref": _name(model)}
 
 
-_REQUEST = inline(ScoreRequest, "validation")
-_RESULT = inline(ScoreResult, "serialization")
-_FAILED = _extended(_RESULT, "FailedScore", detail=TEXT)
-DETAIL = exact_object({"detail": TEXT}, title="Problem")
-_REFUSED = {**_FAILED, "title": "RefusedScore", "required": ["detail"]}
-_STREAMED = _extended(_RESULT, "StreamedScore", index={"type": "integer", "minimum": 0})
-_FAULT = exact_object({"detail": TEXT, "request_id": TEXT}, title="Fault")
+def request_body(model: type[BaseModel]) -> Docs:
+    """The ``openapi_extra`` of a JSON body."""
+    content = {"application/json": {"schema": reference(model)}}
+    return {"requestBody": {"required": True, "content": content}}
 
+
+_TEXT = {"type": "string"}
 _HEADERS: Docs = {
-    VERSION_HEADER: {
-        "description": "The service's version",
-        "required": True,
-        "schema": TEXT,
-    }
+    VERSION_HEADER: {"description": "The service's version", "required": True, "schema": _TEXT}
 }
 RETRY_AFTER: Docs = {
     "Retry-After": {
@@ -82,165 +76,103 @@ RETRY_AFTER: Docs = {
         "schema": {"type": "integer", "minimum": 1},
     }
 }
-_CHALLENGE: Docs = {"WWW-Authenticate": {"description": "Bearer", "required": True, "schema": TEXT}}
-
-
-def response(description: str, schema: Schema, headers: Docs | None = None) -> Docs:
-    """A JSON response, with the headers of every response."""
-    content = {"application/json": {"schema": schema}}
-    return {"description": description, "headers": _HEADERS | (headers or {}), "content": content}
-
-
-def request_body(schema: Schema) -> Docs:
-    """The ``openapi_extra`` of a JSON body."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-FAULT_OF_OURS: dict[int | str, Any] = {
-    500: response("Internal error; the service's log has the request_id", _FAULT)
+_CHALLENGE: Docs = {
+    "WWW-Authenticate": {"description": "Bearer", "required": True, "schema": _TEXT}
 }
-TOO_LARGE: dict[int | str, Any] = {413: response("Body or batch too large; split it", DETAIL)}
 
-KEY_DOCS: dict[int | str, Any] = {
-    401: response("Missing or unknown API key: send Authorization: Bearer", DETAIL, _CHALLENGE),
+
+def response(description: str, model: Any, headers: Docs | None = None) -> Docs:
+    """A JSON response, with the headers of every response."""
+    return {"description": description, "model": model, "headers": _HEADERS | (headers or {})}
+
+
+FAULT_OF_OURS: Responses = {
+    500: response("Internal error; the service's log has the request_id", Fault)
+}
+TOO_LARGE: Responses = {413: response("Body or batch too large; split it", Problem)}
+
+KEY_DOCS: Responses = {
+    401: response("Missing or unknown API key: send Authorization: Bearer", Problem, _CHALLENGE),
 }
 """Responses of paths that need a key."""
 
-LIMIT_DOCS: dict[int | str, Any] = {
-    429: response("The key's limit of items in flight is reached", DETAIL, RETRY_AFTER),
+LIMIT_DOCS: Responses = {
+    429: response("The key's limit of items in flight is reached", Problem, RETRY_AFTER),
 }
 """Responses of paths that count a key's items."""
 
+_REFUSED = "A field is invalid; detail names it and the remedy"
+
 SINGLE_DOCS: Docs = {
     "operation_id": "score",
-    "openapi_extra": request_body(_REQUEST),
+    "openapi_extra": request_body(ScoreRequest),
     "responses": {
-        200: response("A score, or a judge's failure (status)", _RESULT),
-        404: response("Unknown model", DETAIL),
+        200: response("A score, or a judge's failure (status)", ScoreResult),
+        404: response("Unknown model", Problem),
         **TOO_LARGE,
-        422: response("A field is invalid; detail names it and the remedy", _REFUSED),
+        422: response(_REFUSED, FailedScore | Problem),
         **FAULT_OF_OURS,
-        503: response("Overloaded: nothing was done", _FAILED, RETRY_AFTER),
-        504: response("The deadline timeout_s passed", _FAILED),
+        503: response("Overloaded: nothing was done", FailedScore, RETRY_AFTER),
+        504: response("The deadline timeout_s passed", FailedScore),
     },
 }
-
-_EXPLANATION = inline(Explanation, "serialization")
 
 EXPLAIN_DOCS: Docs = {
     "operation_id": "explain",
-    "openapi_extra": request_body(inline(ExplainRequest, "validation")),
+    "openapi_extra": request_body(ExplainRequest),
     "responses": {
-        200: response("The result and how it came about", _EXPLANATION),
-        404: response("Unknown model, or server.explain is false", DETAIL),
+        200: response("The result and how it came about", Explanation),
+        404: response("Unknown model, or server.explain is false", Problem),
         **TOO_LARGE,
-        422: response(
-            "A field is invalid; detail names it and the remedy",
-            {**_extended(_EXPLANATION, "RefusedExplanation", detail=TEXT), "required": ["detail"]},
-        ),
+        422: response(_REFUSED, FailedExplanation | Problem),
         **FAULT_OF_OURS,
         503: response(
             "Overloaded, or at server.max_concurrent_explanations: nothing was done",
-            _extended(_EXPLANATION, "FailedExplanation", detail=TEXT),
+            FailedExplanation,
             RETRY_AFTER,
         ),
-        504: response(
-            "The deadline timeout_s passed",
-            _extended(_EXPLANATION, "FailedExplanation", detail=TEXT),
-        ),
+        504: response("The deadline timeout_s passed", FailedExplanation),
     },
 }
 
-_BATCH = {
-    "type": "object",
-    "title": "ScoreBatch",
-    "properties": {
-        "requests": {
-            "type": "array",
-            "items": _REQUEST,
-            "description": "At most server.max_batch_items. An invalid request gets the status "
-            "invalid; the rest of the batch is scored.",
-        }
-    },
-    "required": ["requests"],
-}
-_RESULTS = exact_object(
-    {
-        "results": {
-            "type": "array",
-            "items": _RESULT,
-            "description": "A result for each request, in order.",
-        }
-    },
-    title="ScoreResults",
-)
 _LINES: Docs = {
     "schema": {
         "type": "string",
         "description": "A line of JSON for each request when it finishes, with its result and its "
         "index in the batch.",
     },
-    "x-line-schema": _STREAMED,
+    "x-line-schema": reference(StreamedScore, "serialization"),
 }
-_BATCH_OK = response(
-    "Results in order, or with Accept: application/x-ndjson as they finish", _RESULTS
-)
-_BATCH_OK["content"][NDJSON] = _LINES
 
 BATCH_DOCS: Docs = {
     "operation_id": "score_batch",
-    "openapi_extra": request_body(_BATCH),
+    "openapi_extra": request_body(ScoreBatch),
     "responses": {
-        200: _BATCH_OK,
+        200: {
+            **response(f"Results in order, or with Accept: {NDJSON} as they finish", ScoreResults),
+            "content": {NDJSON: _LINES},
+        },
         **TOO_LARGE,
-        422: response("The body is not a batch", DETAIL),
+        422: response("The body is not a batch", Problem),
         **FAULT_OF_OURS,
     },
-}
-
-_MODEL: Schema = {
-    "type": "object",
-    "title": "Model",
-    "description": "A replica's description of its reward model; the fields depend on the kind.",
-    "properties": {
-        "name": TEXT,
-        "ready": {"type": "boolean", "description": "Whether a replica can score."},
-        "kind": TEXT,
-        "fingerprint": TEXT,
-        "engine": {"type": "object", "description": "Weights, revision, dtype, device, engine."},
-        "templates": {"type": "array", "items": TEXT},
-        "items": {"type": "integer", "description": "Items in progress or waiting."},
-    },
-    "required": ["name", "ready"],
 }
 
 MODELS_DOCS: Docs = {
     "operation_id": "models",
-    "responses": {
-        200: response(
-            "The reward models",
-            exact_object(
-                {"models": {"type": "array", "items": _MODEL}, "version": TEXT},
-                title="Models",
-                additionalProperties=True,  # the fields of OpenAI's format
-            ),
-        ),
-        **FAULT_OF_OURS,
-    },
+    "responses": {200: response("The reward models", Models), **FAULT_OF_OURS},
 }
 
 HEALTH_DOCS: Docs = {
     "operation_id": "health",
-    "responses": {200: response("The HTTP process is up", exact_object({"status": TEXT}))},
+    "responses": {200: response("The HTTP process is up", Health)},
 }
 
 READY_DOCS: Docs = {
     "operation_id": "ready",
     "responses": {
-        200: response(
-            "Every reward model has a replica that can score", exact_object({"status": TEXT})
-        ),
+        200: response("Every reward model has a replica that can score", Health),
         **FAULT_OF_OURS,
-        503: response("No replica can score yet", exact_object({"status": TEXT, "detail": TEXT})),
+        503: response("No replica can score yet", Waiting),
     },
 }

@@ -32,6 +32,7 @@ from reward_serve.http.docs import (
     MODELS_DOCS,
     READY_DOCS,
     SINGLE_DOCS,
+    DocumentedApi,
 )
 from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
 from reward_serve.routing.deployment import handle_of
@@ -191,7 +192,7 @@ def _api(
     If there are API keys, every path except ``/health`` and ``/ready`` needs one, including
     ``/docs`` and unknown paths.
     """
-    api = FastAPI(title="reward_serve", version=__version__)
+    api = DocumentedApi(title="reward_serve", version=__version__)
     if key_digests:
         limited, keyed = _keyed(KEY_DOCS | LIMIT_DOCS), _keyed(KEY_DOCS)
     else:

@@ -24,22 +24,22 @@ CHAT_TIMEOUT_S = 600.0
 """The default deadline, as in OpenAI's clients."""
 
 
-_UNSUPPORTED = "is not supported"
+_NOT = "is not supported"
 _NO_TOP_K = "is not supported, since top-k logprobs would overwrite the judge's label logprobs"
-UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
+_UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
     "stream": ((False,), "streaming is not supported"),
     "stream_options": ((), "streaming is not supported"),
     "logprobs": ((False,), _NO_TOP_K),
     "top_logprobs": ((0,), _NO_TOP_K),
-    "stop": (([],), _UNSUPPORTED),
-    "frequency_penalty": ((0,), _UNSUPPORTED),
-    "presence_penalty": ((0,), _UNSUPPORTED),
-    "repetition_penalty": ((1,), _UNSUPPORTED),
-    "top_k": ((0, -1), _UNSUPPORTED),
-    "min_p": ((0,), _UNSUPPORTED),
-    "logit_bias": (({},), _UNSUPPORTED),
-    "response_format": (({"type": "text"},), _UNSUPPORTED),
-    "tools": (([],), _UNSUPPORTED),
+    "stop": (([],), _NOT),
+    "frequency_penalty": ((0,), _NOT),
+    "presence_penalty": ((0,), _NOT),
+    "repetition_penalty": ((1,), _NOT),
+    "top_k": ((0, -1), _NOT),
+    "min_p": ((0,), _NOT),
+    "logit_bias": (({},), _NOT),
+    "response_format": (({"type": "text"},), _NOT),
+    "tools": (([],), _NOT),
 }
 """Unsupported field to its neutral values, which are accepted, and the reason to reject others."""
 
@@ -57,13 +57,20 @@ class TemplateSettings(BaseModel):
     enable_thinking: bool | None = Field(None, strict=True)
 
 
+def _document_unsupported(schema: dict[str, Any]) -> None:
+    schema["properties"] |= {
+        name: {"enum": [None, *neutral], "description": f"Ignored at these values; {why}."}
+        for name, (neutral, why) in _UNSUPPORTED.items()
+    }
+
+
 class ChatRequest(BaseModel):
     """The supported part of OpenAI's chat completion request; other fields are rejected.
 
     Unsupported fields with a neutral value, which some clients send, are ignored.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_document_unsupported)
 
     messages: list[Message] = Field(min_length=1, max_length=MAX_MESSAGES)
     model: str | None = None
@@ -84,11 +91,11 @@ class ChatRequest(BaseModel):
     def _what_is_not_done(cls, body: Any) -> Any:
         if not isinstance(body, dict):
             raise ValueError("must be an object")
-        for field, (neutral, why) in UNSUPPORTED.items():
+        for field, (neutral, why) in _UNSUPPORTED.items():
             said = body.get(field)
             if said is not None and not any(_same(said, each) for each in neutral):
                 raise ValueError(f"{field}: {why}; remove it")
-        return {field: value for field, value in body.items() if field not in UNSUPPORTED}
+        return {field: value for field, value in body.items() if field not in _UNSUPPORTED}
 
     @property
     def options(self) -> Options:

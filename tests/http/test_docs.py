@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from reward_serve.http.docs import BATCH_DOCS, MODELS_DOCS, READY_DOCS, SINGLE_DOCS
 from reward_serve.schema import (
     MAX_METADATA_BYTES,
     MAX_NAME_CHARACTERS,
@@ -32,42 +31,69 @@ def nodes(node: Any) -> Iterator[dict[str, Any]]:
         yield from nodes(part)
 
 
-def resolves(document: dict[str, Any], reference: str) -> bool:
-    node: Any = document
+def resolved(document: dict[str, Any], node: Any) -> Any:
+    """The node, or what it refers to; a reference that dangles raises KeyError."""
+    reference = node.get("$ref") if isinstance(node, dict) else None
+    if not isinstance(reference, str):
+        return node
+    found: Any = document
     for part in reference.removeprefix("#/").split("/"):
-        if not isinstance(node, dict) or part not in node:
-            return False
-        node = node[part]
-    return reference.startswith("#/")
+        found = found[part]
+    return found
 
 
-def json_schema(described: dict[str, Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = described["content"]["application/json"]["schema"]
-    return schema
+def json_schema(document: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
+    schema = described["content"]["application/json"]["schema"]
+    found: dict[str, Any] = resolved(document, schema)
+    return found
 
 
-def test_no_reference_of_the_openapi_document_dangles() -> None:
-    document = openapi()
-    assert len(list(nodes(document))) > 100
-    references = {node["$ref"] for node in nodes(document) if isinstance(node.get("$ref"), str)}
-    assert {reference for reference in references if not resolves(document, reference)} == set()
+@pytest.mark.parametrize("compatible_with", [[], ["openai", "openrlhf", "slime"]])
+def test_no_reference_of_the_openapi_document_dangles(compatible_with: list[str]) -> None:
+    document = served(compatible_with=compatible_with).get("/openapi.json").json()
+    referring = [node for node in nodes(document) if isinstance(node.get("$ref"), str)]
+    assert len(referring) > 50
+    assert all(isinstance(resolved(document, node), dict) for node in referring)
 
 
-def test_the_descriptions_refer_to_nothing_outside_themselves() -> None:
-    assert [
-        node for node in nodes([SINGLE_DOCS, BATCH_DOCS, MODELS_DOCS, READY_DOCS]) if "$ref" in node
-    ] == []
+def test_a_type_is_in_the_document_of_those_who_serve_it_alone() -> None:
+    compatible = served(compatible_with=["openai"]).get("/openapi.json").json()
+    assert "ChatRequest" in compatible["components"]["schemas"]
+    assert "ChatRequest" not in openapi()["components"]["schemas"]
 
 
-@pytest.mark.parametrize("path", ["/v1/score", "/v1/score/batch"])
-def test_a_request_is_described_with_all_its_fields(path: str) -> None:
-    body = json_schema(openapi()["paths"][path]["post"]["requestBody"])
-    request = body["properties"]["requests"]["items"] if path.endswith("batch") else body
+@pytest.mark.parametrize(
+    ("path", "body", "result"),
+    [
+        ("/v1/score", "ScoreRequest", "ScoreResult"),
+        ("/v1/score/batch", "ScoreBatch", "ScoreResults"),
+        ("/v1/explain", "ExplainRequest", "Explanation"),
+        ("/v1/chat/completions", "ChatRequest", "ChatCompletion"),
+        ("/get_reward", "OpenRlhfRequest", "OpenRlhfRewards"),
+    ],
+)
+def test_generated_clients_get_a_named_type_for_each_body(
+    path: str, body: str, result: str
+) -> None:
+    document = served(compatible_with=["openai", "openrlhf"]).get("/openapi.json").json()
+    described = document["paths"][path]["post"]
+    named = [
+        part["content"]["application/json"]["schema"]["$ref"]
+        for part in (described["requestBody"], described["responses"]["200"])
+    ]
+    assert named == [f"#/components/schemas/{name}" for name in (body, result)]
+
+
+def test_a_request_is_described_with_all_its_fields() -> None:
+    types = openapi()["components"]["schemas"]
+    request = types["ScoreRequest"]
+    assert types["ScoreBatch"]["properties"]["requests"]["items"] == {
+        "$ref": "#/components/schemas/ScoreRequest"
+    }
     assert set(request["properties"]) == set(ScoreRequest.model_fields)
     assert request["required"] == ["response"]
     assert request["additionalProperties"] is False
-    options = request["properties"]["options"]["properties"]
-    assert set(options) == {
+    assert set(types["Options"]["properties"]) == {
         "mode",
         "temperature",
         "top_p",
@@ -80,24 +106,28 @@ def test_a_request_is_described_with_all_its_fields(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "more"),
-    [("200", set()), ("422", {"detail"}), ("503", {"detail"}), ("504", {"detail"})],
+    ("name", "more"),
+    [("ScoreResult", set()), ("FailedScore", {"detail"}), ("StreamedScore", {"index"})],
 )
-def test_a_single_result_is_described_with_all_its_fields(code: str, more: set[str]) -> None:
-    responses = openapi()["paths"]["/v1/score"]["post"]["responses"]
-    properties = json_schema(responses[code])["properties"]
-    assert set(properties) == set(ScoreResult.model_fields) | more
-    assert set(properties["status"]["enum"]) == {status.value for status in Status}
-    required = json_schema(responses[code])["required"]
-    assert set(required) == ({"detail"} if code == "422" else set(ScoreResult.model_fields) | more)
+def test_a_result_is_described_with_all_its_fields(name: str, more: set[str]) -> None:
+    types = openapi()["components"]["schemas"]
+    fields = set(ScoreResult.model_fields) | more
+    assert set(types[name]["properties"]) == set(types[name]["required"]) == fields
+    assert set(types["Status"]["enum"]) == {status.value for status in Status}
 
 
-def test_a_batch_of_results_is_described() -> None:
+def test_a_refusal_is_a_result_or_only_says_why() -> None:
+    refused = json_schema(openapi(), openapi()["paths"]["/v1/score"]["post"]["responses"]["422"])
+    assert [part["$ref"].rsplit("/", 1)[1] for part in refused["anyOf"]] == [
+        "FailedScore",
+        "Problem",
+    ]
+
+
+def test_the_lines_of_a_streamed_batch_are_described() -> None:
     ok = openapi()["paths"]["/v1/score/batch"]["post"]["responses"]["200"]
-    results = json_schema(ok)["properties"]["results"]
-    assert set(results["items"]["properties"]) == set(ScoreResult.model_fields)
     line = ok["content"]["application/x-ndjson"]["x-line-schema"]
-    assert set(line["properties"]) == set(ScoreResult.model_fields) | {"index"}
+    assert line == {"$ref": "#/components/schemas/StreamedScore"}
 
 
 @pytest.mark.parametrize(
@@ -108,14 +138,16 @@ def test_a_batch_of_results_is_described() -> None:
     ],
 )
 def test_every_code_is_described(path: str, codes: set[str]) -> None:
-    responses = openapi()["paths"][path]["post"]["responses"]
+    document = openapi()
+    responses = document["paths"][path]["post"]["responses"]
     assert set(responses) == codes
-    schemas = [json_schema(response) for code, response in responses.items() if code != "200"]
-    assert [schema for schema in schemas if "detail" not in schema["properties"]] == []
+    for schema in (json_schema(document, responses[code]) for code in codes - {"200"}):
+        for part in schema.get("anyOf", [schema]):
+            assert "detail" in resolved(document, part)["properties"]
 
 
 def test_the_bounds_of_a_request_are_described() -> None:
-    properties = json_schema(openapi()["paths"]["/v1/score"]["post"]["requestBody"])["properties"]
+    properties = openapi()["components"]["schemas"]["ScoreRequest"]["properties"]
     several = properties["reference"]["anyOf"][1]
     assert (several["minItems"], several["maxItems"]) == (1, MAX_REFERENCES)
     assert properties["timeout_s"]["maximum"] == MAX_TIMEOUT_S

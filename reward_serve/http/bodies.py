@@ -1,0 +1,101 @@
+"""The types of the HTTP paths' bodies, from which clients are generated.
+
+The routes parse and write bodies themselves, so these types only document.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from reward_serve.explanation import Explanation
+from reward_serve.schema import ScoreRequest, ScoreResult
+
+
+class Exact(BaseModel):
+    """A body with exactly its fields."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
+
+
+class Problem(Exact):
+    """Why a request was refused, and the remedy."""
+
+    detail: str
+
+
+class Fault(Problem):
+    """An internal error; the service's log has the ``request_id``."""
+
+    request_id: str
+
+
+class FailedScore(ScoreResult):
+    """A result without a score."""
+
+    detail: str
+
+
+class FailedExplanation(Explanation):
+    """The explanation of a result without a score."""
+
+    detail: str
+
+
+class ScoreBatch(BaseModel):
+    """Requests that are scored independently."""
+
+    requests: list[ScoreRequest] = Field(
+        description="At most server.max_batch_items. An invalid request gets the status invalid; "
+        "the rest of the batch is scored."
+    )
+
+
+class ScoreResults(Exact):
+    """The results of a batch."""
+
+    results: list[ScoreResult] = Field(description="A result for each request, in order.")
+
+
+class StreamedScore(ScoreResult):
+    """One line of a streamed batch."""
+
+    index: int = Field(ge=0, description="The request's 0-based index in the batch.")
+
+
+class Model(BaseModel):
+    """A replica's description of its reward model; further fields depend on the kind."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    ready: bool = Field(description="Whether a replica can score.")
+    kind: str | None = None
+    fingerprint: str | None = None
+    engine: dict[str, Any] | None = Field(
+        None, description="Weights, revision, dtype, device, engine."
+    )
+    templates: list[str] | None = None
+    items: int | None = Field(None, description="Items in progress or waiting.")
+
+
+class Models(BaseModel):
+    """The reward models; with ``openai`` in ``compatible_with``, in OpenAI's format too."""
+
+    model_config = ConfigDict(extra="allow")
+
+    models: list[Model]
+    version: str
+
+
+class Health(Exact):
+    """The state of the process or of its reward models."""
+
+    status: str
+
+
+class Waiting(Health):
+    """The reward models without a replica that can score."""
+
+    detail: str
