@@ -54,6 +54,7 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
             "handle_single_coalesced": _one_by_one(Client(RewardClient(APP), timeout_s=600)),
             "http_batch": batches(HttpRewardClient(url, timeout_s=600)),
             "http_single": _one_by_one(HttpRewardClient(url, timeout_s=600)),
+            "http_single_coalesced": _one_by_one(Client(HttpRewardClient(url), timeout_s=600)),
             "vllm_server": _vllm(vllm, rendered),
         }
         rates: dict[str, list[float]] = {name: [] for name in ways}

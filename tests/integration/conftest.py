@@ -60,7 +60,7 @@ def rule_url(url: str) -> Iterator[str]:
     with HttpRewardClient(f"{url}/cheap") as client:
         wait_for("the rule model", client.is_ready, 60)
     yield f"{url}/cheap"
-    serve.delete("cheap")
+    serve.delete("cheap", _blocking=False)
 
 
 @pytest.fixture(scope="session")
@@ -83,7 +83,7 @@ def classifier_url(url: str, classifier_folder: Path) -> Iterator[str]:
     with HttpRewardClient(f"{url}/classifier") as client:
         wait_for("the classifier", client.is_ready, 200)
     yield f"{url}/classifier"
-    serve.delete("classifier")
+    serve.delete("classifier", _blocking=False)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def deploy_app(url: str) -> Iterator[Deploy]:
 
     yield run
     for name in names:
-        serve.delete(name)
+        serve.delete(name, _blocking=False)
 
 
 def wait_for(what: str, condition: Callable[[], bool], timeout_s: float) -> float:

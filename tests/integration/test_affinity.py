@@ -69,7 +69,7 @@ def several_url(url: str) -> Iterator[str]:
 
     wait_for("three replicas", known, 90)
     yield f"{url}/{SEVERAL}"
-    serve.delete(SEVERAL)
+    serve.delete(SEVERAL, _blocking=False)
 
 
 def burst() -> list[dict[str, Any]]:

@@ -31,7 +31,11 @@ RIGHT = [float(n == 3) for n in range(64)]
 Ask = Callable[[list[dict[str, Any]]], list[ScoreResult]]
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["one replica", "three replicas"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(1, marks=pytest.mark.slow), 3],
+    ids=["one replica", "three replicas"],
+)
 def service(url: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a rule and of a gateway before it."""
     scaling = {"min_replicas": request.param, "max_replicas": request.param}

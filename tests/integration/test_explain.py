@@ -156,6 +156,7 @@ def gateway(deploy_app: Deploy, url: str) -> str:
     return f"{url}/door"
 
 
+@pytest.mark.slow
 def test_a_gateway_passes_explanations_on(gateway: str, url: str) -> None:
     asked = {"response": "#### 18", "reference": "18"}
     with HttpRewardClient(gateway, timeout_s=60) as client:

@@ -61,7 +61,7 @@ def gateway(url: str, rule_url: str, classifier_url: str) -> Iterator[str]:
     with HttpRewardClient(f"{url}/gateway") as client:
         wait_for("the gateway", client.is_ready, 60)
     yield f"{url}/gateway"
-    serve.delete(GATEWAY)
+    serve.delete(GATEWAY, _blocking=False)
 
 
 def mixed() -> list[dict[str, Any]]:
@@ -163,7 +163,7 @@ def test_an_application_may_come_after_its_gateway(deploy_app: Deploy, url: str)
             deploy_app("late", {"models": [model]})
             assert client.score(RIGHT).score == 1.0  # it waits
     finally:
-        serve.delete("early")
+        serve.delete("early", _blocking=False)
 
 
 def test_a_panel_asks_models_of_several_applications(

@@ -19,6 +19,8 @@ from tests.integration.grpo_runs import (
     until,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def judge() -> Iterator[str]:
@@ -52,7 +54,6 @@ def finished(run: Run, cache: Path, steps: int) -> None:
     assert names == [f"step-{steps}.tar.gz", "warm-up.tar.gz"]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_survives_its_engine_and_its_rollout_worker(
     judge: str, cache: Path, tmp_path: Path
@@ -72,11 +73,7 @@ def test_a_run_survives_its_engine_and_its_rollout_worker(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param("SIGINT", marks=pytest.mark.slow),
-        "SIGTERM",
-        pytest.param("SIGKILL", marks=pytest.mark.slow),
-    ],
+    ["SIGINT", "SIGTERM", "SIGKILL"],
 )
 def test_a_run_that_is_ended_leaves_no_process_and_goes_on_from_its_last_step(
     name: str, judge: str, cache: Path, tmp_path: Path

@@ -129,7 +129,7 @@ def test_a_broken_model_folder_fails_the_deployment_within_seconds(
     assert took < 30
 
 
-@pytest.mark.parametrize("victim", ["engine core", "replica"])
+@pytest.mark.parametrize("victim", ["engine core", pytest.param("replica", marks=pytest.mark.slow)])
 def test_a_killed_process_is_replaced_and_leaves_no_orphan(
     http: HttpRewardClient, handle: RewardClient, victim: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import pytest
 import schemathesis
 
 from tests.conformance import Case, ask, ask_for_lines, settings
@@ -25,6 +26,7 @@ def test_every_reply_is_as_the_document_says(case: Case, rule_url: str) -> None:
     ask(case, base_url=rule_url)
 
 
+@pytest.mark.slow
 @described.include(path="/v1/score/batch").parametrize()
 def test_every_line_of_a_streamed_batch_is_as_the_document_says(case: Case, rule_url: str) -> None:
     ask_for_lines(case, base_url=rule_url)

@@ -186,6 +186,7 @@ def test_no_key_is_in_what_serve_logs_and_shows(deployed: Deployed) -> None:
         assert secret not in shown
 
 
+@pytest.mark.slow
 def test_unreadable_keys_fail_the_deployment_with_the_reason(
     deployed: Deployed,
 ) -> None:

@@ -76,6 +76,7 @@ def test_every_wheel_is_typed_and_has_its_licence(installed: Path) -> None:
         assert "Requires-Python: >=3.11" in fields
 
 
+@pytest.mark.slow
 def test_it_serves_and_the_verl_adapter_asks_it(installed: Path, tmp_path: Path) -> None:
     port = str(free_port())
     command = [str(installed / "reward-serve"), "serve", "rule.yaml", "--port", port]

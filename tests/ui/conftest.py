@@ -13,12 +13,20 @@ from tests.ui.using import fits, is_light
 
 Open = Callable[..., Page]
 TIMEOUT_MS = 60_000
-LOOKS = [
-    (1280, "light"),
-    pytest.param((1280, "dark"), marks=pytest.mark.slow),
-    pytest.param((400, "light"), marks=pytest.mark.slow),
-    (400, "dark"),
-]
+SLOW = pytest.mark.slow
+LOOKS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every look; without the slow tests, keys in a wide light window, mouse in a narrow dark."""
+    if "look" not in metafunc.fixturenames:
+        return
+    usual = (1280, "light") if "keyboard" in metafunc.function.__name__ else (400, "dark")
+    looks = [
+        pytest.param(look, id=f"{look[0]}-{look[1]}", marks=[] if look == usual else [SLOW])
+        for look in LOOKS
+    ]
+    metafunc.parametrize("look", looks)
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +74,10 @@ def open_page(browser: Browser) -> Iterator[Open]:
     assert not faults
 
 
-@pytest.fixture(params=LOOKS, ids=lambda look: f"{look[0]}-{look[1]}")
-def open_look(request: pytest.FixtureRequest, open_page: Open) -> Iterator[Open]:
+@pytest.fixture
+def open_look(look: tuple[int, str], open_page: Open) -> Iterator[Open]:
     """Opens a page wide or narrow, light or dark; afterwards it must still fit its window."""
-    width, scheme = request.param
+    width, scheme = look
     opened: list[Page] = []
 
     def open_look(running: Running, path: str = "/") -> Page:

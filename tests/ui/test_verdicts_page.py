@@ -165,7 +165,8 @@ def test_a_log_that_cannot_be_read_is_a_message(
 
 
 MANY = [
-    100_000,
+    20_000,
+    pytest.param(100_000, marks=pytest.mark.slow),
     pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
 ]
 NAVIGATION_S = 10.0

@@ -78,6 +78,7 @@ def test_a_step_lowers_the_loss_of_its_own_batch(base: Path) -> None:
     assert losses[-1] < losses[0] / 2
 
 
+@pytest.mark.slow
 def test_a_batch_divided_among_workers_teaches_as_a_whole_one(base: Path) -> None:
     recipe = replace(RECIPE, examples=400, batch_size=9)
     losses = []
