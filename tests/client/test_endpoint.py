@@ -183,7 +183,7 @@ def test_of_two_services_the_one_that_answers_is_asked(
     service: FakeService, caplog: pytest.LogCaptureFixture
 ) -> None:
     dead = f"http://127.0.0.1:{free_port()}"
-    client = connect(url=f"{dead}, {service.url}", timeout_s=DEADLINE_S)
+    client = connect(url=f"{dead}, {service.url}", timeout_s=5.0)
     assert [client.score(ASKED).score for _ in range(20)] == [1.0] * 20
     until(lambda: "away" in announced(caplog, dead))
     assert announced(caplog, dead) == ["away"]

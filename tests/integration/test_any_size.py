@@ -58,7 +58,7 @@ def service(url: str, request: pytest.FixtureRequest) -> Iterator[str]:
     with HttpRewardClient(f"{url}/{GATEWAY}") as client:
         wait_for("the gateway", client.is_ready, 60)
     yield url
-    serve.delete(GATEWAY)
+    serve.delete(GATEWAY, _blocking=False)
     serve.delete(NAME)
 
 

@@ -56,7 +56,7 @@ def by_transformers(folder: Path, asked: list[dict[str, Any]]) -> list[float]:
 def test_scores_are_those_of_transformers_in_whatever_batch(
     classifier_url: str, classifier_folder: Path
 ) -> None:
-    asked = conversations(64)
+    asked = conversations(24)
     expected = by_transformers(classifier_folder, asked)
     with HttpRewardClient(classifier_url, timeout_s=120) as http:
         in_order = http.score_batch(asked)

@@ -154,6 +154,7 @@ def test_a_training_step_is_uploaded_scored_in_batches_and_compared_on_request(
     assert sizes == [4] + [BATCH_ITEMS] * 8
 
 
+@pytest.mark.slow
 def test_a_group_of_1024_is_one_table(
     open_page: Open, running: Running, fake_service: FakeService
 ) -> None:

@@ -134,7 +134,7 @@ def test_the_table_follows_the_log_until_it_is_stopped(
     expect(rows.first).to_contain_text("This one is new.")
     page.get_by_role("switch", name="Follow").click()
     append(path, verdict(1001, template="live"))
-    page.wait_for_timeout(6000)
+    page.wait_for_timeout(3000)
     expect(rows).to_have_count(2)
     page.get_by_role("switch", name="Follow").click()
     expect(rows).to_have_count(3)
@@ -145,7 +145,7 @@ def test_a_verdict_leaves_the_last_ten_minutes_as_they_pass(
 ) -> None:
     page = open_page(running, "/verdicts")
     choose_by_mouse(page, "time", "last 10 min")
-    leaving = verdict(1, template="leaving", time=time.time() - 600 + 20)
+    leaving = verdict(1, template="leaving", time=time.time() - 600 + 8)
     append(log / "verdicts-judge-4.jsonl", leaving)
     choose_by_mouse(page, "template", "leaving")
     expect(page.locator(ROWS)).to_have_count(1)
@@ -165,7 +165,6 @@ def test_a_log_that_cannot_be_read_is_a_message(
 
 
 MANY = [
-    20_000,
     pytest.param(100_000, marks=pytest.mark.slow),
     pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
 ]

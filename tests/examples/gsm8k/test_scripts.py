@@ -60,7 +60,7 @@ def test_a_judge_that_answers_already_is_left_alone(
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("kind", ["rule", "rul"])
+@pytest.mark.parametrize("kind", [pytest.param("rule", marks=pytest.mark.slow), "rul"])
 def test_a_judge_is_deployed_and_ended_and_a_fault_is_reported(kind: str, tmp_path: Path) -> None:
     port = free_port()
     model = {"name": "rule", "kind": kind, "resources": {"num_cpus": 0.1}}

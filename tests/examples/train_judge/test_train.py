@@ -100,6 +100,7 @@ def test_a_batch_that_is_only_timed_teaches_nothing(base: Path) -> None:
     assert all(torch.equal(weight, before[name]) for name, weight in weights(trainer).items())
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_as_one_that_was_not(
     trained: Trainer, base: Path, tmp_path: Path
 ) -> None:

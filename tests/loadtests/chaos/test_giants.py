@@ -54,7 +54,12 @@ async def test_giants_are_sent_every_way_and_refusals_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small = {"DEFAULT_ITEM_CHARS": 10_000, "LONG_CHARS": (1000,), "BATCH_BYTES": (4e3, 6e3)}
-    for name, value in {**small, "PAUSE_S": 0.05, "TOO_LARGE_BYTES": 8e3}.items():
+    for name, value in {
+        **small,
+        "PAUSE_S": 0.05,
+        "TOO_LARGE_BYTES": 8e3,
+        "_REFUSED_EVERY_S": 1.0,
+    }.items():
         monkeypatch.setattr(giants, name, value)
     with FakeService() as service:
         monkeypatch.setattr(giants, "RewardClient", lambda app: HttpRewardClient(service.url))
