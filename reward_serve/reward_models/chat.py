@@ -135,8 +135,11 @@ class Chat:
             InvalidRequestError: the request is invalid.
             EngineError: the engine failed.
         """
-        check_options(request.options, self._config, "generate", self._ends_thinking)
-        way = writing_of(request.options, self._config)
+        options = request.options
+        if options.max_tokens is not None:  # a shorter answer has finish_reason: length
+            options.max_tokens = min(options.max_tokens, self._config.max_tokens)
+        check_options(options, self._config, "generate", self._ends_thinking)
+        way = writing_of(options, self._config)
         most = CHARACTERS_A_TOKEN * self._engine.max_model_len
         if request.characters > most:
             raise InvalidRequestError(

@@ -39,7 +39,7 @@ def writing_of(options: Options, config: JudgeConfig) -> Writing:
     temperature, thinking = options.temperature, options.enable_thinking
     enabled = config.enable_thinking if thinking is None else thinking
     sampling = Sampling(
-        max_tokens=min(options.max_tokens or config.max_tokens, config.max_tokens),
+        max_tokens=options.max_tokens or config.max_tokens,
         temperature=config.temperature if temperature is None else temperature,
         top_p=options.top_p or config.top_p,
         thinking_tokens=(options.thinking_tokens or config.thinking_tokens) if enabled else None,
@@ -84,6 +84,11 @@ def check_options(options: Options, config: JudgeConfig, mode: Mode, ends_thinki
                 )
         return
     writing = writing_of(options, config)
+    if writing.sampling.max_tokens > config.max_tokens:
+        raise InvalidRequestError(
+            f"options.max_tokens: {options.max_tokens} is above the deployment's maximum of "
+            f"{config.max_tokens}; request fewer, or raise judge.max_tokens"
+        )
     if writing.samples > config.max_samples:
         raise InvalidRequestError(
             f"options.samples: {writing.samples} is above the deployment's maximum of "

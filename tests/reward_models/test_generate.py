@@ -116,6 +116,7 @@ class TestSamples:
             ({"samples": 2, "mode": "label"}, "options.samples: has no effect in label mode"),
             ({"enable_thinking": True, "mode": "label"}, "options.enable_thinking: has no effect"),
             ({"thinking_tokens": 8, "mode": "label"}, "options.thinking_tokens: has no effect"),
+            ({"max_tokens": 513}, "options.max_tokens: 513 is above .* maximum of 512; request"),
             ({"thinking_tokens": 8}, "options.thinking_tokens: thinking is off"),
             ({"thinking_tokens": 8, "enable_thinking": True}, "cannot limit thinking"),
         ],

@@ -312,7 +312,6 @@ class TestGenerateMode:
             pytest.param({}, (0.7, 1.0, 64), id="the deployment's"),
             pytest.param({"max_tokens": 10}, (0.7, 1.0, 10), id="fewer tokens"),
             pytest.param({"max_tokens": 64}, (0.7, 1.0, 64), id="as many tokens"),
-            pytest.param({"max_tokens": 1000}, (0.7, 1.0, 64), id="more tokens are capped"),
             pytest.param({"temperature": 0.0}, (0.0, 1.0, 64), id="greedy"),
             pytest.param({"temperature": 1.5, "top_p": 0.5}, (1.5, 0.5, 64), id="sampling"),
         ],
