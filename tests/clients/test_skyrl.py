@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,14 @@ import pytest
 import skyrl_gym
 
 from reward_serve.client import connect
+from reward_serve.client.rows import RefusedRowError
 from reward_serve_skyrl import GSM8kJudgeEnv, register_envs
 from tests.fake_service import FakeService, Reply, free_port
 
 RIGHT, WRONG, UNDECIDED = "#### 18", "#### 17", "18 or 17, who knows?"
 
 
-def row(truth: str | None = "18") -> dict[str, Any]:
+def row(truth: Any = "18") -> dict[str, Any]:
     """The columns of a prepared data set's row."""
     return {
         "reward_spec": {"method": "rule", "ground_truth": truth},
@@ -73,8 +75,9 @@ def test_without_a_service_the_rule_decides_and_reports_it() -> None:
 def test_an_undecided_sample_is_marked_and_logged(
     service: FakeService, caplog: pytest.LogCaptureFixture, on_failure: str
 ) -> None:
-    service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
     env = judge(service.url, on_failure=on_failure)
+    env.step(RIGHT)
+    service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
     caplog.set_level("INFO")
     env.step(UNDECIDED)
 
@@ -106,10 +109,18 @@ def test_an_exception_which_would_end_skyrl_is_refused() -> None:
         judge("http://x", on_failure="raise")
 
 
-@pytest.mark.parametrize("truth", [None, " "])
-def test_a_row_without_its_answer_is_refused(truth: str | None) -> None:
-    with pytest.raises(ValueError, match=r"reward_spec\.ground_truth: is missing"):
-        GSM8kJudgeEnv(extras=row(truth))
+@pytest.mark.parametrize("extras", [{}, *map(row, [None, math.nan, " ", []])])
+def test_a_run_ends_where_its_first_row_has_no_gold_answer(
+    service: FakeService, extras: dict[str, Any]
+) -> None:
+    unlabelled = GSM8kJudgeEnv(env_config={"url": service.url}, extras=extras)
+
+    with pytest.raises(RefusedRowError, match="reference: is missing"):
+        unlabelled.step(RIGHT)
+    assert "reference" not in service.calls[0].body["requests"][0]
+    assert judge(service.url).step(RIGHT)["reward"] == 1.0
+    unlabelled.step(RIGHT)  # later ones are left out
+    assert unlabelled.get_metrics()["judge_undecided"] == 1.0
 
 
 def test_template_and_options_go_with_every_request(service: FakeService) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from reward_serve.client.rows import RefusedRowError
 from reward_serve_slime import post_process_rewards, score
 from tests.fake_service import FakeService
 
@@ -26,7 +27,7 @@ class Sample:
     reward: float
     prompt: Any = "How many?"
     response: str = ""
-    label: str = "18"
+    label: Any = "18"
     remove_sample: bool = False
 
     def get_reward_value(self, args: Any) -> float:
@@ -67,6 +68,20 @@ def test_a_lone_survivor_is_masked() -> None:
     post_process_rewards(GRPO, step)
 
     assert [s.remove_sample for s in step] == [True] * 4 + [False] * 4
+
+
+@pytest.mark.parametrize("label", [None, math.nan, "", []])
+async def test_a_run_ends_where_its_first_sample_has_no_gold_answer(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch, label: Any
+) -> None:
+    monkeypatch.setenv("REWARD_SERVE_URL", service.url)
+    unlabelled = Sample(0, 0.0, response="#### 18", label=label)
+
+    with pytest.raises(RefusedRowError, match="reference: is missing"):
+        await score(None, unlabelled)
+    assert "reference" not in service.calls[0].body["requests"][0]
+    assert await score(None, Sample(0, 0.0, response="#### 18")) == 1.0
+    assert math.isnan(await score(None, unlabelled))  # later ones are left out
 
 
 async def test_undecided_is_nan_for_slime(

@@ -3,12 +3,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from reward_serve.client.rows import RefusedRowError
 from reward_serve_trl import judge_reward, judge_rewards
 from tests.fake_service import FakeService, Reply, free_port
 
@@ -51,7 +54,58 @@ async def test_a_failed_verdict_is_none_and_the_others_are_kept(service: FakeSer
     )
 
     assert scores == [None, 1.0]
-    assert logged == {"judge/ok": 0.5}
+    assert logged == {"judge/ok": 0.5, "judge/fallback": 0.0}
+
+
+async def test_fallbacks_of_a_dead_service_are_counted() -> None:
+    logged: dict[str, float] = {}
+    url = f"http://127.0.0.1:{free_port()}"
+    reward = judge_reward(url=url, timeout_s=1, max_attempts=1, window_s=0, on_failure="rule")
+    scores = await reward(
+        prompts=["p"], completions=["#### 18"], answer=["18"], log_metric=logged.__setitem__
+    )
+
+    assert scores == [1.0]
+    assert logged == {"judge/ok": 0.0, "judge/fallback": 1.0}
+
+
+@pytest.mark.parametrize("settings", [{"on_failur": "none"}, {"on_failure": "zero"}])
+@pytest.mark.parametrize("make", [judge_reward, judge_rewards])
+def test_a_wrong_setting_is_refused_when_the_function_is_made(
+    make: Any, settings: dict[str, str]
+) -> None:
+    with pytest.raises((TypeError, ValueError), match="on_failur"):
+        make(url="http://127.0.0.1:1", **settings)
+
+
+@pytest.mark.parametrize("gold", [None, math.nan, "", " ", [], [None], np.float64("nan")])
+async def test_a_run_ends_where_its_first_samples_have_no_gold_answer(
+    service: FakeService, gold: Any
+) -> None:
+    reward = judge_reward(url=service.url)
+    with pytest.raises(RefusedRowError, match=r"2 of the run's first 2 samples.*reference: is mis"):
+        await reward(prompts=["p"] * 2, completions=["#### 18"] * 2, answer=[gold] * 2)
+
+    assert [r.keys() & {"reference"} for r in service.calls[0].body["requests"]] == [set()] * 2
+
+
+async def test_later_samples_without_a_gold_answer_are_left_out(service: FakeService) -> None:
+    reward = judge_reward(url=service.url)
+
+    async def rewards(*golds: Any) -> list[float | None]:
+        return await reward(prompts=["p"] * 2, completions=["#### 18"] * 2, answer=golds)
+
+    assert await rewards("18", None) == [1.0, None]
+    assert await rewards(None, math.nan) == [None, None]
+
+
+async def test_a_data_set_without_gold_answers_sends_no_reference(service: FakeService) -> None:
+    service.replies["/v1/score/batch"] = Reply({"results": [{"status": "ok", "score": 0.5}]})
+    columns = {"completion_ids": [[1]], "question": [math.nan]}
+    rewards = judge_rewards(url=service.url, reference=None)
+
+    assert await called(rewards, ["a poem"], **columns) == [[0.5], [None], [1.0]]
+    assert service.calls[0].body["requests"][0].keys() == {"response", "timeout_s"}
 
 
 async def test_a_dead_service_gives_none_and_no_exception() -> None:
@@ -63,8 +117,9 @@ async def test_a_dead_service_gives_none_and_no_exception() -> None:
 
 
 async def test_a_missing_column_is_named() -> None:
-    with pytest.raises(KeyError, match="'answer' is no column of the data set"):
-        await judge_reward(url="http://x")(prompts=["p"], completions=["1"], solution=["1"])
+    trls: dict[str, Any] = dict.fromkeys(["completion_ids", "trainer_state", "log_metric"])
+    with pytest.raises(KeyError, match=r"no column 'answer'; its columns .*: \['solution'\]; name"):
+        await judge_reward(url="http://x")(prompts=["p"], completions=["1"], solution=["1"], **trls)
 
 
 async def called(rewards: Any, completions: list[str], **columns: Any) -> list[Any]:

@@ -1,19 +1,23 @@
 from __future__ import annotations
 
 import inspect
+import math
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reward_serve.client import ScoringError
+from reward_serve.client.rows import RefusedRowError
 from reward_serve_verl import compute_score, compute_score_batched, compute_score_sync
 from reward_serve_verl import llm_judge_remote as drop_in
-from reward_serve_verl.probe import check_row
+from reward_serve_verl.probe import check_first_rows
 from reward_serve_verl.requests import references, request_for
 from tests.fake_service import FakeService, Reply, free_port
 
+MISSING: list[Any] = [None, math.nan, np.float64("nan"), "", "  ", [], [None], np.array([None]), {}]
 RIGHT, WRONG, UNDECIDED = "#### 18", "#### 17", "18 or 17, who knows?"
 
 
@@ -147,14 +151,30 @@ def test_a_row_becomes_a_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("thinking", "options"),
+    ("info", "options"),
     [
-        (True, {"enable_thinking": True, "mode": "generate"}),
-        (False, {"enable_thinking": False}),
+        ({"enable_thinking": True}, {"enable_thinking": True, "mode": "generate"}),
+        ({"enable_thinking": False}, {"enable_thinking": False}),
+        ({"prompt_template": "detailed"}, {"mode": "generate"}),
+        ({"prompt_template": "solution"}, None),
     ],
 )
-def test_a_judge_that_thinks_writes(thinking: bool, options: dict[str, Any]) -> None:
-    assert request_for(RIGHT, "18", {"enable_thinking": thinking})["options"] == options
+def test_a_judge_that_thinks_or_reasons_writes(
+    info: dict[str, Any], options: dict[str, Any] | None
+) -> None:
+    assert request_for(RIGHT, "18", info).get("options") == options
+
+
+@pytest.mark.parametrize("truth", MISSING)
+def test_a_row_without_a_gold_answer_sends_no_reference(truth: Any) -> None:
+    asked = request_for(RIGHT, truth, {"question": math.nan, "model_name": math.nan})
+
+    assert asked == {"response": RIGHT}
+
+
+@pytest.mark.parametrize("truth", [["18", None], {"a": "18", "b": None}, ["18", math.nan, ""]])
+def test_missing_ones_of_several_gold_answers_are_left_out(truth: Any) -> None:
+    assert request_for(RIGHT, truth, {})["reference"] == ["18"]
 
 
 def test_the_rows_prompt_selects_gold_answers_before_its_question() -> None:
@@ -185,22 +205,30 @@ def test_a_run_ends_where_the_service_refuses_a_row(
     service: FakeService, info: dict[str, Any]
 ) -> None:
     with pytest.raises(
-        ValueError, match=r"refuses the first row.*: (model|options\.temperature): "
+        RefusedRowError, match=r"row 0 .* cannot have a verdict: (model|options\.temperature): "
     ):
-        check_row(
-            {"reward_model": {"ground_truth": "18"}, "extra_info": info}, {"url": service.url}
+        check_first_rows(
+            [{"reward_model": {"ground_truth": "18"}, "extra_info": info}], {"url": service.url}
         )
 
 
-def test_a_run_begins_where_a_row_is_taken(service: FakeService) -> None:
-    check_row({"reward_model": {"ground_truth": "18"}}, {"url": service.url})
+@pytest.mark.parametrize("row", [{}, {"reward_model": None}, {"reward_model": {"style": "rule"}}])
+def test_a_run_ends_where_a_row_has_no_gold_answer(
+    service: FakeService, row: dict[str, Any]
+) -> None:
+    with pytest.raises(RefusedRowError, match=r"row 1 .*: reference: is missing"):
+        check_first_rows([{"reward_model": {"ground_truth": "18"}}, row], {"url": service.url})
 
-    assert service.calls[0].body["requests"][0]["reference"] == ["18"]
+
+def test_a_run_begins_where_its_rows_are_taken(service: FakeService) -> None:
+    check_first_rows([{"reward_model": {"ground_truth": "18"}}] * 2, {"url": service.url})
+
+    assert [call.body["requests"][0]["reference"] for call in service.calls] == [["18"]] * 2
 
 
 def test_a_run_begins_without_its_service(caplog: pytest.LogCaptureFixture) -> None:
     settings = {"url": f"http://127.0.0.1:{free_port()}", "timeout_s": 1, "on_failure": "rule"}
-    check_row({"reward_model": {"ground_truth": "18"}, "extra_info": None}, settings)
+    check_first_rows([{"reward_model": {"ground_truth": "18"}, "extra_info": None}], settings)
 
     assert "a probe had no verdict: error" in caplog.text
 
@@ -239,7 +267,9 @@ def test_the_drop_in_says_that_it_cannot_leave_a_sample_out(
     addressed: FakeService, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drop_in, "_undecided", count(1))
-    addressed.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
+    error = {"status": "error", "reason": "down"}
+    addressed.replies["/v1/score/batch"] = Reply({"results": [error]})
+    monkeypatch.setenv("LLM_JUDGE_SERVER_TIMEOUT", "0.1")
 
     assert drop_in.compute_score("gsm8k", RIGHT, "18") == 1.0  # the rule's
     assert "undecided samples" not in caplog.text
@@ -247,7 +277,19 @@ def test_the_drop_in_says_that_it_cannot_leave_a_sample_out(
     assert "1 undecided samples so far scored 0.0" in caplog.text
 
 
-@pytest.mark.parametrize("given", [{}, {"solution_str": RIGHT}, {"ground_truth": "18"}])
-def test_the_drop_in_asks_for_both(given: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="one is missing; give both"):
+@pytest.mark.parametrize("given", [{}, {"ground_truth": "18"}])
+def test_the_drop_in_asks_for_a_response(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="solution_str: is missing"):
         drop_in.compute_score("gsm8k", **given)
+
+
+def test_the_drop_in_has_no_score_for_a_row_that_is_refused(addressed: FakeService) -> None:
+    with pytest.raises(ScoringError, match="invalid: reference: is missing"):
+        drop_in.compute_score("gsm8k", RIGHT, None)
+    with pytest.raises(ScoringError, match="invalid: reference: is missing"):
+        drop_in.compute_score_batched(["gsm8k"] * 2, [RIGHT] * 2, ["18", math.nan])
+
+
+async def test_an_unknown_setting_is_refused(service: FakeService) -> None:
+    with pytest.raises(ValueError, match="reward_kwargs: on_failur: unknown; choose from url, app"):
+        await compute_score("gsm8k", RIGHT, "18", url=service.url, on_failur="none")

@@ -16,6 +16,7 @@ from typing import Any
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from reward_serve.client import connect, metrics_of
+from reward_serve.client.rows import check_first_results, text_of, texts_of
 from reward_serve.schema import ScoreResult, Status
 
 logger = logging.getLogger(__name__)
@@ -30,22 +31,16 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
 
     Args:
         env_config: the environment's section of the configuration.
-        extras: the row's columns; ``reward_spec.ground_truth`` is the gold answer.
+        extras: the row's columns; ``reward_spec.ground_truth`` is the gold answer, if it has one.
 
     Raises:
-        ValueError: the row has no gold answer, or a setting is wrong.
+        ValueError: a setting is wrong.
     """
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         extras = extras or {}
-        truth = (extras.get("reward_spec") or {}).get("ground_truth")
-        if truth is None or not str(truth).strip():
-            raise ValueError(
-                "reward_spec.ground_truth: is missing from the row; prepare the data set with "
-                "examples/gsm8k/prepare_dataset.py"
-            )
-        self.reference = str(truth)
+        self.references = texts_of((extras.get("reward_spec") or {}).get("ground_truth"))
         self.extras = extras
         self.metrics: dict[str, float] = {}
         settings, self._asked = settings_of(env_config)
@@ -63,13 +58,18 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         )
 
     def reward(self, response: str) -> float:
-        """The service's score, or what stands in for it; see the metrics."""
+        """The service's score, or what stands in for it; see the metrics.
+
+        Raises:
+            RefusedRowError: the service refuses the run's first row.
+        """
         began = time.perf_counter()
         try:
-            result = self._client.score(self._request(response))
+            result = self._client.score(self.request(response))
         except Exception as error:  # SkyRL ends the process on any exception of an environment
             logger.exception("no verdict, and no way to ask for one")
             result = ScoreResult(status=Status.ERROR, reason=f"{type(error).__name__}: {error}")
+        check_first_results(self._client, [result])
         metrics = {
             "wall_ms": 1000 * (time.perf_counter() - began),
             "latency_ms": result.latency_ms,
@@ -100,11 +100,14 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
             means["judge_wall_ms_max"] = max(one["judge_wall_ms"] for one in seen)
         return means
 
-    def _request(self, response: str) -> dict[str, Any]:
+    def request(self, response: str) -> dict[str, Any]:
+        """The request for a response to this row."""
         info = self.extras.get("extra_info") or {}
-        request = {**self._asked, "response": response, "reference": self.reference}
-        if info.get("question"):
-            request["question"] = str(info["question"])
+        request = {**self._asked, "response": response}
+        if self.references:
+            request["reference"] = self.references
+        if question := text_of(info.get("question")):
+            request["question"] = question
         if info.get("index") is not None:
             request["group"] = f"{info.get('split', '')}/{info['index']}"
         return request

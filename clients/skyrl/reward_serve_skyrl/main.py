@@ -18,6 +18,7 @@ from skyrl.train.utils import validate_cfg
 from skyrl.train.utils.utils import initialize_ray
 
 from reward_serve.client import connect
+from reward_serve.client.rows import PROBE_RESPONSE, PROBED_ROWS, check_rows
 from reward_serve_skyrl.config import (
     JudgedTrainConfig,
     check_judging_overlaps,
@@ -25,7 +26,7 @@ from reward_serve_skyrl.config import (
     inexact,
 )
 from reward_serve_skyrl.decided import DecidedOnly
-from reward_serve_skyrl.envs import settings_of
+from reward_serve_skyrl.envs import GSM8kJudgeEnv, settings_of
 from reward_serve_skyrl.registration import JUDGE, register_envs
 
 logger = logging.getLogger(__name__)
@@ -94,14 +95,36 @@ def check_judge_answers(cfg: JudgedTrainConfig) -> None:
         )
 
 
+def check_first_rows(cfg: JudgedTrainConfig, dataset: Any) -> None:
+    """Ask the judge about the first rows of the training data.
+
+    Args:
+        cfg: the run's configuration.
+        dataset: SkyRL's ``PromptDataset``.
+
+    Raises:
+        RefusedRowError: the service refuses one, for example since it has no gold answer.
+    """
+    section = cfg.environment.skyrl_gym.gsm8k_judge
+    settings, _ = settings_of(section)
+    client = connect(**{**settings, "on_failure": "none"})
+    rows = (dataset[row] for row in range(min(PROBED_ROWS, len(dataset))))
+    check_rows(
+        (client, GSM8kJudgeEnv(section, extras).request(PROBE_RESPONSE))
+        for _, env_class, extras, _ in rows
+        if (env_class or cfg.environment.env_class) == JUDGE
+    )
+
+
 def train(cfg: JudgedTrainConfig) -> None:
     """Train in this process; the registry of environments is each process's own."""
     register_envs()
     check_judge_answers(cfg)
     if counted := inexact(cfg):
         logger.warning("undecided samples are left out of training, but %s", "; ".join(counted))
-    experiment = FullyAsyncExp if cfg.trainer.fully_async.enabled else SyncExp
-    experiment(cfg).run()
+    experiment = (FullyAsyncExp if cfg.trainer.fully_async.enabled else SyncExp)(cfg)
+    check_first_rows(cfg, experiment.train_dataset)
+    experiment.run()
 
 
 def main() -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
+from reward_serve.client.rows import RefusedRowError
 from reward_serve_skyrl import register_envs
 from reward_serve_skyrl.config import JudgedTrainConfig, check_judging_overlaps
+from reward_serve_skyrl.main import check_first_rows
 from tests.fake_service import FakeService
 from tests.outage import Outage, check_cost
 
@@ -57,8 +59,18 @@ def configured(url: str, *overrides: str) -> JudgedTrainConfig:
     )
 
 
-def rollout(config: JudgedTrainConfig, policy: Policy, tokenizer: Any, samples: int = 4) -> Any:
-    """What the generator makes of so many samples."""
+def extras(number: int, truth: Any = "18") -> dict[str, Any]:
+    """The columns of a row beside its prompt."""
+    return {
+        "reward_spec": {"method": "rule", "ground_truth": truth},
+        "extra_info": {"split": "train", "index": number, "question": "How much?"},
+    }
+
+
+def rollout(
+    config: JudgedTrainConfig, policy: Policy, tokenizer: Any, samples: int = 4, truth: Any = "18"
+) -> Any:
+    """The generator's output for some samples."""
     register_envs()
     generator = SkyRLGymGenerator(
         generator_cfg=config.generator,
@@ -69,13 +81,7 @@ def rollout(config: JudgedTrainConfig, policy: Policy, tokenizer: Any, samples: 
     batch = {
         "prompts": [[{"role": "user", "content": f"row {n}: How much?"}] for n in range(samples)],
         "env_classes": [config.environment.env_class] * samples,
-        "env_extras": [
-            {
-                "reward_spec": {"method": "rule", "ground_truth": "18"},
-                "extra_info": {"split": "train", "index": n, "question": "How much?"},
-            }
-            for n in range(samples)
-        ],
+        "env_extras": [extras(n, truth) for n in range(samples)],
         "sampling_params": None,
         "trajectory_ids": None,
         "batch_metadata": None,
@@ -95,6 +101,28 @@ def test_the_generator_gets_the_services_rewards(tokenizer: Any) -> None:
     metrics = output["rollout_metrics"]
     assert metrics["environment/judge_ok_mean"] == 1.0
     assert metrics["environment/judge_fallback_mean"] == 0.0
+
+
+def test_a_run_is_refused_at_its_first_rows_without_gold_answers(tokenizer: Any) -> None:
+    def dataset(*truths: Any) -> list[tuple[Any, ...]]:  # rows of SkyRL's PromptDataset
+        return [([], None, extras(n, truth), str(n)) for n, truth in enumerate(truths)]
+
+    with FakeService() as service:
+        config = configured(service.url)
+        check_first_rows(config, dataset("18", "19"))
+        with pytest.raises(RefusedRowError, match=r"row 1 .*: reference: is missing"):
+            check_first_rows(config, dataset("18", None))
+
+
+def test_the_generator_ends_at_a_run_without_gold_answers(tokenizer: Any) -> None:
+    with FakeService() as service:
+        config = configured(service.url)
+        with pytest.raises(RefusedRowError, match="reference: is missing"):
+            rollout(config, Policy(tokenizer), tokenizer, truth=None)
+        rollout(config, Policy(tokenizer), tokenizer)
+        later = rollout(config, Policy(tokenizer), tokenizer, truth=None)
+
+    assert [metrics["judge_undecided"] for metrics in later["env_metrics"]] == [1.0] * 4
 
 
 def test_judging_hides_behind_the_generation_of_the_others(tokenizer: Any) -> None:

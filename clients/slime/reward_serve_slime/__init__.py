@@ -15,6 +15,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from reward_serve.client import connect
+from reward_serve.client.rows import check_first_results, text_of, texts_of
 
 __all__ = ["post_process_rewards", "score"]
 
@@ -23,11 +24,19 @@ _SCALED = frozenset({"grpo", "gspo", "cispo"})
 
 
 async def score(args: Any, sample: Any, **_: Any) -> float:
-    """A sample's score; NaN where nobody could decide, since slime takes None for unscored."""
-    request = {"response": sample.response, "reference": str(sample.label)}
-    if isinstance(sample.prompt, str):
-        request["question"] = sample.prompt
-    result = await connect(on_failure="rule").ascore(request)
+    """A sample's score; NaN if it is undecided, since slime takes None for unscored.
+
+    Raises:
+        RefusedRowError: the service refuses the run's first sample, for example without a label.
+    """
+    request: dict[str, Any] = {"response": sample.response}
+    if gold := texts_of(sample.label):
+        request["reference"] = gold
+    if isinstance(sample.prompt, str) and (question := text_of(sample.prompt)):
+        request["question"] = question
+    client = connect(on_failure="rule")
+    result = await client.ascore(request)
+    check_first_results(client, [result])
     return math.nan if result.score is None else result.score
 
 

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
-from reward_serve.client import connect
+from reward_serve.client import Client, connect, metrics_of
+from reward_serve.client.rows import check_first_results, text_of, texts_of
 from reward_serve.client.samples import count_steps, sample_of
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.schema import ScoreResult
 from reward_serve.verifiers import verify_any
 
 __all__ = ["judge_reward", "judge_rewards"]
 
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
+_TRLS = frozenset(["completion_ids", "environments", "log_extra", "log_metric", "trainer_state"])
+"""Arguments that TRL adds to the data set's columns."""
 
 
 def judge_reward(
     *,
-    reference: str = "answer",
+    reference: str | None = "answer",
     question: str | None = "question",
     name: str = "judge_reward",
     **settings: Any,
@@ -31,14 +35,18 @@ def judge_reward(
     """An ``async def`` reward function; TRL awaits it beside the other reward functions.
 
     Args:
-        reference: the data set's column of gold answers or solutions.
-        question: its column of questions, where it has one.
-        name: what TRL calls the reward in its logs.
+        reference: the data set's column of gold answers or solutions; None if it has none.
+        question: its column of questions, if it has one.
+        name: TRL's name of the reward in its logs.
         **settings: of ``reward_serve.client.connect``; ``on_failure`` is ``none`` unless given,
             and TRL leaves out a sample whose reward is None.
-    """
-    settings = {"on_failure": "none", **settings}
 
+    Raises:
+        TypeError, ValueError: a setting is unknown or wrong.
+
+    The function raises ``RefusedRowError`` if the service refuses the run's first samples, for
+    example without a gold answer, and ``KeyError`` if the data set has no column ``reference``.
+    """
     judged = _Judged(reference, question, settings)
 
     async def reward(
@@ -54,7 +62,7 @@ def judge_reward(
 
 def judge_rewards(
     *,
-    reference: str = "answer",
+    reference: str | None = "answer",
     question: str | None = "question",
     name: str = "judge_reward",
     **settings: Any,
@@ -72,7 +80,7 @@ def judge_rewards(
         name: of the first.
         **settings: as of ``judge_reward``.
     """
-    judged = _Judged(reference, question, {"on_failure": "none", **settings})
+    judged = _Judged(reference, question, settings)
 
     async def judge(
         prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
@@ -85,7 +93,7 @@ def judge_rewards(
     ) -> list[float | None]:
         """Whether the rule verifier agrees; None where it abstains."""
         results = await judged.results(completions, columns)
-        rows = zip(completions, columns[reference], results, strict=True)
+        rows = zip(completions, judged.references(columns, len(results)), results, strict=True)
         return [_agreement(_text(said), gold, result.score) for said, gold, result in rows]
 
     async def length(
@@ -103,8 +111,11 @@ def judge_rewards(
 class _Judged:
     """The results of a batch of completions, asked for once."""
 
-    def __init__(self, reference: str, question: str | None, settings: dict[str, Any]) -> None:
-        self._reference, self._question, self._settings = reference, question, settings
+    def __init__(
+        self, reference: str | None, question: str | None, settings: dict[str, Any]
+    ) -> None:
+        self._reference, self._question = reference, question
+        self._client: Client = connect(**{"on_failure": "none", **settings})
         self._of: Sequence[Any] | None = None
         self._asking: asyncio.Future[list[ScoreResult]] | None = None
 
@@ -120,32 +131,37 @@ class _Judged:
     async def _ask(
         self, completions: Sequence[Any], columns: Mapping[str, Any]
     ) -> list[ScoreResult]:
-        if self._reference not in columns:
-            raise KeyError(
-                f"{self._reference!r} is no column of the data set, which has {sorted(columns)}; "
-                "name the column of gold answers: judge_reward(reference=...)"
-            )
+        golds = self.references(columns, len(completions))
         questions = columns.get(self._question) if self._question else None
-        requests = [
-            _request(completion, gold, questions[index] if questions else None)
-            for index, (completion, gold) in enumerate(
-                zip(completions, columns[self._reference], strict=True)
-            )
-        ]
+        rows = zip(completions, golds, questions or [None] * len(completions), strict=True)
+        requests = [_request(*row) for row in rows]
         if (state := columns.get("trainer_state")) is not None:
             count_steps(lambda: int(state.global_step))
-        results = await connect(**self._settings).ascore_batch(requests)
+        results = await self._client.ascore_batch(requests)
         _log(columns, results)
+        check_first_results(self._client, results)
         return results
 
+    def references(self, columns: Mapping[str, Any], samples: int) -> list[list[str]]:
+        """The gold answers of each sample; an empty list if it has none."""
+        if self._reference is None:
+            return [[]] * samples
+        if self._reference not in columns:
+            raise KeyError(
+                f"the data set has no column {self._reference!r}; its columns besides the prompt: "
+                f"{sorted(columns.keys() - _TRLS)}; name the column of gold answers, or None: "
+                "judge_reward(reference=...)"
+            )
+        return [texts_of(cell) for cell in columns[self._reference]]
 
-def _request(completion: Any, gold: Any, question: Any) -> dict[str, Any]:
-    request = {"response": _text(completion), "reference": gold if _many(gold) else str(gold)}
-    return {**request, "question": str(question)} if question else request
 
-
-def _many(gold: Any) -> bool:
-    return isinstance(gold, list)
+def _request(completion: Any, references: list[str], question: Any) -> dict[str, Any]:
+    request: dict[str, Any] = {"response": _text(completion)}
+    if references:
+        request["reference"] = references
+    if text := text_of(question):
+        request["question"] = text
+    return request
 
 
 def _text(completion: Any) -> str:
@@ -157,20 +173,21 @@ def _text(completion: Any) -> str:
     return str(said[-1] or "") if said else ""
 
 
-def _agreement(response: str, gold: Any, score: float | None) -> float | None:
-    if score is None:
+def _agreement(response: str, references: list[str], score: float | None) -> float | None:
+    if score is None or not references:
         return None
-    proven = verify_any(response, [str(one) for one in (gold if _many(gold) else [gold])])
+    proven = verify_any(response, references)
     right = {"right": True, "wrong": False}.get(proven.outcome)
     return None if right is None else float(right == (score >= 0.5))
 
 
 def _log(columns: Mapping[str, Any], results: Sequence[ScoreResult]) -> None:
-    """A metric, and columns of TRL's completions table, which it logs by ``log_completions``."""
+    """Metrics, and columns of TRL's completions table, which it logs by ``log_completions``."""
     log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
     if callable(log_metric) and results:
-        ok = [result.status is Status.OK for result in results]
-        log_metric("judge/ok", sum(ok) / len(ok))
+        metrics = [metrics_of(result) for result in results]
+        for key in ("ok", "fallback"):
+            log_metric(f"judge/{key}", fmean(one[key] for one in metrics))
     if callable(log_extra):
         samples = [sample_of({}, result) for result in results]
         for column in ("status", "source", "label", "probability"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,10 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
+
+from reward_serve.client.rows import RefusedRowError
+from reward_serve_trl import judge_reward
+from tests.fake_service import FakeService
 
 FOUR = [1.0, 0.0, None, 0.0]
 EIGHT = [1.0, None, 0.0, 0.0, None, 1.0, 1.0, 0.5]
@@ -33,7 +37,11 @@ def tokens(number: int) -> list[int]:
 
 
 def train(
-    rewards: Sequence[float | None], numbers: Sequence[int], out: Path, loss: str = "dapo"
+    rewards: Sequence[float | None],
+    numbers: Sequence[int],
+    out: Path,
+    loss: str = "dapo",
+    reward: Callable[..., Any] | None = None,
 ) -> tuple[torch.Tensor, float]:
     """A step on the completions of these numbers: the gradient, and how far the policy moved."""
     vocabulary = {chr(ord("a") + n): n for n in range(26)}
@@ -60,8 +68,8 @@ def train(
             max_grad_norm=0.0, learning_rate=0.01, save_strategy="no", loss_type=loss,
             max_completion_length=8,
         ),
-        train_dataset=Dataset.from_list([{"prompt": "cd"}] * 2),
-        reward_funcs=[lambda **_: list(rewards)],
+        train_dataset=Dataset.from_list([{"prompt": "cd", "answer": None}] * 2),
+        reward_funcs=[reward or (lambda **_: list(rewards))],
         rollout_func=lambda prompts, _: {
             "prompt_ids": [[2, 3] for _ in prompts],
             "completion_ids": completions,
@@ -109,3 +117,10 @@ def test_a_step_of_undecided_samples_has_no_gradient_but_an_optimiser_step(tmp_p
 
     assert not gradient.any()  # ``train`` found one optimiser step
     assert moved == 0  # a first step: Adam has no momentum yet
+
+
+def test_a_run_ends_where_its_first_samples_have_no_gold_answer(tmp_path: Path) -> None:
+    with FakeService() as service:
+        reward = judge_reward(url=service.url)
+        with pytest.raises(RefusedRowError, match=r"first 4 samples .*reference: is missing"):
+            train(FOUR, range(4), tmp_path, reward=reward)

@@ -5,7 +5,8 @@
 
 For a trainer that cannot read a dict or await. A float cannot say that there is no reward: a sample
 that neither the judge nor the rule verifier decides scores 0.0, and a warning counts it.
-``reward_serve_verl.compute_score`` leaves it out of training instead.
+``reward_serve_verl.compute_score`` leaves it out of training instead. A row that the service
+refuses, for example without a gold answer, raises ``ScoringError``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from reward_serve.schema import ScoreResult
+from reward_serve.client import ScoringError
+from reward_serve.schema import ScoreResult, Status
 from reward_serve_verl.scoring import results_of
 
 logger = logging.getLogger(__name__)
@@ -47,13 +49,14 @@ def compute_score(
         extra_infos: of each response.
 
     Raises:
-        ValueError: the lists differ in length, or there is no response or no gold answer.
+        ValueError: the lists differ in length, or there is no response.
+        ScoringError: the service refuses the row.
     """
     if solution_strs is not None or ground_truths is not None:
         sources = data_sources or [""] * len(solution_strs or [])
         return compute_score_batched(sources, solution_strs or [], ground_truths or [], extra_infos)
-    if solution_str is None or ground_truth is None:
-        raise ValueError("solution_str and ground_truth: one is missing; give both")
+    if solution_str is None:
+        raise ValueError("solution_str: is missing; give it, or solution_strs and ground_truths")
     return compute_score_batched([""], [solution_str], [ground_truth], [extra_info])[0]
 
 
@@ -67,6 +70,7 @@ def compute_score_batched(
 
     Raises:
         ValueError: the lists differ in length.
+        ScoringError: the service refuses a row.
     """
     results = results_of(data_sources, solution_strs, ground_truths, extra_infos, {})
     return [_as_float(result) for result in results]
@@ -75,6 +79,8 @@ def compute_score_batched(
 def _as_float(result: ScoreResult) -> float:
     if result.score is not None:
         return result.score
+    if result.status is Status.INVALID:
+        raise ScoringError(result)
     undecided = next(_undecided)
     if undecided & (undecided - 1) == 0:  # the 1st, 2nd, 4th, 8th...
         logger.warning(

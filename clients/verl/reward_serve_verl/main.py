@@ -1,12 +1,14 @@
 """verl's entry point with a probe: ``python -m reward_serve_verl.main key=value ...``.
 
-Takes the settings of ``verl.trainer.main_ppo``, whose V1 trainer it runs. The first row of each
-training file is asked about before anything is loaded; a row that the service refuses ends the run.
+Takes the settings of ``verl.trainer.main_ppo``, whose V1 trainer it runs. The first rows of each
+training file are asked about before anything is loaded; a row that the service refuses ends the
+run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import datasets
@@ -19,7 +21,8 @@ from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
 from verl.utils.fs import copy_to_local
 
-from reward_serve_verl.probe import check_row
+from reward_serve.client.rows import PROBED_ROWS
+from reward_serve_verl.probe import check_first_rows
 
 _TaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class.__ray_actor_class__
 
@@ -34,15 +37,15 @@ class ProbingTaskRunner(_TaskRunner):  # type: ignore[misc]  # verl is untyped
 
 
 def check_rows(config: DictConfig) -> None:
-    """Ask the service about the first row of each training file.
+    """Ask the service about the first rows of each training file.
 
     Raises:
-        ValueError: the service refuses one.
+        ValueError: the service refuses one, or a setting is wrong.
     """
     settings = config.reward.custom_reward_function.get("reward_kwargs") or {}
     files = config.data.train_files
     for file in [files] if isinstance(files, str) else files:
-        check_row(next(_rows(file)), settings)
+        check_first_rows(islice(_rows(file), PROBED_ROWS), settings)
 
 
 def _rows(file: str) -> Iterator[dict[str, Any]]:

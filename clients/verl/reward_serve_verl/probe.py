@@ -1,37 +1,36 @@
-"""Asks the service about a row before a run trains on it; a refusal would be every sample's."""
+"""Asks the service about rows before a run trains on them; a refusal would be every sample's."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reward_serve.schema import Status
+from reward_serve.client.rows import PROBE_RESPONSE, check_rows
 from reward_serve_verl.requests import client_for, request_for
 
 logger = logging.getLogger(__name__)
 
-_RESPONSE = "I do not know."  # no rule decides it, so that the model is asked
 
-
-def check_row(row: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Ask about a row once, with a response of no worth.
+def check_first_rows(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
+    """Ask about each row once, with a wrong response.
 
     Args:
-        row: of the training data; ``reward_model.ground_truth`` and ``extra_info`` are read.
+        rows: of the training data; ``reward_model.ground_truth`` and ``extra_info`` are read.
         settings: ``reward_kwargs``.
 
     Raises:
-        ValueError: the service refuses the row, and says why. A service that does not answer is a
-            warning: its samples come to ``on_failure``.
+        RefusedRowError: the service refuses a row, and says why. A service that does not answer is
+            a warning: its samples are handled by ``on_failure``.
+        ValueError: a setting is wrong.
     """
-    info = row.get("extra_info") or {}
-    client = client_for(info, {**settings, "on_failure": "none", "max_attempts": 1})
-    request = request_for(_RESPONSE, row["reward_model"]["ground_truth"], info)
-    result = client.score(request)
-    if result.status is Status.INVALID:
-        raise ValueError(
-            f"the service refuses the first row, so no row would have its verdict: {result.reason}"
-        )
-    if result.status is not Status.OK:
-        logger.warning("a probe had no verdict: %s: %s", result.status.value, result.reason)
+    settings = {**settings, "on_failure": "none", "max_attempts": 1}
+
+    def asked(row: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        info = row.get("extra_info") or {}
+        truth = (row.get("reward_model") or {}).get("ground_truth")
+        return client_for(info, settings), request_for(PROBE_RESPONSE, truth, info)
+
+    failed = check_rows(map(asked, rows))
+    if failed is not None:
+        logger.warning("a probe had no verdict: %s: %s", failed.status.value, failed.reason)

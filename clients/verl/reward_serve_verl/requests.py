@@ -15,11 +15,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from reward_serve.client import Client, connect
+from reward_serve.client.rows import text_of, texts_of
 
 _CLIENT_SETTINGS = (
     "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "window_s",
     "max_batch", "max_attempts", "samples", "samples_every",
 )  # fmt: skip
+_VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
+"""Arguments that verl adds to ``reward_kwargs``; of no use here."""
 _OTHER_WAYS = {"url": "app", "api_key": "api_key_file"}  # to say the same
 _OPTIONS = {
     "temperature": "temperature",
@@ -27,14 +30,21 @@ _OPTIONS = {
     "max_new_tokens": "max_tokens",
     "enable_thinking": "enable_thinking",
 }
+_REASONING = frozenset(["detailed"])
+"""Templates that ask for reasoning before the verdict."""
 
 
 def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
     """The client that a row asks through: of the row first, then the settings, then the variables.
 
     Raises:
-        ValueError: a setting is wrong.
+        ValueError: a setting is unknown or wrong.
     """
+    if unknown := settings.keys() - _VERLS.union(_CLIENT_SETTINGS):
+        raise ValueError(
+            f"reward_kwargs: {', '.join(sorted(unknown))}: unknown; choose from "
+            f"{', '.join(_CLIENT_SETTINGS)}"
+        )
     chosen: dict[str, Any] = {"on_failure": "rule"}
     chosen |= {name: settings[name] for name in _CLIENT_SETTINGS if settings.get(name) is not None}
     for name, key, variable in (
@@ -57,23 +67,23 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
 
 def request_for(response: str, ground_truth: Any, info: Mapping[str, Any]) -> dict[str, Any]:
     """A row as a request of the wire contract."""
-    question = info.get("problem") or info.get("question")
-    request: dict[str, Any] = {
-        "response": response,
-        "reference": references(ground_truth, info.get("prompt") or question, info),
-    }
+    question = text_of(info.get("problem")) or text_of(info.get("question"))
+    request: dict[str, Any] = {"response": response}
+    if gold := references(ground_truth, info.get("prompt") or question, info):
+        request["reference"] = gold
     if question:
-        request["question"] = str(question)
-    if info.get("model_name"):
-        request["model"] = str(info["model_name"])
-    if info.get("prompt_template") not in (None, "", "default"):
-        request["template"] = str(info["prompt_template"])
+        request["question"] = question
+    if model := text_of(info.get("model_name")):
+        request["model"] = model
+    template = text_of(info.get("prompt_template")) or "default"
+    if template != "default":
+        request["template"] = template
     if info.get("index") is not None:
         request["group"] = f"{info.get('split', '')}/{info['index']}"
     options = {
         ours: info[theirs] for theirs, ours in _OPTIONS.items() if info.get(theirs) is not None
     }
-    if options.get("enable_thinking"):
+    if options.get("enable_thinking") or template in _REASONING:
         options["mode"] = "generate"  # a deployment in label mode writes nothing
     return {**request, "options": options} if options else request
 
@@ -82,17 +92,19 @@ def references(ground_truth: Any, prompt: Any, info: Mapping[str, Any]) -> list[
     """The gold answers that count; where a selection leaves none, all do.
 
     Args:
-        ground_truth: one, a list, or a mapping of names to them.
+        ground_truth: one, a list, or a mapping of names to them; missing ones are left out.
         prompt: whose last word ``filter_gt_by_prompt_token`` looks for, whatever its case.
         info: the row's.
     """
-    named = ground_truth if isinstance(ground_truth, Mapping) else None
-    texts = [str(text) for text in (named.values() if named is not None else _listed(ground_truth))]
-    kept = texts
-    if info.get("target_gt") is not None:
-        wanted = {str(one) for one in _listed(info["target_gt"])}
-        names = list(named) if named is not None else texts
-        kept = [t for name, t in zip(names, texts, strict=True) if wanted & {str(name), t}] or texts
+    if isinstance(ground_truth, Mapping):
+        named = [
+            (str(name), text) for name, cell in ground_truth.items() for text in texts_of(cell)
+        ]
+    else:
+        named = [(text, text) for text in texts_of(ground_truth)]
+    kept = texts = [text for _, text in named]
+    if wanted := set(texts_of(info.get("target_gt"))):
+        kept = [text for name, text in named if wanted & {name, text}] or texts
     if info.get("filter_gt_by_prompt_token") and str(prompt or "").split():
         last = _words(str(prompt).split()[-1])
         kept = [text for text in kept if last and last <= _words(text)] or kept
@@ -101,9 +113,3 @@ def references(ground_truth: Any, prompt: Any, info: Mapping[str, Any]) -> list[
 
 def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
-
-
-def _listed(value: Any) -> list[Any]:
-    if isinstance(value, str) or not hasattr(value, "__iter__"):
-        return [value]
-    return list(value)

@@ -30,12 +30,13 @@ async def compute_score(
         ground_truth: the gold answer or solution, several of them, or several by name.
         extra_info: the row's; see ``requests.py`` for the keys that are read.
         **settings: ``reward_kwargs``: ``url``, ``app``, ``on_failure`` and the like, of
-            ``reward_serve.client.connect``; what else verl passes is ignored.
+            ``reward_serve.client.connect``.
 
     Returns:
         ``score``, and metrics of the request: see ``as_reward``.
 
     Raises:
+        ValueError: a setting is unknown or wrong.
         ScoringError: nobody could decide; verl's V1 trainer then leaves the sample out.
     """
     info = extra_info or {}

@@ -21,18 +21,22 @@ from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManage
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from reward_serve.client.samples import SampleReader, log_table
+from reward_serve_verl.requests import client_for
 
 
 class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is untyped
     """verl's naive reward manager, refusing a trainer that cannot leave a sample out.
 
     Raises:
-        ValueError: ``trainer.use_v1`` is false, and ``on_failure`` is no number.
+        ValueError: a setting in ``reward_kwargs`` is unknown or wrong, or ``trainer.use_v1`` is
+            false and ``on_failure`` is not a number.
     """
 
     def __init__(self, config: Any, tokenizer: Any, compute_score: Any, **others: Any) -> None:
         function = config.reward.custom_reward_function
-        on_failure = (function.get("reward_kwargs") or {}).get("on_failure", "rule")
+        settings = function.get("reward_kwargs") or {}
+        client_for({}, settings)
+        on_failure = settings.get("on_failure", "rule")
         if not config.trainer.use_v1 and not _is_number(on_failure):
             raise ValueError(
                 f"trainer.use_v1=false with on_failure={on_failure}: that trainer ends at the "

@@ -47,7 +47,7 @@ def configured(
     )
 
 
-def rollout(tokenizer: Path) -> DataProto:
+def rollout(tokenizer: Path, truth: str | None = "#### 18") -> DataProto:
     """A batch as the rollout leaves it: prompts and responses padded, with the rows' columns."""
     ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
     responses = torch.zeros(len(RESPONSES), LENGTH, dtype=torch.long)
@@ -57,7 +57,7 @@ def rollout(tokenizer: Path) -> DataProto:
     prompts = torch.ones(len(RESPONSES), 2, dtype=torch.long)
     columns = {
         "data_source": ["gsm8k"] * len(RESPONSES),
-        "reward_model": [{"style": "rule", "ground_truth": "#### 18"} for _ in RESPONSES],
+        "reward_model": [{"style": "rule", "ground_truth": truth} for _ in RESPONSES],
         "extra_info": [
             {"split": "train", "index": i, "question": "How much?"} for i in range(len(RESPONSES))
         ],

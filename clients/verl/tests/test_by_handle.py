@@ -43,5 +43,5 @@ def test_the_task_runner_ends_a_run_that_the_service_refuses(cluster: str, tmp_p
     done = job("probe", cluster, str(tmp_path))
 
     assert done.returncode == 1
-    assert "the service refuses the first row" in done.stderr
+    assert "row 0 of the training data cannot have a verdict: model: " in done.stderr
     assert "'nobody/model'" in done.stderr

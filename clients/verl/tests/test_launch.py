@@ -102,7 +102,7 @@ class Refusal(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
-def test_the_first_row_of_the_training_files_is_asked_about(suffix: str, tmp_path: Path) -> None:
+def test_the_first_rows_of_the_training_files_are_asked_about(suffix: str, tmp_path: Path) -> None:
     rows = [
         {"reward_model": {"ground_truth": truth}, "extra_info": {"question": "9 + 9?"}}
         for truth in ("18", "19")
@@ -113,7 +113,7 @@ def test_the_first_row_of_the_training_files_is_asked_about(suffix: str, tmp_pat
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         config = composed(f"data.train_files=['{file}']", REWARD_SERVE_URL=url)
-        with pytest.raises(ValueError, match=r"refuses the first row.*there is no 'x'"):
+        with pytest.raises(ValueError, match=r"row 0 .* cannot have a verdict: .*there is no 'x'"):
             ProbingTaskRunner().run(config)
         server.shutdown()
 

@@ -5,6 +5,7 @@ Runs in verl's environment; the service in the one that ``REWARD_SERVE_BIN`` nam
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -19,10 +20,13 @@ import httpx
 import pytest
 from omegaconf import OmegaConf
 from transformers import PreTrainedTokenizerFast
+from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.trainer.ppo.reward import get_custom_reward_fn
 from verl.workers.reward_manager.naive import NaiveRewardManager
 
 from clients.verl.tests.reward_loop import REWARDS, configured, rollout, scored
+from reward_serve.client import ScoringError
+from reward_serve_verl.training import DecidedRewardManager
 
 
 @pytest.fixture(scope="session")
@@ -84,6 +88,25 @@ def test_the_reward_loops_worker_awaits_the_service(
     assert scored(configured(service[0], tokenizer, "compute_score"), tokenizer) == [
         (reward, 0.0) for reward in REWARDS
     ]
+
+
+def test_a_row_without_a_gold_answer_has_no_reward(
+    service: tuple[str, int], tokenizer: Path
+) -> None:
+    async def reward() -> Any:
+        worker = RewardLoopWorker(configured(service[0], tokenizer))
+        return await worker.compute_score(rollout(tokenizer, truth=None)[:1])
+
+    with pytest.raises(ScoringError, match="no verdict: invalid: reference: is missing"):
+        asyncio.run(reward())
+
+
+def test_an_unknown_setting_ends_the_run_when_its_reward_manager_is_made(tokenizer: Path) -> None:
+    config = configured("http://127.0.0.1:1", tokenizer, on_failur="none")
+    config.trainer = {"use_v1": True}
+
+    with pytest.raises(ValueError, match="reward_kwargs: on_failur: unknown"):
+        DecidedRewardManager(config, None, None)
 
 
 def test_a_service_that_dies_ends_no_rollout_and_is_reported(

@@ -1,0 +1,76 @@
+"""What trainers' adapters read from a data set's rows, and when a run stops at its first ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from reward_serve.client.metrics import failed_status
+from reward_serve.client.shared import Client
+from reward_serve.schema import ScoreResult, Status
+
+PROBED_ROWS = 8
+"""How many of a data set's first rows are asked about before training."""
+PROBE_RESPONSE = "I do not know."
+"""A wrong response that no rule decides, so that the model is asked."""
+
+
+class RefusedRowError(ValueError):
+    """The service refuses a row of the data set: no response to it can have a verdict."""
+
+
+def text_of(cell: Any) -> str | None:
+    """A cell as text; None where it is missing: None, NaN or blank."""
+    try:
+        missing = cell is None or bool(cell != cell)
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor unequal
+        missing = True
+    text = "" if missing else str(cell)
+    return text if text.strip() else None
+
+
+def texts_of(cell: Any) -> list[str]:
+    """A cell's gold answers as texts, without missing ones; it holds one, or several."""
+    if hasattr(cell, "tolist"):  # of numpy
+        cell = cell.tolist()
+    several = isinstance(cell, Iterable) and not isinstance(cell, str | bytes | Mapping)
+    texts = map(text_of, cell if several else [cell])
+    return [text for text in texts if text is not None]
+
+
+def check_rows(asked: Iterable[tuple[Client, Mapping[str, Any]]]) -> ScoreResult | None:
+    """Ask about the first rows of a data set, before training.
+
+    Args:
+        asked: for each row its client and a request, for example with ``PROBE_RESPONSE``.
+
+    Returns:
+        A result without a score, if there is one: the service is away, or failed.
+
+    Raises:
+        RefusedRowError: names the row and the service's reason.
+    """
+    failed = None
+    for row, (client, request) in enumerate(asked):
+        result = client.score(request)
+        if failed_status(result) == Status.INVALID:
+            raise RefusedRowError(
+                f"row {row} of the training data cannot have a verdict: {result.reason}"
+            )
+        failed = failed or (None if result.status is Status.OK else result)
+    return failed
+
+
+def check_first_results(client: Client, results: Sequence[ScoreResult]) -> None:
+    """Stop a run whose first rows are refused; for trainers that ask nothing before training.
+
+    Raises:
+        RefusedRowError: the service refuses one of these rows, and this process's client has had
+            no verdict yet.
+    """
+    refused = [result for result in results if failed_status(result) == Status.INVALID]
+    if refused and not client.counters.snapshot()["ok"]:
+        raise RefusedRowError(
+            f"{len(refused)} of the run's first {len(results)} samples cannot have a verdict: "
+            f"{refused[0].reason}"
+        )
