@@ -11,7 +11,7 @@ from reward_serve.client.fallback import ScoringError
 from reward_serve.client.handle import RewardClient
 from reward_serve.client.metrics import metrics_of
 from reward_serve.client.shared import Client, connect
-from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.client.transport import NotConnectedError, ServiceUnavailableError
 
 if TYPE_CHECKING:
     from reward_serve.client.http import HttpRewardClient
@@ -29,6 +29,7 @@ else:
 __all__ = [
     "Client",
     "HttpRewardClient",
+    "NotConnectedError",
     "RewardClient",
     "ScoringError",
     "ServiceUnavailableError",

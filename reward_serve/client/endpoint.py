@@ -74,6 +74,9 @@ class Endpoint:
             if error.answered:
                 self._answered_at = time.monotonic()
             raise
+        except Exception as error:
+            unexpected = f"{self.name}: {type(error).__name__}: {error}"
+            raise ServiceUnavailableError(unexpected) from error
         if any(map(is_answer, results)):
             self._answered_at = time.monotonic()
         for request, result in zip(requests, results, strict=True):

@@ -19,6 +19,7 @@ from typing import Any
 from reward_serve.client.loop import run
 from reward_serve.client.transport import (
     GRACE_S,
+    NotConnectedError,
     Request,
     ServiceUnavailableError,
     as_dict,
@@ -66,6 +67,7 @@ class RewardClient:
 
         Raises:
             ServiceUnavailableError: the application does not exist, or its answer is invalid.
+            NotConnectedError: Ray is not installed, or there is no cluster.
         """
         bodies = [as_dict(request, self._timeout_s) for request in requests]
         return self._parsed(run(self._connected(bodies).batch(bodies)))
@@ -105,6 +107,17 @@ class RewardClient:
             if self._dispatcher is None:
                 try:
                     self._dispatcher = self._connect(min(deadline(bodies), _CONNECT_S))
+                except ImportError as error:
+                    raise NotConnectedError(
+                        f"app {self._app!r}: asking by handle needs Ray ({error}); install the "
+                        'cluster\'s version of "ray[serve]", or ask over HTTP (REWARD_SERVE_URL)'
+                    ) from error
+                except ConnectionError as error:
+                    raise NotConnectedError(
+                        f"app {self._app!r}: this process belongs to no Ray cluster, and none runs "
+                        "on this machine; set RAY_ADDRESS or call ray.init first, or ask over HTTP "
+                        "(REWARD_SERVE_URL)"
+                    ) from error
                 except call_errors() as error:
                     raise ServiceUnavailableError(
                         f"app {self._app!r}: {type(error).__name__}: {error}; is it deployed on "

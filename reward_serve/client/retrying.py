@@ -8,12 +8,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tenacity import AsyncRetrying, RetryCallState, TryAgain, stop_after_attempt, stop_never
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    TryAgain,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_never,
+)
 from tenacity.wait import wait_random_exponential
 
 from reward_serve.client.counters import Counters
 from reward_serve.client.endpoint import Endpoint, is_answer
-from reward_serve.client.transport import GRACE_S, ServiceUnavailableError
+from reward_serve.client.transport import (
+    GRACE_S,
+    NotConnectedError,
+    ServiceUnavailableError,
+)
 from reward_serve.schema import (
     ScoreResult,
     Status,
@@ -73,6 +84,9 @@ class Retrier:
         Args:
             bodies: the requests.
             deliver: called with the results that are final, by index, while others are asked again.
+
+        Raises:
+            NotConnectedError: this process cannot ask the service.
         """
         batch = _Batch(bodies, deliver)
         if self.outage is not None:
@@ -111,6 +125,7 @@ class Retrier:
         async for attempt in AsyncRetrying(
             stop=self._stop,
             wait=batch.pause_s,
+            retry=retry_if_exception_type(TryAgain),
             retry_error_callback=lambda _: None,
         ):
             with attempt:
@@ -140,6 +155,8 @@ class Retrier:
         """Ask once; whether any request was answered."""
         try:
             results = await endpoint.ascore_batch([batch.body(at) for at in asked])
+        except NotConnectedError:
+            raise
         except ServiceUnavailableError as error:
             half = len(asked) // 2
             if error.status_code == _TOO_LARGE and half:  # together, perhaps, and not alone

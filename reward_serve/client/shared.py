@@ -17,7 +17,7 @@ from reward_serve.client.handle import DEFAULT_APP, RewardClient
 from reward_serve.client.loop import own_loop
 from reward_serve.client.retrying import Retrier
 from reward_serve.client.samples import SampleWriter
-from reward_serve.client.transport import Request, Transport, as_dict
+from reward_serve.client.transport import NotConnectedError, Request, Transport, as_dict
 from reward_serve.keys import read_key
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status
 
@@ -74,6 +74,7 @@ class Client:
 
         Raises:
             ScoringError: there is no score and ``on_failure`` is ``raise``.
+            NotConnectedError: by handle, Ray is not installed or there is no cluster.
         """
         return self.score_batch([request])[0]
 
@@ -133,7 +134,10 @@ class Client:
                     failed.append(results[index])
                     settling.create_task(self._settle(tickets[index], results[index]))
 
-            await self._retrier.ask([ticket.body for ticket in tickets], deliver)
+            try:
+                await self._retrier.ask([ticket.body for ticket in tickets], deliver)
+            except NotConnectedError as error:
+                hand_out((ticket, error) for ticket in tickets)
             if failed and not self._retrier.in_doubt:  # an outage is logged once
                 self._report(failed)
 

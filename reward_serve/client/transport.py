@@ -54,6 +54,10 @@ class ServiceUnavailableError(RuntimeError):
         return busy or not self.retryable
 
 
+class NotConnectedError(ServiceUnavailableError):
+    """This process cannot ask by handle: Ray is not installed, or there is no cluster."""
+
+
 class Transport(Protocol):
     """A way to the service; ``RewardClient`` and ``HttpRewardClient`` are two."""
 

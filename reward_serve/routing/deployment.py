@@ -229,9 +229,18 @@ async def merged(streams: Iterable[Chunks]) -> Chunks:
 
 
 def handle_of(app: str, deployment: str | None = None) -> Any:
-    """The Serve handle of an application's ingress, or of a deployment, which may not exist yet."""
+    """The Serve handle of an application's ingress, or of a deployment, which may not exist yet.
+
+    Raises:
+        ConnectionError: this process belongs to no Ray cluster and finds none. Serve itself would
+            start one, in which nothing is deployed.
+        ImportError: Ray is not installed.
+    """
+    import ray
     from ray import serve
 
+    if not ray.is_initialized():
+        ray.init(address="auto", namespace="serve")
     if deployment is None:
         return serve.get_app_handle(app)
     return serve.get_deployment_handle(deployment, app, _check_exists=False)

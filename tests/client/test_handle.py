@@ -10,11 +10,18 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 import pytest
+import ray
 from ray import serve
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import RayServeException
 
-from reward_serve.client import Client, RewardClient, ServiceUnavailableError, connect
+from reward_serve.client import (
+    Client,
+    NotConnectedError,
+    RewardClient,
+    ServiceUnavailableError,
+    connect,
+)
 from reward_serve.explanation import Explanation
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult, Status
@@ -26,6 +33,12 @@ ASKED = {"response": "#### 18", "reference": "18"}
 ASKED_OF_BOTH = [{**ASKED, "group": f"g{n // 4}", "id": str(n)} for n in range(32)]
 ENDS = [RayActorError(), grpc.RpcError("INTERNAL"), asyncio.CancelledError()]
 each_end = pytest.mark.parametrize("end", ENDS, ids=["ray", "grpc", "cancelled by the replica"])
+
+
+@pytest.fixture(autouse=True)
+def connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test of this module joins a cluster."""
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
 
 
 def client_of(*ends: End) -> RewardClient:
@@ -254,3 +267,27 @@ async def test_an_explanation_that_no_message_carries_is_asked_for_by_reference(
     explanation = await Dispatcher({"judge": handle}).explain({**ASKED, "id": "a"})
     assert explanation["result"]["score"] == 1.0
     assert handle.by_reference == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ImportError("No module named 'ray'"), r"needs Ray \(No module named 'ray'\); install"),
+        (ConnectionError("no instance"), "belongs to no Ray cluster.*set RAY_ADDRESS"),
+    ],
+)
+@pytest.mark.parametrize("on_failure", ["raise", "none", "rule"])
+async def test_a_process_that_cannot_ask_by_handle_says_so_at_once(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str, on_failure: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("reward_serve.client.handle.handle_of", fail)
+    client = Client(RewardClient("reward"), on_failure=on_failure)
+
+    with pytest.raises(NotConnectedError, match=said):
+        await RewardClient("reward").ascore(ASKED)
+    async with asyncio.timeout(5):  # of a deadline of 60 s
+        with pytest.raises(NotConnectedError, match=said):
+            await client.ascore(ASKED)

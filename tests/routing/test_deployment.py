@@ -12,11 +12,12 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 import pytest
+import ray
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError
 
 from reward_serve.routing.calls import NoAnswerError
-from reward_serve.routing.deployment import DeploymentClient, joined, merged
+from reward_serve.routing.deployment import DeploymentClient, handle_of, joined, merged
 from reward_serve.schema import ScoreResult, Status
 from tests.fake_handle import Call, End, Handle, replicas, right
 
@@ -367,3 +368,14 @@ async def test_a_large_call_that_misses_its_deadline_delays_none_behind_it(
 
     assert await asyncio.gather(*map(long, (5, 0.1, 5))) == ["ok", "timeout", "ok"]
     assert 0.4 < loop.time() - began < 0.9
+
+
+def test_a_process_without_a_cluster_starts_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**settings: Any) -> None:
+        assert settings["address"] == "auto"
+        raise ConnectionError("Could not find any running Ray instance")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(ConnectionError, match="any running Ray instance"):
+        handle_of("reward")
