@@ -68,7 +68,7 @@ class FakeService:
         self.calls.append(call)
         self.before_reply(call)
         if call.path in self.replies:
-            return self.replies[call.path]
+            return _echoing(self.replies[call.path], call)
         if call.path == "/v1/score":
             result = self._scored(self._scorer.score(call.body))
             return Reply(result, http_status(Status(result["status"])))
@@ -99,6 +99,16 @@ class FakeService:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._looping.join()
         self._loop.close()
+
+
+def _echoing(reply: Reply, call: Call) -> Reply:
+    """The reply; results that it gives without an id have that of their request."""
+    results = reply.content.get("results") if isinstance(reply.content, dict) else None
+    if not isinstance(results, list) or len(results) != len(call.body["requests"]):
+        return reply
+    pairs = zip(results, call.body["requests"], strict=True)
+    named = [{"id": asked.get("id"), **result} for result, asked in pairs]
+    return Reply({**reply.content, "results": named}, reply.code, reply.headers)
 
 
 class _Server(ThreadingHTTPServer):

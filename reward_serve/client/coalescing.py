@@ -87,7 +87,11 @@ class Coalescer:
         self._incoming.extend(tickets)
         if not self._called:
             self._called = True
-            self._loop.call_soon_threadsafe(self._take)
+            try:
+                self._loop.call_soon_threadsafe(self._take)
+            except BaseException:  # such as KeyboardInterrupt: the next caller wakes the loop
+                self._called = False
+                raise
 
     def withdraw(self, tickets: Sequence[Ticket]) -> None:
         """Withdraw tickets whose callers have left; cancels a batch without remaining callers."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 from pybreaker import STATE_CLOSED, CircuitBreaker, CircuitBreakerError
 
@@ -37,11 +38,15 @@ class Endpoint:
 
     def __init__(self, transport: Transport, name: str = "the reward service") -> None:
         self.name = name
+        self._transport = transport
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
         self.on_outage: set[Callable[[], None]] = set()
         """Called when an outage is certain."""
-        self._transport = transport
         self._breaker = CircuitBreaker(
-            fail_max=1, reset_timeout=0, exclude=[asyncio.CancelledError], name=name
+            fail_max=1, reset_timeout=0, exclude=[asyncio.CancelledError], name=self.name
         )
         self._answered_at = float("-inf")
         self._answered: Any = None
@@ -49,6 +54,15 @@ class Endpoint:
         self._lost_at = 0.0
         self._reason = ""
         self._probing: asyncio.Task[None] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._transport, self.name)
+
+    def in_this_process(self) -> Self:
+        """The endpoint, as new after a fork: its tasks and locks are the parent's."""
+        if self._pid != os.getpid():
+            self._start()
+        return self
 
     @property
     def up(self) -> bool:

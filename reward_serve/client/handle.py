@@ -12,11 +12,13 @@ applications.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
-from reward_serve.client.loop import run
+from reward_serve.client.loop import in_event_loop, in_thread, run
 from reward_serve.client.transport import (
     GRACE_S,
     NotConnectedError,
@@ -24,18 +26,22 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
     as_dict,
     deadline,
+    own_results,
     parse_explanation,
     parse_result,
     warn_of_other_major,
+    with_ids,
 )
 from reward_serve.explanation import Explanation
 from reward_serve.routing.calls import call_errors
-from reward_serve.routing.deployment import handle_of
+from reward_serve.routing.deployment import forked_with_ray, handle_of
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult
 
 DEFAULT_APP = "reward"
 _CONNECT_S = 30.0
+
+Answer = TypeVar("Answer")
 
 
 class RewardClient:
@@ -55,7 +61,12 @@ class RewardClient:
         self._app = app
         self._model = model
         self._timeout_s = timeout_s
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._connecting: Future[Dispatcher] | None = None
         self._dispatcher: Dispatcher | None = None
 
     def score(self, request: Request) -> ScoreResult:
@@ -67,10 +78,11 @@ class RewardClient:
 
         Raises:
             ServiceUnavailableError: the application does not exist, or its answer is invalid.
-            NotConnectedError: Ray is not installed, or there is no cluster.
+            NotConnectedError: Ray is not installed, there is no cluster, or this process was forked
+                from one that is connected to it.
+            RuntimeError: the caller runs in an event loop.
         """
-        bodies = [as_dict(request, self._timeout_s) for request in requests]
-        return self._parsed(run(self._connected(bodies).batch(bodies)))
+        return _blocking(lambda: self.ascore_batch(requests))
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
@@ -79,7 +91,11 @@ class RewardClient:
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        return self._parsed(await (await self._aconnected(bodies)).batch(bodies))
+        sent = with_ids(bodies)
+        contents = await (await self._connected(bodies)).batch(sent)
+        where = f"app {self._app!r}"
+        results = [parse_result(content, where) for content in contents]
+        return own_results(results, sent, bodies, where)
 
     def explain(self, request: Request, tokens: bool = False) -> Explanation:
         """Explain the result of one request. In an event loop, use ``aexplain``.
@@ -91,47 +107,62 @@ class RewardClient:
         Raises:
             ServiceUnavailableError: the application does not exist, or its answer is invalid.
         """
-        body = {**as_dict(request, self._timeout_s), "tokens": tokens}
-        return self._explanation(run(self._connected([body]).explain(body)))
+        return _blocking(lambda: self.aexplain(request, tokens))
 
     async def aexplain(self, request: Request, tokens: bool = False) -> Explanation:
         """``explain``, awaited."""
         body = {**as_dict(request, self._timeout_s), "tokens": tokens}
-        return self._explanation(await (await self._aconnected([body])).explain(body))
+        content = await (await self._connected([body])).explain(body)
+        return parse_explanation(content, f"app {self._app!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._app, self._model, self._timeout_s)
 
-    def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
-        with self._lock:  # a handle's first use is not thread-safe
-            if self._dispatcher is None:
-                try:
-                    self._dispatcher = self._connect(min(deadline(bodies), _CONNECT_S))
-                except ImportError as error:
-                    raise NotConnectedError(
-                        f"app {self._app!r}: asking by handle needs Ray ({error}); install the "
-                        'cluster\'s version of "ray[serve]", or ask over HTTP (REWARD_SERVE_URL)'
-                    ) from error
-                except ConnectionError as error:
-                    raise NotConnectedError(
-                        f"app {self._app!r}: this process belongs to no Ray cluster, and none runs "
-                        "on this machine; set RAY_ADDRESS or call ray.init first, or ask over HTTP "
-                        "(REWARD_SERVE_URL)"
-                    ) from error
-                except call_errors() as error:
-                    raise ServiceUnavailableError(
-                        f"app {self._app!r}: {type(error).__name__}: {error}; is it deployed on "
-                        "the cluster that this process belongs to (RAY_ADDRESS)?"
-                    ) from error
-            return self._dispatcher
-
-    async def _aconnected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
+    async def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
+        """The connection, which one thread makes for all callers; each waits for its deadline."""
+        if forked_with_ray():
+            raise NotConnectedError(
+                f"app {self._app!r}: this process was forked from one that is connected to Ray, "
+                "which fork() does not support; start it with spawn, or ask over HTTP"
+            )
+        if self._pid != os.getpid():
+            self._start()
         if self._dispatcher is not None:
             return self._dispatcher
-        return await asyncio.to_thread(self._connected, bodies)
+        with self._lock:
+            if self._connecting is None or (
+                self._connecting.done() and self._connecting.exception() is not None
+            ):
+                self._connecting = in_thread(self._connect)
+            connecting = asyncio.wrap_future(self._connecting)
+        connecting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait([connecting], timeout=deadline(bodies))
+        if not connecting.done():
+            raise ServiceUnavailableError(
+                f"app {self._app!r}: no connection to the Ray cluster after {deadline(bodies):g} s"
+            )
+        try:
+            self._dispatcher = connecting.result()
+        except ImportError as error:
+            raise NotConnectedError(
+                f"app {self._app!r}: asking by handle needs Ray ({error}); install the cluster's "
+                'version of "ray[serve]", or ask over HTTP (REWARD_SERVE_URL)'
+            ) from error
+        except ConnectionError as error:
+            raise NotConnectedError(
+                f"app {self._app!r}: this process belongs to no Ray cluster, and none runs on this "
+                "machine; set RAY_ADDRESS or call ray.init first, or ask over HTTP "
+                "(REWARD_SERVE_URL)"
+            ) from error
+        except call_errors() as error:
+            raise ServiceUnavailableError(
+                f"app {self._app!r}: {type(error).__name__}: {error}; is it deployed on the "
+                "cluster that this process belongs to (RAY_ADDRESS)?"
+            ) from error
+        return self._dispatcher
 
-    def _connect(self, timeout_s: float) -> Dispatcher:
-        about = handle_of(self._app).models.remote().result(timeout_s=timeout_s)
+    def _connect(self) -> Dispatcher:
+        about = handle_of(self._app).models.remote().result(timeout_s=_CONNECT_S)
         warn_of_other_major(about["version"])
         applications, aliases = about["applications"], about["aliases"]
         model = aliases.get(self._model, self._model) or next(iter(applications))
@@ -144,8 +175,8 @@ class RewardClient:
         handles = {name: handle_of(app, name) for name, app in applications.items()}
         return Dispatcher(handles, aliases, default=model, grace_s=GRACE_S, detached=True)
 
-    def _explanation(self, content: Any) -> Explanation:
-        return parse_explanation(content, f"app {self._app!r}")
 
-    def _parsed(self, contents: Sequence[Any]) -> list[ScoreResult]:
-        return [parse_result(content, f"app {self._app!r}") for content in contents]
+def _blocking(ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+    if in_event_loop():
+        raise RuntimeError("this would block the running event loop; await the async method")
+    return run(ask())

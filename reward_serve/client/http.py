@@ -18,14 +18,17 @@ from typing import Any, Self
 
 import httpx
 
+from reward_serve.client.loop import own_loop, run
 from reward_serve.client.transport import (
     Request,
     ServiceUnavailableError,
     as_dict,
     deadline,
+    own_results,
     parse_explanation,
     parse_result,
     warn_of_other_major,
+    with_ids,
 )
 from reward_serve.explanation import Explanation
 from reward_serve.schema import ScoreResult, Status, echoes, failure
@@ -35,7 +38,10 @@ _USERINFO = re.compile(r"//[^/?#]*@")
 
 
 class HttpRewardClient:
-    """Scores over HTTP. Safe for threads; the async methods share one pool per event loop.
+    """Scores over HTTP, from any thread, event loop and forked process.
+
+    The async methods have a pool of connections for each event loop, the sync methods one for all.
+    Pickling drops the connections.
 
     Args:
         url: the service, such as ``http://127.0.0.1:8000``.
@@ -59,6 +65,7 @@ class HttpRewardClient:
         except httpx.InvalidURL as error:
             shown = _USERINFO.sub("//", url)
             raise ServiceUnavailableError(f"{shown}: is not a URL: {error}") from None
+        self._arguments = (url, api_key, timeout_s)
         self._timeout_s = timeout_s
         self.url = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
         headers = {"Content-Type": "application/json"}
@@ -68,11 +75,14 @@ class HttpRewardClient:
             "base_url": url,
             "headers": headers,
             "verify": _tls_context(),
+            "timeout": None,  # of single reads; see _ask
             "limits": httpx.Limits(max_connections=None, max_keepalive_connections=64),
         }
-        self._sync = httpx.Client(**self._settings)
-        self._async: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
+        self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
         self._warned = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
 
     def score(self, request: Request) -> ScoreResult:
         """The result of one request.
@@ -80,12 +90,7 @@ class HttpRewardClient:
         Raises:
             ServiceUnavailableError: no service at the URL, or not this one.
         """
-        body = as_dict(request, self._timeout_s)
-        try:
-            content = encode(body)
-        except _NotJSONError as error:
-            return error.result
-        return self._single(self._post("/v1/score", content, deadline([body])))
+        return run(self.ascore(request))
 
     def score_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """A result for each request, in order.
@@ -93,27 +98,27 @@ class HttpRewardClient:
         Raises:
             ServiceUnavailableError: no service at the URL, or not this one.
         """
-        bodies = [as_dict(request, self._timeout_s) for request in requests]
-        sent, refused = encode_batch(bodies)
-        size = len(bodies) - len(refused)
-        results = self._batch(self._post("/v1/score/batch", sent, deadline(bodies)), size)
-        return merge(results, refused)
+        return run(self.ascore_batch(requests))
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
         body = as_dict(request, self._timeout_s)
+        (sent,) = with_ids([body])
         try:
-            content = encode(body)
+            content = encode(sent)
         except _NotJSONError as error:
-            return error.result
-        return self._single(await self._apost("/v1/score", content, deadline([body])))
+            return self._own([error.result], [sent], [body])[0]
+        reply = await self._post("/v1/score", content, deadline([body]))
+        return self._own([self._single(reply)], [sent], [body])[0]
 
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
         bodies = [as_dict(request, self._timeout_s) for request in requests]
-        sent, refused = encode_batch(bodies)
-        reply = await self._apost("/v1/score/batch", sent, deadline(bodies))
-        return merge(self._batch(reply, len(bodies) - len(refused)), refused)
+        sent = with_ids(bodies)
+        content, refused = encode_batch(sent)
+        reply = await self._post("/v1/score/batch", content, deadline(bodies))
+        results = merge(self._batch(reply, len(bodies) - len(refused)), refused)
+        return self._own(results, sent, bodies)
 
     def explain(self, request: Request, tokens: bool = False) -> Explanation:
         """The result of one request, and what led to it.
@@ -126,12 +131,7 @@ class HttpRewardClient:
             ServiceUnavailableError: no service at the URL, not this one, or one that explains
                 nothing (``server.explain: false``).
         """
-        body = {**as_dict(request, self._timeout_s), "tokens": tokens}
-        try:
-            content = encode(body)
-        except _NotJSONError as error:
-            return Explanation(result=error.result)
-        return self._explanation(self._post("/v1/explain", content, deadline([body])))
+        return run(self.aexplain(request, tokens))
 
     async def aexplain(self, request: Request, tokens: bool = False) -> Explanation:
         """``explain``, awaited."""
@@ -140,14 +140,11 @@ class HttpRewardClient:
             content = encode(body)
         except _NotJSONError as error:
             return Explanation(result=error.result)
-        return self._explanation(await self._apost("/v1/explain", content, deadline([body])))
+        return self._explanation(await self._post("/v1/explain", content, deadline([body])))
 
     def models(self) -> list[dict[str, Any]]:
         """The service's reward models, as ``/v1/models`` lists them."""
-        try:
-            reply = self._sync.get("/v1/models", timeout=10)
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+        reply = run(self._ask("GET", "/v1/models", 10))
         models = self._content(reply).get("models")
         if not isinstance(models, list):
             raise ServiceUnavailableError(f"{self.url}: HTTP {reply.status_code}, not this service")
@@ -156,20 +153,23 @@ class HttpRewardClient:
     def is_ready(self) -> bool:
         """Whether every reward model has a replica that can score."""
         try:
-            return self._sync.get("/ready", timeout=5).status_code == 200
-        except httpx.HTTPError:
+            return run(self._ask("GET", "/ready", 5)).status_code == 200
+        except ServiceUnavailableError:
             return False
 
     def close(self) -> None:
         """Close the connections of the sync methods."""
-        self._sync.close()
+        run(self._close())
 
     async def aclose(self) -> None:
         """Close the connections of this event loop, and those of the sync methods."""
-        client = self._async.pop(asyncio.get_running_loop(), None)
+        await self._close()
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), own_loop()))
+
+    async def _close(self) -> None:
+        client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
-        self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -182,21 +182,38 @@ class HttpRewardClient:
     ) -> None:
         self.close()
 
-    def _post(self, path: str, body: bytes, timeout_s: float) -> httpx.Response:
-        try:
-            return self._sync.post(path, content=body, timeout=timeout_s)
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+    async def _post(self, path: str, body: bytes, timeout_s: float) -> httpx.Response:
+        return await self._ask("POST", path, timeout_s, content=body)
 
-    async def _apost(self, path: str, body: bytes, timeout_s: float) -> httpx.Response:
-        loop = asyncio.get_running_loop()
-        if loop not in self._async:
-            self._async = {loop: c for loop, c in self._async.items() if not loop.is_closed()}
-            self._async[loop] = httpx.AsyncClient(**self._settings)
+    async def _ask(
+        self, method: str, path: str, timeout_s: float, **content: Any
+    ) -> httpx.Response:
+        """The reply, if its last byte comes within ``timeout_s``."""
         try:
-            return await self._async[loop].post(path, content=body, timeout=timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await self._client().request(method, path, **content)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
+        except TimeoutError as error:
+            raise ServiceUnavailableError(
+                f"{self.url}: no complete answer within {timeout_s:.1f} s"
+            ) from error
+
+    def _client(self) -> httpx.AsyncClient:
+        """This event loop's connections; another process, forked from this one, has other loops."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            self._clients = {loop: c for loop, c in self._clients.items() if not loop.is_closed()}
+            self._clients[loop] = httpx.AsyncClient(**self._settings)
+        return self._clients[loop]
+
+    def _own(
+        self,
+        results: Sequence[ScoreResult],
+        sent: Sequence[Mapping[str, Any]],
+        bodies: Sequence[Mapping[str, Any]],
+    ) -> list[ScoreResult]:
+        return own_results(results, sent, bodies, self.url)
 
     def _unreachable(self, error: httpx.HTTPError) -> ServiceUnavailableError:
         return ServiceUnavailableError(f"{self.url}: {type(error).__name__}: {error}")

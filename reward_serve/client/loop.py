@@ -1,15 +1,24 @@
-"""An event loop in a separate thread, which trainers cannot block."""
+"""An event loop in a separate thread, which trainers cannot block, and other threads' work."""
 
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 _lock = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process id, as threads do not survive a fork
+
+
+def _new_lock() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread may have held it at the fork
+
+
+os.register_at_fork(after_in_child=_new_lock)
 
 
 def own_loop() -> asyncio.AbstractEventLoop:
@@ -23,14 +32,7 @@ def own_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine on the loop and wait for its result.
-
-    Raises:
-        RuntimeError: the caller runs in an event loop, which this would block.
-    """
-    if _in_event_loop():
-        work.close()
-        raise RuntimeError("this would block the running event loop; await the async method")
+    """Run a coroutine on the loop and wait for its result."""
     future = asyncio.run_coroutine_threadsafe(work, own_loop())
     try:
         return future.result()
@@ -39,7 +41,26 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
         raise
 
 
-def _in_event_loop() -> bool:
+def in_thread(work: Callable[[], Result]) -> Future[Result]:
+    """Run blocking work in a daemon thread.
+
+    Unlike the threads of an executor, it neither keeps the process from ending nor is refused once
+    the main thread has ended.
+    """
+    future: Future[Result] = Future()
+
+    def target() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=target, name="reward-serve work", daemon=True).start()
+    return future
+
+
+def in_event_loop() -> bool:
+    """Whether the caller runs in an event loop, which blocking work would stop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

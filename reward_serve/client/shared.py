@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import threading
@@ -14,7 +15,7 @@ from reward_serve.client.counters import Counters
 from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.fallback import OnFailure, check_on_failure, settle
 from reward_serve.client.handle import DEFAULT_APP, RewardClient
-from reward_serve.client.loop import own_loop
+from reward_serve.client.loop import in_thread, own_loop
 from reward_serve.client.retrying import Retrier
 from reward_serve.client.samples import SampleWriter
 from reward_serve.client.transport import NotConnectedError, Request, Transport, as_dict
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 class Client:
     """Scores through a transport, from any thread and any event loop.
+
+    A client that was forked with its process starts afresh, and a pickled one is its settings.
 
     Args:
         transport: the transport to the service, or several to try in this order.
@@ -61,13 +64,28 @@ class Client:
         self._timeout_s = timeout_s
         self._model = {"model": model} if model else {}
         self._on_failure = check_on_failure(on_failure)
-        self.counters = Counters()
-        self._reported = 0
+        self._window_s, self._max_batch, self._max_attempts = window_s, max_batch, max_attempts
         self._samples = SampleWriter(samples, samples_every) if samples else None
         ways = transport if isinstance(transport, Sequence) else [transport]
-        endpoints = [way if isinstance(way, Endpoint) else Endpoint(way) for way in ways]
-        self._retrier = Retrier(endpoints, self.counters, max_attempts)
-        self._coalescer = Coalescer(self._ask, own_loop(), window_s, max_batch)
+        self._endpoints = [way if isinstance(way, Endpoint) else Endpoint(way) for way in ways]
+        self._settings: dict[str, Any] = {
+            "timeout_s": timeout_s, "on_failure": on_failure, "window_s": window_s,
+            "max_batch": max_batch, "max_attempts": max_attempts, "model": model,
+            "samples": samples, "samples_every": samples_every,
+        }  # fmt: skip
+        self._start()
+
+    def _start(self) -> None:
+        """Create what a forked process does not inherit: the loop's thread, tasks and locks."""
+        self.counters = Counters()
+        self._reported = 0
+        endpoints = [endpoint.in_this_process() for endpoint in self._endpoints]
+        self._retrier = Retrier(endpoints, self.counters, self._max_attempts)
+        self._coalescer = Coalescer(self._ask, own_loop(), self._window_s, self._max_batch)
+        self._pid = os.getpid()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(Client, **self._settings), (self._endpoints,)
 
     def score(self, request: Request) -> ScoreResult:
         """Score one request. In an event loop, use ``ascore``.
@@ -114,6 +132,10 @@ class Client:
     def _submitted(
         self, requests: Sequence[Request], loop: asyncio.AbstractEventLoop | None
     ) -> list[Ticket]:
+        if self._pid != os.getpid():
+            with _lock:
+                if self._pid != os.getpid():
+                    self._start()
         bodies = [{**self._model, **as_dict(request, self._timeout_s)} for request in requests]
         tickets = [Ticket(body, loop) for body in bodies]
         self.counters.asked(len(tickets))
@@ -130,9 +152,10 @@ class Client:
                 for index, result in right.items():
                     self._note(tickets[index], result)
                 hand_out((tickets[index], result) for index, result in right.items())
-                for index in results.keys() - right.keys():
-                    failed.append(results[index])
-                    settling.create_task(self._settle(tickets[index], results[index]))
+                lost = [(tickets[i], r) for i, r in results.items() if i not in right]
+                failed.extend(result for _, result in lost)
+                if lost:
+                    settling.create_task(self._settle(lost))
 
             try:
                 await self._retrier.ask([ticket.body for ticket in tickets], deliver)
@@ -141,16 +164,23 @@ class Client:
             if failed and not self._retrier.in_doubt:  # an outage is logged once
                 self._report(failed)
 
-    async def _settle(self, ticket: Ticket, result: ScoreResult) -> None:
-        settled: Outcome
-        try:  # in a thread, since a rule may take long for a formula
-            settled = await asyncio.to_thread(settle, ticket.body, result, self._on_failure)
-        except Exception as error:
-            settled = error
-        self._note(ticket, settled if isinstance(settled, ScoreResult) else result)
-        fallback = isinstance(settled, ScoreResult) and settled.source == "fallback"
-        self.counters.failed(result, fallback)
-        hand_out([(ticket, settled)])
+    async def _settle(self, lost: Sequence[tuple[Ticket, ScoreResult]]) -> None:
+        def settled() -> None:
+            for ticket, result in lost:
+                outcome: Outcome
+                try:
+                    outcome = settle(ticket.body, result, self._on_failure)
+                except Exception as error:
+                    outcome = error
+                final = outcome if isinstance(outcome, ScoreResult) else result
+                self._note(ticket, final)
+                self.counters.failed(result, fallback=final.source == "fallback")
+                hand_out([(ticket, outcome)])
+
+        if self._on_failure == "rule":  # may take long for a formula
+            await asyncio.wrap_future(in_thread(settled))
+        else:
+            settled()
 
     def _note(self, ticket: Ticket, result: ScoreResult) -> None:
         if self._samples is not None:
@@ -257,6 +287,13 @@ def _timeout_s(given: float | None) -> float:
         )
     return seconds
 
+
+def _new_lock() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread may have held it at the fork
+
+
+os.register_at_fork(after_in_child=_new_lock)
 
 _lock = threading.Lock()
 _clients: dict[tuple[Any, ...], Client] = {}

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any, Protocol, TypeVar
+from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
 
 from reward_serve.explanation import Explanation
-from reward_serve.schema import ScoreRequest, ScoreResult, describe_errors, longest_timeout_s
+from reward_serve.schema import (
+    ScoreRequest,
+    ScoreResult,
+    Status,
+    describe_errors,
+    longest_timeout_s,
+)
 from reward_serve.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -18,6 +27,9 @@ _WORTH_A_RETRY = frozenset([408, 425, 429, 500, 502, 503, 504])
 _TOO_MANY = 429
 GRACE_S = 5.0
 """The service keeps a deadline; this is for one that does not answer at all."""
+
+_PREFIX = uuid4().hex
+_numbers = count()
 
 Request = ScoreRequest | Mapping[str, Any]
 _Answer = TypeVar("_Answer", bound=BaseModel)
@@ -76,6 +88,41 @@ def as_dict(request: Request, timeout_s: float) -> dict[str, Any]:
             "timeout_s": request.timeout_s if "timeout_s" in request.model_fields_set else timeout_s
         }
     return {"timeout_s": timeout_s, **request}
+
+
+def with_ids(bodies: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The requests, each with an id: its own, or one that no other request has."""
+    return [
+        body if body.get("id") is not None else {**body, "id": f"{_PREFIX}-{os.getpid()}-{number}"}
+        for body, number in zip(bodies, _numbers, strict=False)
+    ]
+
+
+def own_results(
+    results: Sequence[ScoreResult],
+    sent: Sequence[Mapping[str, Any]],
+    bodies: Sequence[Mapping[str, Any]],
+    where: str,
+) -> list[ScoreResult]:
+    """The results, if each is that of its request.
+
+    Args:
+        results: the answer.
+        sent: the requests as sent, with ids.
+        bodies: the requests as they were before.
+        where: the service.
+
+    Raises:
+        ServiceUnavailableError: one has the id of another request, or a score and no id.
+    """
+    for result, asked, body in zip(results, sent, bodies, strict=True):
+        if result.id != asked["id"] and (result.id is not None or result.status is Status.OK):
+            raise ServiceUnavailableError(
+                f"{where}: answered the request {asked['id']!r} with the result of {result.id!r}"
+            )
+        if body.get("id") is None:
+            result.id = None
+    return list(results)
 
 
 def deadline(bodies: Sequence[Mapping[str, Any]]) -> float:

@@ -125,7 +125,7 @@ def test_unset_options_are_left_to_the_service(
     invoke("score", rows, "--url", service.url, "--out", tmp_path / "out.jsonl")
     (call,) = service.calls
     keys = {key for request in call.body["requests"] for key in request}
-    assert keys == {"response", "reference", "timeout_s"}
+    assert keys == {"response", "reference", "timeout_s", "id"}
 
 
 @pytest.mark.parametrize("batch_size", [1, 100], ids=["many batches", "one batch"])

@@ -53,10 +53,3 @@ def test_an_interrupted_wait_cancels_the_work(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(KeyboardInterrupt):
         run(wait())
     assert cancelled.wait(5)
-
-
-async def test_a_running_event_loop_is_not_blocked() -> None:
-    async def work() -> None: ...
-
-    with pytest.raises(RuntimeError, match="running event loop"):
-        run(work())

@@ -105,7 +105,7 @@ async def test_a_data_set_without_gold_answers_sends_no_reference(service: FakeS
     rewards = judge_rewards(url=service.url, reference=None)
 
     assert await called(rewards, ["a poem"], **columns) == [[0.5], [None], [1.0]]
-    assert service.calls[0].body["requests"][0].keys() == {"response", "timeout_s"}
+    assert service.calls[0].body["requests"][0].keys() == {"response", "timeout_s", "id"}
 
 
 async def test_a_dead_service_gives_none_and_no_exception() -> None:

@@ -1,0 +1,278 @@
+"""Clients in processes that fork, spawn and pickle, and against peers that lie."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import ray
+
+from reward_serve.client import (
+    Client,
+    HttpRewardClient,
+    NotConnectedError,
+    RewardClient,
+    ServiceUnavailableError,
+    connect,
+    transport,
+)
+from reward_serve.client.loop import own_loop
+from reward_serve.schema import Status
+from tests.fake_service import FakeService, Reply
+
+Asking = Client | HttpRewardClient
+FORK = multiprocessing.get_context("fork")
+SPAWN = multiprocessing.get_context("spawn")
+inherited: Asking
+RIGHT = {"response": "#### 18", "reference": "18"}
+
+
+def asked(n: int) -> dict[str, Any]:
+    """A request whose score depends on its number; every other one has an id."""
+    request = {"response": f"#### {n}", "reference": str(n - n % 3 % 2)}
+    return request if n % 2 else {**request, "id": f"mine {n}"}
+
+
+def wrong(client: Asking, numbers: range) -> list[Any]:
+    """The answers that are not their question's: by batch, by thread, and in an event loop."""
+    third = len(numbers) // 3
+    parts = numbers[:third], numbers[third : 2 * third], numbers[2 * third :]
+
+    async def awaited() -> list[Any]:
+        at_once = asyncio.Semaphore(16)
+
+        async def ask(n: int) -> Any:
+            async with at_once:
+                return await client.ascore(asked(n))
+
+        return await asyncio.gather(*map(ask, parts[2]))
+
+    with ThreadPoolExecutor(4) as pool:
+        results = [
+            *client.score_batch([asked(n) for n in parts[0]]),
+            *pool.map(client.score, map(asked, parts[1])),
+            *asyncio.run(awaited()),
+        ]
+    expected = [(None if n % 2 else f"mine {n}", float(n % 3 % 2 == 0)) for n in numbers]
+    found = [(result.id, result.score) for result in results]
+    return [pair for pair in zip(expected, found, strict=True) if pair[0] != pair[1]]
+
+
+def inherit(client: Asking) -> None:
+    global inherited
+    inherited = client
+
+
+def wrong_of_inherited(numbers: range) -> list[Any]:
+    return wrong(inherited, numbers)
+
+
+def in_children(context: Any, client: Asking, children: int, each: int) -> list[Any]:
+    """``wrong`` of each child, all at once, with a client that it inherits or is sent."""
+    ranges = [range(each * child, each * (child + 1)) for child in range(1, children + 1)]
+    with ProcessPoolExecutor(children, context, inherit, (client,)) as pool:
+        return list(pool.map(wrong_of_inherited, ranges, timeout=60))
+
+
+@pytest.mark.parametrize("make", [lambda url: connect(url=url), HttpRewardClient])
+def test_ten_thousand_answers_are_their_own_questions(
+    service: FakeService, make: Callable[[str], Asking]
+) -> None:
+    client = make(service.url)
+    assert wrong(client, range(300)) == []
+
+    with ThreadPoolExecutor(2) as pool:  # both at once, beside the parent
+        forked = pool.submit(in_children, FORK, client, 6, 600)
+        spawned = pool.submit(in_children, SPAWN, client, 1, 500)
+        assert wrong(client, range(10_000, 10_600)) == []
+        assert forked.result() == [[]] * 6
+        assert spawned.result() == [[]]
+
+
+def after_fork(work: Callable[[], object], within_s: float = 20.0) -> None:
+    """Run ``work`` in a forked process with what this one has made; not pickled."""
+    process = FORK.Process(target=work)
+    process.start()
+    process.join(within_s)
+    hung = process.is_alive()
+    process.kill()
+    assert not hung, "the forked process hangs"
+    assert process.exitcode == 0
+
+
+@pytest.mark.parametrize("made", ["unused", "used"])
+def test_a_client_answers_in_a_forked_process(service: FakeService, made: str) -> None:
+    client = connect(url=service.url, timeout_s=10, on_failure="rule")
+    if made == "used":
+        client.score(RIGHT)
+
+    def work() -> None:
+        assert client.score(RIGHT).source == "rule"
+        counts = client.counters.snapshot()
+        assert (counts["asked"], counts["ok"]) == (1, 1)
+
+    after_fork(work)
+    assert client.score(RIGHT).score == 1.0
+
+
+def test_forked_processes_do_not_share_connections(service: FakeService) -> None:
+    client = HttpRewardClient(service.url)
+    client.score(RIGHT)
+    before = service.connections
+    for _ in range(3):
+        after_fork(lambda: client.score(RIGHT))
+
+    assert client.score(RIGHT).score == 1.0
+    assert service.connections == before + 3
+
+
+def test_a_process_forked_beside_a_call_is_not_locked(service: FakeService) -> None:
+    client = connect(url=service.url, timeout_s=10)
+    released = threading.Event()
+    service.before_reply = lambda call: released.wait(5)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(client.score, RIGHT)
+
+        def work() -> None:
+            assert client.score(RIGHT).score == 1.0
+
+        threading.Timer(0.5, released.set).start()
+        after_fork(work)
+
+
+def test_by_handle_a_forked_process_refuses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(RewardClient("reward"))
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+
+    def work() -> None:
+        for each in (client, RewardClient("reward")):
+            with pytest.raises(NotConnectedError, match=r"was forked from one .* spawn"):
+                each.score(RIGHT)
+
+    after_fork(work)
+
+
+def test_a_pickled_client_is_its_settings(service: FakeService) -> None:
+    transport = HttpRewardClient(service.url, "key", 7.0)
+    client = Client(transport, timeout_s=3.0, on_failure="rule", max_batch=2)
+    copy = pickle.loads(pickle.dumps(client))
+
+    assert copy.score(RIGHT).score == 1.0
+    assert copy._settings == client._settings
+    (call,) = service.calls
+    assert call.headers["authorization"] == "Bearer key"
+    assert 2.5 < call.body["requests"][0]["timeout_s"] <= 3.0
+
+
+@pytest.mark.parametrize("result", [{"id": "another's"}, {"id": None}])
+@pytest.mark.parametrize("path", ["/v1/score", "/v1/score/batch"])
+def test_the_answer_to_another_request_is_no_result(
+    service: FakeService, path: str, result: dict[str, Any]
+) -> None:
+    answer = {"status": "ok", "score": 1.0, **result}
+    service.replies[path] = Reply(answer if path == "/v1/score" else {"results": [answer]})
+    client = HttpRewardClient(service.url)
+
+    with pytest.raises(ServiceUnavailableError, match=r"answered the request '.*' with the result"):
+        client.score(RIGHT) if path == "/v1/score" else client.score_batch([RIGHT])
+    shared = Client(client, timeout_s=0.2, on_failure="none").score(RIGHT)
+    if path == "/v1/score/batch":
+        assert (shared.status, shared.score) == (Status.ERROR, None)
+
+
+DRIPS = {
+    "bytes": b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b" " * 100,
+    "header lines": b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 100,
+    "102s": b"HTTP/1.1 102 Processing\r\n\r\n" * 100,
+}
+
+
+@contextlib.contextmanager
+def dripping(kind: str) -> Iterator[str]:
+    """A peer that sends a part of its answer every 50 ms, without end; its URL."""
+    size = {"bytes": 1, "header lines": 8, "102s": 27}[kind]
+
+    def drip(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65_536)
+            left = DRIPS[kind]
+            while left:
+                part, left = left[:size], left[size:]
+                connection.sendall(part)
+                time.sleep(0.05)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                threading.Thread(target=drip, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("kind", DRIPS)
+def test_a_peer_that_drips_is_given_up_at_the_deadline(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "GRACE_S", 0.2)
+    with dripping(kind) as url:
+        began = time.monotonic()
+        with pytest.raises(ServiceUnavailableError, match=r"no complete answer within 0\.5 s"):
+            HttpRewardClient(url, timeout_s=0.3).score(RIGHT)
+        result = connect(url=url, timeout_s=0.3, on_failure="none").score(RIGHT)
+        assert time.monotonic() - began < 2
+
+    assert result.status in (Status.ERROR, Status.TIMEOUT)
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_a_client_works_after_an_interrupt_while_submitting(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch, scheduled: bool
+) -> None:
+    client = connect(url=service.url, timeout_s=5)
+    loop = own_loop()
+    wake = loop.call_soon_threadsafe
+
+    def interrupted(*arguments: Any) -> None:
+        monkeypatch.setattr(loop, "call_soon_threadsafe", wake)
+        if scheduled:
+            wake(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        client.score(RIGHT)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(client.score, RIGHT).result(timeout=5).score == 1.0
+
+
+def test_rules_decide_after_the_main_thread_has_ended() -> None:
+    code = """
+import threading, time
+from reward_serve.client import connect
+
+client = connect(url="http://127.0.0.1:1", timeout_s=1, on_failure="rule", max_attempts=1)
+
+def ask():
+    threading.main_thread().join()
+    time.sleep(0.2)
+    print(client.score({"response": "#### 18", "reference": "18"}).score, flush=True)
+
+threading.Thread(target=ask).start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "1.0", done.stderr
