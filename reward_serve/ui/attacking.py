@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from reward_serve.attacks.family import Attack
 from reward_serve.attacks.variants import variants
 from reward_serve.schema import ScoreResult
 from reward_serve.ui import charts
-from reward_serve.ui.elements import heading, message, tag
+from reward_serve.ui.elements import Tone, heading, message, tag
 from reward_serve.ui.service import Service, TroubleError
 from reward_serve.ui.table import Cell, Column, Rows, TableRow, status_cell
 from reward_serve.ui.text import Piece, one_line
@@ -21,6 +22,7 @@ ACCEPTED = 0.5
 """A score of this or more rewards an attack."""
 
 _PER_FAMILY = 3
+_REASONS = 5
 _COLUMNS = [
     Column("score", "number"),
     Column("status"),
@@ -59,6 +61,31 @@ async def attack_section(
             _show(attacks, results, on_open)
 
 
+def outcome(results: Sequence[ScoreResult]) -> tuple[str, Tone]:
+    """The attacks in one sentence, and its tone: ``ok`` only if every attack was judged."""
+    scores = [result.score for result in results if result.score is not None]
+    accepted = sum(score >= ACCEPTED for score in scores)
+    attacks = f"{len(results)} wrong responses"
+    if not scores:
+        return f"{attacks}: the service judged 0 of them.", "warn"
+    if len(scores) < len(results):
+        text = f"{attacks}, {len(scores)} of them judged: {accepted} earned a reward."
+        return text, "bad" if accepted else "warn"
+    return f"{attacks}: {accepted} earned a reward.", "bad" if accepted else "ok"
+
+
+def unjudged(results: Sequence[ScoreResult]) -> list[str]:
+    """How many attacks have no score, by status and reason, the most frequent first."""
+    why = Counter((r.status.value, r.reason) for r in results if r.score is None)
+    shown = why.most_common(_REASONS)
+    texts = [
+        f"{count} {status}: {reason or 'no reason given'}" for (status, reason), count in shown
+    ]
+    if rest := why.total() - sum(count for _, count in shown):
+        texts.append(f"{rest} more have no score; the table has their reasons.")
+    return texts
+
+
 def _show(
     attacks: Sequence[Attack], results: Sequence[ScoreResult], on_open: Callable[[str], None]
 ) -> None:
@@ -67,12 +94,11 @@ def _show(
         key=lambda row: -1.0 if row[1].score is None else row[1].score,
         reverse=True,
     )
-    accepted = sum(result.score is not None and result.score >= ACCEPTED for result in results)
-    absent = sum(result.score is None for result in results)
     with tag("section", "card"):
         heading("Attacks on this reference", 2, "flush")
-        text = f"{len(rows)} wrong responses: {accepted} earned a reward"
-        message(f"{text}, {absent} have no score.", "bad" if accepted else "ok")
+        message(*outcome(results))
+        for text in unjudged(results):
+            message(text, "warn")
     with tag("div", "table-box"):
         Rows(
             _COLUMNS,
@@ -92,7 +118,7 @@ def _row(attack: Attack, result: ScoreResult) -> TableRow:
     return TableRow(
         [
             Cell([Piece(text, f"score {tone}")]),
-            status_cell(result.status.value),
+            status_cell(result.status.value, result.reason),
             Cell([Piece(attack.family.replace("_", " "))]),
             Cell(one_line(decided, 40)),
             Cell(one_line(attack.response, 140) or [Piece("(empty)", "muted")]),

@@ -125,7 +125,7 @@ class GroupTables:
                 Cell([Piece(str(index + 1))]),
                 score_cell(result.score),
                 Cell([Piece(shown)], bar=None if advantage is None else advantage / 2),
-                status_cell(result.status.value),
+                status_cell(result.status.value, result.reason),
                 Cell(one_line(result.source or "nothing", 30)),
                 Cell([awaited if found is None else _rule_says(found)]),
                 Cell([awaited if found is None else _judge_says(found)]),

@@ -109,8 +109,9 @@ def _model(model: Mapping[str, Any]) -> None:
             for part in ("cache", "audit", "panel"):
                 if isinstance(counts := model.get(part), Mapping):
                     _fact(part, ", ".join(f"{name} {count}" for name, count in counts.items()))
-            if isinstance(start := model.get("start_s"), Mapping):
-                total = sum(s for s in start.values() if isinstance(s, int | float))
+            start = model.get("start_s")
+            # The other entries are parts of the total.
+            if isinstance(start, Mapping) and isinstance(total := start.get("total"), int | float):
                 _fact("started in", f"{total:.1f} s")
         if model.get("fingerprint"):
             with tag("details", "more"):

@@ -88,6 +88,9 @@ def score_cell(score: float | None) -> Cell:
     return Cell([Piece(text, f"score {charts.score_tone(score)}")])
 
 
-def status_cell(status: str) -> Cell:
-    """A result's status, in its color."""
-    return Cell([Piece(legible(status, 40), f"pill {charts.STATUS_TONES.get(status, '')}")])
+def status_cell(status: str, reason: str | None = None) -> Cell:
+    """A result's status, in its color, and the reason for it."""
+    pill = Piece(legible(status, 40), f"pill {charts.STATUS_TONES.get(status, '')}")
+    return Cell(
+        [pill, Piece(legible(reason), "reason", legible(reason, 1000))] if reason else [pill]
+    )

@@ -62,7 +62,7 @@ def test_ask_by_keyboard(open_look: Open, running: Running) -> None:
     page.wait_for_function("navigator.clipboard.readText().then(text => text.includes('It is 19'))")
     focus(page, page.get_by_role("button", name="Attack it"))
     page.keyboard.press("Enter")
-    expect(page.get_by_text("wrong responses: 0 earned a reward")).to_be_visible()
+    expect(page.get_by_text("of them judged: 0 earned a reward")).to_be_visible()
     row = page.get_by_role("row", name="opens in Ask").first
     focus(page, row)
     page.keyboard.press("Enter")
@@ -119,10 +119,29 @@ def test_an_attack_needs_a_reference_and_opens_in_ask(open_page: Open, running: 
     expect(page.get_by_text("An attack needs a reference.")).to_be_visible()
     page.get_by_label("Reference").fill("18")
     page.get_by_role("button", name="Attack it").click()
-    expect(page.get_by_text("wrong responses: 0 earned a reward")).to_be_visible()
+    expect(page.get_by_text("of them judged: 0 earned a reward")).to_be_visible()
     page.locator("table.rows tbody tr").first.click()
     expect(page.get_by_text("An attack of the suite.")).to_be_visible()
     expect(page.get_by_label("Response")).not_to_have_value("")
+
+
+def test_attacks_that_were_not_judged_are_no_success(
+    open_page: Open, running: Running, fake_service: FakeService
+) -> None:
+    models = [{"name": "other", "ready": True}]  # its requests reach the rule, which is not it
+    fake_service.replies["/v1/models"] = Reply({"models": models, "version": "0"})
+    try:
+        page = open_page(running)
+        page.get_by_label("Reference").fill("18")
+        choose_by_mouse(page, "models", "other")
+        page.get_by_role("button", name="Attack it").click()
+        expect(page.get_by_text("wrong responses: the service judged 0 of them.")).to_be_visible()
+        why = "invalid: model: 'other' was sent to 'rule'"
+        expect(page.locator(".message.warn", has_text=why)).to_be_visible()
+        expect(page.locator(".message.ok")).to_have_count(0)
+        expect(page.locator("table.rows .reason").first).to_contain_text("model: 'other'")
+    finally:
+        fake_service.replies.clear()
 
 
 LONG = {

@@ -99,6 +99,16 @@ def test_a_line_that_is_no_sample_is_named(open_page: Open, running: Running) ->
     expect(page.get_by_text(f"{MAX_SAMPLES + 1:,} samples; the page takes")).to_be_visible()
 
 
+def test_a_sample_without_a_score_shows_its_reason(open_page: Open, running: Running) -> None:
+    page = open_page(running, "/group")
+    fine = {"reference": "18", "response": "#### 18"}
+    score(page, lines(fine, {**fine, "model": "other"}))
+    rows = page.locator("table.rows tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(1).locator(".reason")).to_have_text("model: 'other' was sent to 'rule'")
+    expect(rows.nth(0).locator(".reason")).to_have_count(0)
+
+
 def test_where_rule_and_judge_disagree_is_counted_and_marked(
     open_page: Open, running: Running, fake_service: FakeService
 ) -> None:

@@ -35,7 +35,7 @@ MODEL = {
     "ready": True,
     "items": 7,
     "cache": {"hits": 30, "misses": 90},
-    "start_s": {"engine": 1.5, "warmup": 0.5},
+    "start_s": {"engine": 1.5, "first verdict": 0.3, "total": 2.0},
     "fingerprint": "0123456789abcdef",
 }
 CELLS = ["judge", "2", "5", r"\d+\.\d|…", "105 ms", "280 ms", "25%", r"[\d,]+", "3"]
