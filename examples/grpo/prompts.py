@@ -8,9 +8,13 @@ ASK = "End with #### <number>."
 
 
 def prompt_tokens(tokenizer: Any, question: str) -> list[int]:
-    """The conversation up to where the policy answers."""
+    """The conversation up to where the policy answers, without thinking."""
     conversation = [{"role": "system", "content": ASK}, {"role": "user", "content": question}]
     tokens: list[int] = tokenizer.apply_chat_template(
-        conversation, add_generation_prompt=True, tokenize=True, return_dict=False
+        conversation,
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=False,
+        enable_thinking=False,  # for the templates that know it, such as Qwen3's
     )
     return tokens
