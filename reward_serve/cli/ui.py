@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from reward_serve.cli.console import DEFAULT_URL, api_key
+from reward_serve.version import __version__
 
 console = Console(stderr=True)
 
@@ -25,7 +26,10 @@ def ui(url: Url = DEFAULT_URL, log: Log = None, metrics: Metrics = None, port: P
     try:
         from reward_serve.ui.serving import Settings, serve
     except ImportError as error:
-        raise SystemExit(f"{error.name} is missing: pip install 'reward-serve[ui]'") from None
+        raise SystemExit(
+            f"{error.name} is missing: `make setup` in a clone, or install the wheel with its "
+            f"extra: pip install 'reward_serve-{__version__}-py3-none-any.whl[ui]'"
+        ) from None
 
     def say(address: str) -> None:
         console.print(f"open {address}", markup=False, highlight=False, soft_wrap=True)

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from reward_serve.cli.main import cli
+from reward_serve.version import __version__
 from tests.fake_service import free_port
 
 runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"})
@@ -50,4 +51,5 @@ def test_without_the_extra_it_says_what_to_install(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "nicegui", None)
     reply = runner.invoke(cli, ["ui"])
-    assert "pip install 'reward-serve[ui]'" in str(reply.exception or reply.output)
+    remedy = f"pip install 'reward_serve-{__version__}-py3-none-any.whl[ui]'"
+    assert remedy in str(reply.exception or reply.output)
