@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import re
+import stat
 from pathlib import Path
+
+MAX_FILE_BYTES = 2**20
+"""The largest file of keys."""
+
+_ASSIGNMENT = re.compile(r"(?:export\s+)?\w+\s*=\s*[^\s=]")
 
 
 def read_key(file: str, variable: str) -> str:
@@ -17,16 +25,47 @@ def read_key(file: str, variable: str) -> str:
         ValueError: the file contains no key; the message never shows one.
     """
     path = Path(file).expanduser()
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = read_text(path)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
     if path.suffix == ".env" or path.name == ".env" or path.name.startswith(".env."):
         from dotenv import dotenv_values  # rarely needed: most keys are environment variables
 
-        key = dotenv_values(path, interpolate=False).get(variable)
+        key = dotenv_values(stream=io.StringIO(text), interpolate=False).get(variable)
         if not key:
             raise ValueError(f"{file}: does not set {variable}; add the line {variable}=...")
         return key
-    if len(text.split()) != 1:
+    if len(text.split()) != 1 or is_assignment(text):
         raise ValueError(
             f"{file}: must contain only the key; for a file of variables, use a name *.env"
         )
     return text.strip()
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of keys, without a byte order mark.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is a pipe or a device, too large, or not UTF-8; says what to do.
+    """
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading a directory is an OSError
+        raise ValueError(
+            "is a pipe or a device, which may never end; write the keys to a regular file "
+            "(chmod 600) and name that"
+        )
+    with path.open("rb") as file:
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise ValueError(f"is larger than {MAX_FILE_BYTES // 2**20} MiB; name a file of keys")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8 text; save it as UTF-8") from None
+
+
+def is_assignment(line: str) -> bool:
+    """Whether a line reads ``NAME=value``, which no key does: ``=`` only ends one."""
+    return _ASSIGNMENT.match(line.strip()) is not None

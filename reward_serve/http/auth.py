@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from reward_serve.config.base import ConfigError
+from reward_serve.keys import is_assignment, read_text
 
 logger = logging.getLogger("ray.serve")
 
@@ -130,13 +131,14 @@ def read_key_digests(file: str | None, variable: str | None) -> dict[str, str]:
 
 def _file(source: str, path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         mode = path.stat().st_mode
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+    except ValueError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    except OSError as error:
         raise ConfigError(
-            f"{source}: {why}; it is read where Serve builds the application, which is a node of "
-            "the cluster with `serve run` and `serve deploy`"
+            f"{source}: {error.strerror}; it is read where Serve builds the application, which is "
+            "a node of the cluster with `serve run` and `serve deploy`"
         ) from None
     if mode & 0o077:
         logger.warning("%s is accessible to other users; run chmod 600 on it", source)
@@ -173,6 +175,11 @@ def _add(found: dict[str, str], source: str, unit: str, separator: str, entries:
 def _split(where: str, entry: str, separator: str) -> tuple[str, str]:
     """The name and key of an entry. Messages do not show it, since any part may be a key."""
     name, found, key = (part.strip() for part in entry.partition(separator))
+    if separator == ":" and is_assignment(entry):
+        raise ConfigError(
+            f"{where}: must read name: key, such as trainer: KEY; NAME=value is the form of the "
+            ".env file that a client reads"
+        )
     if not found:
         raise ConfigError(f"{where}: must read name{separator} key")
     if not _NAME.fullmatch(name):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,20 @@ def test_a_file_names_its_keys(file: Path) -> None:
     assert read_key_digests(str(file), None) == {"one": digest_of(ONE), "two": digest_of(TWO)}
 
 
+def test_a_byte_order_mark_is_no_part_of_a_name(file: Path) -> None:
+    file.write_text(f"one: {ONE}\n", encoding="utf-8-sig")
+    assert set(read_key_digests(str(file), None)) == {"one"}
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_or_a_device_is_refused_unread(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for file in (tmp_path / "pipe", Path("/dev/zero")):
+        message = fault(file)
+        assert message.startswith(f"server.api_keys_file: {str(file)!r}: is a pipe or a device")
+        assert "regular file" in message
+
+
 def test_a_variable_names_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THE_KEYS", f"one={ONE}, two={TWO},")
     assert read_key_digests(None, "THE_KEYS") == {"one": digest_of(ONE), "two": digest_of(TWO)}
@@ -111,6 +126,9 @@ def test_both_sources_are_taken_together(file: Path, monkeypatch: pytest.MonkeyP
         pytest.param(f"a b: {ONE}\n", ["line 1", "the name must be"], id="name with a space"),
         pytest.param(f"{TWO}: {ONE}\n", ["line 1", "the name must be"], id="a key for a name"),
         pytest.param(f"{ONE}:\n", ["line 1", "the key must be"], id="a key, a colon, no key"),
+        pytest.param(f"KEY={ONE}\n", ["line 1", "must read name: key", ".env file"], id="a .env"),
+        pytest.param(f"export KEY='{ONE}:x'\n", ["line 1", ".env file"], id="an export"),
+        pytest.param("# " + "x" * 2**20, ["is larger than 1 MiB"], id="large"),
         pytest.param("one: kéykéykéykéykéykéy\n", ["line 1", "letters, digits"], id="accents"),
     ],
 )
