@@ -5,6 +5,7 @@ It is off unless a client has ``samples``, the file. Several processes may appen
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
@@ -13,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from reward_serve.lines import LineFile
 from reward_serve.schema import ScoreResult
 
 logger = logging.getLogger(__name__)
@@ -56,7 +58,7 @@ class SampleWriter:
     """Appends every n-th result to a file.
 
     Args:
-        file: the file of JSON lines; its folder is created.
+        file: the file of JSON lines, readable by its owner only; its folder is created.
         every: write the first of every this many results.
 
     Raises:
@@ -67,19 +69,13 @@ class SampleWriter:
     def __init__(self, file: str, every: int) -> None:
         if every < 1:
             raise ValueError(f"samples_every: {every} must be at least 1")
-        self._file, self._every, self._count = Path(file), every, count()
-        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file, self._every, self._count = LineFile(Path(file), logger), every, count()
 
     def note(self, body: Mapping[str, Any], result: ScoreResult) -> None:
         """Write the result if it is in the sample."""
         if next(self._count) % self._every:
             return
-        line = json.dumps(sample_of(body, result)) + "\n"
-        try:
-            with self._file.open("a", encoding="utf-8") as out:
-                out.write(line)
-        except OSError as error:  # a full disk must not cost a reward
-            logger.warning("samples: %s: %s", self._file, error.strerror)
+        self._file.append(json.dumps(sample_of(body, result)))
 
 
 class SampleReader:
@@ -101,8 +97,12 @@ class SampleReader:
             lines.seek(self._offset)
             whole = lines.read().rpartition(b"\n")[0]
         self._offset += len(whole) + bool(whole)
-        samples = (json.loads(line) for line in whole.splitlines())
-        return [tuple(sample[column] for column in COLUMNS) for sample in samples]
+        rows = []
+        for line in whole.splitlines():
+            with contextlib.suppress(ValueError):  # a full disk cut it off
+                sample = json.loads(line)
+                rows.append(tuple(sample[column] for column in COLUMNS))
+        return rows
 
 
 def log_table(rows: Sequence[Sequence[Any]]) -> None:

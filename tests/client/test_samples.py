@@ -106,7 +106,24 @@ def test_a_full_disk_costs_no_reward(
     client = connect(url=service.url, samples=str(tmp_path))  # a folder
 
     assert client.score(ASKED).score == 1.0
-    assert "samples: " in caplog.text
+    assert client.score(ASKED).score == 1.0
+    assert [r.getMessage() for r in caplog.records if r.name == samples.__name__] == [
+        f"{tmp_path}: Is a directory; its lines are lost until it can be written again"
+    ]
+
+
+def test_only_the_owner_can_read_samples(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "samples.jsonl"
+    SampleWriter(str(file), every=1).note(ASKED, ScoreResult(status=Status.OK, score=1.0))
+    assert (file.parent.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+
+
+def test_a_sample_that_a_full_disk_cut_off_is_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "samples.jsonl"
+    reader = SampleReader(str(file))
+    file.write_text('{"step": 1, "que\n')
+    SampleWriter(str(file), every=1).note(ASKED, ScoreResult(status=Status.OK, score=1.0))
+    assert [row[COLUMNS.index("score")] for row in reader.rows()] == [1.0]
 
 
 def test_a_table_goes_to_the_run_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:

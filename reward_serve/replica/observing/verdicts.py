@@ -6,16 +6,19 @@ import json
 import logging
 import os
 import queue
+import threading
 import time
 from collections.abc import Mapping
-from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
 from reward_serve.config.replicas import VerdictLogConfig
+from reward_serve.lines import LineFile
 from reward_serve.replica.observing.base import Times
 from reward_serve.reward_models.sampling import chosen, request_hash
 from reward_serve.schema import MAX_NAME_CHARACTERS, MAX_REFERENCES, echoes
+
+logger = logging.getLogger("ray.serve")
 
 _FILES = 2
 _QUEUED_LINES = 10_000
@@ -29,7 +32,8 @@ class VerdictLog:
     cancelled requests have the status ``cancelled``.
 
     Requests are sampled by their hash, so equal requests are either all sampled or not, in every
-    replica. The two newest files are kept, with ``max_mib`` in total.
+    replica. The two newest files are kept, with ``max_mib`` in total; only their owner can read
+    them. While the disk is full or too slow, lines are lost and counted.
 
     Args:
         model: the reward model's name.
@@ -40,20 +44,18 @@ class VerdictLog:
     """
 
     def __init__(self, model: str, config: VerdictLogConfig) -> None:
-        folder = Path(config.folder or ".").expanduser()
-        folder.mkdir(parents=True, exist_ok=True)
         self._model = model
         self._config = config
-        self._file = RotatingFileHandler(
-            folder / f"verdicts-{model}-{os.getpid()}.jsonl",
-            maxBytes=int(config.max_mib * 2**20 / _FILES),
-            backupCount=_FILES - 1,
-            encoding="utf-8",
+        self._file = LineFile(
+            Path(config.folder or ".").expanduser() / f"verdicts-{model}-{os.getpid()}.jsonl",
+            logger,
+            int(config.max_mib * 2**20 / _FILES),
         )
-        lines: queue.Queue[Any] = queue.Queue(_QUEUED_LINES)
-        self._lines = QueueHandler(lines)
-        self._listener = QueueListener(lines, self._file)
-        self._listener.start()
+        self._file.create()
+        self._lines: queue.Queue[str | None] = queue.Queue(_QUEUED_LINES)
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
 
     def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
         """Log the request if it is sampled."""
@@ -66,20 +68,29 @@ class VerdictLog:
         content["latency_s"] = round(times.total, 4)
         if self._config.redact:
             content["reason"] = None  # it may quote the request
-        line = json.dumps(content)
-        self._lines.handle(logging.LogRecord("verdicts", logging.INFO, "", 0, "%s", (line,), None))
+        try:
+            self._lines.put_nowait(json.dumps(content))
+        except queue.Full:
+            self._dropped += 1
 
     def cancelled(self, request: object, times: Times) -> None:
         """Log the request if it is sampled."""
         self.observe(request, {**echoes(request), "status": "cancelled"}, times)
 
     def flush(self) -> None:
-        """Nothing to do: the thread writes on its own."""
+        """Log the number of lines that were dropped in the last second."""
+        if self._dropped:
+            logger.warning("verdict log: %d lines dropped, the disk is too slow", self._dropped)
+            self._dropped = 0
 
     def close(self) -> None:
-        """Write the remaining lines and close the file."""
-        self._listener.stop()
-        self._file.close()
+        """Write the remaining lines."""
+        self._lines.put(None)
+        self._thread.join()
+
+    def _write(self) -> None:
+        while (line := self._lines.get()) is not None:
+            self._file.append(line)
 
     def _asked(self, request: object) -> dict[str, Any]:
         """The line's fields about the request, which may be invalid in any way."""

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reward_serve.config.replicas import VerdictLogConfig
+from reward_serve.lines import LineFile
+from reward_serve.replica.observing import verdicts
 from reward_serve.replica.observing.base import Times
 from reward_serve.replica.observing.verdicts import VerdictLog
 from reward_serve.schema import ScoreResult, Status, failure
@@ -127,3 +133,52 @@ def test_a_request_at_fault_is_logged_without_what_cannot_be_written(
 def test_a_redacted_line_quotes_no_reason(tmp_path: Path) -> None:
     invalid = failure(Status.INVALID, "reference: 'secret' holds no answer")
     assert "secret" not in json.dumps(logged(tmp_path, {"response": "x"}, invalid, redact=True))
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    serve = logging.getLogger("ray.serve")  # which does not propagate once Ray is imported
+    serve.addHandler(caplog.handler)
+    yield caplog
+    serve.removeHandler(caplog.handler)
+
+
+def test_only_the_owner_can_read_the_log(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    written(folder, [{"response": str(n)} for n in range(2000)], rate=1.0, max_mib=0.5)
+
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_a_full_disk_is_one_warning(
+    tmp_path: Path, said: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / f"verdicts-judge-{os.getpid()}.jsonl").symlink_to("/dev/full")
+    log = VerdictLog("judge", VerdictLogConfig(folder=str(tmp_path), rate=1.0))
+    for _ in range(100):
+        log.observe({"response": "18"}, RIGHT, Times(0.1))
+    log.close()
+
+    (warning,) = {record.getMessage() for record in said.records}
+    assert "No space left on device" in warning
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_lines_that_a_slow_disk_drops_are_counted_once_a_second(
+    tmp_path: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(LineFile, "append", lambda *_: go_on.wait())
+    monkeypatch.setattr(verdicts, "_QUEUED_LINES", 1)
+    log = VerdictLog("judge", VerdictLogConfig(folder=str(tmp_path), rate=1.0))
+    for _ in range(9):
+        log.observe({"response": "18"}, RIGHT, Times(0.1))
+    log.flush()
+    log.flush()
+    go_on.set()
+    log.close()
+
+    (text,) = {record.getMessage() for record in said.records}
+    assert text in {f"verdict log: {n} lines dropped, the disk is too slow" for n in (7, 8)}
