@@ -64,8 +64,6 @@ class Client:
         self._timeout_s = timeout_s
         self._model = {"model": model} if model else {}
         self._on_failure = check_on_failure(on_failure)
-        self._window_s, self._max_batch, self._max_attempts = window_s, max_batch, max_attempts
-        self._samples = SampleWriter(samples, samples_every) if samples else None
         ways = transport if isinstance(transport, Sequence) else [transport]
         self._endpoints = [way if isinstance(way, Endpoint) else Endpoint(way) for way in ways]
         self._settings: dict[str, Any] = {
@@ -77,11 +75,16 @@ class Client:
 
     def _start(self) -> None:
         """Create what a forked process does not inherit: the loop's thread, tasks and locks."""
+        settings = self._settings
         self.counters = Counters()
         self._reported = 0
+        file = settings["samples"]
+        self._samples = SampleWriter(file, settings["samples_every"]) if file else None
         endpoints = [endpoint.in_this_process() for endpoint in self._endpoints]
-        self._retrier = Retrier(endpoints, self.counters, self._max_attempts)
-        self._coalescer = Coalescer(self._ask, own_loop(), self._window_s, self._max_batch)
+        self._retrier = Retrier(endpoints, self.counters, settings["max_attempts"])
+        self._coalescer = Coalescer(
+            self._ask, own_loop(), settings["window_s"], settings["max_batch"]
+        )
         self._pid = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
