@@ -53,11 +53,11 @@ help:  ## Show the targets
 
 setup: $(STAMP)  ## Build .venv (done by the other targets when needed)
 
-$(STAMP): requirements/dev.txt pyproject.toml $(wildcard clients/*/pyproject.toml)
+$(STAMP): requirements/dev.txt pyproject.toml lab/pyproject.toml $(wildcard clients/*/pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -r requirements/dev.txt
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . \
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . --editable lab \
 	    --editable clients/skyrl --editable clients/slime --editable clients/trl --editable clients/verl
 	@touch $@
 
@@ -108,7 +108,7 @@ test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's, SkyRL's a
 	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/trl/tests
 
 test-ui: $(STAMP)  ## The workbench's pages in Chromium (Debian: apt-get install chromium), over a real service too
-	$(BIN)/python -m pytest -rs tests/ui tests/integration/test_workbench.py
+	$(BIN)/python -m pytest -rs tests/lab/ui tests/integration/test_workbench.py
 
 rollout-overlap: $(SKYRL_STAMP)  ## Does judging hide behind generation? SkyRL's generator against each judge (DATA=)
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m loadtests.rollout_overlap $(if $(DATA),--data "$(DATA)")
@@ -151,15 +151,15 @@ format: $(STAMP)  ## Rewrite files in the project's format
 
 LOCK := pip compile --quiet --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 CPU_LOCK := $(LOCK) --python-version 3.11 --override requirements/overrides.txt \
-    --override requirements/cpu-overrides.txt --extra serve --extra bundled --extra remote --extra eval
+    --override requirements/cpu-overrides.txt --extra serve --extra bundled --extra remote
 
 lock:  ## Recompile requirements/*.txt (needs uv)
 	$(UV) $(CPU_LOCK) -o requirements/cpu.txt pyproject.toml requirements/cpu.in
-	$(UV) $(CPU_LOCK) --constraint requirements/cpu.txt --extra train --extra grpo --extra load --extra ui --extra dev \
-	    -o requirements/dev.txt pyproject.toml requirements/cpu.in
+	$(UV) $(CPU_LOCK) --constraint requirements/cpu.txt --extra train --extra grpo --extra load --extra dev \
+	    --no-emit-package reward-serve -o requirements/dev.txt pyproject.toml lab/pyproject.toml requirements/cpu.in
 	env -u UV_FIND_LINKS -u UV_TORCH_BACKEND $(UV) $(LOCK) --python-version 3.12 \
 	    --python-platform x86_64-manylinux_2_35 --override requirements/overrides.txt \
-	    --extra serve --extra vllm --extra bundled --extra remote --extra eval \
+	    --extra serve --extra vllm --extra bundled --extra remote \
 	    -o requirements/cuda.txt pyproject.toml
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/verl.txt requirements/verl.in
 	$(UV) $(LOCK) --python-version 3.12 -o requirements/tinker.txt requirements/tinker.in

@@ -2,7 +2,7 @@
 
 Their kinds follow published attacks on model judges: "master keys" (Zhao et al. 2025, "One Token
 to Fool LLM-as-a-Judge"), injected instructions (Greshake et al. 2023), null models (Zheng et al.
-2024). The texts are this generator's own; the attack suite of ``reward_serve.attacks`` is kept
+2024). The texts are this generator's own; the attack suite of ``reward_serve_lab.attacks`` is kept
 apart from it, for measuring.
 """
 

@@ -20,7 +20,7 @@ from loadtests.gpu.check import compared, judged, key, rows_of
 from loadtests.gpu.place import Place
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.cpu import instruction_set
-from reward_serve.evaluation.metrics import expected_calibration_error
+from reward_serve_lab.evaluation.metrics import expected_calibration_error
 
 ITEMS = 64
 _DTYPES = {

@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from loadtests.chaos.questions import Body, Question
 from reward_serve.client import ServiceUnavailableError
-from reward_serve.evaluation.bulk import percentile
 from reward_serve.schema import ScoreResult, Status
+from reward_serve_lab.evaluation.bulk import percentile
 
 GRACE_S = 8.0
 """Seconds after its deadline at which a request counts as hung; clients give up after 5 s."""

@@ -25,13 +25,13 @@ from loadtests.gpu.bench import RESULTS, record
 from loadtests.gpu.carry import CARRIED
 from loadtests.gpu.place import Place
 from reward_serve import HttpRewardClient
-from reward_serve.attacks.suite import crossed
 from reward_serve.config.models import JudgeModel
 from reward_serve.embedded.bundled import prepare_bundled
 from reward_serve.engines.vllm import VllmEngine
 from reward_serve.reward_models.base import Verdict
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import ScoreRequest
+from reward_serve_lab.attacks.suite import crossed
 
 FORMATS = SAMPLES.with_name("formats.jsonl")
 REFERENCE = CARRIED / "reference.json"

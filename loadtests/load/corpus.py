@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from loadtests.load.shapes import Bursts
-from reward_serve.evaluation.bulk import Row, read_rows
+from reward_serve_lab.evaluation.bulk import Row, read_rows
 
 Body = dict[str, Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from reward_serve.evaluation.bulk import Row
+from reward_serve_lab.evaluation.bulk import Row
 
 MEDIAN_CHARS = 32 * 1024
 LONGEST_CHARS = 128 * 1024

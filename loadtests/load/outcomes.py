@@ -15,8 +15,8 @@ from typing import Any
 from loadtests.load.checking import Checked, Outcome, disagreement, lost, too_close
 from loadtests.load.corpus import Body, Sample
 from loadtests.load.shapes import Shape
-from reward_serve.evaluation.bulk import RIGHT, percentile
 from reward_serve.schema import ScoreResult, Status
+from reward_serve_lab.evaluation.bulk import RIGHT, percentile
 
 AskBatch = Callable[[Sequence[Body]], Sequence[ScoreResult | None]]
 """Sends a batch; None for a request without an answer."""

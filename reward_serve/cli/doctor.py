@@ -27,7 +27,6 @@ from reward_serve.config.engine import EngineConfig
 from reward_serve.config.vllm_build import installed_build
 from reward_serve.embedded.bundled import bundled_folder
 from reward_serve.engines.cpu import dtype_of, instruction_set
-from reward_serve.evaluation.bulk import RIGHT
 from reward_serve.version import __version__
 
 console = Console(stderr=True)
@@ -103,7 +102,7 @@ def examine_service(url: str, api_key: str | None = None) -> list[Finding]:
         return [*findings, Finding(url, str(error), remedy)]
     found = f"{result.status.value}, score {result.score}, {result.latency_ms:.0f} ms"
     remedy_or_none = result.reason
-    if result.score is not None and result.score < RIGHT:
+    if result.score is not None and result.score < 0.5:
         remedy_or_none = "'#### 18' should be right for reference 18; check model and template"
     return [*findings, Finding("a verdict", found, remedy_or_none)]
 

@@ -1,4 +1,4 @@
-"""Serve reward models, score files, measure and attack judges.
+"""Serve reward models; with reward-serve-lab: score files, measure and attack judges.
 
 Commands that call a service over HTTP use the API key in ``REWARD_SERVE_API_KEY``.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from importlib.metadata import entry_points
 from typing import Annotated
 
 try:
@@ -15,15 +16,10 @@ try:
 except ImportError as error:
     raise SystemExit(f"{error.name} is missing: pip install 'reward-serve[serve]'") from None
 
-from reward_serve.cli.attack import attack
 from reward_serve.cli.console import prepare_with_progress
 from reward_serve.cli.doctor import doctor
-from reward_serve.cli.evaluate import evaluate
-from reward_serve.cli.score import score
 from reward_serve.cli.serve import serve
 from reward_serve.cli.shipped import deployments, requirements
-from reward_serve.cli.template import template
-from reward_serve.cli.ui import ui
 from reward_serve.client import HttpRewardClient
 
 cli = typer.Typer(
@@ -33,15 +29,16 @@ cli = typer.Typer(
     pretty_exceptions_show_locals=False,  # they may include an API key
 )
 console = Console(stderr=True)
+
+COMMANDS = "reward_serve.commands"
+"""Entry points of this group are commands: functions, or Typer applications."""
+LAB_COMMANDS = frozenset(["attack", "eval", "score", "template", "ui"])
+_ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
+
 cli.command()(serve)
-cli.command()(score)
-cli.command("eval")(evaluate)
-cli.command()(attack)
-cli.command()(ui)
 cli.command()(doctor)
 cli.command()(requirements)
 cli.add_typer(deployments, name="deployments")
-cli.add_typer(template, name="template")
 
 
 @cli.command()
@@ -65,6 +62,29 @@ def wait(
                     console.print(f"{url}: not ready after {timeout_s:g} s", markup=False)
                 raise typer.Exit(1)
             time.sleep(0.5)
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands of other distributions; the lab's absent ones say how to get them."""
+    found = entry_points(group=COMMANDS)
+    for entry in found:
+        command = entry.load()
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=entry.name)
+        else:
+            app.command(entry.name)(command)
+    for name in LAB_COMMANDS - found.names:
+        app.command(name, hidden=True, context_settings=_ANY_ARGUMENTS)(_in_the_lab)
+
+
+def _in_the_lab(context: typer.Context) -> None:
+    raise SystemExit(
+        f"{context.info_name}: comes with the distribution reward-serve-lab, which is not "
+        "installed; install its wheel, or use `make setup` in a clone"
+    )
+
+
+add_commands(cli)
 
 
 def main() -> None:

@@ -6,16 +6,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib.metadata import EntryPoints
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 import reward_serve.cli.console
 import reward_serve.cli.doctor
-from reward_serve.cli.doctor import Finding
-from reward_serve.cli.main import cli
+import reward_serve.cli.main
+from reward_serve.cli.doctor import Finding, doctor
+from reward_serve.cli.main import add_commands, cli
 from reward_serve.schema import ScoreResult, Status, failure
 from tests.fake_service import FakeService, Reply, free_port
 
@@ -296,6 +299,22 @@ def test_doctor_of_nobody_exits_1_with_the_remedy(monkeypatch: pytest.MonkeyPatc
     assert result.exit_code == 1
     assert f"{url}: ConnectError" in result.stderr
     assert "start it: reward-serve serve" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [("eval", "rows.jsonl", "--seed", "1"), ("ui",)])
+def test_without_the_lab_its_commands_say_what_has_them(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    app = typer.Typer()
+    app.command()(doctor)
+    monkeypatch.setattr(reward_serve.cli.main, "entry_points", lambda group: EntryPoints())
+    add_commands(app)
+    result = CliRunner().invoke(app, arguments)
+
+    assert result.exit_code == 1
+    assert str(result.exception).startswith(
+        f"{arguments[0]}: comes with the distribution reward-serve-lab, which is not installed; "
+    )
 
 
 def test_without_a_command_the_commands_are_shown() -> None:

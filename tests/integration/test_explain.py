@@ -12,9 +12,9 @@ from ray import serve
 
 from reward_serve import HttpRewardClient, RewardClient, Status
 from reward_serve.app import build_gateway
-from reward_serve.attacks import generate
 from reward_serve.explanation import Explanation
 from reward_serve.schema import DEFAULT_ITEM_CHARS
+from reward_serve_lab.attacks import generate
 from tests.integration.conftest import Deploy, wait_for
 from tests.integration.test_lifecycle import wait_for_app
 

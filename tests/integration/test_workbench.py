@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from reward_serve.schema import DEFAULT_ITEM_CHARS
-from tests.ui.running import CHROMIUM, FLAGS, NO_CHROMIUM, Running, workbench
+from tests.lab.ui.running import CHROMIUM, FLAGS, NO_CHROMIUM, Running, workbench
 
 expect.set_options(timeout=90_000)
 

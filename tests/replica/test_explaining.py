@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from reward_serve.attacks import generate
 from reward_serve.config.models import RuleModel
 from reward_serve.explanation import Explanation
 from reward_serve.replica.admission import Admission
@@ -15,6 +14,7 @@ from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import ScoreRequest, Status
+from reward_serve_lab.attacks import generate
 from tests.reward_models.test_judge import FakeEngine, judge, says
 
 KEYS = tuple(Explanation.model_fields)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from reward_serve.attacks import generate
 from reward_serve.verifiers import verify
 from reward_serve.verifiers.spans import located, span_of
+from reward_serve_lab.attacks import generate
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from loadtests.load.corpus import Sample
-from reward_serve.evaluation.bulk import Row
 from reward_serve.schema import ScoreResult
+from reward_serve_lab.evaluation.bulk import Row
 
 
 def row(line: int, response: str = "#### 18", question: str = "?", correct: bool = True) -> Row:

@@ -7,8 +7,8 @@ import pytest
 
 from loadtests.load.corpus import Rollouts, letters, marked, rows_of
 from loadtests.load.shapes import Bursts
-from reward_serve.evaluation.bulk import Row
 from reward_serve.schema import ScoreRequest
+from reward_serve_lab.evaluation.bulk import Row
 from tests.loadtests.load.rows import row
 
 

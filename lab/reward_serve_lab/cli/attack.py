@@ -1,0 +1,132 @@
+"""``reward-serve attack``: test a judge with adversarial responses."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from reward_serve.cli.console import client_for
+from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve_lab.attacks.data import AttackFileError, read_attacks
+from reward_serve_lab.attacks.family import Attack
+from reward_serve_lab.attacks.report import failings, report_of
+from reward_serve_lab.attacks.suite import crossed
+from reward_serve_lab.attacks.tables import accepted_table, family_table
+from reward_serve_lab.cli.evaluate import App, Model, ModeName, Url
+from reward_serve_lab.evaluation.bulk import Row, Run
+from reward_serve_lab.evaluation.runs import score_with_progress
+from reward_serve_lab.evaluation.tables import shown_text
+
+TIMEOUT_S = 300.0
+MOST_LISTED = 10
+
+progress = Console(stderr=True)
+console = Console()
+
+Template = Annotated[str | None, typer.Option(help="Judging template.")]
+Mode = Annotated[ModeName | None, typer.Option(help="Mode of the judge.")]
+Seed = Annotated[int, typer.Option(help="Seed of the suite; each seed gives other attacks.")]
+References = Annotated[int, typer.Option(min=1, max=20, help="References per attack text.")]
+Sample = Annotated[
+    int | None, typer.Option(min=1, help="Number of random rows of the suite; default: all.")
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="More attacks: a file of JSON lines with family, response, reference."),
+]
+MaxFalseAccepts = Annotated[
+    float, typer.Option(min=0, max=1, help="Maximum fraction of scored rows that may be accepted.")
+]
+Out = Annotated[Path | None, typer.Option(help="Write the report to this JSON file.")]
+
+
+def attack(
+    url: Url = None,
+    app: App = None,
+    model: Model = None,
+    template: Template = None,
+    mode: Mode = None,
+    seed: Seed = 0,
+    references: References = 3,
+    sample: Sample = None,
+    data: Data = None,
+    max_false_accepts: MaxFalseAccepts = 0.0,
+    out: Out = None,
+) -> None:
+    """Test a deployed judge with responses that deserve 0; exit 1 if it accepts any.
+
+    Also exits 1 if more than 1% of the rows got no score.
+    """
+    if out and (out.is_dir() or not out.parent.is_dir()):
+        raise typer.BadParameter(f"{out}: is a folder, or its folder does not exist")
+    attacks = [*_suite(seed, references, sample), *_own(data)]
+    given = {"model": model, "template": template, "options": {"mode": mode} if mode else None}
+    settings = {key: value for key, value in given.items() if value is not None}
+    try:
+        client = client_for(url, app, model)
+        run = score_with_progress(
+            progress, client, _rows(attacks), settings | {"timeout_s": TIMEOUT_S}, title="attacking"
+        )
+    except ServiceUnavailableError as error:
+        progress.print(str(error), style="red", markup=False)
+        raise typer.Exit(1) from None
+    _report(attacks, run, max_false_accepts, out, {"seed": seed, "references": references})
+
+
+def _suite(seed: int, references: int, sample: int | None) -> list[Attack]:
+    attacks = crossed(seed, references)
+    if sample is None or sample >= len(attacks):
+        return attacks
+    places = random.Random(seed).sample(range(len(attacks)), sample)
+    return [attacks[place] for place in sorted(places)]
+
+
+def _own(data: Path | None) -> list[Attack]:
+    if data is None:
+        return []
+    try:
+        return read_attacks(data)
+    except OSError as error:
+        raise typer.BadParameter(f"{data}: {error.strerror}") from None
+    except AttackFileError as error:
+        raise typer.BadParameter(f"{data}: {error}") from None
+
+
+def _rows(attacks: list[Attack]) -> list[Row]:
+    return [
+        Row(
+            line,
+            {"response": row.response, "reference": row.reference, "question": row.question},
+            correct=False,
+        )
+        for line, row in enumerate(attacks, 1)
+    ]
+
+
+def _report(
+    attacks: list[Attack],
+    run: Run,
+    max_false_accepts: float,
+    out: Path | None,
+    suite: dict[str, Any],
+) -> None:
+    report = report_of(attacks, run)
+    failed = failings(report, max_false_accepts)
+    if out:
+        data = {"passed": not failed, "max_false_accepts": max_false_accepts, **suite, **report}
+        out.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    console.print(family_table(report))
+    if report["accepted"]:
+        console.print(accepted_table(report, MOST_LISTED))
+    for status, reason in report["reasons"].items():
+        line = shown_text(f"{status}, first reason: {reason}")
+        console.print(line, style="yellow", markup=False)
+    for failing in failed:
+        console.print(failing, style="red", markup=False)
+    if failed:
+        raise typer.Exit(1)

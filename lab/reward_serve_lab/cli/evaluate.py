@@ -1,0 +1,213 @@
+"""``reward-serve eval``: measure a judge against labels."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from reward_serve.cli.console import client_for
+from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve_lab.evaluation.bulk import Row, Run, read_rows, write_results
+from reward_serve_lab.evaluation.metrics import reliability_of
+from reward_serve_lab.evaluation.plot import plot_reliability
+from reward_serve_lab.evaluation.report import report_of
+from reward_serve_lab.evaluation.runs import Scoring, Way
+from reward_serve_lab.evaluation.stability import (
+    Earlier,
+    ResultsError,
+    compared,
+    earlier_result,
+    read_results,
+)
+from reward_serve_lab.evaluation.tables import (
+    difference,
+    disagreement_table,
+    group_tables,
+    metrics_table,
+    shown_text,
+)
+
+progress = Console(stderr=True)
+console = Console()
+
+
+class ModeName(StrEnum):
+    """How a judge answers."""
+
+    LABEL = "label"
+    GENERATE = "generate"
+
+
+RowsFile = Annotated[
+    Path, typer.Argument(help="JSON lines with question, reference, response, correct, format, id.")
+]
+Url = Annotated[str | None, typer.Option(help="The service's URL; default http://127.0.0.1:8000.")]
+App = Annotated[
+    str | None,
+    typer.Option(help="Call this Serve application of the cluster at RAY_ADDRESS by handle."),
+]
+Model = Annotated[str | None, typer.Option(help="Name of the reward model.")]
+Templates = Annotated[
+    list[str] | None, typer.Option(help="Judging template; repeat the option to compare several.")
+]
+Modes = Annotated[
+    list[ModeName] | None, typer.Option(help="Mode of the judge; repeat the option to compare.")
+]
+Sample = Annotated[int | None, typer.Option(min=1, help="Number of random rows; default: all.")]
+Seed = Annotated[int, typer.Option(help="Seed of --sample.")]
+Stability = Annotated[
+    bool,
+    typer.Option("--stability", help="Score the rows again, also in batches of 1, 8 and 64."),
+]
+Margin = Annotated[
+    float,
+    typer.Option(min=0, max=0.5, help="Do not count flips of rows this close to probability 0.5."),
+]
+Compare = Annotated[Path | None, typer.Option(help="Compare with the --results of an earlier run.")]
+Results = Annotated[
+    Path | None, typer.Option(help="Write each row's result to this file, as JSON lines.")
+]
+Out = Annotated[Path | None, typer.Option(help="Write the report to this JSON file.")]
+Plot = Annotated[Path | None, typer.Option(help="Write a reliability diagram to this PNG file.")]
+Disagreements = Annotated[int, typer.Option(min=0, help="Number of disagreements to list.")]
+Count = Annotated[int, typer.Option(min=1)]
+Timeout = Annotated[float, typer.Option(min=0.1, help="Deadline of each row, in seconds.")]
+
+
+def evaluate(
+    file: RowsFile,
+    url: Url = None,
+    app: App = None,
+    model: Model = None,
+    template: Templates = None,
+    mode: Modes = None,
+    sample: Sample = None,
+    seed: Seed = 0,
+    stability: Stability = False,
+    compare: Compare = None,
+    margin: Margin = 0.02,
+    results: Results = None,
+    out: Out = None,
+    plot: Plot = None,
+    disagreements: Disagreements = 10,
+    batch_size: Count = 16,
+    batches_in_flight: Count = 8,
+    timeout_s: Timeout = 300.0,
+) -> None:
+    """Measure a deployed judge against labelled rows.
+
+    Reports agreement, confusion, AUC, Cohen's kappa, calibration, false accepts and false rejects,
+    in total and by answer format, response length and deciding stage.
+    """
+    ways = _ways(template, mode, alone=bool(results or compare))
+    _check_outputs(results, out, plot)
+    rows = _rows(file, sample, seed)
+    earlier = _earlier(compare, rows) if compare else {}
+    settings = {"timeout_s": timeout_s} | ({"model": model} if model else {})
+    try:
+        client = client_for(url, app, model)
+        scoring = Scoring(progress, client, rows, settings, batch_size, batches_in_flight)
+        runs = {way.title: scoring.run(way) for way in ways}
+        reports = {way.title: report_of(runs[way.title], way.template, way.mode) for way in ways}
+        for way in ways if stability else ():
+            reports[way.title]["stability"] = scoring.stability(way, runs[way.title], margin)
+    except ServiceUnavailableError as error:
+        progress.print(str(error), style="red", markup=False)
+        raise typer.Exit(1) from None
+    for title in runs if compare else ():
+        reports[title]["compared"] = compared(runs[title], earlier, margin)
+    _write(runs, reports, results, out, plot)
+    _print(runs, reports, disagreements)
+
+
+def _ways(template: list[str] | None, mode: list[ModeName] | None, alone: bool) -> list[Way]:
+    templates: Sequence[str | None] = template or [None]
+    modes: Sequence[str | None] = mode or [None]
+    ways = [Way(*pair) for pair in dict.fromkeys(itertools.product(templates, modes))]
+    if alone and len(ways) > 1:
+        raise typer.BadParameter("--results and --compare need a single template and mode")
+    return ways
+
+
+def _check_outputs(*paths: Path | None) -> None:
+    for path in paths:
+        if path and not path.parent.is_dir():
+            raise typer.BadParameter(f"{path}: the folder {path.parent} does not exist")
+        if path and path.is_dir():
+            raise typer.BadParameter(f"{path}: is a folder")
+
+
+def _earlier(path: Path, rows: list[Row]) -> Earlier:
+    try:
+        earlier = read_results(path)
+    except ResultsError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not any(earlier_result(row, earlier) for row in rows):
+        raise typer.BadParameter(f"{path}: has no results for these rows (by line and id)")
+    return earlier
+
+
+def _rows(file: Path, sample: int | None, seed: int) -> list[Row]:
+    try:
+        rows = read_rows(file)
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}") from None
+    for row in rows:
+        if row.fault:
+            progress.print(f"line {row.line}: {row.fault}", style="yellow", markup=False)
+    if sample is not None and sample < len(rows):
+        rows = sorted(random.Random(seed).sample(rows, sample), key=lambda row: row.line)
+    if not any(row.correct is not None for row in rows):
+        raise typer.BadParameter(
+            f"{file}: no row is labelled; set 'correct' to true or false in each"
+        )
+    return rows
+
+
+def _write(
+    runs: dict[str, Run],
+    reports: dict[str, dict[str, Any]],
+    results: Path | None,
+    out: Path | None,
+    plot: Path | None,
+) -> None:
+    first, *others = reports.values()
+    if results:
+        with results.open("w", encoding="utf-8") as lines:
+            for run in runs.values():
+                write_results(run, lines)
+    if out:
+        data = {**first, "runs": [first, *others]} if others else first
+        out.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    if plot:
+        curves = {
+            title: reliability_of(list(zip(run.rows, run.results, strict=True)))
+            for title, run in runs.items()
+        }
+        plot_reliability(curves, plot)
+
+
+def _print(runs: dict[str, Run], reports: dict[str, dict[str, Any]], disagreements: int) -> None:
+    console.print(metrics_table(reports))
+    for title, report in reports.items():
+        if len(reports) > 1:
+            console.rule(escape(title))
+        for status, reason in report["reasons"].items():
+            line = f"{status}, first reason: {shown_text(reason)}"
+            console.print(line, style="yellow", markup=False)
+        for table in group_tables(report):
+            console.print(table)
+        if disagreements:
+            console.print(disagreement_table(runs[title], disagreements))
+        for key in ("stability", "compared"):
+            if key in report:
+                console.print(difference(key, report[key]))

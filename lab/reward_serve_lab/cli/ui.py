@@ -1,0 +1,36 @@
+"""``reward-serve ui``: the workbench, in a browser on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from reward_serve.cli.console import DEFAULT_URL, api_key
+
+console = Console(stderr=True)
+
+Url = Annotated[str, typer.Option(help="Of the service.")]
+Log = Annotated[Path | None, typer.Option(help="The folder of its verdict log.")]
+Metrics = Annotated[
+    list[str] | None, typer.Option(help="Where Prometheus would scrape a node; repeatable.")
+]
+Port = Annotated[int, typer.Option(min=1, max=65535, help="Of the pages, on loopback.")]
+
+
+def ui(url: Url = DEFAULT_URL, log: Log = None, metrics: Metrics = None, port: Port = 8081) -> None:
+    """Look at verdicts in a browser: ask, compare, read the log, watch the service."""
+    from reward_serve_lab.ui.serving import Settings, serve  # NiceGUI takes a second
+
+    def say(address: str) -> None:
+        console.print(f"open {address}", markup=False, highlight=False, soft_wrap=True)
+
+    try:
+        serve(Settings(url, api_key(), log, metrics or ()), port, say)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        console.print(f"port {port}: {error.strerror}; choose another --port", style="red")
+        raise typer.Exit(1) from None

@@ -1,0 +1,173 @@
+"""Reports as tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from reward_serve_lab.evaluation.bulk import Run
+from reward_serve_lab.evaluation.metrics import BINS, probability_right
+from reward_serve_lab.evaluation.report import disagreements
+from reward_serve_lab.evaluation.splits import response_of
+
+MAX_GROUPS = 20
+TAIL_CHARACTERS = 80
+
+Report = Mapping[str, Any]
+
+_METRICS: dict[str, Callable[[Report], str]] = {
+    "rows (labelled)": lambda r: f"{r['n']} ({r['labelled']})",
+    "unscored": lambda r: str(r["unscored"]),
+    "agreement": lambda r: _rate(r, "agreement"),
+    "false accept": lambda r: _rate(r, "false_accept"),
+    "false reject": lambda r: _rate(r, "false_reject"),
+    "AUC": lambda r: _number(r["auc"]),
+    "kappa": lambda r: _number(r["kappa"]),
+    "ECE": lambda r: _number(r["ece"]),
+    "confusion": lambda r: _counts(r["confusion"]),
+    "statuses": lambda r: _counts(r["statuses"]),
+    "decided by": lambda r: _counts(r["sources"]),
+    "verdicts/s": lambda r: _number(r["verdicts_per_s"], 1),
+    "p50, p95 ms": lambda r: ", ".join(_number(r["latency_ms"][key], 0) for key in ("p50", "p95")),
+}
+
+
+def summary_table(summaries: Mapping[str, Report]) -> Table:
+    """Summaries of runs, one per row."""
+    table = Table("", "rows", "agreement", "statuses", "decided by", "verdicts/s", "p50/p95 ms")
+    for title, summary in summaries.items():
+        latency = summary["latency_ms"]
+        table.add_row(
+            escape(title),
+            str(summary["n"]),
+            "no labels" if summary["agreement"] is None else f"{summary['agreement']:.1%}",
+            _counts(summary["statuses"]),
+            _counts(summary["sources"]),
+            _number(summary["verdicts_per_s"], 1),
+            "/".join(_number(latency[key], 0) for key in ("p50", "p95")),
+        )
+    return table
+
+
+def metrics_table(reports: Mapping[str, Report]) -> Table:
+    """The metrics of several runs, one per column."""
+    table = Table(
+        caption=f"ECE: {BINS} equal-width bins over the predicted probability; for a rule, its "
+        "score. Intervals: 95% Wilson. An unscored row counts as a disagreement and is left out of "
+        "AUC, kappa, ECE, confusion and rates.",
+        caption_justify="left",
+    )
+    table.add_column("")
+    for title in reports:
+        table.add_column(escape(title), overflow="fold")
+    for name, cell in _METRICS.items():
+        table.add_row(name, *(escape(cell(report)) for report in reports.values()))
+    return table
+
+
+def group_tables(report: Report) -> Iterator[Table]:
+    """A run by answer format (most disagreements first), by response length and by stage."""
+    formats = report["by_format"].items()
+    yield _group_table(
+        "format", dict(sorted(formats, key=lambda item: item[1]["n"] * (item[1]["agreement"] - 1)))
+    )
+    yield _group_table("characters", report["by_length"])
+    table = Table(
+        "decided by", "share", "rows", "agreement", "AUC", "ECE", "mean ms", "prompt tokens"
+    )
+    for name, stage in report["stages"].items():
+        table.add_row(
+            escape(name),
+            f"{stage['share']:.1%}",
+            str(stage["n"]),
+            _rate(stage, "agreement"),
+            _number(stage["auc"]),
+            _number(stage["ece"]),
+            f"{stage['mean_latency_ms']:.1f}",
+            f"{stage['mean_prompt_tokens']:.0f}",
+        )
+    yield table
+
+
+def disagreement_table(run: Run, limit: int) -> Table:
+    """The rows whose verdict and label differ, most confident first."""
+    differing = disagreements(run)
+    shown = differing[:limit]
+    table = Table(
+        *("row", "label", "verdict", "p(right)", "end of the response"),
+        title=f"disagreements: {len(shown)} of {len(differing)}",
+        title_justify="left",
+    )
+    for row, result in shown:
+        p = probability_right(result)
+        table.add_row(
+            escape(shown_text(row.name)),
+            "right" if row.correct else "wrong",
+            result.status.value if result.score is None else f"{result.score:g}",
+            "-" if p is None else f"{p:.3f}",
+            escape(shown_text(response_of(row)[-TAIL_CHARACTERS:])),
+        )
+    return table
+
+
+def difference(title: str, found: Report) -> Group:
+    """The comparison of runs over the same rows, listing rows that flip or are near 0.5."""
+    near, margin = found["within_margin"], found["margin"]
+    summary = (
+        f"{title}: {found['flips']} flips in {found['rows']} rows; {found['lost']} rows scored in "
+        f"some runs only; {len(near)} rows within {margin:g} of 0.5 "
+        f"({found['flips_within_margin']} flip); largest difference in probability "
+        f"{found['largest_difference']:.4f}"
+    )
+    if "unmatched" in found:
+        same = "the same" if found["same_fingerprints"] else "different"
+        summary += f"; {found['unmatched']} rows not in the earlier run; {same} fingerprints"
+    table = Table("row", "", "p(right) in each run")
+    listed = [("", row) for row in found["flipped"]] + [(" within the margin", row) for row in near]
+    for where, row in listed[:MAX_GROUPS]:
+        what = ("flips" if row["flipped"] else "stays") + where
+        probabilities = " ".join(f"{p:.4f}" for p in row["probabilities"])
+        table.add_row(escape(shown_text(row["row"])), what, probabilities)
+    return Group(summary, table) if listed else Group(summary)
+
+
+def shown_text(text: str) -> str:
+    """The text on one line, with control and unprintable characters escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _group_table(name: str, groups: Mapping[str, Report]) -> Table:
+    table = Table(name, "rows", "unscored", "agreement", "false accept", "false reject", "AUC")
+    for group, report in list(groups.items())[:MAX_GROUPS]:
+        table.add_row(
+            escape(shown_text(group)),
+            str(report["n"]),
+            str(report["unscored"]),
+            _rate(report, "agreement"),
+            _rate(report, "false_accept"),
+            _rate(report, "false_reject"),
+            _number(report["auc"]),
+        )
+    if len(groups) > MAX_GROUPS:
+        table.caption = f"and {len(groups) - MAX_GROUPS} more: --out has all"
+    return table
+
+
+def _rate(report: Report, name: str) -> str:
+    rate = report[name if name == "agreement" else f"{name}_rate"]
+    if rate is None:
+        return "-"
+    low, high = report[f"{name}_interval"]
+    return f"{rate:.1%} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{key.replace('_', ' ')} {count}" for key, count in counts.items()) or "-"

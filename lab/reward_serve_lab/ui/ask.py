@@ -1,0 +1,277 @@
+"""Ask: one response under models, templates and modes side by side, and the attacks on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+from nicegui import ui
+from nicegui.element import Element
+
+from reward_serve.explanation import Explanation
+from reward_serve_lab.ui.attacking import attack_section
+from reward_serve_lab.ui.elements import Pieces, button, heading, message, tag, untrusted
+from reward_serve_lab.ui.explained import card
+from reward_serve_lab.ui.long_text import LongText
+from reward_serve_lab.ui.service import TroubleError
+from reward_serve_lab.ui.shell import Draft, Session
+from reward_serve_lab.ui.snippets import as_curl, as_python
+from reward_serve_lab.ui.text import hidden_names, legible, pieces, transportable
+
+MAX_SIDE_BY_SIDE = 8
+TIMEOUT_S = 60.0
+_MODES = ["label", "generate"]
+# Leaving the field sends what the debounce holds back.
+_AFTER_TYPING = "e => { e.target.blur(); e.target.focus(); setTimeout(emit); }"
+_FIELDS = {"question": "Question", "reference": "Reference", "response": "Response"}
+
+
+def build(session: Session) -> None:
+    """Build the page."""
+    _Ask(session).build()
+
+
+def requests_of(draft: Draft) -> dict[str, dict[str, Any]]:
+    """The requests that a draft asks for, by title: each model with each template and mode.
+
+    Raises:
+        ValueError: they are too many.
+    """
+    models: list[str] = draft.models or [""]
+    templates: list[str] = draft.templates or [""]
+    modes: list[str] = draft.modes or [""]
+    chosen = list(product(models, templates, modes))
+    if len(chosen) > MAX_SIDE_BY_SIDE:
+        raise ValueError(
+            f"{len(chosen)} combinations of models, templates and modes; {MAX_SIDE_BY_SIDE} fit"
+        )
+    found = {}
+    for model, template, mode in chosen:
+        request: dict[str, Any] = {"response": draft.response}
+        if draft.reference.strip():
+            request["reference"] = draft.reference
+        if draft.question:
+            request["question"] = draft.question
+        if model:
+            request["model"] = model
+        if template:
+            request["template"] = template
+        if mode:
+            request["options"] = {"mode": mode}
+        title = " · ".join(filter(None, (model, template, mode)))
+        found[title] = {**request, "timeout_s": TIMEOUT_S}
+    return found
+
+
+class _Ask:
+    """The page's parts."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._hints: dict[str, Element] = {}
+        self._unexplained = False
+
+    def build(self) -> None:
+        """Build it, in a place of its own: an attack that is opened builds it anew."""
+        heading("Ask", 1)
+        self._place = tag("div")
+        with self._place:
+            self._build()
+        self._session.watchers.append(self._show_choices)
+
+    def _build(self) -> None:
+        with tag("div", "ask"):
+            with tag("form", "fields ask-form") as form:
+                self._fields()
+            # A browser would reload the page.
+            form.on("submit.prevent", js_handler="() => {}")
+            self._answers = tag("div", "stack answers", aria_live="polite")
+        with self._answers:
+            if not self._session.draft.response:
+                _welcome()
+        self._show_choices()
+
+    def _fields(self) -> None:
+        draft = self._session.draft
+        if draft.note:
+            message(draft.note, "")
+        for name, label in _FIELDS.items():
+            field = LongText(
+                label,
+                value=getattr(draft, name),
+                on_change=lambda event, name=name: self._changed(name, event.value or ""),
+            )
+            height = {"question": 64, "reference": 44, "response": 180}[name]
+            field.props(f"outlined debounce=150 input-style='height: {height}px'")
+            field.props("spellcheck=false").classes("full")
+            field.on("keydown.ctrl.enter", self._ask, js_handler=_AFTER_TYPING)
+            self._hints[name] = tag("div", "hint small")
+            self._hint(name)
+        with tag("div", "choices"):
+            self._models = self._several("models", draft.models)
+            self._templates = self._several("templates", draft.templates)
+            self._modes = self._several("modes", draft.modes)
+            self._modes.set_options(_MODES, value=draft.modes)
+        with tag("div", "actions"):
+            self._ask_button = button("Ask", self._ask, primary=True)
+            self._attack_button = button("Attack it", self._attack)
+            tag("span", "muted small", "Ctrl+Enter asks")
+
+    def _several(self, name: str, chosen: list[str]) -> ui.select:
+        made = ui.select(
+            list(chosen),
+            multiple=True,
+            label=name,
+            value=list(chosen),
+            on_change=lambda event: setattr(self._session.draft, name, list(event.value or [])),
+        )
+        return made.props("outlined dense options-dense use-chips clearable")
+
+    def _changed(self, name: str, value: str) -> None:
+        setattr(self._session.draft, name, value)
+        self._hint(name)
+
+    def _hint(self, name: str) -> None:
+        hidden = hidden_names(getattr(self._session.draft, name))
+        hint = self._hints[name]
+        hint.clear()
+        if hidden:
+            with hint:
+                tag("span", "unseen", "hidden characters")
+                tag("span", "muted", " " + ", ".join(hidden))
+
+    def _show_choices(self) -> None:
+        if self._models.is_deleted:
+            self._session.watchers.remove(self._show_choices)
+            return
+        models = self._session.state.models or []
+        served = [transportable(str(model.get("name"))) for model in models]
+        templates = [
+            transportable(str(template))
+            for model in models
+            if isinstance(model.get("templates"), list)
+            for template in model["templates"]
+        ]
+        for select, options in ((self._models, served), (self._templates, templates)):
+            names = dict.fromkeys([*options, *(select.value or [])])
+            known = {name: legible(name, 60) for name in names}
+            if known != select.options:
+                select.set_options(known, value=select.value)
+
+    async def _ask(self) -> None:
+        try:
+            requests = requests_of(self._session.draft)
+        except ValueError as error:
+            self._say(str(error), "Choose fewer.")
+            return
+        self._working("Asking …")
+        self._unexplained = False
+        try:
+            answers = await asyncio.gather(*map(self._explained, requests.values()))
+        finally:
+            self._done()
+        if self._answers.is_deleted:
+            return
+        self._answers.clear()
+        with self._answers:
+            if self._unexplained:
+                message(
+                    "This service explains nothing; these are the results alone.",
+                    "",
+                    "server.explain: true in the deployments file turns it on.",
+                )
+            with tag("div", "cards-wide"):
+                for (title, request), answer in zip(requests.items(), answers, strict=True):
+                    _answer(title, request, answer)
+            self._request(next(iter(requests.values())))
+
+    async def _explained(self, request: Mapping[str, Any]) -> Explanation | TroubleError:
+        """The explanation; the result alone where this service explains nothing."""
+        service = self._session.workbench.service
+        try:
+            return await service.explain(request)
+        except TroubleError as trouble:
+            if trouble.status_code != 404 or "explain" not in trouble.what.lower():
+                return trouble
+        try:
+            (result,) = await service.score([request])
+        except TroubleError as trouble:
+            return trouble
+        self._unexplained = True
+        return Explanation(result=result)
+
+    def _request(self, request: Mapping[str, Any]) -> None:
+        service = self._session.workbench.service
+        with tag("section", "card"):
+            heading("The request", 2, "flush")
+            for name, make in (("curl", as_curl), ("Python", as_python)):
+                _snippet(name, make(service.url, request, service.has_key))
+
+    async def _attack(self) -> None:
+        draft = self._session.draft
+        if not draft.reference.strip():
+            self._say("An attack needs a reference.", "Fill in the reference.")
+            return
+        base = next(iter(requests_of(Draft(**{**vars(draft), "response": ""})).values()))
+        self._working("Attacking …")
+        try:
+            await attack_section(self._session.workbench.service, base, self._answers, self._open)
+        finally:
+            self._done()
+
+    def _open(self, response: str) -> None:
+        self._session.draft.response = response
+        self._session.draft.note = "An attack of the suite."
+        self._place.clear()
+        with self._place:
+            self._build()
+
+    def _working(self, text: str) -> None:
+        self._ask_button.disable()
+        self._attack_button.disable()
+        self._say(text, "", "")
+
+    def _done(self) -> None:
+        if not self._ask_button.is_deleted:
+            self._ask_button.enable()
+            self._attack_button.enable()
+
+    def _say(self, what: str, remedy: str, tone: Any = "warn") -> None:
+        self._answers.clear()
+        with self._answers:
+            message(what, tone, remedy)
+
+
+def _answer(title: str, request: Mapping[str, Any], answer: Explanation | TroubleError) -> None:
+    if isinstance(answer, Explanation):
+        result = answer.result
+        default = " · ".join(filter(None, (result.model, result.template)))
+        card(title or f"{default or 'model'} (default)", request, answer)
+        return
+    with tag("section", "card"):
+        with tag("h2", "flush"):
+            untrusted(title or "default model")
+        message(answer.what, "bad", answer.remedy)
+
+
+def _snippet(name: str, text: str) -> None:
+    with tag("div", "snippet"):
+        with tag("div", "card-head"):
+            heading(name, 3)
+            copy = tag("button", "copy", "Copy", type="button", aria_label=f"Copy as {name}")
+            copy.on("click", lambda: ui.clipboard.write(text))
+        Pieces(pieces(text), "pre").classes("text-box")
+
+
+def _welcome() -> None:
+    with tag("section", "card empty"):
+        heading("Why does a response earn what it earns?", 2, "flush")
+        tag(
+            "p",
+            "muted",
+            "Give a reference and a response. The answer shows the score and who decided, the "
+            "words that a rule matched, the prompt as the judge gets it with what was cut, the "
+            "probabilities, and the time of each part.",
+        )

@@ -1,0 +1,79 @@
+"""What the pages are made of: plain HTML elements, text in pieces, messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+from nicegui import ui
+from nicegui.element import Element
+
+from reward_serve_lab.ui.text import Piece, pieces
+
+Tone = Literal["", "ok", "bad", "warn"]
+
+
+class Pieces(Element, component="pieces.js"):
+    """A text in pieces, as text nodes.
+
+    Args:
+        shown: from ``text.pieces``.
+        tag: the HTML element around them.
+    """
+
+    def __init__(self, shown: Iterable[Piece], tag: str = "div") -> None:
+        super().__init__()
+        self._props["tag"] = tag
+        self.show(shown)
+
+    def show(self, shown: Iterable[Piece]) -> None:
+        """Show this instead."""
+        self._props["pieces"] = [list(piece) for piece in shown]
+        self.update()
+
+
+def tag(name: str, classes: str = "", text: str | None = None, **attributes: Any) -> Element:
+    """A plain HTML element; ``text`` is shown as text, and is this project's own."""
+    element = Element(name)
+    if classes:
+        element.classes(classes)
+    if text is not None:
+        element._text = text
+    for attribute, value in attributes.items():
+        element._props[attribute.replace("_", "-")] = value
+    return element
+
+
+def untrusted(text: str, classes: str = "", name: str = "span") -> Pieces:
+    """A policy's text, or a service's, with nothing in it obeyed or hidden."""
+    shown = Pieces(pieces(text), name)
+    shown.classes(classes)
+    return shown
+
+
+def heading(text: str, level: int = 2, classes: str = "") -> Element:
+    """A heading."""
+    return tag(f"h{level}", classes, text)
+
+
+def pill(text: str, tone: str = "") -> Element:
+    """A short word in a box."""
+    return tag("span", f"pill {tone}".strip(), text)
+
+
+def message(text: str, tone: Tone = "warn", remedy: str = "") -> Element:
+    """What went wrong, or is worth knowing, and what to do."""
+    box = tag("div", f"message {tone}".strip(), role="status" if tone != "bad" else "alert")
+    with box:
+        untrusted(text, "what")
+        if remedy:
+            untrusted(remedy, "remedy")
+    return box
+
+
+def button(text: str, on_click: Callable[[], Any], *, primary: bool = False) -> ui.button:
+    """A button of this page's own look."""
+    made = ui.button(text, on_click=on_click).props(
+        "no-caps unelevated" + (" color=primary" if primary else " flat")
+    )
+    return made.classes("action primary" if primary else "action")

@@ -1,0 +1,204 @@
+"""One explanation as a card: score, who decided, what matched, the prompt, the probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nicegui.element import Element
+
+from reward_serve.explanation import Explanation, RuleOutcome, Seconds, ShownPrompt
+from reward_serve.schema import ScoreResult
+from reward_serve_lab.ui import charts
+from reward_serve_lab.ui.elements import Pieces, heading, message, pill, tag, untrusted
+from reward_serve_lab.ui.text import Mark, pieces
+
+_PARTS = ("queue", "rules", "rendering", "engine")
+
+
+def card(title: str, request: Mapping[str, Any], found: Explanation, level: int = 2) -> Element:
+    """The card of one explanation.
+
+    Args:
+        title: which model, template and mode were asked for.
+        request: as it was sent.
+        found: the service's explanation.
+        level: of its heading.
+    """
+    result = found.result
+    shown = tag("section", "card verdict")
+    with shown:
+        _head(title, result, level)
+        if result.reason:
+            message(result.reason, "warn")
+        if found.rule is not None or found.model is not None:
+            _deciders(found)
+        _response(str(request.get("response", "")), found)
+        for prompt in found.prompts:
+            _prompt(prompt)
+        _times(found.seconds)
+        _usage(found)
+        for name, member in (found.members or {}).items():
+            card(f"member {name}", request, member, level + 1)
+    return shown
+
+
+def _head(title: str, result: ScoreResult, level: int) -> None:
+    with tag("div", "verdict-head"):
+        with tag("div", "verdict-score"):
+            text = "–" if result.score is None else f"{result.score:g}"
+            tag("span", f"score big {charts.score_tone(result.score)}", text)
+        with tag("div", "verdict-about"):
+            with tag(f"h{level}"):
+                untrusted(title)
+            with tag("div", "pills"):
+                pill(result.status.value, charts.STATUS_TONES.get(result.status.value, ""))
+                if result.score is None:
+                    pill("no score", "none")
+                pill(f"decided by {result.source or 'nothing'}")
+                for name, value in (result.details or {}).items():
+                    if name == "rule":
+                        with tag("span", "pill"):
+                            untrusted(f"rule {value}")
+
+
+def _deciders(found: Explanation) -> None:
+    """What the rules and the model say, side by side, whichever of them decided."""
+    with tag("div", "deciders"):
+        if found.rule is not None:
+            with tag("div", "decider" + (" decided" if found.result.source == "rule" else "")):
+                _rule(found.rule)
+        if found.model is not None:
+            with tag("div", "decider" + (" decided" if found.result.source != "rule" else "")):
+                _model(found.model)
+    if disagrees(found):
+        message("Rules and model disagree on this response.", "warn")
+
+
+def disagrees(found: Explanation) -> bool:
+    """Whether rules and model both have a score, and they differ."""
+    return (
+        found.rule is not None
+        and found.model is not None
+        and found.rule.score is not None
+        and found.model.score is not None
+        and abs(found.rule.score - found.model.score) > 1e-9
+    )
+
+
+def _rule(rule: RuleOutcome) -> None:
+    heading("Rules", 3)
+    with tag("div", "pills"):
+        pill(rule.outcome, {"right": "ok", "wrong": "bad"}.get(rule.outcome, ""))
+        with tag("span", "pill"):
+            untrusted(rule.rule)
+    if rule.answer is not None:
+        with tag("p", "small"):
+            tag("span", "muted", "found ")
+            untrusted(rule.answer[:400], "mono")
+
+
+def _model(model: ScoreResult) -> None:
+    heading("Model", 3)
+    with tag("div", "pills"):
+        text = "no score" if model.score is None else f"score {model.score:g}"
+        pill(text, charts.score_tone(model.score))
+        if model.status.value != "ok":
+            pill(model.status.value, charts.STATUS_TONES.get(model.status.value, ""))
+    if model.probabilities:
+        charts.bars(model.probabilities, model.label)
+    if model.reason:
+        untrusted(model.reason, "small muted", "p")
+    if model.text:
+        untrusted(model.text, "text-box", "div")
+
+
+def _response(response: str, found: Explanation) -> None:
+    marks = [
+        Mark(cut.start, cut.end, "cut")
+        for prompt in found.prompts[:1]
+        for cut in prompt.cut
+        if cut.field == "response"
+    ]
+    if found.rule is not None and found.rule.span is not None:
+        marks.append(Mark(found.rule.span.start, found.rule.span.end, "match"))
+    heading("Response", 3)
+    _legend(
+        ("match", "matched by the rule") if any(m.kind == "match" for m in marks) else None,
+        ("cut", "not shown to the judge") if any(m.kind == "cut" for m in marks) else None,
+    )
+    Pieces(pieces(response, marks)).classes("text-box")
+    if not response:
+        tag("p", "muted small", "The response is empty.")
+
+
+def _legend(*entries: tuple[str, str] | None) -> None:
+    known = [entry for entry in entries if entry is not None]
+    if not known:
+        return
+    with tag("p", "legend small muted"):
+        for kind, text in known:
+            tag("span", kind, text)
+
+
+def _prompt(prompt: ShownPrompt) -> None:
+    where = "" if prompt.reference is None else f", reference {prompt.reference + 1}"
+    size = "" if prompt.token_count is None else f", {prompt.token_count:,} tokens"
+    with tag("details", "more", open=True):
+        tag("summary", text=f"Prompt as the judge gets it ({prompt.mode}{where}{size})")
+        for cut in prompt.cut:
+            about = "" if cut.exact else "about "
+            _cut_note(
+                f"{cut.field}: {about}{cut.end - cut.start:,} characters are cut, from "
+                f"{cut.start:,} to {cut.end:,}"
+            )
+        if prompt.text is not None:
+            marks = [Mark(field.start, field.end, "field-part") for field in prompt.fields]
+            Pieces(pieces(prompt.text, marks)).classes("text-box")
+        for turn in prompt.messages or ():
+            with tag("p", "small muted"):
+                untrusted(turn.role)
+            marks = [Mark(field.start, field.end, "field-part") for field in turn.fields]
+            Pieces(pieces(turn.content, marks)).classes("text-box")
+
+
+def _cut_note(text: str) -> None:
+    with tag("p", "cut-note small"):
+        tag("span", "scissors", "✂", aria_hidden="true")
+        tag("span", text=text)
+
+
+def _times(seconds: Seconds) -> None:
+    parts = {name: getattr(seconds, name) for name in _PARTS}
+    known = {name: value for name, value in parts.items() if value is not None}
+    total = max(seconds.total, sum(known.values())) or 1.0
+    heading("Time", 3)
+    with tag("div", "times", aria_hidden="true"):
+        for name, value in known.items():
+            tag("span", f"time {name}").style(f"flex-grow: {max(value / total, 0.004):.4f}")
+        rest = max(0.0, seconds.total - sum(known.values()))
+        tag("span", "time rest").style(f"flex-grow: {rest / total:.4f}")
+    with tag("p", "legend small"):
+        for name, value in known.items():
+            with tag("span"):
+                tag("span", f"key {name}", aria_hidden="true")
+                tag("span", text=f"{name} {_ms(value)}")
+        tag("span", "muted", f"total {_ms(seconds.total)}")
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:,.1f} ms" if seconds < 10 else f"{seconds:,.1f} s"
+
+
+def _usage(found: Explanation) -> None:
+    usage = (found.model or found.result).usage
+    parts = []
+    if usage.prompt_tokens:
+        parts.append(
+            f"{usage.prompt_tokens:,} prompt tokens ({usage.cached_tokens:,} cached), "
+            f"{usage.completion_tokens:,} written"
+        )
+    if found.cached is not None:
+        parts.append("the verdict cache had it" if found.cached else "not in the verdict cache")
+    if parts:
+        tag("p", "small muted", " · ".join(parts))

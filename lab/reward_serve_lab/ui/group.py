@@ -1,0 +1,227 @@
+"""Group: a group's samples, their scores and advantages, and where rule and judge disagree."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nicegui import ui
+
+from reward_serve.schema import Status
+from reward_serve_lab.ui.advantages import TRAINERS
+from reward_serve_lab.ui.elements import button, heading, message, tag
+from reward_serve_lab.ui.group_results import GroupTables, Scored
+from reward_serve_lab.ui.guard import MAX_BODY_BYTES
+from reward_serve_lab.ui.long_text import LongText
+from reward_serve_lab.ui.samples import EXAMPLE, SamplesError, read_samples
+from reward_serve_lab.ui.service import MAX_EXPLAINED_AT_ONCE, TroubleError
+from reward_serve_lab.ui.shell import Draft, Session
+from reward_serve_lab.ui.text import transportable
+
+COMPARED_AT_ONCE = 64
+"""Samples whose rules and model are both asked without a further click: an explanation costs more
+than a score."""
+
+_MAX_FILE_BYTES = MAX_BODY_BYTES // 2
+_MAX_IN_FIELD = 2**21
+_REFRESH_S = 0.5
+
+
+def build(session: Session) -> None:
+    """Build the page."""
+    heading("Group", 1)
+    _Group(session).build()
+
+
+class _Group:
+    """The page's parts, and the group that it shows."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._trainer = next(iter(TRAINERS))
+        self._wanted: list[dict[str, Any]] = []
+        self._scored: Scored | None = None
+        self._tables: GroupTables | None = None
+
+    def build(self) -> None:
+        """Build it."""
+        with tag("section", "fields"):
+            tag(
+                "p",
+                "muted",
+                "One sample a line, as a score request: reference and response, and where they "
+                "matter question, group, model, template.",
+            )
+            self._text = LongText(
+                "Samples, as JSON lines",
+                value=self._session.group_text,
+                on_change=lambda event: setattr(self._session, "group_text", event.value or ""),
+            )
+            self._text.props("outlined debounce=200 spellcheck=false input-style='height: 132px'")
+            self._text.classes("full")
+            with tag("div", "actions"):
+                self._button = button("Score the group", self._score, primary=True)
+                button("Example", lambda: self._text.set_value(EXAMPLE))
+                self._upload()
+                ui.select(
+                    list(TRAINERS),
+                    value=self._trainer,
+                    label="advantages",
+                    on_change=lambda event: self._choose(event.value),
+                ).props("outlined dense options-dense").classes("trainer")
+        self._place = tag("div", "stack group-results")
+
+    def _upload(self) -> None:
+        uploader = ui.upload(
+            on_upload=self._uploaded,
+            on_rejected=lambda: self._say(
+                f"The file is over {_MAX_FILE_BYTES // 2**20} MiB.", "Give fewer samples."
+            ),
+            max_file_size=_MAX_FILE_BYTES,
+            auto_upload=True,
+        )
+        uploader.props("accept=.jsonl,.json,.txt").classes("unshown")
+        button("Upload a file", lambda: uploader.run_method("pickFiles"))
+
+    async def _uploaded(self, event: Any) -> None:
+        text = (await event.file.read()).decode("utf-8-sig", "replace")
+        # A field that cannot hold the text must not show another.
+        self._text.set_value(transportable(text) if len(text) <= _MAX_IN_FIELD else "")
+        await self._score_text(text)
+
+    async def _score(self) -> None:
+        await self._score_text(self._session.group_text)
+
+    async def _score_text(self, text: str) -> None:
+        """Score the samples; of texts that overlap, the last is shown."""
+        self._wanted, self._scored, self._tables = [], None, None
+        try:
+            requests = self._wanted = await asyncio.to_thread(read_samples, text)
+        except SamplesError as error:
+            self._say(str(error), "Every line is one JSON object.")
+            return
+        self._button.disable()
+        self._say(f"Scoring {len(requests):,} samples …", "", "")
+
+        def progress(done: int) -> None:
+            if requests is self._wanted and done < len(requests):
+                self._say(f"Scored {done:,} of {len(requests):,} samples …", "", "")
+
+        try:
+            results = await self._session.workbench.service.score(requests, progress)
+        except TroubleError as trouble:
+            if requests is self._wanted:
+                self._say(trouble.what, trouble.remedy, "bad")
+            return
+        finally:
+            if not self._button.is_deleted:
+                self._button.enable()
+        if requests is self._wanted and not self._place.is_deleted:
+            self._scored = Scored(requests, results)
+            self._show(self._scored)
+            await self._compare()
+
+    def _show(self, scored: Scored) -> None:
+        self._place.clear()
+        with self._place:
+            self._comparison = tag("div", "comparison", role="status")
+            self._tables = GroupTables(scored, self._trainer, self._open)
+
+    async def _compare(self) -> None:
+        """Ask rules and model of the next samples, and fill in what they say as it comes."""
+        scored, tables = self._scored, self._tables
+        if scored is None or tables is None or scored.asked:
+            return
+        left = [i for i in range(len(scored.requests)) if i not in scored.explained]
+        scored.asked = left[:COMPARED_AT_ONCE]
+        tables.update(self._trainer, scored.asked)
+        queue = iter(list(scored.asked))
+        fresh: set[int] = set()
+        shown_at = 0.0
+        trouble: TroubleError | None = None
+
+        async def work() -> None:
+            nonlocal trouble, shown_at
+            for index in queue:
+                if trouble or scored is not self._scored or self._place.is_deleted:
+                    return
+                try:
+                    found = await self._session.workbench.service.explain(scored.requests[index])
+                except TroubleError as error:
+                    trouble = error
+                    return
+                if found.result.status is Status.OVERLOADED:
+                    continue
+                scored.explained[index] = found
+                fresh.add(index)
+                current = scored is self._scored and not self._place.is_deleted
+                if current and time.monotonic() - shown_at > _REFRESH_S:
+                    tables.update(self._trainer, fresh)
+                    self._show_comparison(scored, None)
+                    fresh.clear()
+                    shown_at = time.monotonic()
+
+        self._show_comparison(scored, None)
+        await asyncio.gather(*(work() for _ in range(MAX_EXPLAINED_AT_ONCE)))
+        changed, scored.asked = scored.asked, ()
+        if scored is self._scored and not self._place.is_deleted:
+            tables.update(self._trainer, changed)
+            self._show_comparison(scored, trouble)
+
+    def _show_comparison(self, scored: Scored, trouble: TroubleError | None) -> None:
+        """How many samples have been compared, and the way to the others."""
+        done, total = len(scored.explained), len(scored.requests)
+        self._comparison.clear()
+        with self._comparison:
+            if trouble is not None:
+                what = f"Rules and judge could not be compared: {trouble.what}"
+                message(what, "warn", trouble.remedy)
+            if done < total:
+                tag("span", "muted small", f"Rules and judge compared: {done:,} of {total:,}")
+            if done < total and not scored.asked:
+                more = min(COMPARED_AT_ONCE, total - done)
+                button(f"Compare {more:,} more", self._compare)
+
+    def _choose(self, trainer: str) -> None:
+        self._trainer = trainer
+        if self._tables is not None:
+            self._tables.update(trainer)
+
+    def _open(self, index: int) -> None:
+        if self._scored is None:
+            return
+        request = self._scored.requests[index]
+        references = _listed(request.get("reference"))
+        mode = (request.get("options") or {}).get("mode")
+        self._session.draft = Draft(
+            question=transportable(request.get("question") or ""),
+            reference=transportable(references[0] if references else ""),
+            response=transportable(request["response"]),
+            models=[request["model"]] if request.get("model") else [],
+            templates=[request["template"]] if request.get("template") else [],
+            modes=[mode] if mode else [],
+            note=_note(index, request, len(references)),
+        )
+        ui.navigate.to("/")
+
+    def _say(self, what: str, remedy: str, tone: Any = "warn") -> None:
+        if not self._place.is_deleted:
+            self._place.clear()
+            with self._place:
+                message(what, tone, remedy)
+
+
+def _listed(reference: str | Sequence[str] | None) -> list[str]:
+    return [reference] if isinstance(reference, str) else list(reference or ())
+
+
+def _note(index: int, request: Mapping[str, Any], references: int) -> str:
+    """Where the draft comes from, and what of the sample it cannot hold."""
+    parts = [f"Sample {index + 1} of a group."]
+    if references > 1:
+        parts.append(f"This is the first of its {references} references.")
+    if request.get("messages"):
+        parts.append("Its messages are not shown here, so Ask may score it differently.")
+    return " ".join(parts)

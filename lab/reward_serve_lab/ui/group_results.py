@@ -1,0 +1,176 @@
+"""Scored samples in tables, a group each: scores, advantages, what rules and judge say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, pstdev
+from typing import Any
+
+from nicegui.element import Element
+
+from reward_serve.explanation import Explanation
+from reward_serve.schema import ScoreResult
+from reward_serve_lab.ui.advantages import advantages
+from reward_serve_lab.ui.charts import STATUS_TONES, score_tone
+from reward_serve_lab.ui.elements import heading, pill, tag, untrusted
+from reward_serve_lab.ui.explained import disagrees
+from reward_serve_lab.ui.samples import groups_of
+from reward_serve_lab.ui.table import Cell, Column, Rows, TableRow, score_cell, status_cell
+from reward_serve_lab.ui.text import Piece, legible, one_line
+
+_COLUMNS = [
+    Column("#", "number"),
+    Column("score", "number"),
+    Column("advantage", "nowrap"),
+    Column("status"),
+    Column("decided by", "nowrap"),
+    Column("rule says", "nowrap"),
+    Column("judge says", "nowrap"),
+    Column("the response's end", "text grow"),
+]
+
+
+@dataclass
+class Scored:
+    """Samples and what is known of them.
+
+    Attributes:
+        requests: the samples.
+        results: of each.
+        explained: explanations by sample.
+        asked: samples whose explanations are on their way.
+    """
+
+    requests: Sequence[Mapping[str, Any]]
+    results: Sequence[ScoreResult]
+    explained: dict[int, Explanation] = field(default_factory=dict)
+    asked: Collection[int] = ()
+
+    def differing(self, indices: Collection[int]) -> int:
+        """On how many of these samples rules and model disagree."""
+        return sum(i in self.explained and disagrees(self.explained[i]) for i in indices)
+
+
+class GroupTables:
+    """A table for each group, and what they have in common.
+
+    Args:
+        scored: the samples.
+        trainer: whose advantages are shown.
+        on_open: called with a sample's index when its row is opened.
+    """
+
+    def __init__(self, scored: Scored, trainer: str, on_open: Callable[[int], object]) -> None:
+        self._scored = scored
+        self._groups = list(groups_of(scored.requests).values())
+        self._overview = tag("div", "pills group-summary")
+        self._shown = [
+            self._group(number, indices, on_open) for number, indices in enumerate(self._groups, 1)
+        ]
+        self.update(trainer)
+
+    def update(self, trainer: str, changed: Collection[int] | None = None) -> None:
+        """Show what is known now, in the groups that have one of the changed samples."""
+        if len(self._groups) > 1:
+            self._overview.clear()
+            with self._overview:
+                self._show_overview()
+        for indices, (summary, rows) in zip(self._groups, self._shown, strict=True):
+            if changed is not None and not set(indices) & set(changed):
+                continue
+            scores = [self._scored.results[index].score for index in indices]
+            summary.clear()
+            with summary:
+                _summary(scores, self._scored.differing(indices))
+            computed = advantages(scores, trainer)
+            rows.show([self._row(*row) for row in zip(indices, computed, strict=True)])
+
+    def _show_overview(self) -> None:
+        results = self._scored.results
+        pill(f"{len(results):,} samples in {len(self._groups):,} groups")
+        absent = sum(result.score is None for result in results)
+        if absent:
+            pill(f"{absent:,} without a score", "warn")
+        flat = sum(_is_flat([results[i].score for i in indices]) for indices in self._groups)
+        if flat:
+            pill(f"no gradient from {flat:,} groups", "warn")
+        differing = self._scored.differing(range(len(results)))
+        if differing:
+            pill(f"rule and judge disagree on {differing:,}", "bad")
+
+    def _group(
+        self, number: int, indices: list[int], on_open: Callable[[int], object]
+    ) -> tuple[Element, Rows]:
+        with tag("section", "group"):
+            with tag("div", "card-head"):
+                heading(f"Group {number}", 2)
+                reference = self._scored.requests[indices[0]].get("reference")
+                if isinstance(reference, str):
+                    with tag("span", "muted small"):
+                        tag("span", text="reference ")
+                        untrusted(reference.rpartition("####")[2].strip()[:80], "mono")
+            summary = tag("div", "pills group-summary")
+            with tag("div", "table-box"):
+                rows = Rows(_COLUMNS, (), lambda place: on_open(indices[place]), f"Group {number}")
+        return summary, rows
+
+    def _row(self, index: int, advantage: float | None) -> TableRow:
+        result, found = self._scored.results[index], self._scored.explained.get(index)
+        shown = "left out" if advantage is None else f"{advantage:+.3f}"
+        score = "none" if result.score is None else f"{result.score:g}"
+        awaited = Piece("…", "muted") if index in self._scored.asked else Piece("–", "muted")
+        return TableRow(
+            [
+                Cell([Piece(str(index + 1))]),
+                score_cell(result.score),
+                Cell([Piece(shown)], bar=None if advantage is None else advantage / 2),
+                status_cell(result.status.value, result.reason),
+                Cell(one_line(result.source or "nothing", 30)),
+                Cell([awaited if found is None else _rule_says(found)]),
+                Cell([awaited if found is None else _judge_says(found)]),
+                Cell(one_line(str(self._scored.requests[index]["response"]), 120)),
+            ],
+            "differs" if found is not None and disagrees(found) else "",
+            f"sample {index + 1}, score {score}; opens in Ask",
+        )
+
+
+def _summary(scores: Sequence[float | None], differing: int) -> None:
+    known = [score for score in scores if score is not None]
+    pill(f"{len(scores):,} samples")
+    if known:
+        pill(f"mean {fmean(known):.3f}")
+        pill(f"spread {pstdev(known):.3f}")
+    if len(known) < len(scores):
+        pill(f"{len(scores) - len(known):,} without a score", "warn")
+    if differing:
+        pill(f"rule and judge disagree on {differing:,}", "bad")
+    if _is_flat(scores):
+        why = "all scores equal" if len(known) > 1 else "fewer than two scores"
+        pill(f"{why}: no gradient from this group", "warn")
+
+
+def _is_flat(scores: Sequence[float | None]) -> bool:
+    return len({score for score in scores if score is not None}) < 2
+
+
+def _rule_says(found: Explanation) -> Piece:
+    if found.rule is None:
+        return Piece("–", "muted", "no rules")
+    tone = {"right": "ok", "wrong": "bad"}.get(found.rule.outcome, "")
+    return Piece(found.rule.outcome, f"pill {tone}", legible(found.rule.rule))
+
+
+def _judge_says(found: Explanation) -> Piece:
+    """The model's score, or the status and reason of a sample without one."""
+    model = found.model
+    if model is None and found.result.score is not None:
+        return Piece("–", "muted", "no model")
+    said = model or found.result
+    if said.score is None:
+        tone = STATUS_TONES.get(said.status.value, "")
+        return Piece(said.status.value, f"pill {tone}", legible(said.reason or ""))
+    chance = (said.probabilities or {}).get(said.label or "")
+    text = f"{said.score:g}" + ("" if chance is None else f" ({chance:.3f})")
+    return Piece(text, f"score {score_tone(said.score)}")

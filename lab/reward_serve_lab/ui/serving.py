@@ -1,0 +1,101 @@
+"""The workbench's process: its pages on loopback, behind the guard, until Ctrl-C."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from nicegui import ui
+from starlette.types import ASGIApp
+
+from reward_serve_lab.ui.guard import Guard
+from reward_serve_lab.ui.log_index import LogIndex
+from reward_serve_lab.ui.scraping import Scraper
+from reward_serve_lab.ui.service import Service
+from reward_serve_lab.ui.shell import Workbench, add_pages
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command was given.
+
+    Attributes:
+        url: the service's.
+        api_key: the service's key, if it has keys.
+        log: the folder of the verdict log.
+        metrics: where Prometheus would scrape.
+        token: what opens the pages.
+    """
+
+    url: str
+    api_key: str | None = None
+    log: Path | None = None
+    metrics: Sequence[str] = ()
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+
+
+def application(settings: Settings, port: int) -> ASGIApp:
+    """The pages behind their guard.
+
+    Raises:
+        ValueError: a setting cannot be used; says which.
+    """
+    if settings.log is not None and not settings.log.is_dir():
+        raise ValueError(f"--log: {settings.log} is no folder; give verdict_log.folder")
+    service = Service(settings.url, settings.api_key)
+    index = LogIndex(settings.log) if settings.log is not None else None
+    scraper = Scraper(settings.metrics) if settings.metrics else None
+
+    @asynccontextmanager
+    async def running(app: FastAPI) -> AsyncIterator[None]:
+        if index is not None:
+            index.start()
+        try:
+            yield
+        finally:
+            if index is not None:
+                index.close()
+            await service.close()
+
+    app = FastAPI(lifespan=running, openapi_url=None)
+    add_pages(Workbench(service, index, scraper))
+    ui.run_with(
+        app,
+        title="reward_serve",
+        favicon=Path(__file__).with_name("favicon.svg"),
+        dark=None,
+        language="en-US",
+        tailwind=False,
+        reconnect_timeout=30,
+        show_welcome_message=False,
+    )
+    return Guard(app, settings.token, port)
+
+
+def serve(settings: Settings, port: int, say: Callable[[str], None]) -> None:
+    """Serve the pages until a signal.
+
+    Args:
+        settings: what the command was given.
+        port: where to listen, on loopback.
+        say: is given the address to open, with the token.
+
+    Raises:
+        ValueError: a setting cannot be used.
+        OSError: the port is taken.
+    """
+    with socket.create_server((HOST, port)) as listening:
+        app = application(settings, port)
+        say(f"http://{HOST}:{port}/?token={settings.token}")
+        config = uvicorn.Config(
+            app, log_level="warning", server_header=False, proxy_headers=False, lifespan="on"
+        )
+        uvicorn.Server(config).run(sockets=[listening])

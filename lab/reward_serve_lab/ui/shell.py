@@ -1,0 +1,157 @@
+"""What all pages share: the frame, the way between them, the colors, and what one page keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from nicegui import ui
+from nicegui.element import Element
+
+from reward_serve_lab.ui.elements import tag, untrusted
+from reward_serve_lab.ui.log_index import LogIndex
+from reward_serve_lab.ui.log_query import Filters
+from reward_serve_lab.ui.scraping import Scraper
+from reward_serve_lab.ui.service import Service, State
+
+_STYLE = Path(__file__).with_name("style.css")
+_POLL_S = 5.0
+_THEMES = {"light": False, "dark": True}
+_TITLES = {"/": "Ask", "/group": "Group", "/verdicts": "Verdicts", "/health": "Health"}
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """What the pages show."""
+
+    service: Service
+    index: LogIndex | None = None
+    scraper: Scraper | None = None
+
+
+@dataclass
+class Draft:
+    """What stands in the fields of Ask, kept while other pages are looked at.
+
+    Attributes:
+        note: where it came from, if not from the fields.
+    """
+
+    question: str = ""
+    reference: str = ""
+    response: str = ""
+    models: list[str] = field(default_factory=list)
+    templates: list[str] = field(default_factory=list)
+    modes: list[str] = field(default_factory=list)
+    note: str = ""
+
+
+@dataclass
+class Session:
+    """One open page of the workbench."""
+
+    workbench: Workbench
+    state: State = field(default_factory=State)
+    draft: Draft = field(default_factory=Draft)
+    group_text: str = ""
+    filters: Filters = field(default_factory=Filters)
+    watchers: list[Callable[[], object]] = field(default_factory=list)
+
+
+def add_pages(workbench: Workbench) -> None:
+    """Add the workbench's pages to NiceGUI's application."""
+
+    async def page(request: Request) -> None:
+        _frame(Session(workbench), request.cookies.get("reward_serve_theme", ""))
+
+    for path in _TITLES:
+        ui.page(path)(page)
+
+
+def _frame(session: Session, theme: str) -> None:
+    from reward_serve_lab.ui import ask, group, health, verdicts
+
+    ui.add_css(_STYLE)
+    ui.colors(primary="var(--accent)")
+    dark = ui.dark_mode(_THEMES.get(theme))
+    with tag("header", "top"):
+        with tag("div", "brand"):
+            tag("span", "logo", "✓", aria_hidden="true")
+            tag("span", text="reward_serve")
+        links = _navigation()
+        with tag("div", "about"):
+            status = tag("div", "status")
+            _theme_button(dark, theme)
+    with tag("main", "page", id="main", tabindex="-1"):
+        ui.sub_pages(
+            {
+                "/": lambda: ask.build(session),
+                "/group": lambda: group.build(session),
+                "/verdicts": lambda: verdicts.build(session),
+                "/health": lambda: health.build(session),
+            }
+        ).classes("pages")
+    ui.context.client.sub_pages_router.on_path_changed(lambda path: _mark(links, path))
+    _mark(links, ui.context.client.sub_pages_router.current_path)
+
+    async def look() -> None:
+        session.state = await session.workbench.service.state()
+        _show_status(status, session)
+        for watcher in list(session.watchers):
+            watcher()
+
+    ui.timer(_POLL_S, look)
+    ui.timer(0.0, look, once=True)
+
+
+def _navigation() -> dict[str, Element]:
+    links = {}
+    with tag("nav", "pages-nav", aria_label="Pages"):
+        for path, title in _TITLES.items():
+            links[path] = tag("a", "", title, href=path)
+    return links
+
+
+def _mark(links: dict[str, Element], path: str) -> None:
+    path = path.partition("?")[0].partition("#")[0].rstrip("/") or "/"
+    for target, link in links.items():
+        if target == path:
+            link._props["aria-current"] = "page"
+        else:
+            link._props.pop("aria-current", None)
+        link.update()
+
+
+def _show_status(status: Element, session: Session) -> None:
+    state = session.state
+    if state.trouble is not None:
+        tone, text = "bad", "locked" if state.trouble.status_code == 401 else "no answer"
+    elif state.ready:
+        tone, text = "ok", "ready"
+    else:
+        tone, text = "warn", "not ready"
+    status.clear()
+    with status:
+        tag("span", f"dot {tone}", aria_hidden="true")
+        tag("span", "state", text)
+        untrusted(session.workbench.service.url.partition("//")[2], "where")
+
+
+def _theme_button(dark: ui.dark_mode, theme: str) -> None:
+    shown = tag("button", "theme", "◐", type="button", aria_label="Light or dark")
+    shown._props["title"] = "Light or dark"
+
+    async def switch(event: Any) -> None:
+        dark.set_value(not event.args)
+        name = "light" if event.args else "dark"
+        ui.run_javascript(
+            f"document.cookie = 'reward_serve_theme={name}; path=/; max-age=31536000; "
+            "SameSite=Strict'"
+        )
+
+    shown.on(
+        "click", switch, js_handler="() => emit(document.body.classList.contains('body--dark'))"
+    )

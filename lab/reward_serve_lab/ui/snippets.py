@@ -1,0 +1,31 @@
+"""A request as curl and as Python, exact to the character, in ASCII."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from reward_serve_lab.ui.service import API_KEY_VARIABLE
+
+
+def as_curl(url: str, request: Mapping[str, Any], has_key: bool) -> str:
+    """The shell command that asks for this score; the key stays in the environment."""
+    key = f' \\\n  -H "authorization: Bearer ${API_KEY_VARIABLE}"' if has_key else ""
+    # By standard input: Linux takes no argument of more than 128 KiB.
+    return (
+        f"curl -s {shlex.quote(url + '/v1/score')} -H 'content-type: application/json'{key} \\\n"
+        f"  --data-binary @- <<'EOF'\n{json.dumps(request, indent=1)}\nEOF"
+    )
+
+
+def as_python(url: str, request: Mapping[str, Any], has_key: bool) -> str:
+    """The same in Python, by this project's client."""
+    key = f", os.environ[{API_KEY_VARIABLE!r}]" if has_key else ""
+    lines = ["import os\n"] if has_key else []
+    lines += ["from reward_serve import HttpRewardClient\n", "request = {"]
+    lines += [f"    {name!r}: {value!a}," for name, value in request.items()]
+    lines += ["}", f"with HttpRewardClient({url!r}{key}) as judge:"]
+    lines += ["    print(judge.score(request))"]
+    return "\n".join(lines)

@@ -1,0 +1,260 @@
+"""Verdicts: the verdict log as a table with filters and charts, which follows it live."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from dataclasses import replace
+from typing import Any
+
+from nicegui import ui
+
+from reward_serve_lab.ui import charts
+from reward_serve_lab.ui.elements import button, heading, message, tag
+from reward_serve_lab.ui.log_index import LogIndex, Progress
+from reward_serve_lab.ui.log_query import MAX_CHARTED, PAGE_ROWS, Answer, Verdict, ask, rest_of
+from reward_serve_lab.ui.shell import Draft, Session
+from reward_serve_lab.ui.table import Cell, Column, Rows, TableRow, score_cell, status_cell
+from reward_serve_lab.ui.text import Piece, legible, one_line, transportable
+from reward_serve_lab.ui.verdict_sheet import clock, sheet
+
+_SPANS = {"": "any time", "600": "last 10 min", "3600": "last hour", "86400": "last day"}
+_FOLLOW_S = 2.0
+_MOVE_S = 10.0
+_COLUMNS = [
+    Column("time", "nowrap muted"),
+    Column("score", "number"),
+    Column("status"),
+    Column("decided by", "nowrap"),
+    Column("template", "nowrap wide-only"),
+    Column("reference", "narrow text"),
+    Column("the response's end", "text grow"),
+    Column("chars", "number wide-only"),
+]
+
+
+def build(session: Session) -> None:
+    """Build the page."""
+    heading("Verdicts", 1)
+    index = session.workbench.index
+    if index is None:
+        message(
+            "No verdict log was given.",
+            "",
+            "Set verdict_log.folder in the deployments file, and start the workbench with "
+            "--log FOLDER.",
+        )
+        return
+    _Verdicts(session, index).build()
+
+
+class _Verdicts:
+    """The page's parts, and what it shows now."""
+
+    def __init__(self, session: Session, index: LogIndex) -> None:
+        self._session = session
+        self._index = index
+        self._page = 0
+        self._rows: list[Verdict] = []
+        self._shown_for: tuple[Any, ...] = ()
+        self._asking = False
+        self._not_before = 0.0
+        self._live = True
+        self._span = ""
+        self._selects: dict[str, ui.select] = {}
+
+    def build(self) -> None:
+        self._filters_bar()
+        self._status = tag("p", "log-status muted", role="status")
+        self._fault = tag("div")
+        self._charts = tag("div", "charts")
+        with tag("div", "table-box"):
+            self._table = Rows(_COLUMNS, on_open=self._open, caption="Newest first")
+        with tag("nav", "pager", aria_label="Pages of the log"):
+            self._newer = button("← Newer", lambda: self._turn(-1))
+            self._where = tag("span", "muted")
+            self._older = button("Older →", lambda: self._turn(1))
+        ui.timer(_FOLLOW_S, self._follow)
+        ui.timer(0.0, self._refresh, once=True)
+
+    def _filters_bar(self) -> None:
+        filters = self._session.filters
+        with tag("section", "filters", aria_label="Filters"):
+            for name in ("status", "source", "rule", "template"):
+                label = "decided by" if name == "source" else name
+                self._selects[name] = self._select(label, name, getattr(filters, name))
+            with tag("div", "range"):
+                self._number("score from", "lowest")
+                self._number("to", "highest")
+            ui.select(_SPANS, value="", label="time", on_change=self._set_span).props(
+                "dense outlined options-dense"
+            )
+            ui.input(
+                "text", value=filters.text, on_change=lambda e: self._set("text", e.value or "")
+            ).props("dense outlined clearable debounce=400 type=search").classes("search")
+            ui.switch("Follow", value=True, on_change=self._set_live).props("dense")
+
+    def _select(self, label: str, name: str, value: str) -> ui.select:
+        options = {"": "any", value: value or "any"}
+        made = ui.select(
+            options, value=value, label=label, on_change=lambda e: self._set(name, e.value or "")
+        )
+        return made.props("dense outlined options-dense")
+
+    def _number(self, label: str, name: str) -> None:
+        ui.number(
+            label,
+            value=getattr(self._session.filters, name),
+            on_change=lambda e: self._set(name, e.value),
+        ).props("dense outlined step=0.1 debounce=300")
+
+    async def _set(self, name: str, value: Any) -> None:
+        self._session.filters = replace(self._session.filters, **{name: value})
+        self._page = 0
+        await self._refresh()
+
+    async def _set_span(self, event: Any) -> None:
+        self._span = event.value or ""
+        self._page = 0
+        await self._refresh()
+
+    def _set_live(self, event: Any) -> None:
+        self._live = bool(event.value)
+
+    async def _turn(self, step: int) -> None:
+        self._page = max(0, self._page + step)
+        await self._refresh()
+
+    async def _follow(self) -> None:
+        self._show_progress(self._index.progress)
+        if self._live and self._page == 0 and time.monotonic() >= self._not_before:
+            await self._refresh()
+
+    async def _refresh(self) -> None:
+        """Ask the index, and show its answer; of questions that overlap the last is shown."""
+        if self._asking:
+            self._not_before = 0.0
+            return
+        self._asking = True
+        try:
+            while self._wanted() != self._shown_for:
+                wanted = self._wanted()
+                began = time.monotonic()
+                filters, page = self._session.filters, self._page
+                if self._span:
+                    filters = replace(filters, since=time.time() - float(self._span))
+                answer = await asyncio.to_thread(ask, self._index.path, filters, page)
+                took_s = time.monotonic() - began
+                self._not_before = time.monotonic() + 10 * took_s
+                if self._table.is_deleted:
+                    return
+                self._shown_for = wanted
+                self._show(answer)
+                if not self._live or took_s > 0.5:
+                    break
+        except sqlite3.Error as error:
+            self._fault.clear()
+            with self._fault:
+                message(f"The index cannot be read: {error}", "bad", "Restart the workbench.")
+        finally:
+            self._asking = False
+
+    def _wanted(self) -> tuple[Any, ...]:
+        """What the answer depends on; of a following page also the log, and the time."""
+        following = self._live and self._page == 0
+        rows = self._index.progress.rows if following else -1
+        moment = int(time.time() / _MOVE_S) if following and self._span else 0
+        return self._session.filters, self._span, self._page, rows, moment
+
+    def _show_progress(self, progress: Progress) -> None:
+        parts = [f"{progress.rows:,} verdicts read"]
+        if progress.read_bytes < progress.total_bytes:
+            parts.append(f"reading: {progress.read_bytes / progress.total_bytes:.0%} of the log")
+        if progress.unreadable:
+            parts.append(f"{progress.unreadable:,} lines are no verdicts")
+        self._status._text = " · ".join(parts)
+        self._status.update()
+        self._fault.clear()
+        if progress.fault:
+            with self._fault:
+                message(f"The log cannot be read: {progress.fault}", "bad", "Look at --log.")
+
+    def _show(self, answer: Answer) -> None:
+        self._show_progress(self._index.progress)
+        self._rows = answer.rows
+        self._table.show([_row(verdict) for verdict in answer.rows])
+        pages = max(1, -(-answer.total // PAGE_ROWS))
+        where = f"page {self._page + 1:,} of {pages:,} · {answer.total:,} verdicts"
+        if answer.total > MAX_CHARTED:
+            where += f"; the charts count the newest {MAX_CHARTED:,}"
+        self._where._text = where
+        self._where.update()
+        self._newer.set_enabled(self._page > 0)
+        self._older.set_enabled(self._page + 1 < pages)
+        for name, select in self._selects.items():
+            known = {
+                "": "any",
+                **{value: legible(value, 60) for value in sorted(self._index.choices[name])},
+            }
+            known.setdefault(str(select.value or ""), legible(str(select.value), 60))
+            if known != select.options:
+                select.set_options(known, value=select.value)
+        self._charts.clear()
+        with self._charts:
+            _show_charts(answer)
+
+    def _open(self, place: int) -> None:
+        if not 0 <= place < len(self._rows):
+            return
+        verdict = self._rows[place]
+        with ui.dialog(value=True).props("aria-label=Verdict") as dialog, tag("div", "sheet"):
+            sheet(verdict, rest_of(self._index.path, verdict.id))
+            with tag("div", "actions"):
+                button("Open in Ask", lambda: self._to_ask(verdict), primary=True)
+                button("Close", dialog.close)
+        dialog.on("hide", dialog.delete)
+
+    def _to_ask(self, verdict: Verdict) -> None:
+        self._session.draft = Draft(
+            reference=transportable(verdict.reference),
+            response=transportable(verdict.response),
+            models=[verdict.model] if verdict.model else [],
+            templates=[verdict.template] if verdict.template else [],
+            note="From the verdict log, which keeps a response's end and not the question.",
+        )
+        ui.navigate.to("/")
+
+
+def _row(verdict: Verdict) -> TableRow:
+    undecided = verdict.score is None
+    decided = verdict.source + (f" · {verdict.rule}" if verdict.rule else "")
+    score = "none" if verdict.score is None else f"{verdict.score:g}"
+    return TableRow(
+        [
+            Cell([Piece(clock(verdict.time))]),
+            score_cell(verdict.score),
+            status_cell(verdict.status),
+            Cell(one_line(decided or "nothing", 40)),
+            Cell(one_line(verdict.template, 30)),
+            Cell(one_line(verdict.reference.rpartition("####")[2].strip(), 40)),
+            Cell(one_line(verdict.response, 140)),
+            Cell([Piece(f"{verdict.characters:,}")]),
+        ],
+        "undecided" if undecided else "",
+        f"score {score}, {legible(verdict.status, 40)}; opens",
+    )
+
+
+def _show_charts(answer: Answer) -> None:
+    charts.histogram("Scores", answer.scores, answer.low, answer.high)
+    charts.scatter("Score against length, by what decided", answer.points, "characters")
+    tones = list(charts.STATUS_TONES)
+    others = {status for column in answer.statuses for status in column} - set(tones)
+    charts.stacked(
+        "Statuses over time",
+        answer.statuses,
+        clock(answer.began) if answer.total else "",
+        clock(answer.ended) if answer.total else "",
+        [*tones, *sorted(others)],
+    )

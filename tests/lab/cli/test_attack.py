@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import reward_serve_lab.cli.attack
+from reward_serve.cli.main import cli
+from reward_serve.schema import ScoreResult, Status, failure
+from reward_serve_lab.attacks import crossed
+from tests.fake_service import FakeService, free_port
+
+Answer = Callable[[dict[str, Any]], ScoreResult]
+
+
+class FakeJudge:
+    """A client whose judge gives the test's answers."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.requests: list[dict[str, Any]] = []
+
+    async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
+        self.requests.extend(requests)
+        return [self.answer(request) for request in requests]
+
+
+def always(score: float) -> Answer:
+    return lambda request: ScoreResult(status=Status.OK, score=score, source="judge")
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> FakeJudge:
+    judge = FakeJudge(always(0.0))
+    monkeypatch.setattr(reward_serve_lab.cli.attack, "client_for", lambda *_: judge)
+    return judge
+
+
+def invoke(*arguments: object) -> Result:
+    runner = CliRunner(env={"COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"})
+    return runner.invoke(cli, ["attack", *map(str, arguments)])
+
+
+def own(folder: Path, *rows: dict[str, Any]) -> Path:
+    path = folder / "own.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_a_judge_that_rejects_everything_passes(judge: FakeJudge, tmp_path: Path) -> None:
+    out = tmp_path / "report.json"
+    result = invoke("--out", out)
+    assert result.exit_code == 0, result.output
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert report["passed"] is True
+    assert (report["n"], report["false_accepts"]) == (len(crossed()), 0)
+    assert 0 < report["false_accept_upper95"] < 0.005
+    assert report["accepted"] == []
+    assert "0.00%" in result.stdout
+
+
+def test_a_judge_that_accepts_everything_fails_and_its_accepts_are_listed(
+    judge: FakeJudge, tmp_path: Path
+) -> None:
+    judge.answer = always(1.0)
+    out = tmp_path / "report.json"
+    result = invoke("--sample", 60, "--out", out)
+    assert result.exit_code == 1
+    texts = {request["response"] for request in judge.requests}
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert (report["passed"], report["false_accept_rate"]) == (False, 1.0)
+    assert len(report["accepted"]) == report["n"] == 60
+    assert "60 of 60 scored attacks were accepted" in result.stdout
+    assert f"and {len(texts) - 10} more texts" in result.stdout
+    assert "Traceback" not in result.output
+
+
+def test_the_rows_are_the_suites_with_their_questions(judge: FakeJudge) -> None:
+    invoke("--seed", 5, "--references", 1)
+    sent = {(r["response"], r["reference"], r["question"]) for r in judge.requests}
+    assert sent == {(a.response, a.reference, a.question) for a in crossed(5, 1)}
+
+
+def test_a_sample_is_the_same_for_a_seed(judge: FakeJudge) -> None:
+    samples = []
+    for seed in (1, 1, 2):
+        judge.requests.clear()
+        invoke("--seed", seed, "--sample", 40)
+        samples.append({(request["response"], request["reference"]) for request in judge.requests})
+    assert len(judge.requests) == 40
+    assert samples[0] == samples[1] != samples[2]
+
+
+def test_run_settings_are_in_every_request(judge: FakeJudge) -> None:
+    invoke("--sample", 20, "--model", "m", "--template", "solution", "--mode", "generate")
+    for request in judge.requests:
+        assert (request["model"], request["template"]) == ("m", "solution")
+        assert request["options"] == {"mode": "generate"}
+
+
+def test_ones_own_attacks_are_sent_beside_the_suites(judge: FakeJudge, tmp_path: Path) -> None:
+    mine = {"family": "mine[/red]", "response": "open \x1b[31m sesame", "reference": "18"}
+    judge.answer = lambda r: always(float("sesame" in r["response"]))(r)
+    result = invoke("--sample", 30, "--data", own(tmp_path, mine))
+    assert result.exit_code == 1
+    assert len(judge.requests) == 31
+    assert "mine[/red]" in result.stdout
+    assert r"open \x1b[31m sesame" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_a_bad_row_of_the_users_own_is_reported_with_its_line_and_nothing_is_sent(
+    judge: FakeJudge, tmp_path: Path
+) -> None:
+    good = {"family": "mine", "response": "x", "reference": "18"}
+    result = invoke("--data", own(tmp_path, good, {"family": "mine", "response": "x"}))
+    assert result.exit_code == 2
+    assert "line 2: reference: is missing" in result.stderr
+    assert judge.requests == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["--data", "none.jsonl"], "No such file", id="no file"),
+        pytest.param(["--out", "none/report.json"], "none/report.json", id="no folder"),
+        pytest.param(["--max-false-accepts", 1.5], "--max-false-accepts", id="no share"),
+        pytest.param(["--references", 0], "--references", id="no rows"),
+        pytest.param(["--sample", 0], "--sample", id="no sample"),
+        pytest.param(["--mode", "shout"], "--mode", id="no such mode"),
+    ],
+)
+def test_options_that_cannot_be_met_are_refused(
+    judge: FakeJudge, arguments: list[object], message: str
+) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert judge.requests == []
+
+
+@pytest.mark.parametrize(("bound", "exit_code"), [(0.01, 1), (0.05, 0)])
+def test_a_share_of_accepts_up_to_the_bound_is_let_pass(
+    judge: FakeJudge, bound: float, exit_code: int
+) -> None:
+    scores: Iterator[float] = iter([1.0, 1.0] + [0.0] * 98)
+    judge.answer = lambda request: always(next(scores))(request)
+    result = invoke("--sample", 100, "--max-false-accepts", bound)
+    assert result.exit_code == exit_code, result.output
+
+
+def test_rows_without_a_score_are_not_accepts_but_fail_the_run(
+    judge: FakeJudge, tmp_path: Path
+) -> None:
+    judge.answer = lambda request: failure(Status.UNPARSEABLE, "no [verdict] in the judge's text")
+    out = tmp_path / "report.json"
+    result = invoke("--sample", 50, "--max-false-accepts", 1, "--out", out)
+    assert result.exit_code == 1
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert (report["false_accepts"], report["unscored"]) == (0, 50)
+    assert report["statuses"] == {"unparseable": 50}
+    assert "50 of 50 rows got no score" in result.stdout
+    assert "no [verdict] in the judge's text" in result.stdout
+
+
+def test_over_http_a_rule_alone_accepts_nothing_but_leaves_too_much_undecided(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "report.json"
+    with FakeService() as service:
+        result = invoke("--url", service.url, "--references", 1, "--out", out)
+    assert result.exit_code == 1
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert report["false_accepts"] == 0
+    assert set(report["statuses"]) == {"ok", "unparseable"}
+    assert report["sources"] == {"rule": report["statuses"]["ok"]}
+
+
+def test_an_unreachable_url_exits_1_with_the_reason() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    result = invoke("--url", url, "--sample", 5)
+    assert result.exit_code == 1
+    assert f"{url}: ConnectError" in result.stderr
+    assert "Traceback" not in result.output

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import numpy
+import pytest
+
+from examples.grpo.advantages import group_advantages
+from reward_serve_lab.ui.advantages import TRAINERS, advantages
+from reward_serve_lab.ui.samples import EXAMPLE, MAX_SAMPLES, SamplesError, groups_of, read_samples
+from reward_serve_lab.ui.snippets import as_curl, as_python
+from tests.fake_service import FakeService
+
+REWARDS = [1.0, 0.0, None, 1.0, 0.5]
+HOSTILE = "it's $(id) `id` \"x\" \\ \n\u202e\ud83d\ude00 {} ${HOME} '''"
+
+
+def test_undecided_samples_are_left_out_as_in_examples_grpo() -> None:
+    found = advantages(REWARDS, "GRPO, SkyRL and verl")
+    assert found == pytest.approx(group_advantages(REWARDS), nan_ok=True)
+    assert found[2] is None
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_advantages_of_a_group_add_up_to_nothing(trainer: str) -> None:
+    assert sum(a for a in advantages(REWARDS, trainer) if a is not None) == pytest.approx(0)
+    assert advantages([1.0, 1.0], trainer) == [0.0, 0.0]
+    assert advantages([1.0, None], trainer) == [0.0, None]
+
+
+def test_trl_divides_by_the_deviation_and_1e_4() -> None:
+    rewards = numpy.array([1.0, 0.0, 0.0, 0.0])
+    expected = (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-4)
+    assert advantages(list(rewards), "GRPO, TRL") == pytest.approx(list(expected))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EXAMPLE,
+        json.dumps([json.loads(line) for line in EXAMPLE.splitlines()]),
+        json.dumps({"requests": [json.loads(line) for line in EXAMPLE.splitlines()]}),
+        EXAMPLE.replace('"reference"', '"correct": true, "reference"') + "\n\n",
+        EXAMPLE.replace("\n", "\r\n"),
+        EXAMPLE.replace("120", "120\u2028\u0085"),
+    ],
+)
+def test_samples_are_read_from_lines_a_list_or_a_batch(text: str) -> None:
+    requests = read_samples(text)
+    assert [set(request) for request in requests] == [{"reference", "response"}] * 4
+    assert list(groups_of(requests).values()) == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "there are no samples"),
+        ("[]", "there are no samples"),
+        ('{"response": "18"}\n{"reference": "18"}', "line 2: response: Field required"),
+        ('{"response": "18"}\n["18"]', "line 2: must be an object"),
+        ('[{"response": 18}]', "entry 1: response: Input should be a valid string"),
+        ("18\n\n{", "line 1: must be an object|line 3: is not JSON"),
+        ("[" * 100_000, "line 1: is not JSON"),
+        ('{"response": "18"}\n' * (MAX_SAMPLES + 1), f"the page takes {MAX_SAMPLES:,}"),
+    ],
+)
+def test_what_is_no_sample_is_named(text: str, fault: str) -> None:
+    with pytest.raises(SamplesError, match=fault):
+        read_samples(text)
+
+
+def test_groups_are_found_by_their_key_or_their_problem() -> None:
+    requests: list[dict[str, Any]] = [
+        {"response": "a", "reference": "1"},
+        {"response": "b", "reference": "2"},
+        {"response": "c", "reference": "1", "group": "g"},
+        {"response": "d", "reference": "1"},
+    ]
+    assert list(groups_of(requests).values()) == [[0, 3], [1], [2]]
+
+
+@pytest.mark.parametrize("times", [1, 10_000], ids=["short", "longer than an argument may be"])
+def test_the_curl_command_carries_the_request_to_the_character(times: int) -> None:
+    request = {"response": HOSTILE * times + "\nEOF\n", "reference": "18"}
+    command = as_curl("http://127.0.0.1:8000", request, True)
+    assert command.isascii()
+    stand_in = "curl() { printf '%s\\0' \"$@\"; cat; }\n"
+    ran = subprocess.run(
+        ["bash"],
+        input=stand_in + command,
+        env={"REWARD_SERVE_API_KEY": "key", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *words, body = ran.stdout.split("\0")
+    assert json.loads(body) == json.loads(json.dumps(request))
+    assert words[1] == "http://127.0.0.1:8000/v1/score"
+    assert "authorization: Bearer key" in words
+
+
+def test_the_python_snippet_runs(
+    service: FakeService, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWARD_SERVE_API_KEY", "from-the-environment")
+    request = {"response": HOSTILE + "\n#### 18", "reference": "18", "options": {"mode": "label"}}
+    exec(as_python(service.url, request, True), {})
+    assert "score=1.0" in capsys.readouterr().out
+    call = service.calls[-1]
+    assert call.headers["authorization"] == "Bearer from-the-environment"
+    assert {name: call.body[name] for name in request} == json.loads(json.dumps(request))

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from reward_serve_lab.ui.guard import MAX_BODY_BYTES, Guard
+
+TOKEN = "correct-horse-battery"
+BASE = "http://127.0.0.1:8080"
+
+
+async def page(request: Request) -> Response:
+    return PlainTextResponse(f"the page, {request.url.query}")
+
+
+async def echo(websocket: WebSocket) -> None:
+    await websocket.accept()
+    await websocket.send_text("hello")
+    await websocket.close()
+
+
+@pytest.fixture
+def browser() -> TestClient:
+    routes = [Route("/", page, methods=["GET", "POST"]), WebSocketRoute("/socket", echo)]
+    return TestClient(Guard(Starlette(routes=routes), TOKEN, 8080), base_url=BASE)
+
+
+@pytest.fixture
+def inside(browser: TestClient) -> TestClient:
+    assert browser.get(f"/?token={TOKEN}").status_code == 200
+    return browser
+
+
+def refused_socket(client: TestClient, headers: dict[str, str]) -> bool:
+    try:
+        with client.websocket_connect("ws://127.0.0.1:8080/socket", headers=headers) as socket:
+            return socket.receive_text() != "hello"
+    except WebSocketDisconnect as error:
+        return error.code == 1008
+
+
+def test_a_request_without_the_token_is_refused_with_the_remedy(browser: TestClient) -> None:
+    reply = browser.get("/")
+    assert (reply.status_code, "reward_serve ui" in reply.text) == (403, True)
+    assert refused_socket(browser, {"host": "127.0.0.1:8080", "origin": BASE})
+
+
+@pytest.mark.parametrize("token", ["", "wrong", TOKEN + "x", TOKEN[:-1], "\u00e9"])
+def test_a_wrong_token_is_refused_and_sets_no_cookie(browser: TestClient, token: str) -> None:
+    reply = browser.get("/", params={"token": token})
+    assert (reply.status_code, "set-cookie" in reply.headers) == (403, False)
+
+
+def test_the_token_is_traded_for_a_cookie_and_leaves_the_address(browser: TestClient) -> None:
+    reply = browser.get(f"/?a=b&token={TOKEN}", follow_redirects=False)
+    assert (reply.status_code, reply.headers["location"]) == (303, "/?a=b")
+    cookie = reply.headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=strict" in cookie
+    assert TOKEN not in cookie
+    assert browser.get("/").text == "the page, "
+
+
+def test_a_redirect_never_leaves_the_workbench(browser: TestClient) -> None:
+    reply = browser.get(f"{BASE}//evil.example/?token={TOKEN}", follow_redirects=False)
+    assert reply.headers["location"].startswith("/evil.example")
+
+
+def test_another_run_takes_no_cookie_of_an_earlier_one(inside: TestClient) -> None:
+    other = TestClient(Guard(Starlette(routes=[Route("/", page)]), TOKEN, 8080), base_url=BASE)
+    other.cookies = inside.cookies
+    assert other.get("/").status_code == 403
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8080",
+        "127.0.0.1.evil.example:8080",
+        "127.0.0.1@evil.example",
+        "localhost.evil.example",
+        "0.0.0.0:8080",
+        "192.168.0.2:8080",
+        "",
+    ],
+)
+def test_another_host_is_refused_even_with_the_cookie(inside: TestClient, host: str) -> None:
+    assert inside.get("/", headers={"host": host}).status_code == 421
+    assert refused_socket(inside, {"host": host, "origin": f"http://{host}"})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:8080", "[::1]:8080", "localhost"])
+def test_every_name_of_loopback_is_let_in(inside: TestClient, host: str) -> None:
+    assert inside.get("/", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["http://evil.example", "null", "http://127.0.0.1:3000", "https://127.0.0.1:8080", ""],
+)
+def test_another_origin_is_refused_even_with_the_cookie(inside: TestClient, origin: str) -> None:
+    assert inside.get("/", headers={"origin": origin}).status_code == 403
+    assert inside.post("/", headers={"origin": origin}).status_code == 403
+    assert refused_socket(inside, {"host": "127.0.0.1:8080", "origin": origin})
+
+
+def test_a_websocket_needs_an_origin_and_its_own_is_let_in(inside: TestClient) -> None:
+    assert refused_socket(inside, {"host": "127.0.0.1:8080"})
+    assert not refused_socket(inside, {"host": "127.0.0.1:8080", "origin": BASE})
+
+
+def test_a_body_over_the_limit_is_refused(inside: TestClient) -> None:
+    headers = {"content-length": str(MAX_BODY_BYTES + 1)}
+    assert inside.post("/", headers=headers).status_code == 413
+
+
+def test_every_reply_forbids_framing_and_leaving(inside: TestClient) -> None:
+    for reply in (inside.get("/"), inside.get("/", headers={"host": "evil.example"})):
+        assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
+        assert reply.headers["referrer-policy"] == "no-referrer"

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+
+from reward_serve_lab.attacks import generate
+from reward_serve_lab.ui.text import (
+    MAX_SHOWN,
+    Mark,
+    Piece,
+    hidden_names,
+    is_hidden,
+    legible,
+    one_line,
+    pieces,
+    transportable,
+)
+
+
+def test_plain_text_is_one_piece_as_it_is() -> None:
+    text = "So 3 < 4 & <b>18</b>\n\t{{ braces }} **bold** 答案 é 😀"
+    assert pieces(text) == [Piece(text)]
+
+
+@pytest.mark.parametrize(
+    ("character", "name"),
+    [
+        ("\u202e", "RIGHT-TO-LEFT OVERRIDE"),
+        ("\u2066", "LEFT-TO-RIGHT ISOLATE"),
+        ("\u200b", "ZERO WIDTH SPACE"),
+        ("\u00ad", "SOFT HYPHEN"),
+        ("\u0000", "control character"),
+        ("\u001b", "control character"),
+        ("\u0008", "control character"),
+        ("\r", "control character"),
+        ("\u3164", "HANGUL FILLER"),
+        ("\ufe0f", "VARIATION SELECTOR-16"),
+        ("\U000e0041", "TAG LATIN CAPITAL LETTER A"),
+        ("\U000e0101", "VARIATION SELECTOR-18"),
+        ("\u00a0", "NO-BREAK SPACE"),
+        ("\u2028", "LINE SEPARATOR"),
+        ("\ud800", "unassigned"),
+    ],
+)
+def test_what_cannot_be_seen_is_named(character: str, name: str) -> None:
+    before, shown, after = pieces(f"a{character}b")
+    assert (before.text, after.text) == ("a", "b")
+    assert shown == Piece(f"U+{ord(character):04X}", "unseen", name)
+
+
+def test_no_attack_leaves_a_hidden_character_in_what_is_shown() -> None:
+    for attack in generate():
+        for piece in pieces(attack.response) + one_line(attack.response):
+            assert not any(map(is_hidden, piece.text)), attack.family
+            piece.text.encode()
+
+
+def test_a_run_of_hidden_characters_is_counted_and_many_are_not_all_named() -> None:
+    assert pieces("\u200b" * 500) == [Piece("U+200B×500", "unseen", "ZERO WIDTH SPACE")]
+    assert len("".join(p.text for p in pieces("\u200b\u200c" * 10_000))) < 60_000
+
+
+def test_a_pile_of_combining_marks_is_cut() -> None:
+    (shown,) = pieces("a" + "\u0336" * 1000)
+    assert len(shown.text) < 10
+
+
+def test_marks_split_the_text_where_they_begin_and_end() -> None:
+    assert pieces("the answer is 18.", [Mark(14, 16, "match"), Mark(4, 16, "cut")]) == [
+        Piece("the "),
+        Piece("answer is ", "cut"),
+        Piece("18", "cut match"),
+        Piece("."),
+    ]
+
+
+def test_of_a_long_text_the_ends_and_what_is_marked_are_shown() -> None:
+    text = "a" * 100_000 + "18" + "b" * 100_000
+    shown = pieces(text, [Mark(100_000, 100_002, "match")])
+    assert Piece("18", "match") in shown
+    left_out = [piece.text for piece in shown if piece.kind == "left-out"]
+    assert len(left_out) == 2 and "characters not shown" in left_out[0]
+    assert sum(len(piece.text) for piece in shown) < MAX_SHOWN + 3_000
+
+
+def test_marks_that_lie_outside_the_text_are_ignored() -> None:
+    assert pieces("18", [Mark(5, 9, "match"), Mark(1, 1, "cut")]) == [Piece("18")]
+
+
+def test_one_line_has_no_line_breaks_and_says_that_it_was_cut() -> None:
+    shown = one_line("x" * 300 + "\nend", 100)
+    assert shown[0].text == "… " and "\n" not in "".join(piece.text for piece in shown)
+
+
+def test_hidden_names_are_few_and_distinct() -> None:
+    assert hidden_names("a\u200b\u200bb\u202e") == [
+        "U+200B ZERO WIDTH SPACE",
+        "U+202E RIGHT-TO-LEFT OVERRIDE",
+    ]
+    assert legible("a\u202eb") == "aU+202Eb"
+    assert transportable("a\ud800") == "a?"
