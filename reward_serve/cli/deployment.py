@@ -14,22 +14,18 @@ import typer
 import yaml
 
 from reward_serve.cli.shipped import shipped_file
-from reward_serve.config.app import parse_config, parse_gateway
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER, EngineConfig
 from reward_serve.config.models import ClassifierModel, JudgeModel
 from reward_serve.config.vllm_build import installed_build
 from reward_serve.engines.checkpoint import is_folder
 from reward_serve.http.auth import read_key_digests
+from reward_serve.launch import models_of
 from reward_serve.templates import FILE_SUFFIXES
 
 Kind = Literal["judge", "classifier"]
 ModeName = Literal["label", "generate"]
 
-_PARSERS = {
-    "reward_serve.app:build_app": parse_config,
-    "reward_serve.app:build_gateway": parse_gateway,
-}
 _GPU_SHARE_OF_THE_BUNDLED = 0.1
 _ONLY_FOR_GPUS = ("device", "dtype", "max_num_seqs")
 
@@ -74,13 +70,15 @@ def deployments_file(model: str, options: ModelOptions, server: ServerOptions) -
         typer.BadParameter: an option does not fit, or there is no such file.
         ConfigError: names the field and the remedy.
     """
+    from reward_serve.launch.schema import checked  # imports Ray, which takes a second
+
     if model.endswith(FILE_SUFFIXES):
         if options.given():
             raise typer.BadParameter(
                 f"--{options.given()[0]}: {model} is a deployments file, which says it; edit that"
             )
         path = Path(model)
-        content = _read(path if path.is_file() else shipped_file(model))
+        content = checked(_read(path if path.is_file() else shipped_file(model)))
     else:
         content = _read(shipped_file(_nearest(model, options)))
         _put_model(content["applications"][0]["args"], model, options)
@@ -89,19 +87,7 @@ def deployments_file(model: str, options: ModelOptions, server: ServerOptions) -
     if server.api_keys_file:
         for args in _args_behind_http(content):
             args.setdefault("server", {})["api_keys_file"] = str(server.api_keys_file.resolve())
-    check(content)
-    return content
-
-
-def check(content: dict[str, Any]) -> None:
-    """Read the ``args`` of every application of ours, as Serve will where it builds them.
-
-    Raises:
-        ConfigError: names the field and the remedy.
-    """
-    for application in content["applications"]:
-        if parse := _PARSERS.get(application["import_path"]):
-            parse(application.get("args", {}))
+    return checked(content)
 
 
 def check_keys(content: dict[str, Any]) -> None:
@@ -117,18 +103,16 @@ def check_keys(content: dict[str, Any]) -> None:
 
 def engines(content: dict[str, Any]) -> list[EngineConfig]:
     """The vLLM engines that the file's applications of ours ask for."""
-    args = (
-        each.get("args", {})
-        for each in content["applications"]
-        if each["import_path"] == "reward_serve.app:build_app"
-    )
-    models = (model for each in args for model in parse_config(each).models)
-    return [model.engine for model in models if isinstance(model, JudgeModel | ClassifierModel)]
+    return [
+        model.engine
+        for model in models_of(content)
+        if isinstance(model, JudgeModel | ClassifierModel)
+    ]
 
 
 def is_open(content: dict[str, Any]) -> bool:
     """Whether other machines may ask without a key."""
-    if content["http_options"].get("host", "0.0.0.0") in ("127.0.0.1", "localhost", "::1"):
+    if content["http_options"]["host"] in ("127.0.0.1", "localhost", "::1"):
         return False
     servers = [args.get("server") or {} for args in _args_behind_http(content)]
     return not all(s.get("api_keys_file") or s.get("api_keys_env") for s in servers)
@@ -192,7 +176,7 @@ def _args_behind_http(content: dict[str, Any]) -> list[dict[str, Any]]:
         application.setdefault("args", {})
         for application in content["applications"]
         if application.get("route_prefix", "/") is not None
-        and application["import_path"] in _PARSERS
+        and application["import_path"].startswith("reward_serve.app:")
     ]
 
 

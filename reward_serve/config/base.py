@@ -31,10 +31,12 @@ class ConfigFaults:
     """Formats validation errors: the field, its value, and the remedy or the right place.
 
     Attributes:
-        top: the section at the top of ``args``.
+        top: the outermost section.
+        place: the name of its place.
     """
 
-    top: type[Section]
+    top: type[BaseModel]
+    place: str = "args"
 
     def explain(self, error: ValidationError) -> str:
         """All errors in one line."""
@@ -61,7 +63,7 @@ class ConfigFaults:
         """The path in the file, and the annotation at each step with the path up to it."""
         path: list[str] = []
         annotation: Any = self.top
-        trail = [("args", annotation)]
+        trail = [(self.place, annotation)]
         for part in loc:
             if get_origin(annotation) in _UNIONS:
                 annotation = _kinds(annotation).get(part)  # pydantic's tag, not a field
@@ -80,8 +82,8 @@ class ConfigFaults:
 _UNIONS = (Union, UnionType)
 
 
-def _is_section(annotation: Any) -> TypeGuard[type[Section]]:
-    return isinstance(annotation, type) and issubclass(annotation, Section)
+def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _bare(annotation: Any) -> Any:
@@ -93,14 +95,14 @@ def _bare(annotation: Any) -> Any:
     return annotation
 
 
-def _held(annotation: Any) -> Iterator[type[Section]]:
+def _held(annotation: Any) -> Iterator[type[BaseModel]]:
     if _is_section(annotation):
         yield annotation
     for inner in get_args(annotation):
         yield from _held(inner)
 
 
-def _kinds(union: Any) -> dict[int | str, type[Section]]:
+def _kinds(union: Any) -> dict[int | str, type[BaseModel]]:
     return {
         kind: section
         for section in _held(union)
@@ -109,7 +111,7 @@ def _kinds(union: Any) -> dict[int | str, type[Section]]:
     }
 
 
-def _below(section: type[Section]) -> Iterator[tuple[str, type[Section]]]:
+def _below(section: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
     """The nested sections of a section, each with its field's name."""
     for name, field in section.model_fields.items():
         for held in _held(field.annotation):

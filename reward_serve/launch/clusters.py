@@ -24,6 +24,7 @@ import yaml
 from rich.console import Console
 
 from reward_serve.config.app import parse_config
+from reward_serve.config.models import ModelConfig
 from reward_serve.launch.signals import Stopped, signals
 
 START_SETTINGS = {
@@ -100,6 +101,7 @@ def joined_cluster(address: str, content: dict[str, Any], out: Console) -> Itera
             f"--address {address}: Ray Client is not supported; run this on a machine of the "
             "cluster, with --address auto"
         )
+    _check_beside(content)
     import ray
     from ray import serve
 
@@ -140,18 +142,15 @@ def _check_room(content: dict[str, Any]) -> None:
     import ray
 
     here = ray.cluster_resources()
-    for each in content["applications"]:
-        if each["import_path"] != "reward_serve.app:build_app":
-            continue
-        for model in parse_config(each.get("args", {})).models:
-            asked = {"CPU": model.resources.num_cpus, "GPU": model.resources.num_gpus or 0}
-            for what, number in asked.items():
-                if number > here.get(what, 0):
-                    raise LaunchError(
-                        f"{model.name}: a replica takes {number:g} {what}, and this machine has "
-                        f"{here.get(what, 0):g}; lower --{what.lower()}s or --tp (in a file: "
-                        f"resources.num_{what.lower()}s), or join a cluster (--address)"
-                    )
+    for model in models_of(content):
+        asked = {"CPU": model.resources.num_cpus, "GPU": model.resources.num_gpus or 0}
+        for what, number in asked.items():
+            if number > here.get(what, 0):
+                raise LaunchError(
+                    f"{model.name}: a replica takes {number:g} {what}, and this machine has "
+                    f"{here.get(what, 0):g}; lower --{what.lower()}s or --tp (in a file: "
+                    f"resources.num_{what.lower()}s), or join a cluster (--address)"
+                )
 
 
 def _connect(address: str) -> str:
@@ -164,6 +163,19 @@ def _connect(address: str) -> str:
         raise Stopped from None
     signals.listen()
     return str(ray.get_runtime_context().gcs_address)
+
+
+def _check_beside(content: dict[str, Any]) -> None:
+    """Refuse the fields that ``_deploy_beside`` would ignore."""
+    ignored = content.keys() - {"proxy_location", "http_options", "applications"}
+    for place, each in enumerate(content["applications"]):
+        fields = each.keys() - {"name", "route_prefix", "import_path", "args"}
+        ignored |= {f"applications.{place}.{field}" for field in fields}
+    if ignored:
+        raise LaunchError(
+            f"{', '.join(sorted(ignored))}: not supported with --address; remove it, or deploy "
+            "the file with Ray's `serve deploy`"
+        )
 
 
 def _deploy_beside(content: dict[str, Any]) -> None:
@@ -219,12 +231,22 @@ def set_start_settings() -> None:
 
 
 def application_names(content: dict[str, Any]) -> list[str]:
-    """Of a deployments file."""
+    """Names of the file's applications."""
     return [str(each.get("name", "default")) for each in content["applications"]]
 
 
+def models_of(content: dict[str, Any]) -> list[ModelConfig]:
+    """The reward models of the file's applications."""
+    return [
+        model
+        for each in content["applications"]
+        if each["import_path"] == "reward_serve.app:build_app"
+        for model in parse_config(each.get("args", {})).models
+    ]
+
+
 def _check_port(http: dict[str, Any]) -> None:
-    host, port = http.get("host", "0.0.0.0"), http.get("port", 8000)
+    host, port = http["host"], http.get("port", 8000)
     try:
         with socket.create_server((host, port)):
             pass

@@ -98,8 +98,7 @@ def wait_until_ready(
 def urls(content: dict[str, Any]) -> list[str]:
     """Where the file's applications answer over HTTP, from this machine."""
     http = content["http_options"]
-    host = http.get("host", "0.0.0.0")
-    host = "127.0.0.1" if host in _EVERY_INTERFACE else host
+    host = "127.0.0.1" if http["host"] in _EVERY_INTERFACE else http["host"]
     base = f"http://{host}:{http.get('port', 8000)}"
     prefixes = [each.get("route_prefix", "/") for each in content["applications"]]
     return [base + prefix.rstrip("/") for prefix in prefixes if prefix is not None]
@@ -123,7 +122,7 @@ def _say_where(
     import ray
 
     lines = [f"ready after {took_s:.0f} s; Ctrl-C ends it"]
-    if content["http_options"].get("host", "0.0.0.0") in _EVERY_INTERFACE:
+    if content["http_options"]["host"] in _EVERY_INTERFACE:
         node = ray.util.get_node_ip_address()
         where = where + [url.replace("127.0.0.1", node, 1) for url in where]
     lines += [f"REWARD_SERVE_URL={url}" for url in where]

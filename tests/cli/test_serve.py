@@ -149,6 +149,45 @@ def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: s
 
 
 @pytest.mark.parametrize(
+    ("http", "fault"),
+    [
+        ("hots: 127.0.0.1", "http_options.hots: unknown field; did you mean 'host'?"),
+        ("port: eighty", "http_options.port: Input should be a valid integer"),
+    ],
+)
+@pytest.mark.parametrize("options", [[], ["--dry-run"], ["--port", 9000]])
+def test_a_mistake_outside_args_is_one_line(
+    http: str, fault: str, options: list[object], tmp_path: Path
+) -> None:
+    path = tmp_path / "rule.yaml"
+    shipped = deployments_files()["rule.yaml"].read_text(encoding="utf-8")
+    path.write_text(shipped.replace("host: 127.0.0.1\n  port: 8000", http), encoding="utf-8")
+    result = invoke("serve", path, *options)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(fault)
+    assert result.stderr.count("\n") == 1
+    assert not ray.is_initialized()
+
+
+def test_a_file_without_a_host_is_served_on_this_machine_alone(tmp_path: Path) -> None:
+    path = tmp_path / "rule.yaml"
+    shipped = deployments_files()["rule.yaml"].read_text(encoding="utf-8")
+    path.write_text(shipped.replace("  host: 127.0.0.1\n", ""), encoding="utf-8")
+    assert dry_run(path).http_options.host == "127.0.0.1"
+
+
+def test_beside_other_applications_a_field_that_would_be_ignored_is_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "rule.yaml"
+    shipped = deployments_files()["rule.yaml"].read_text(encoding="utf-8")
+    path.write_text(shipped + "    runtime_env: {}\n", encoding="utf-8")
+    result = invoke("serve", path, "--address", "127.0.0.1:1")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("applications.0.runtime_env: not supported with --address")
+
+
+@pytest.mark.parametrize(
     ("given", "is_open"),
     [({}, False), ({"host": "0.0.0.0"}, True), ({"host": "0.0.0.0", "keys": "keys"}, False)],
 )

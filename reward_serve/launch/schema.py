@@ -1,0 +1,55 @@
+"""A deployments file's schema: Ray Serve's own, without unknown fields or a public default host.
+
+``serve run`` ignores fields that it does not know, and binds every interface without a host.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+from ray.serve.schema import HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
+
+from reward_serve.config.app import parse_config, parse_gateway
+from reward_serve.config.base import ConfigError, ConfigFaults
+
+_PARSERS = {
+    "reward_serve.app:build_app": parse_config,
+    "reward_serve.app:build_gateway": parse_gateway,
+}
+
+
+class _HttpOptions(HTTPOptionsSchema):  # type: ignore[misc]  # Ray is untyped
+    host: str = Field("127.0.0.1", min_length=1)
+    port: int = Field(8000, ge=1, le=65535)
+
+
+class _Application(ServeApplicationSchema):  # type: ignore[misc]  # Ray is untyped
+    route_prefix: Annotated[str, Field(pattern=r"^/([^{}]*[^{}/])?$")] | None = "/"
+
+
+class _File(ServeDeploySchema):  # type: ignore[misc]  # Ray is untyped
+    http_options: _HttpOptions = _HttpOptions()
+    applications: list[_Application]
+
+
+def checked(content: dict[str, Any]) -> dict[str, Any]:
+    """Validate a deployments file's content; returns it with an explicit HTTP host.
+
+    Raises:
+        ConfigError: lists each invalid field with its value and the remedy.
+    """
+    try:
+        file = _File.model_validate(content, extra="forbid")
+    except ValidationError as error:
+        faults = ConfigFaults(_File, "the top of the file")
+        raise ConfigError(faults.explain(error)) from None
+    for place, application in enumerate(file.applications):
+        path = application.import_path
+        if parse := _PARSERS.get(path):
+            parse(application.args)
+        elif path.partition(":")[0].partition(".")[0] == "reward_serve":
+            known = " or ".join(_PARSERS)
+            raise ConfigError(f"applications.{place}.import_path: must be {known} (found {path!r})")
+    http = content.get("http_options", {})
+    return content | {"http_options": {"host": file.http_options.host, **http}}

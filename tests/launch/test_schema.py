@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from reward_serve.config.base import ConfigError
+from reward_serve.launch.schema import checked
+from reward_serve.shipped import deployments_files
+
+RULE = {"models": [{"name": "rule", "kind": "rule"}]}
+
+
+def file(application: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    path = {"import_path": "reward_serve.app:build_app", "args": RULE}
+    return {"applications": [path | (application or {})], **fields}
+
+
+@pytest.mark.parametrize("name", deployments_files())
+def test_a_shipped_file_is_unchanged(name: str) -> None:
+    content = yaml.safe_load(deployments_files()[name].read_text(encoding="utf-8"))
+    assert checked(content) == content
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            file(http_options={"hots": "127.0.0.1"}),
+            "http_options.hots: unknown field; did you mean 'host'?",
+        ),
+        (file(http_options={"port": "eighty"}), "(found 'eighty')"),
+        (file(http_options={"port": 70000}), "http_options.port: Input should be less than"),
+        (file(http_options={"host": ""}), "http_options.host: String should have at least 1"),
+        (file(http_options=None), "http_options: Input should be a valid dictionary"),
+        (
+            file(http_options={"proxy_location": "HeadOnly"}),
+            "http_options.proxy_location: unknown field; it belongs to the top of the file",
+        ),
+        (file(host="127.0.0.1"), "host: unknown field; it belongs to http_options"),
+        (file(proxy_location="Head"), "proxy_location: Input should be 'Disabled', 'HeadOnly'"),
+        (file(grpc_options={"prot": 9000}), "grpc_options.prot: unknown field; did you mean"),
+        (
+            file(logging_config={"log_levl": "INFO"}),
+            "logging_config.log_levl: unknown field; did you mean 'log_level'?",
+        ),
+        (file({"nam": "reward"}), "applications.0.nam: unknown field; did you mean 'name'?"),
+        (file({"name": 1}), "applications.0.name: Input should be a valid string (found 1)"),
+        (file({"route_prefix": "x"}), "applications.0.route_prefix: String should match"),
+        (file({"args": None}), "applications.0.args: Input should be a valid dictionary"),
+        (
+            file({"import_path": "reward_serve.app:build_ap"}),
+            "applications.0.import_path: must be reward_serve.app:build_app or "
+            "reward_serve.app:build_gateway (found 'reward_serve.app:build_ap')",
+        ),
+        (
+            file({"deployments": [{"name": "rule", "num_replica": 2}]}),
+            "applications.0.deployments.0.num_replica: unknown field; did you mean 'num_replicas'?",
+        ),
+        (file({"args": {"models": []}}), "args: models"),
+    ],
+)
+def test_what_serve_run_would_ignore_or_trip_over_is_refused_by_name(
+    content: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked(content)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("http", "host"),
+    [({}, "127.0.0.1"), ({"port": 8001}, "127.0.0.1"), ({"host": "0.0.0.0"}, "0.0.0.0")],
+)
+def test_every_interface_is_bound_only_where_the_file_says_so(
+    http: dict[str, Any], host: str
+) -> None:
+    assert checked(file(http_options=http))["http_options"] == {"host": host, **http}
+    assert checked(file())["http_options"] == {"host": "127.0.0.1"}
+
+
+def test_an_application_of_others_is_not_read() -> None:
+    content = file({"import_path": "theirs:app", "args": {"anything": 1}})
+    assert checked(content)["applications"] == content["applications"]
