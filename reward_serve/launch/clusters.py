@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from rich.console import Console
 
 from reward_serve.config.app import parse_config
 from reward_serve.config.models import ModelConfig
+from reward_serve.launch.controller import shut_down
+from reward_serve.launch.outage import Endpoint, ray_endpoints
 from reward_serve.launch.signals import Stopped, signals
 
 START_SETTINGS = {
@@ -34,7 +37,6 @@ START_SETTINGS = {
     "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "reward_serve.http.proxy:middleware",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-
 
 _PR_SET_CHILD_SUBREAPER = 36
 _ROUNDS_OF_ENDING = 5
@@ -55,44 +57,65 @@ def no_process_left() -> Iterator[None]:
     try:
         yield
     finally:
-        for _ in range(_ROUNDS_OF_ENDING):  # the children of one that ends become this one's
-            children = psutil.Process().children(recursive=True)
-            for child in children:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    child.kill()
-            psutil.wait_procs(children, timeout=1)
+        _kill_descendants()
         prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
 
+def _kill_descendants() -> None:
+    for _ in range(_ROUNDS_OF_ENDING):  # the children of one that ends become this one's
+        children = psutil.Process().children(recursive=True)
+        for child in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(children, timeout=1)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Ray cluster that this process is connected to.
+
+    Attributes:
+        address: of its GCS, by which others reach it.
+        endpoints: what must be there for it to serve.
+    """
+
+    address: str
+    endpoints: list[Endpoint]
+
+    def is_lost(self) -> bool:
+        """Whether one of the endpoints refuses a connection now."""
+        return any(endpoint.refuses() for endpoint in self.endpoints)
+
+
 @contextmanager
-def own_cluster(content: dict[str, Any], out: Console) -> Iterator[str]:
-    """Serve on a Ray cluster of this process's own, which is gone afterwards; its address."""
+def own_cluster(content: dict[str, Any], out: Console) -> Iterator[Cluster]:
+    """Serve on a Ray cluster of this process's own, which is gone afterwards."""
     _check_port(content["http_options"])
     set_start_settings()
     import ray
-    from ray import serve
 
+    cluster = None
     try:
         with out.status("starting Ray"):
-            gcs = _started()
+            cluster = _started()
         _check_room(content)
-        serve_run(gcs, content)
-        yield gcs
+        serve_run(cluster.address, content)
+        yield cluster
     except LaunchError as error:
         node = ray._private.worker.global_worker.node
         logs = Path(node.get_logs_dir_path(), "serve") if node else "/tmp/ray/session_latest/logs"
         raise LaunchError(f"{error}\nlogs: {logs}") from None
     finally:
         signals.ignore()
-        if ray.is_initialized():
+        if cluster:
             with out.status("ending"):
-                serve.shutdown()
+                shut_down(cluster.is_lost)
         ray.shutdown()
 
 
 @contextmanager
-def joined_cluster(address: str, content: dict[str, Any], out: Console) -> Iterator[str]:
-    """Serve on a cluster that runs, beside what it serves; its address.
+def joined_cluster(address: str, content: dict[str, Any], out: Console) -> Iterator[Cluster]:
+    """Serve on a cluster that runs, beside what it serves.
 
     Afterwards these applications are gone, and Serve, where it did not run before.
     """
@@ -106,7 +129,7 @@ def joined_cluster(address: str, content: dict[str, Any], out: Console) -> Itera
     from ray import serve
 
     try:
-        gcs = _connect(address)
+        cluster = _connect(address)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise LaunchError(f"--address {address}: {error}") from None
     try:
@@ -120,17 +143,18 @@ def joined_cluster(address: str, content: dict[str, Any], out: Console) -> Itera
         try:
             with out.status("deploying"):
                 _deploy_beside(content)
-            yield gcs
+            yield cluster
         finally:
             signals.ignore()
             with out.status("ending"):
-                _delete(content, had_serve=bool(before.applications or before.proxies))
+                if not cluster.is_lost():
+                    _delete(content, had_serve=bool(before.applications or before.proxies))
     finally:
         signals.ignore()
         ray.shutdown()
 
 
-def _started() -> str:
+def _started() -> Cluster:
     try:
         return _connect("local")
     except Exception as error:  # where a process of Ray's is late, no more than that
@@ -153,8 +177,8 @@ def _check_room(content: dict[str, Any]) -> None:
                 )
 
 
-def _connect(address: str) -> str:
-    """Connect to a cluster, or start one ("local"); the address that others reach it by."""
+def _connect(address: str) -> Cluster:
+    """Connect to a cluster, or start one ("local")."""
     import ray
 
     try:
@@ -162,7 +186,7 @@ def _connect(address: str) -> str:
     except SystemExit:  # a handler of SIGTERM that Ray sets
         raise Stopped from None
     signals.listen()
-    return str(ray.get_runtime_context().gcs_address)
+    return Cluster(str(ray.get_runtime_context().gcs_address), ray_endpoints())
 
 
 def _check_beside(content: dict[str, Any]) -> None:

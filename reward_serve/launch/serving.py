@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -15,15 +14,18 @@ from reward_serve.launch.clusters import (
     LaunchError,
     application_names,
     joined_cluster,
+    models_of,
     no_process_left,
     own_cluster,
 )
+from reward_serve.launch.controller import ReplicaReports, State, cause, states
+from reward_serve.launch.outage import Endpoint, http_endpoints, outage
 from reward_serve.launch.signals import signals
 
-_FAILED = ("DEPLOY_FAILED", "UNHEALTHY")
 _EVERY_INTERFACE = ("0.0.0.0", "::")
 _POLL_S = 0.5
 _PROXY_GRACE_S = 5.0
+_ABSENCE_S = 10.0
 
 
 def serve_until_stopped(content: dict[str, Any], address: str | None, out: Console) -> None:
@@ -38,31 +40,53 @@ def serve_until_stopped(content: dict[str, Any], address: str | None, out: Conso
         out: where progress is shown. The addresses for trainers go there, too.
 
     Raises:
-        LaunchError: it could not be deployed.
+        LaunchError: it could not be deployed, or Ray or Serve has gone.
         ConfigError: an application refuses its ``args``.
     """
     began = time.monotonic()
+    names = application_names(content)
     deployed = (
         own_cluster(content, out) if address is None else joined_cluster(address, content, out)
     )
-    with no_process_left(), deployed as gcs:
+    with no_process_left(), deployed as cluster:
+        reports = ReplicaReports(models_of(content))
         with ExitStack() as clients:
             asked = {url: clients.enter_context(HttpRewardClient(url)) for url in urls(content)}
 
             def is_reached() -> bool:
                 return all(client.is_ready() for client in asked.values())
 
-            # On another's cluster HTTP may be answered elsewhere, or on another port.
-            is_up = is_reached if address is None else lambda: True
-            wait_until_ready(out, application_names(content), is_up)
+            def is_usable(found: dict[str, State]) -> bool:
+                _say(reports.lines(found.values()), out)
+                # On another's cluster HTTP may be answered elsewhere, or on another port.
+                return all(state.is_usable for state in found.values()) and (
+                    address is not None or is_reached()
+                )
+
+            _wait_until(is_usable, out, names, cluster.endpoints)
             until = time.monotonic() + _PROXY_GRACE_S
             while not is_reached() and time.monotonic() < until:
-                time.sleep(_POLL_S)
+                _pause(cluster.endpoints)
             where = [url for url, client in asked.items() if client.is_ready()]
-        _say_where(content, where, gcs, time.monotonic() - began, out)
-        while True:
-            signals.check()
-            signal.pause()
+        _say_where(content, where, cluster.address, time.monotonic() - began, out)
+        _watch(names, cluster.endpoints + http_endpoints(where), reports, out)
+
+
+def _watch(
+    names: list[str], endpoints: list[Endpoint], reports: ReplicaReports, out: Console
+) -> None:
+    """Say what changes, until a signal; raise ``LaunchError`` when Ray or Serve has gone."""
+    absent_since = None
+    while True:
+        _pause(endpoints)
+        found = states(names)
+        _say(reports.lines(found.values()), out)
+        if not any(state.name == "ABSENT" for state in found.values()):
+            absent_since = None
+            continue
+        absent_since = absent_since or time.monotonic()
+        if time.monotonic() - absent_since >= _ABSENCE_S:
+            raise LaunchError("Serve, or an application of this file, was removed from the cluster")
 
 
 def wait_until_ready(
@@ -76,23 +100,50 @@ def wait_until_ready(
     Raises:
         LaunchError: one failed, or the time is over.
     """
+
+    def is_done(found: dict[str, State]) -> bool:
+        return all(state.name == "RUNNING" for state in found.values()) and is_ready()
+
+    _wait_until(is_done, out, names, timeout_s=timeout_s)
+
+
+def _wait_until(
+    is_done: Callable[[dict[str, State]], bool],
+    out: Console,
+    names: Iterable[str],
+    endpoints: Iterable[Endpoint] = (),
+    timeout_s: float = float("inf"),
+) -> None:
     began, shown = time.monotonic(), ""
     with out.status("deploying") as status:
         while True:
-            signals.check()
-            states = {name: _state(name) for name in names}
+            found = states(names)
             elapsed = time.monotonic() - began
-            progress = "; ".join(f"{name}: {state.lower()}" for name, (state, _) in states.items())
+            progress = "; ".join(f"{name}: {state.name.lower()}" for name, state in found.items())
             status.update(f"{progress} ({elapsed:.0f} s)")
             if progress != shown and not out.is_terminal:
-                out.print(progress, markup=False, highlight=False)
+                _say([progress], out)
             shown = progress
-            for name, (state, message) in states.items():
-                if state in _FAILED or elapsed > timeout_s:
-                    raise LaunchError(f"{name}: {state.lower()} after {elapsed:.0f} s: {message}")
-            if all(state == "RUNNING" for state, _ in states.values()) and is_ready():
+            for name, state in found.items():
+                if state.has_failed or elapsed > timeout_s:
+                    what = f"{name}: {state.name.lower()} after {elapsed:.0f} s"
+                    raise LaunchError(f"{what}: {cause(state.message)}")
+            if is_done(found):
                 return
-            time.sleep(_POLL_S)
+            _pause(endpoints)
+
+
+def _pause(endpoints: Iterable[Endpoint]) -> None:
+    """Wait until the next look; raises ``LaunchError`` if an endpoint is gone."""
+    signals.check()
+    if reason := outage(endpoints):
+        raise LaunchError(reason)
+    time.sleep(_POLL_S)
+
+
+def _say(lines: Iterable[str], out: Console) -> None:
+    for line in lines:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def urls(content: dict[str, Any]) -> list[str]:
@@ -100,19 +151,10 @@ def urls(content: dict[str, Any]) -> list[str]:
     http = content["http_options"]
     host = "127.0.0.1" if http["host"] in _EVERY_INTERFACE else http["host"]
     base = f"http://{host}:{http.get('port', 8000)}"
+    if content.get("proxy_location") == "Disabled":
+        return []
     prefixes = [each.get("route_prefix", "/") for each in content["applications"]]
     return [base + prefix.rstrip("/") for prefix in prefixes if prefix is not None]
-
-
-def _state(name: str) -> tuple[str, str]:
-    """What Serve says of an application: its state, and why."""
-    from ray import serve
-
-    app = serve.status().applications.get(name)
-    if app is None:
-        return "WAITING", ""
-    reasons = [app.message, *(each.message for each in app.deployments.values())]
-    return str(app.status.value), "; ".join(filter(None, reasons))
 
 
 def _say_where(
@@ -129,5 +171,4 @@ def _say_where(
     if not where and urls(content):
         lines.append("over HTTP: on the machines and the port where this cluster's Serve listens")
     lines += [f"REWARD_SERVE_APP={name} RAY_ADDRESS={gcs}" for name in application_names(content)]
-    for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    _say(lines, out)

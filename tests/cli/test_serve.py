@@ -258,13 +258,14 @@ class Service:
                     found.append(process)
         return found
 
-    def runs(self, what: str) -> bool:
-        """Whether it has started a process with this in its command line."""
+    def started(self, what: str) -> list[psutil.Process]:
+        """The processes of its family with this in their command line."""
+        found = []
         for process in self.family():
             with contextlib.suppress(psutil.Error):
                 if what in " ".join(process.cmdline()):
-                    return True
-        return False
+                    found.append(process)
+        return found
 
     def serves(self) -> bool:
         return f"REWARD_SERVE_URL={self.url}" in self.log()
@@ -313,7 +314,23 @@ def test_it_serves_until_a_signal_and_leaves_no_process(
     ],
 )
 def test_ctrl_c_while_it_starts_leaves_no_process(starting: str, service: Service) -> None:
-    until(lambda: service.runs(starting), 200, service.log)
+    until(lambda: bool(service.started(starting)), 200, service.log)
     os.killpg(service.process.pid, signal.SIGINT)  # as a terminal does
     assert service.process.wait(60) == 0, service.log()
     until(lambda: not service.family(), 20, service.log)
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["raylet/raylet", "gcs_server"])
+def test_it_ends_with_a_reason_and_leaves_no_process_when_ray_is_killed(
+    what: str, service: Service
+) -> None:
+    until(service.serves, 200, service.log)
+    service.started(what)[0].kill()
+    assert service.process.wait(30) == 1, service.log()
+    name = {"raylet/raylet": "raylet", "gcs_server": "GCS"}[what]
+    assert f"Ray's {name} has died: nothing listens on " in service.log()
+    until(lambda: not service.family(), 20, service.log)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(service.url + "/health", timeout=5)

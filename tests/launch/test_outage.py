@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from reward_serve.launch.outage import Endpoint, http_endpoints, outage
+from tests.fake_service import free_port
+
+
+@pytest.fixture
+def listening() -> Iterator[tuple[str, int]]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield "127.0.0.1", server.getsockname()[1]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr("reward_serve.launch.outage.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_what_listens_is_there(listening: tuple[str, int]) -> None:
+    assert outage([Endpoint("Ray's raylet", listening, 0.0)]) is None
+
+
+def test_what_refuses_for_its_patience_is_gone_and_is_named(
+    listening: tuple[str, int], clock: list[float]
+) -> None:
+    port = free_port()
+    there = Endpoint("Ray's GCS", listening, 3.0)
+    gone = Endpoint("Ray's raylet", ("127.0.0.1", port), 3.0)
+    assert outage([there, gone]) is None
+    clock[0] += 2.9
+    assert outage([there, gone]) is None
+    clock[0] += 0.1
+    assert outage([there, gone]) == (
+        f"Ray's raylet has died: nothing listens on 127.0.0.1:{port}; start the service again"
+    )
+
+
+def test_what_comes_back_is_given_its_whole_patience_again(clock: list[float]) -> None:
+    port = free_port()
+    proxy = Endpoint("Serve's HTTP proxy", ("127.0.0.1", port), 60.0)
+    assert not proxy.is_gone()
+    clock[0] += 59
+    with socket.create_server(("127.0.0.1", port)):
+        assert not proxy.is_gone()
+    assert not proxy.is_gone()
+    clock[0] += 59
+    assert not proxy.is_gone()
+    clock[0] += 1
+    assert proxy.is_gone()
+
+
+def test_a_proxy_is_watched_once_for_all_its_applications() -> None:
+    urls = ["http://127.0.0.1:8001", "http://127.0.0.1:8001/judge"]
+    assert [each.address for each in http_endpoints(urls)] == [("127.0.0.1", 8001)]

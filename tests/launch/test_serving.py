@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from reward_serve.launch import serving
+from reward_serve.launch.clusters import LaunchError
+from reward_serve.launch.controller import ReplicaReports, State
+from reward_serve.launch.outage import Endpoint
+from tests.fake_service import free_port
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_POLL_S", 0.01)
+    monkeypatch.setattr(serving, "_ABSENCE_S", 0.1)
+
+
+@pytest.fixture
+def there() -> Iterator[Endpoint]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield Endpoint("Ray's raylet", ("127.0.0.1", server.getsockname()[1]), 0.1)
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, names: list[str]) -> str:
+    """The reason for which watching ends, if Serve says these states and then ABSENT."""
+    said = iter(names)
+    monkeypatch.setattr(
+        serving, "states", lambda _: {"reward": State(next(said, "ABSENT"), "", {})}
+    )
+    with pytest.raises(LaunchError) as caught:
+        serving._watch(["reward"], [endpoint], ReplicaReports([]), Console(file=StringIO()))
+    assert next(said, None) is None
+    return str(caught.value)
+
+
+def test_watching_ends_when_the_raylet_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Endpoint("Ray's raylet", ("127.0.0.1", free_port()), 0.1)
+    reason = watch(monkeypatch, gone, ["RUNNING"])
+    assert reason.startswith("Ray's raylet has died")
+    assert "\n" not in reason
+
+
+def test_watching_ends_when_serve_is_removed(
+    monkeypatch: pytest.MonkeyPatch, there: Endpoint
+) -> None:
+    reason = watch(monkeypatch, there, ["RUNNING"])
+    assert reason == "Serve, or an application of this file, was removed from the cluster"
+
+
+def test_watching_goes_on_while_the_controller_restarts_and_over_a_short_absence(
+    monkeypatch: pytest.MonkeyPatch, there: Endpoint
+) -> None:
+    names = ["RUNNING", *["UNKNOWN"] * 30, "ABSENT", "RUNNING", *["DEPLOYING"] * 30, "UNHEALTHY"]
+    assert "removed" in watch(monkeypatch, there, names)
