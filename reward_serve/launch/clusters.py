@@ -38,6 +38,7 @@ START_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 
+_OWN_SETTINGS = {"task_events_shutdown_flush_timeout_ms": 500}  # 5,000 delay the end without a GCS
 _PR_SET_CHILD_SUBREAPER = 36
 _ROUNDS_OF_ENDING = 5
 
@@ -110,6 +111,8 @@ def own_cluster(content: dict[str, Any], out: Console) -> Iterator[Cluster]:
         if cluster:
             with out.status("ending"):
                 shut_down(cluster.is_lost)
+            if cluster.is_lost():
+                _kill_descendants()  # Ray would wait for each
         ray.shutdown()
 
 
@@ -181,8 +184,10 @@ def _connect(address: str) -> Cluster:
     """Connect to a cluster, or start one ("local")."""
     import ray
 
+    settings = {"_system_config": _OWN_SETTINGS} if address == "local" else {}
+    quiet = {"log_to_driver": False, "logging_level": "error"}
     try:
-        ray.init(address=address, namespace="serve", log_to_driver=False, logging_level="error")
+        ray.init(address=address, namespace="serve", **quiet, **settings)
     except SystemExit:  # a handler of SIGTERM that Ray sets
         raise Stopped from None
     signals.listen()

@@ -334,3 +334,12 @@ def test_it_ends_with_a_reason_and_leaves_no_process_when_ray_is_killed(
     until(lambda: not service.family(), 20, service.log)
     with pytest.raises(httpx.ConnectError):
         httpx.get(service.url + "/health", timeout=5)
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+def test_a_signal_to_its_group_ends_it_at_once(service: Service) -> None:
+    until(service.serves, 200, service.log)
+    os.killpg(service.process.pid, signal.SIGTERM)  # as systemd does
+    assert service.process.wait(15) == 0, service.log()
+    until(lambda: not service.family(), 20, service.log)
