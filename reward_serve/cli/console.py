@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -20,17 +21,22 @@ from reward_serve.embedded.bundled import (
     prepare_int8,
 )
 
-DEFAULT_URL = "http://127.0.0.1:8000"
+_DEFAULT_URL = "http://127.0.0.1:8000"
+URL_VARIABLE = "REWARD_SERVE_URL"
 API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
+
+Url = Annotated[
+    str | None,
+    typer.Option(help=f"The service's URL; default {URL_VARIABLE}, or {_DEFAULT_URL}."),
+]
 
 
 def client_for(url: str | None, app: str | None, model: str | None) -> Transport:
     """A client for ``url``, or by handle for the cluster's application ``app``.
 
-    The default is ``DEFAULT_URL``.
-
     Raises:
-        typer.BadParameter: both are given, or the API key is not a valid header value.
+        typer.BadParameter: both are given, a URL cannot be used, or the API key is not a valid
+            header value.
         ServiceUnavailableError: the cluster has no such application.
     """
     if url and app:
@@ -38,9 +44,21 @@ def client_for(url: str | None, app: str | None, model: str | None) -> Transport
     if app:
         return RewardClient(app, model)
     try:
-        return HttpRewardClient(url or DEFAULT_URL, api_key())
+        return HttpRewardClient(service_url(url), api_key())
     except ValueError as error:
         raise typer.BadParameter(f"{API_KEY_VARIABLE}: {error}") from None
+
+
+def service_url(given: str | None) -> str:
+    """The URL of the service: as given, or ``REWARD_SERVE_URL``, or this machine's.
+
+    Raises:
+        typer.BadParameter: the variable names several services.
+    """
+    url = given or os.environ.get(URL_VARIABLE) or _DEFAULT_URL
+    if not given and "," in url:
+        raise typer.BadParameter(f"{URL_VARIABLE}: {url} are several services; give --url one")
+    return url
 
 
 def api_key() -> str | None:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from reward_serve.cli.console import api_key
+from reward_serve.cli.console import URL_VARIABLE, api_key, service_url
 from reward_serve.cli.environment import INSTALL, deviations
 from reward_serve.cli.open_ports import open_ports, replica_processes
 from reward_serve.client.http import HttpRewardClient
@@ -49,10 +49,15 @@ class Finding:
 
 
 def doctor(
-    url: Annotated[str | None, typer.Option(help="Also check the service at this URL.")] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help=f"Also check the service at this URL; default {URL_VARIABLE}, if set."),
+    ] = None,
 ) -> None:
     """Check what this machine can run; exit 1 if there is a problem."""
-    findings = examine_machine() + (examine_service(url, api_key()) if url else [])
+    findings = examine_machine()
+    if url or os.environ.get(URL_VARIABLE):
+        findings += examine_service(service_url(url), api_key())
     console.print(_findings_table(findings))
     if any(finding.remedy and not finding.warning for finding in findings):
         raise typer.Exit(1)

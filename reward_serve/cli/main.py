@@ -1,6 +1,7 @@
 """Serve reward models; with reward-serve-lab: score files, measure and attack judges.
 
-Commands that call a service over HTTP use the API key in ``REWARD_SERVE_API_KEY``.
+Commands that call a service find it by ``--url`` or ``REWARD_SERVE_URL``, and use the API key in
+``REWARD_SERVE_API_KEY``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ try:
 except ImportError as error:
     raise SystemExit(f"{error.name} is missing: pip install 'reward-serve[serve]'") from None
 
-from reward_serve.cli.console import prepare_with_progress
+from reward_serve.cli.console import Url, prepare_with_progress, service_url
 from reward_serve.cli.doctor import doctor
 from reward_serve.cli.serve import serve
 from reward_serve.cli.shipped import deployments, requirements
@@ -49,12 +50,13 @@ def prepare() -> None:
 
 @cli.command()
 def wait(
-    url: Annotated[str, typer.Option(help="The service's URL.")] = "http://127.0.0.1:8000",
+    url: Url = None,
     timeout_s: Annotated[float, typer.Option(min=0.0, help="Maximum wait, in seconds.")] = 300.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing.")] = False,
 ) -> None:
     """Wait until a service can score; exit 1 on timeout."""
     deadline = time.monotonic() + timeout_s
+    url = service_url(url)
     with HttpRewardClient(url) as client:
         while not client.is_ready():
             if time.monotonic() > deadline:

@@ -350,6 +350,38 @@ def test_wait_of_nobody_exits_1(options: tuple[str, ...], shown: bool) -> None:
     assert (f"{url}: not ready after 0 s" in result.stderr) is shown
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("score", "ROWS"), ("eval", "ROWS"), ("attack", "--sample", "3"), ("wait",), ("doctor",)],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_service_is_found_by_the_environment(
+    arguments: tuple[str, ...],
+    service: FakeService,
+    rows: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REWARD_SERVE_URL", service.url)
+    invoke(*(rows if each == "ROWS" else each for each in arguments))
+    assert service.calls
+
+
+def test_an_option_goes_before_the_environment(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWARD_SERVE_URL", f"http://127.0.0.1:{free_port()}")
+    assert invoke("wait", "--url", service.url, "--timeout-s", 0).exit_code == 0
+
+
+def test_of_several_services_in_the_environment_one_must_be_given(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWARD_SERVE_URL", f"{service.url},http://127.0.0.1:1")
+    result = invoke("wait", "--timeout-s", 0)
+    assert result.exit_code == 2
+    assert "give --url one" in result.stderr
+
+
 @pytest.mark.parametrize("command", ["score", "eval"])
 def test_the_key_of_the_environment_is_sent_and_never_shown(
     service: FakeService, rows: Path, monkeypatch: pytest.MonkeyPatch, command: str

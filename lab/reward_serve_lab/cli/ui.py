@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from reward_serve.cli.console import DEFAULT_URL, api_key
+from reward_serve.cli.console import Url, api_key, service_url
 
 console = Console(stderr=True)
 
-Url = Annotated[str, typer.Option(help="Of the service.")]
 Log = Annotated[Path | None, typer.Option(help="The folder of its verdict log.")]
 Metrics = Annotated[
     list[str] | None, typer.Option(help="Where Prometheus would scrape a node; repeatable.")
@@ -20,7 +19,7 @@ Metrics = Annotated[
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Of the pages, on loopback.")]
 
 
-def ui(url: Url = DEFAULT_URL, log: Log = None, metrics: Metrics = None, port: Port = 8081) -> None:
+def ui(url: Url = None, log: Log = None, metrics: Metrics = None, port: Port = 8081) -> None:
     """Look at verdicts in a browser: ask, compare, read the log, watch the service."""
     from reward_serve_lab.ui.serving import Settings, serve  # NiceGUI takes a second
 
@@ -28,7 +27,7 @@ def ui(url: Url = DEFAULT_URL, log: Log = None, metrics: Metrics = None, port: P
         console.print(f"open {address}", markup=False, highlight=False, soft_wrap=True)
 
     try:
-        serve(Settings(url, api_key(), log, metrics or ()), port, say)
+        serve(Settings(service_url(url), api_key(), log, metrics or ()), port, say)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     except OSError as error:
