@@ -15,12 +15,10 @@ import yaml
 
 from reward_serve.cli.shipped import shipped_file
 from reward_serve.config.base import ConfigError
-from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER, EngineConfig
-from reward_serve.config.models import ClassifierModel, JudgeModel
+from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
 from reward_serve.config.vllm_build import installed_build
 from reward_serve.engines.checkpoint import is_folder
 from reward_serve.http.auth import read_key_digests
-from reward_serve.launch import models_of
 from reward_serve.templates import FILE_SUFFIXES
 
 Kind = Literal["judge", "classifier"]
@@ -99,15 +97,6 @@ def check_keys(content: dict[str, Any]) -> None:
     for args in _args_behind_http(content):
         server = args.get("server") or {}
         read_key_digests(server.get("api_keys_file"), server.get("api_keys_env"))
-
-
-def engines(content: dict[str, Any]) -> list[EngineConfig]:
-    """The vLLM engines that the file's applications of ours ask for."""
-    return [
-        model.engine
-        for model in models_of(content)
-        if isinstance(model, JudgeModel | ClassifierModel)
-    ]
 
 
 def is_open(content: dict[str, Any]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,16 +19,29 @@ from reward_serve.cli.deployment import (
     ServerOptions,
     check_keys,
     deployments_file,
-    engines,
     is_open,
 )
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL
+from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel, RuleModel
 from reward_serve.engines.checkpoint import CheckpointError
+from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm_settings import adapter_folder, locate
-from reward_serve.launch import LaunchError, serve_until_stopped, until_stopped
+from reward_serve.launch import LaunchError, models_of, serve_until_stopped, until_stopped
 
 console = Console(stderr=True)
+
+_PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+# In a process of its own: what it imports is the user's, and may be torch.
+_IMPORT_FUNCTION = """
+import sys
+from reward_serve.config.base import ConfigError
+from reward_serve.verifiers.own_function import FunctionVerifier
+try:
+    FunctionVerifier(sys.argv[1])
+except ConfigError as error:
+    sys.exit(" ".join(str(error).split()))
+"""
 
 Model = Annotated[
     str, typer.Argument(help="bundled, a folder, a hub id, or a deployments file (.yaml).")
@@ -84,6 +99,8 @@ def serve(
         content = deployments_file(model, options, server)
         if dry_run:
             typer.echo(yaml.safe_dump(content, sort_keys=False), nl=False)
+            for fault in _missing(content):
+                console.print(f"on this machine, {fault}", style="yellow", **_PLAIN)
             return
         check_keys(content)
         if is_open(content):
@@ -93,17 +110,44 @@ def serve(
                 _prepare(content)
             serve_until_stopped(content, address, console)
     except (ConfigError, CheckpointError, LaunchError) as error:
-        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        console.print(str(error), style="red", **_PLAIN)
         raise typer.Exit(1) from None
 
 
 def _prepare(content: dict[str, Any]) -> None:
     """Look at the models before Ray starts: a replica would fail on them half a minute later."""
-    for engine in engines(content):
-        if engine.model == BUNDLED_MODEL:
-            prepare_with_progress(console, adapter_folder(engine))
+    if missing := _missing(content):
+        raise ConfigError("; ".join(missing))
+    for model in models_of(content):
+        if not isinstance(model, JudgeModel | ClassifierModel):
+            continue
+        if model.engine.model == BUNDLED_MODEL:
+            prepare_with_progress(console, adapter_folder(model.engine))
         else:
-            locate(engine)
+            locate(model.engine)
+
+
+def _missing(content: dict[str, Any]) -> list[str]:
+    """The keys of remote models and the functions of rules that are not here, with the remedy.
+
+    A model with a ``runtime_env`` may find them there, so it is left out.
+    """
+    faults = []
+    for model in models_of(content):
+        if model.resources.runtime_env:
+            continue
+        if isinstance(model, RemoteModel):
+            try:
+                remote_key(model.remote)
+            except RemoteKeyError as error:
+                faults.append(f"{model.name}: {error}")
+        elif isinstance(model, RuleModel) and model.rule.function:
+            command = [sys.executable, "-c", _IMPORT_FUNCTION, model.rule.function]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+                faults.append(f"{model.name}: {said[-1]}")
+    return faults
 
 
 def _warn(content: dict[str, object]) -> None:
@@ -111,5 +155,5 @@ def _warn(content: dict[str, object]) -> None:
         "whoever reaches this port may ask, and ask for anything to be judged: give "
         "--api-keys-file FILE, or leave --host out",
         style="yellow",
-        markup=False,
+        **_PLAIN,
     )

@@ -128,14 +128,19 @@ def _client(config: RemoteConfig) -> AsyncOpenAI:
     from openai import AsyncOpenAI
 
     return AsyncOpenAI(
-        api_key=_key(config),
+        api_key=remote_key(config),
         base_url=config.base_url,
         max_retries=config.max_retries,
         timeout=config.timeout_s,
     )
 
 
-def _key(config: RemoteConfig) -> str:
+def remote_key(config: RemoteConfig) -> str:
+    """The endpoint's API key, from the environment or the file that ``config`` names.
+
+    Raises:
+        RemoteKeyError: it is not there; the message names the field and the remedy.
+    """
     if config.api_key_file is not None:
         try:
             return read_key(config.api_key_file, config.api_key_env or "OPENAI_API_KEY")
@@ -151,8 +156,9 @@ def _key(config: RemoteConfig) -> str:
     key = os.environ.get(config.api_key_env, "")
     if not key:
         raise RemoteKeyError(
-            f"remote.api_key_env: {config.api_key_env} is not set in the replica; set it where "
-            "`ray start` runs, set remote.api_key_file, or set null if the endpoint needs no key"
+            f"remote.api_key_env: {config.api_key_env} is not set; set it where "
+            "`reward-serve serve` or `ray start` runs, set remote.api_key_file, or set null if the "
+            "endpoint needs no key"
         )
     return key
 

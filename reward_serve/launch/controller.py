@@ -146,7 +146,7 @@ class ReplicaReports:
 def cause(message: str) -> str:
     """The end of a message of Serve's without the tracebacks before it."""
     lines = _COLOUR.sub("", message).strip().splitlines()
-    if not any(line.lstrip().startswith("Traceback") for line in lines):
+    if not any("Traceback (most recent call last)" in line for line in lines):
         return "\n".join(lines)
     places = [place for place, line in enumerate(lines) if _EXCEPTION.match(line)]
     return "\n".join(lines[places[-1] :] if places else lines[-1:])

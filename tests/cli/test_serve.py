@@ -213,6 +213,43 @@ def test_a_hub_id_without_a_network_ends_before_ray_starts(
     assert not ray.is_initialized()
 
 
+def with_function(path: str, folder: Path) -> Path:
+    file = folder / "function.yaml"
+    shipped = deployments_files()["rule.yaml"].read_text(encoding="utf-8")
+    rule = f"verifier: function\n            function: {path}"
+    file.write_text(shipped.replace("verifier: gsm8k", rule), encoding="utf-8")
+    return file
+
+
+def test_a_key_that_is_not_set_ends_before_ray_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    result = invoke("serve", "openai.yaml")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("judge: remote.api_key_env: OPENAI_API_KEY is not set; set it")
+    assert result.stderr.count("\n") == 1
+    assert not ray.is_initialized()
+
+
+def test_a_function_that_cannot_be_imported_ends_before_ray_starts(tmp_path: Path) -> None:
+    result = invoke("serve", with_function("nowhere:score", tmp_path))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("rule: rule.function: 'nowhere:score' cannot be imported")
+    assert result.stderr.count("\n") == 1
+    assert not ray.is_initialized()
+
+
+def test_a_dry_run_says_what_this_machine_lacks_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def score(r, g, q): return 1.0\n", encoding="utf-8")
+    assert invoke("serve", with_function("mine:score", tmp_path), "--dry-run").stderr == ""
+    result = invoke("serve", with_function("mine:scroe", tmp_path), "--dry-run")
+    assert result.exit_code == 0
+    assert yaml.safe_load(result.stdout)["applications"]
+    assert result.stderr.startswith("on this machine, rule: rule.function: 'mine:scroe' cannot be")
+
+
 def test_a_folder_that_cannot_be_served_ends_before_ray_starts(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     result = invoke("serve", tmp_path)

@@ -95,7 +95,6 @@ def test_the_ordinary_start_of_one_replica_is_not_a_lack() -> None:
         (
             "The deployment failed to start 3 times in a row. Error:\n"
             "\x1b[36mray::ServeReplica:reward:rule.initialize_and_get_metadata()\x1b[39m (pid=1)\n"
-            "Traceback (most recent call last):\n"
             '  File "a.py", line 1, in load\n'
             "RuntimeError: Traceback (most recent call last):\n"
             '  File "b.py", line 2, in load\n'
