@@ -19,13 +19,13 @@ from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
 from reward_serve.config.vllm_build import installed_build
 from reward_serve.engines.checkpoint import is_folder
 from reward_serve.http.auth import read_key_digests
+from reward_serve.shipped import Build
 from reward_serve.templates import FILE_SUFFIXES
 
 Kind = Literal["judge", "classifier"]
 ModeName = Literal["label", "generate"]
 
 _GPU_SHARE_OF_THE_BUNDLED = 0.1
-_ONLY_FOR_GPUS = ("device", "dtype", "max_num_seqs")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class ModelOptions:
     gpus: float | None = None
     cpus: float | None = None
     replicas: str | None = None
+    device: Build | None = None
 
     def given(self) -> list[str]:
         """The names of the options that were given."""
@@ -135,17 +136,25 @@ def _put_model(args: dict[str, Any], model: str, options: ModelOptions) -> None:
 
 def _put_resources(section: dict[str, Any], model: str, options: ModelOptions) -> None:
     engine, gpus = section["engine"], options.gpus
-    if model == BUNDLED_MODEL and installed_build() == "cuda" and not options.tp and gpus is None:
+    device = options.device or _device(model, options)
+    if model != BUNDLED_MODEL or options.device:
+        engine["device"] = device
+    if model != BUNDLED_MODEL and device == "cpu":
+        engine.pop("max_num_seqs", None)  # as many as suit a GPU
+    if model == BUNDLED_MODEL and device == "cuda" and not options.tp and gpus is None:
         gpus = _GPU_SHARE_OF_THE_BUNDLED
-    if gpus == 0 or (gpus is None and not options.tp and installed_build() == "cpu"):
-        for field in _ONLY_FOR_GPUS if model != BUNDLED_MODEL else ():
-            engine.pop(field, None)
-        gpus = None
     if options.tp:
         engine["tensor_parallel_size"] = options.tp
     for field, value in (("num_cpus", options.cpus), ("num_gpus", gpus)):
         if value is not None:
             section.setdefault("resources", {})[field] = value
+
+
+def _device(model: str, options: ModelOptions) -> Build:
+    """What ``--tp`` and ``--gpus`` ask for, or else what the installed vLLM runs on."""
+    if options.tp or options.gpus is not None:
+        return "cuda" if options.tp or options.gpus else "cpu"
+    return installed_build() or ("cpu" if model == BUNDLED_MODEL else "cuda")
 
 
 def _scaling(replicas: str) -> dict[str, int]:

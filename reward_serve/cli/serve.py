@@ -28,6 +28,7 @@ from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm_settings import adapter_folder, locate
 from reward_serve.launch import LaunchError, models_of, serve_until_stopped, until_stopped
+from reward_serve.shipped import Build
 
 console = Console(stderr=True)
 
@@ -60,6 +61,13 @@ TensorParallel = Annotated[int | None, typer.Option(min=1, help="GPUs of a repli
 Replicas = Annotated[
     str | None, typer.Option(metavar="MIN:MAX", help="How many; they follow the load.")
 ]
+Device = Annotated[
+    Build | None,
+    typer.Option(
+        help="Of the engine; default cuda with --tp or --gpus, else what the installed vLLM runs "
+        "on. Give it for a file (--dry-run) that another machine serves."
+    ),
+]
 Gpus = Annotated[float | None, typer.Option(min=0, help="Of a replica, or a share such as 0.1.")]
 Cpus = Annotated[float | None, typer.Option(min=0.1, help="Cores of a replica.")]
 Host = Annotated[str | None, typer.Option(help="Where to listen; default 127.0.0.1.")]
@@ -78,6 +86,7 @@ def serve(
     mode: Mode = None,
     rules: Rules = None,
     adapter: Adapter = None,
+    device: Device = None,
     tp: TensorParallel = None,
     gpus: Gpus = None,
     cpus: Cpus = None,
@@ -93,7 +102,7 @@ def serve(
     What no option says is as in the shipped deployments file that is nearest. On a cluster that
     runs (--address), what it serves already goes on.
     """
-    options = ModelOptions(kind, template, mode, rules, adapter, tp, gpus, cpus, replicas)
+    options = ModelOptions(kind, template, mode, rules, adapter, tp, gpus, cpus, replicas, device)
     server = ServerOptions(host, port, api_keys_file)
     try:
         content = deployments_file(model, options, server)

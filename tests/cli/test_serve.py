@@ -97,6 +97,44 @@ def test_a_hub_id_runs_where_the_installed_vllm_can(
     assert (model.engine.device, model.resources.num_gpus) == (device, gpus)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        [QWEN, "--tp", 2, "--replicas", "1:2"],
+        [QWEN, "--gpus", 1, "--replicas", "1:4"],
+        [QWEN, "--device", "cuda", "--replicas", "1:4"],
+        ["org/reward-model", "--kind", "classifier", "--device", "cuda"],
+        ["bundled", "--device", "cuda"],
+        ["bundled", "--gpus", 0.2],
+    ],
+    ids=lambda options: " ".join(map(str, options)),
+)
+def test_a_file_for_gpus_does_not_depend_on_the_machine_that_prints_it(
+    monkeypatch: pytest.MonkeyPatch, options: list[object]
+) -> None:
+    printed = []
+    for build in ("cpu", "cuda", None):
+        has_build(monkeypatch, build)
+        printed.append(invoke("serve", *options, "--dry-run").stdout)
+    assert printed[0]
+    assert set(printed) == {printed[0]}
+    (model,) = application(dry_run(*options)).models
+    assert isinstance(model, JudgeModel | ClassifierModel)
+    assert model.engine.device == "cuda"
+    if options[0] != "bundled":
+        engine = yaml.safe_load(printed[0])["applications"][0]["args"]["models"][0]["engine"]
+        assert (engine["device"], engine["dtype"], engine["max_num_seqs"]) == ("cuda", "auto", 256)
+
+
+def test_a_file_for_a_cpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_build(monkeypatch, "cpu")
+    for options in ([], ["--gpus", 0], ["--device", "cpu"]):
+        printed = yaml.safe_load(invoke("serve", QWEN, *options, "--dry-run").stdout)
+        engine = printed["applications"][0]["args"]["models"][0]["engine"]
+        assert engine["device"] == "cpu"
+        assert "max_num_seqs" not in engine
+
+
 def test_under_the_cuda_build_the_bundled_judge_takes_a_share_of_a_gpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -140,6 +178,9 @@ def test_a_classifier() -> None:
         (["--template", "none"], "template"),
         ([QWEN, "--adapter", "lora"], "adapter"),
         ([QWEN, "--tp", 2, "--gpus", 1], "num_gpus"),
+        ([QWEN, "--device", "cpu", "--tp", 2], "tensor_parallel_size"),
+        ([QWEN, "--device", "cuda", "--gpus", 0], "num_gpus"),
+        (["judge.yaml", "--device", "cuda"], "--device"),
     ],
 )
 def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: str) -> None:
