@@ -11,6 +11,8 @@
 #   OPENAI_API_KEY. Deployed as the bundled judge is. JUDGE=graded: the same, asked for grades.
 #
 # DEPLOYMENT  another deployments file; URL where it answers (http://127.0.0.1:8000)
+# TRAINER_GPUS  GPUs that training takes beside the judge (0); with JUDGE=qwen, it ends with exit code 1
+#   where the cluster has fewer than both need, since Ray would wait for ever
 # STATE_DIR   the service's log and process id (.judge)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -47,11 +49,16 @@ if [[ $judge == qwen ]]; then
   joins=(--address "${RAY_ADDRESS:-auto}")
 fi
 
+check_gpus() { "$python" "$root/examples/gsm8k/gpus.py" "$deployment" "${TRAINER_GPUS:-0}" "$1"; }
+
 start_what_it_needs() {
   if [[ $judge != qwen ]]; then
     make --no-print-directory -C "$root" setup
   elif [[ ${RAY_ADDRESS:-auto} == auto ]] && ! "$python" -m ray.scripts.scripts status >/dev/null 2>&1; then
+    check_gpus local
     "$python" -m ray.scripts.scripts start --head --disable-usage-stats >>"$state/log" 2>&1 || fail
+  else
+    check_gpus "${RAY_ADDRESS:-auto}"
   fi
 }
 

@@ -4,6 +4,26 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=examples/gsm8k/hyperparameters.sh
 source "$here/hyperparameters.sh"
 
+# The last value of a setting of launch, or a default.
+setting() {
+  local each value=$2
+  for each in "${settings[@]}"; do
+    [[ $each == "$1="* ]] && value=${each#*=}
+  done
+  echo "$value"
+}
+
+# GPUs of training and generation, which share them if they are colocated.
+trainer_gpus() {
+  local policy=$(($(setting trainer.placement.policy_num_gpus_per_node 1) * $(setting trainer.placement.policy_num_nodes 1)))
+  local engines=$(($(setting generator.inference_engine.num_engines 1) * $(setting generator.inference_engine.tensor_parallel_size 1)))
+  if [[ $(setting trainer.placement.colocate_all true) == true ]]; then
+    echo $((policy > engines ? policy : engines))
+  else
+    echo $((policy + engines))
+  fi
+}
+
 # launch <rule|judge> <sync|async> [key=value ...]: train, the judge deployed first.
 #
 # TRAINER_PYTHON  the trainer's interpreter (python)
@@ -62,7 +82,7 @@ launch() {
     return 1
   fi
   if [[ $reward == judge && -z ${REWARD_SERVE_URL:-} ]]; then
-    "$here/deploy_judge.sh" || return
+    TRAINER_GPUS=$(trainer_gpus) "$here/deploy_judge.sh" || return
     [[ -n $url ]] || export RAY_ADDRESS=${RAY_ADDRESS:-auto} # the judge's cluster
   fi
   "${TRAINER_PYTHON:-python}" -m reward_serve_skyrl.main "${settings[@]}"
