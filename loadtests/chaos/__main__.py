@@ -25,6 +25,7 @@ from loadtests.chaos.scenarios import (
     nodes,
     overload,
     scale_to_zero,
+    supervised,
     updates,
 )
 
@@ -42,6 +43,7 @@ _RUNS: list[tuple[tuple[str, ...], Run]] = [
     (kills.NAMES, kills.run),
     (cache.NAMES, cache.run),
     (nodes.NAMES, nodes.run),
+    (supervised.NAMES, supervised.run),
 ]
 NAMES = [name for names, _ in _RUNS for name in names]
 
