@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 _CONNECT_TIMEOUT_S = 1.0
 _RAY_PATIENCE_S = 3.0
+_REMOTE_PATIENCE_S = 20.0  # a network may fail for a while
 _HTTP_PATIENCE_S = 60.0  # Serve has a killed proxy back after up to 40 s, under load
 
 
@@ -54,11 +55,12 @@ def ray_endpoints() -> list[Endpoint]:
     context = ray.get_runtime_context()
     (node,) = (each for each in ray.nodes() if each["NodeID"] == context.get_node_id())
     host, _, port = context.gcs_address.rpartition(":")
-    addresses = {
-        "Ray's raylet": (node["NodeManagerAddress"], node["NodeManagerPort"]),
-        "Ray's GCS": (host, int(port)),
-    }
-    return [Endpoint(what, address, _RAY_PATIENCE_S) for what, address in addresses.items()]
+    here = node["NodeManagerAddress"]
+    patience_s = _RAY_PATIENCE_S if host == here else _REMOTE_PATIENCE_S
+    return [
+        Endpoint("Ray's raylet", (here, node["NodeManagerPort"]), _RAY_PATIENCE_S),
+        Endpoint("Ray's GCS", (host, int(port)), patience_s),
+    ]
 
 
 def http_endpoints(urls: Iterable[str]) -> list[Endpoint]:

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
-from reward_serve.launch.outage import Endpoint, http_endpoints, outage
+from reward_serve.launch.outage import Endpoint, http_endpoints, outage, ray_endpoints
 from tests.fake_service import free_port
 
 
@@ -53,6 +54,19 @@ def test_what_comes_back_is_given_its_whole_patience_again(clock: list[float]) -
     assert not proxy.is_gone()
     clock[0] += 1
     assert proxy.is_gone()
+
+
+@pytest.mark.parametrize(("head", "patience_s"), [("192.0.2.1", 3.0), ("192.0.2.2", 20.0)])
+def test_a_head_on_another_machine_may_be_unreachable_for_longer(
+    head: str, patience_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = SimpleNamespace(gcs_address=f"{head}:6379", get_node_id=lambda: "here")
+    node = {"NodeID": "here", "NodeManagerAddress": "192.0.2.1", "NodeManagerPort": 4000}
+    monkeypatch.setattr("ray.get_runtime_context", lambda: context)
+    monkeypatch.setattr("ray.nodes", lambda: [node, {"NodeID": "another"}])
+    raylet, gcs = ray_endpoints()
+    assert (raylet.address, raylet.patience_s) == (("192.0.2.1", 4000), 3.0)
+    assert (gcs.address, gcs.patience_s) == ((head, 6379), patience_s)
 
 
 def test_a_proxy_is_watched_once_for_all_its_applications() -> None:
