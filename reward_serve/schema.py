@@ -32,6 +32,7 @@ MAX_TIMEOUT_S = 3600.0
 DEFAULT_TIMEOUT_S = 60.0
 MAX_REFERENCES = 64
 MAX_MESSAGES = 1024
+MAX_VALUES = 4096  # JSON values of a request besides its metadata: a message has three
 
 _NOT_BLANK: dict[str, JsonValue] = {"type": "string", "pattern": r"\S"}
 _SEVERAL: dict[str, JsonValue] = {
@@ -76,10 +77,29 @@ def deeper_than(value: object, levels: int) -> bool:
     return True
 
 
+def more_values_than(value: object, most: int) -> bool:
+    """Whether JSON data contains more than ``most`` values; counts no further."""
+    left, count = [value], 0
+    while left:
+        node = left.pop()
+        if isinstance(node, dict | list):
+            count += len(node)
+            if count > most:
+                return True
+            left += node.values() if isinstance(node, dict) else node
+    return False
+
+
 def _small_int(digits: str) -> int:
     if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
         raise ValueError("an integer has more than 64 bits; send it as a string")
     return int(digits)
+
+
+def _small(metadata: object) -> object:
+    if more_values_than(metadata, MAX_METADATA_BYTES // 2):  # a value takes two bytes or more
+        raise ValueError(f"takes more than {MAX_METADATA_BYTES} bytes as JSON; send less")
+    return metadata
 
 
 def _json(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -88,7 +108,8 @@ def _json(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
     try:
         text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
         size = len(text.encode())
-        json.loads(text, parse_int=_small_int)
+        if size <= MAX_METADATA_BYTES:
+            json.loads(text, parse_int=_small_int)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"cannot be written as JSON: {error}") from None
     if size > MAX_METADATA_BYTES:
@@ -107,7 +128,7 @@ Text = Annotated[str, AfterValidator(unicode_text)]
 Name = Annotated[Text, Field(max_length=MAX_NAME_CHARACTERS)]
 Count = Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**31), BeforeValidator(_whole)]
-Metadata = Annotated[dict[str, JsonValue], AfterValidator(_json)]
+Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_small), AfterValidator(_json)]
 
 
 class Status(StrEnum):
@@ -204,6 +225,17 @@ class ScoreRequest(BaseModel):
         strict=True,
         description="Deadline, in seconds.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_values(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            nested = [data.get(field) for field in ("reference", "messages", "options")]
+            if len(data) > MAX_VALUES or more_values_than(nested, MAX_VALUES):
+                raise ValueError(
+                    f"has more than {MAX_VALUES} values besides its metadata; send less"
+                )
+        return data
 
     @field_validator("reference", mode="before")
     @classmethod

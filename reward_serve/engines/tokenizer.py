@@ -8,6 +8,7 @@ from typing import Any
 
 from reward_serve.engines.checkpoint import CheckpointError
 
+_LONG = 2**12
 _STAND_INS = "\ufffd?_ "
 
 
@@ -81,7 +82,10 @@ class ChatTokenizer:
 
     def _plain_ids(self, text: str) -> tuple[list[int], list[int], set[int]]:
         """Token ids, their offsets, and the characters that only a special token could encode."""
-        encoding = self._plain.encode(text, add_special_tokens=False)
+        if len(text) > _LONG:  # only a batch is encoded without the GIL
+            (encoding,) = self._plain.encode_batch([text], add_special_tokens=False)
+        else:
+            encoding = self._plain.encode(text, add_special_tokens=False)
         ids, spans = encoding.ids, encoding.offsets
         if self._special.isdisjoint(ids):
             return ids, [start for start, _ in spans], set()

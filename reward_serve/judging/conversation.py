@@ -8,17 +8,17 @@ response gets at least half.
 
 from __future__ import annotations
 
+import functools
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reward_serve.engines.base import ConversationTokenizer, Prompt, Tokenizer
-from reward_serve.judging.cutting import by_characters
+from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, by_characters
 
 _MARKER = re.compile("\ue000([0-9]+)\ue001")
 _PROBE = "\ue000probe\ue001"
-CHARACTERS_A_TOKEN = 32
-"""An upper bound; the average is far lower."""
 
 Turn = Mapping[str, str]
 _Run = tuple[list[int], int | None]
@@ -63,17 +63,20 @@ class ConversationRenderer:
         """
         texts = [turn["content"].strip() if self._trims else turn["content"] for turn in turns]
         first = 1 if turns[0]["role"] == "system" else 0
-        kept = list(range(len(turns)))
-        while True:
+        tokens = {i: self._tokens(text, self._max_tokens) for i, text in enumerate(texts)}
+
+        @functools.cache
+        def cut_to(start: int) -> tuple[list[int], list[_Run], int, bool]:
+            kept = [*range(first), *range(start, len(turns))]
             runs, around = self._around([turns[i] for i in kept])
             room = self._max_tokens - around
-            tokens = {i: self._tokens(texts[i], self._max_tokens) for i in kept}
-            over = sum(len(ids) for ids, _ in tokens.values()) > room
-            if not over or len(kept) - first <= 2:
-                break
-            del kept[first]
-            while len(kept) - first > 2 and turns[kept[first]]["role"] != "user":
-                del kept[first]  # many templates require a user turn first
+            return kept, runs, room, sum(len(tokens[i][0]) for i in kept) > room
+
+        starts = _starts(turns, first)
+        if len(starts) > 1 and cut_to(starts[0])[3]:  # rendering is slow, so not one by one
+            starts = starts[bisect_left(starts[:-1], True, lo=1, key=lambda i: not cut_to(i)[3]) :]
+        kept, runs, room, over = cut_to(starts[0])
+        tokens = {i: tokens[i] for i in kept}
         if room < 2:
             raise ValueError(
                 f"messages: the chat template and a system turn leave no room in "
@@ -152,6 +155,13 @@ class ConversationRenderer:
         tokenizer = self._tokenizer
         runs = _runs(turns, tokenizer.conversation, tokenizer.encode_control)
         return runs, sum(len(ids) for ids, _ in runs)
+
+
+def _starts(turns: Sequence[Turn], first: int) -> list[int]:
+    """The turns, after the system turn, with which a conversation that is cut may start."""
+    last = max(first, len(turns) - 2)
+    users = [i for i in range(first + 1, last) if turns[i]["role"] == "user"]
+    return [first, *users, *([last] if last > first else [])]  # many templates need a user turn
 
 
 def render_chat(

@@ -14,7 +14,8 @@ Encode = Callable[[str], tuple[list[int], list[int]]]
 """Tokenises a text: token ids, and the character offset at which each starts."""
 JOINT = "\n...\n"
 """Replaces the text that was cut between beginning and end."""
-_CHARACTERS = 32  # assumed maximum per token, so that the work is bounded for any response
+CHARACTERS_A_TOKEN = 32
+"""An upper bound, so that the work is bounded for any text; the average is far lower."""
 _IN_WORD = frozenset("0123456789.,/%-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
@@ -53,7 +54,7 @@ def shortened(
         shown: transforms the text before it is tokenised.
         encode: tokenises the transformed text.
     """
-    skipped = max(0, len(response) - _CHARACTERS * budget)
+    skipped = max(0, len(response) - CHARACTERS_A_TOKEN * budget)
     text = shown(response[skipped:])
     ids, starts = encode(text)
     if len(ids) <= budget and not (skipped and head):
@@ -61,7 +62,9 @@ def shortened(
     before: list[int] = []
     beginning, after = "", 0
     if 0 < 2 * head <= budget:
-        beginning, before, after = _beginning(shown(response[: _CHARACTERS * head]), head, encode)
+        beginning, before, after = _beginning(
+            shown(response[: CHARACTERS_A_TOKEN * head]), head, encode
+        )
     room = budget - len(before)
     start = starts[-room] if len(ids) > room else 0
     cut = max(skipped + start - after, 0)
@@ -93,9 +96,9 @@ def _written(wanted: str, size: int, show: Callable[[int], str]) -> tuple[int, b
     """How many of ``size`` characters ``show`` turns into ``wanted``, and whether that is exact."""
     if show(len(wanted)) == wanted:
         return len(wanted), True
-    most = min(size, 4 * len(wanted) + _CHARACTERS)
+    most = min(size, 4 * len(wanted) + CHARACTERS_A_TOKEN)
     least = bisect_left(range(most), len(wanted), key=lambda n: len(show(n)))
-    near = range(least, min(least + 2 * _CHARACTERS, most) + 1)
+    near = range(least, min(least + 2 * CHARACTERS_A_TOKEN, most) + 1)
     found = next((n for n in near if show(n) == wanted), None)
     return (least, False) if found is None else (found, True)
 

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from reward_serve.engines.base import Prompt, Tokenizer
-from reward_serve.judging.cutting import Shortened, by_characters, shortened
+from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, Shortened, by_characters, shortened
 from reward_serve.numbers.canonical import canonical
 from reward_serve.templates import FIELDS, INSTRUCTION, PLACEHOLDER, Template
 
 Mode = Literal["label", "generate"]
 
 _MAX_SKELETONS = 64
+_USUAL_CHARACTERS = 4  # per token
 
 _FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")\b)", re.IGNORECASE)
 _MARKER = re.compile("\ue000(" + "|".join(FIELDS) + ")\ue001")
@@ -124,14 +125,11 @@ class Renderer:
             ValueError: the other fields leave no room for the response.
         """
         skeleton = self._skeleton(template, layout.mode, layout.enable_thinking)
-        for field in template.fields:
-            if field != "response" and len(fields[field]) > 32 * self._max_prompt_tokens:
-                raise ValueError(
-                    f"{field}: {len(fields[field])} characters do not fit a prompt of "
-                    f"{self._max_prompt_tokens} tokens; shorten it"
-                )
         shown = shown_as(template)
-        texts = {name: shown(fields[name]) for name in template.fields if name != "response"}
+        others = [name for name in template.fields if name != "response"]
+        for name in others:
+            self._check_length(name, fields[name], shown)
+        texts = {name: shown(fields[name]) for name in others}
         encoded = {name: self._encode(text)[0] for name, text in texts.items()}
         fixed = skeleton.length + sum(map(len, encoded.values()))
         room = self._max_prompt_tokens - layout.reserve_tokens - fixed
@@ -151,6 +149,17 @@ class Renderer:
         texts["response"], encoded["response"] = response.text, response.ids
         return skeleton.filled(texts, encoded, response)
 
+    def _check_length(self, name: str, text: str, shown: Callable[[str], str]) -> None:
+        """Reject a text that is far too long, by its length or by its beginning alone."""
+        most = self._max_prompt_tokens
+        too_long = len(text) > CHARACTERS_A_TOKEN * most
+        if not too_long and len(text) > _USUAL_CHARACTERS * most:
+            too_long = len(self._encode(shown(text[: _USUAL_CHARACTERS * most]))[0]) > most
+        if too_long:
+            raise ValueError(
+                f"{name}: {len(text)} characters do not fit a prompt of {most} tokens; shorten it"
+            )
+
     def text(self, template: Template, mode: Mode, enable_thinking: bool) -> Parts:
         """The whole prompt's text around its fields; empty without a tokenizer."""
         return self._skeleton(template, mode, enable_thinking).text
@@ -161,11 +170,14 @@ class Renderer:
 
     def _skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
         key = (template.name, template.digest, mode, enable_thinking)
-        if key not in self._skeletons:
-            if len(self._skeletons) >= _MAX_SKELETONS:  # requests may send inline templates
-                self._skeletons.pop(next(iter(self._skeletons)))
-            self._skeletons[key] = self._build(template, mode, enable_thinking)
-        return self._skeletons[key]
+        skeleton = self._skeletons.get(key)
+        if skeleton is None:
+            skeleton = self._build(template, mode, enable_thinking)
+            while len(self._skeletons) >= _MAX_SKELETONS:  # requests may send inline templates
+                # Long prompts are rendered in a thread, which may remove the same one.
+                self._skeletons.pop(next(iter(list(self._skeletons))), None)
+            self._skeletons[key] = skeleton
+        return skeleton
 
     def _build(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
         form: Any = template.label if mode == "label" else template.generate

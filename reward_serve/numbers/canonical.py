@@ -19,6 +19,7 @@ from fractions import Fraction
 from reward_serve.numbers.parsing import DEGREES, MAX_DIGITS, TYPOGRAPHY, words_value
 from reward_serve.numbers.words import ANY_NUMBER_WORD, SCALE_WORDS
 
+_PIECE = 2**16  # characters; a longer text is rewritten in pieces, each a call that holds the GIL
 _PLACES = 6  # decimals to which a repeating decimal is rounded
 _MAX_WORDS = 24  # in one number
 
@@ -52,9 +53,21 @@ _PART = "halves|half|" + "|".join(
 def canonical(text: str) -> str:
     """The text with its numbers in plain digits: no words, separators, currency signs or scales.
 
+    A text of more than 65,536 characters is rewritten in pieces that end with a line or a word.
+
     Args:
         text: any text.
     """
+    out, start = [], 0
+    while len(text) - start > _PIECE:
+        window = text[start : start + _PIECE]
+        end = start + (window.rfind("\n") + 1 or window.rfind(" ") + 1 or _PIECE)
+        out.append(_canonical(text[start:end]))
+        start = end
+    return "".join([*out, _canonical(text[start:])])
+
+
+def _canonical(text: str) -> str:
     if not text.isascii():
         text = _VULGAR.sub(r"\1 \2", text)
         text = "".join(map(_plain, text.translate(_CHARACTERS)))

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
 from itertools import islice
 
 from reward_serve.numbers.foreign import may_be_numbers
@@ -87,18 +88,33 @@ def may_hold(text: str, value: Fraction) -> bool:
         return True
     if value in (0, 1) or len(text) > MAX_CHARACTERS:
         return True
-    readable = _readable(text)
-    if readable is None or _CANNOT_READ.search(readable) or _has_open_arithmetic(readable):
+    readable = _parsed(text)
+    if readable is None:
         return True
     digits = str(abs(value * 10**12).numerator).rstrip("0") if value.denominator > 1 else ""
     digits = digits or str(abs(value.numerator))
     if re.search(rf"(?<!\d){_BETWEEN_DIGITS.join(digits)}(?!\d)", readable):
         return True
-    found = list(islice(_values(readable), MAX_NUMBERS + 1))
+    found = _numbers(readable)
     return len(found) > MAX_NUMBERS or any(
         number is None or may_equal(number, value, units=True) or _may_round(number, value)
         for number in found
     )
+
+
+# A response is read once, however many references it is compared with.
+@lru_cache(maxsize=2)
+def _parsed(text: str) -> str | None:
+    """The text in plain characters; None if it may contain any number."""
+    readable = _readable(text)
+    if readable is None or _CANNOT_READ.search(readable) or _has_open_arithmetic(readable):
+        return None
+    return readable
+
+
+@lru_cache(maxsize=2)
+def _numbers(readable: str) -> tuple[Fraction | None, ...]:
+    return tuple(islice(_values(readable), MAX_NUMBERS + 1))
 
 
 def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:

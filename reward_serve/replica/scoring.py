@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +28,6 @@ from reward_serve.schema import (
 )
 
 _FLUSH_S = 0.02
-_LONG_CHARS = 2**14
 
 
 @dataclass(slots=True)
@@ -75,7 +73,7 @@ class Scorer:
         self._observers = observers
         self._max_item_chars = max_item_chars
         self._clock = clock
-        self._long_items = asyncio.Lock()
+        self._starts = asyncio.Lock()
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
         """Score one request; its deadline starts now.
@@ -132,7 +130,12 @@ class Scorer:
         if len(items) > self._max_batch_items:
             return [self._too_large(item, len(items)) for item in items]
         batch = batch or object()
-        return list(await asyncio.gather(*(self.score(item, batch) for item in items)))
+        async with asyncio.TaskGroup() as group:
+            tasks = []
+            for item in items:
+                tasks.append(group.create_task(self.score(item, batch)))
+                await asyncio.sleep(0)  # validation takes up to 20 ms
+        return [task.result() for task in tasks]
 
     async def score_stream(
         self, requests: object, batch: object = None
@@ -154,7 +157,14 @@ class Scorer:
         async def one(index: int, item: object) -> None:
             finished.put_nowait({"index": index, **await self.score(item, batch)})
 
-        tasks = [asyncio.ensure_future(one(i, item)) for i, item in enumerate(items)]
+        tasks: list[asyncio.Task[None]] = []
+
+        async def start() -> None:
+            for i, item in enumerate(items):
+                tasks.append(asyncio.create_task(one(i, item)))
+                await asyncio.sleep(0)
+
+        starting = asyncio.create_task(start())
         try:
             left = len(items)
             while left:
@@ -166,26 +176,25 @@ class Scorer:
                 for part, _ in bounded(chunk, size_of):
                     yield list(part)
         finally:
-            for task in tasks:
+            for task in (starting, *tasks):
                 task.cancel()
 
     async def _verdict(self, request: ScoreRequest, batch: object, timing: _Timing) -> Verdict:
         if request.model not in (None, self._name):
             asked = ascii((request.model or "")[:64])
             raise InvalidRequestError(f"model: {asked} was sent to {self._name!r}")
-        is_long = self._characters(request) > _LONG_CHARS
+        self._check_length(request)
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
             timing.placed = self._clock()
-            # Rules never await, so without this a batch of them would block the event loop. Long
-            # items start one by one, so that a short one waits for at most one of them.
-            async with self._long_items if is_long else nullcontext():
+            # Reward models await nothing in a short item's rules and prompt, so without this a
+            # batch of them would block the event loop.
+            async with self._starts:
                 await asyncio.sleep(0)
             left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
             return await self._model.score(request.model_copy(update={"timeout_s": left_s}))
 
-    def _characters(self, request: ScoreRequest) -> int:
-        """The item's number of characters; raises InvalidRequestError if there are too many."""
+    def _check_length(self, request: ScoreRequest) -> None:
         sizes = request.characters
         total, longest = sum(sizes.values()), max(sizes, key=sizes.__getitem__)
         if total > self._max_item_chars:
@@ -193,7 +202,6 @@ class Scorer:
                 f"{longest}: has {sizes[longest]} of the item's {total} characters; the limit is "
                 f"max_item_chars: {self._max_item_chars}, so send less, such as its end"
             )
-        return total
 
     def _failed(
         self, status: Status, reason: str, echoed: dict[str, Any], began: float

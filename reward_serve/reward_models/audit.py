@@ -76,7 +76,7 @@ class AuditedJudge:
         return chosen(request_hash(request), self._rate)
 
     async def _audit(self, request: ScoreRequest, verdict: Verdict) -> None:
-        rule = self._judge.by_rule(request)
+        rule = await self._judge.by_rule(request)
         if rule is None or rule.outcome == "abstain":
             return
         try:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from reward_serve.engines.base import TextOutput
 from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status, Usage
 from reward_serve.verifiers import final_answer
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from reward_serve.reward_models.findings import Findings
@@ -67,6 +70,16 @@ def best(verdicts: Sequence[Verdict], highest: float) -> Verdict:
     if chosen.score is None or chosen.score < highest:
         chosen = next((v for v in verdicts if v.status is not Status.OK), chosen)
     return replace(chosen, usage=summed_usage(verdicts))
+
+
+async def gathered(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of concurrent calls; if one fails, the others are cancelled."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def summed_usage(answers: Sequence[Verdict | ScoreResult | TextOutput]) -> Usage:

@@ -5,7 +5,6 @@ There are no templates, fences, labels or scores: the answer is the model's text
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from random import randrange
@@ -15,8 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.engines.base import Engine, TextOutput
-from reward_serve.judging.conversation import CHARACTERS_A_TOKEN, render_chat
-from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.judging.conversation import render_chat
+from reward_serve.judging.cutting import CHARACTERS_A_TOKEN
+from reward_serve.off_loop import off_loop
+from reward_serve.reward_models.base import InvalidRequestError, gathered
+from reward_serve.reward_models.comparison import LONG_PROMPT
 from reward_serve.reward_models.generate import check_options, writing_of
 from reward_serve.schema import MAX_MESSAGES, MAX_TIMEOUT_S, Count, Message, Options, Seed
 
@@ -148,7 +150,13 @@ class Chat:
             )
         turns = [message.model_dump() for message in request.messages]
         try:
-            prompt, length = render_chat(self._engine.tokenizer, turns, way.enable_thinking)
+            prompt, length = await off_loop(
+                request.characters > LONG_PROMPT,
+                render_chat,
+                self._engine.tokenizer,
+                turns,
+                way.enable_thinking,
+            )
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
         room = self._engine.max_model_len - length
@@ -159,14 +167,7 @@ class Chat:
             )
         first = randrange(2**31) if request.seed is None else request.seed
         sampling = replace(way.sampling, max_tokens=min(way.sampling.max_tokens, room))
-        tasks = [
-            asyncio.ensure_future(
-                self._engine.generate(prompt, replace(sampling, sample=first + number))
-            )
+        return await gathered(
+            self._engine.generate(prompt, replace(sampling, sample=first + number))
             for number in range(request.n or 1)
-        ]
-        try:
-            return await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:  # if one failed, the others are still running
-                task.cancel()
+        )

@@ -13,7 +13,9 @@ from reward_serve.config.models import ClassifierModel
 from reward_serve.engines.base import ClassifierEngine, LogitsOutput
 from reward_serve.explanation import Cut, FieldSpan, ShownPrompt
 from reward_serve.judging.conversation import Conversation, ConversationRenderer
+from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError, Verdict
+from reward_serve.reward_models.comparison import LONG_PROMPT
 from reward_serve.reward_models.findings import Findings
 from reward_serve.reward_models.recording import shown_tokens
 from reward_serve.schema import ScoreRequest, Status
@@ -36,23 +38,24 @@ class Classifier:
 
     async def score(self, request: ScoreRequest) -> Verdict:
         """The conversation's logit, normalised as configured."""
-        rendered = self._rendered(conversation(request))
+        rendered = await self._rendered(conversation(request))
         return self._verdict(rendered, await self._engine.logits(rendered.token_ids))
 
     async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
         """The same, and the conversation as the model reads it."""
         turns = conversation(request)
         with findings.timed("rendering"):
-            rendered = self._rendered(turns)
+            rendered = await self._rendered(turns)
         findings.prompts.append(lambda: self._shown(request, turns, rendered, findings.tokens))
         with findings.timed("engine"):
             output = await self._engine.logits(rendered.token_ids)
         findings.model, findings.cached = self._verdict(rendered, output), False
         return findings.model
 
-    def _rendered(self, turns: list[dict[str, str]]) -> Conversation:
+    async def _rendered(self, turns: list[dict[str, str]]) -> Conversation:
+        is_long = sum(len(turn["content"]) for turn in turns) + 32 * len(turns) > LONG_PROMPT
         try:
-            return self._renderer.render(turns)
+            return await off_loop(is_long, self._renderer.render, turns)
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
 

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from reward_serve.engines.base import Prompt
+from reward_serve.judging.cutting import CHARACTERS_A_TOKEN
 from reward_serve.judging.rendering import LabelError, Layout, Mode
+from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import Template
 from reward_serve.verifiers import final_answer
+from reward_serve.verifiers.base import takes_long
+
+LONG_PROMPT = 2**12
+"""Characters of a prompt that take some 30 ms to render at worst."""
 
 
 class PromptRenderer(Protocol):
@@ -39,7 +45,7 @@ class Comparison:
     response_tokens: int
     fingerprint: str
 
-    def render(
+    async def render(
         self,
         renderer: PromptRenderer,
         mode: Mode,
@@ -60,12 +66,26 @@ class Comparison:
         }
         layout = Layout(mode, self.response_tokens, reserve_tokens, enable_thinking)
         try:
-            return renderer.render(self.template, fields, layout)
+            return await off_loop(self._is_long(), renderer.render, self.template, fields, layout)
         except LabelError as error:
             name = self.template.name
             raise InvalidRequestError(f"template: {name!r} in label mode: {error}") from None
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
+
+    def _is_long(self) -> bool:
+        """Whether the prompts of all references have more than ``LONG_PROMPT`` characters.
+
+        Items whose rules ran in the thread return to the event loop several at once, so their
+        prompts are rendered there too.
+        """
+        request = self.request
+        if takes_long(request):
+            return True
+        response = min(len(request.response), CHARACTERS_A_TOKEN * self.response_tokens)
+        shared = response + len(request.question or "") + len(self.template.user)
+        references = request.references
+        return shared * max(1, len(references)) + sum(map(len, references)) > LONG_PROMPT
 
 
 def cut_details(prompt: Prompt) -> dict[str, Any]:

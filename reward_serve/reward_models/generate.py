@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from reward_serve.config.judge import JudgeConfig
 from reward_serve.engines.base import Engine, Sampling, TextOutput
 from reward_serve.judging.rendering import Mode
 from reward_serve.judging.verdict import read_verdict
-from reward_serve.reward_models.base import InvalidRequestError, Verdict, summed_usage
+from reward_serve.reward_models.base import InvalidRequestError, Verdict, gathered, summed_usage
 from reward_serve.reward_models.comparison import Comparison, PromptRenderer, cut_details
 from reward_serve.schema import Options, Source, Status
 from reward_serve.templates import Template
@@ -142,12 +141,10 @@ async def generate_verdict(
         EngineError: the engine failed.
     """
     way = writing_of(asked.request.options, config)
-    prompt = asked.render(renderer, "generate", way.sampling.max_tokens, way.enable_thinking)
-    outputs = await asyncio.gather(
-        *(
-            engine.generate(prompt, replace(way.sampling, sample=sample))
-            for sample in range(way.samples)
-        )
+    prompt = await asked.render(renderer, "generate", way.sampling.max_tokens, way.enable_thinking)
+    outputs = await gathered(
+        engine.generate(prompt, replace(way.sampling, sample=sample))
+        for sample in range(way.samples)
     )
     base = Verdict(
         template=asked.template.name,

@@ -7,7 +7,6 @@ decides.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,14 @@ from reward_serve.config.models import JudgeModel, RemoteModel
 from reward_serve.engines.base import Engine
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.judging.rendering import Mode, Renderer
-from reward_serve.reward_models.base import InvalidRequestError, Verdict, best, check_references
+from reward_serve.off_loop import off_loop
+from reward_serve.reward_models.base import (
+    InvalidRequestError,
+    Verdict,
+    best,
+    check_references,
+    gathered,
+)
 from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.comparison import Comparison, PromptRenderer
 from reward_serve.reward_models.findings import Findings
@@ -29,6 +35,7 @@ from reward_serve.schema import ScoreRequest, Source
 from reward_serve.templates import Template, load_template, template_names
 from reward_serve.templates.inline import inline_template, is_inline
 from reward_serve.verifiers import VERIFIER_VERSION, Verification
+from reward_serve.verifiers.base import takes_long
 from reward_serve.verifiers.registry import RULES
 
 _MODELS_SHARE = 0.9  # of a deadline, where the answer to a request does not wait for the model
@@ -79,7 +86,7 @@ class Judge:
         """Score one request; with several references, the best match is used."""
         way = self._way(request)
         if self._config.rules_first:
-            proven = self._by_rule(request, way.template)
+            proven = await self._by_rule(request, way.template)
             if proven and proven.outcome != "abstain":
                 return decided(proven, way.fingerprint, way.template.name)
         return await self._by_model(request, way, self._engine(request), self._renderer)
@@ -88,10 +95,10 @@ class Judge:
         """The same, with the rules' outcome and the model's verdict whichever of them decides."""
         way = self._way(request)
         with findings.timed("rules"):
-            rule = self._by_rule(request, way.template)
+            rule = await self._by_rule(request, way.template)
         proven = None
         if rule is not None:
-            findings.rule = verified(rule, request.response)
+            findings.rule = await off_loop(takes_long(request), verified, rule, request.response)
             if self._config.rules_first and rule.outcome != "abstain":
                 proven = decided(rule, way.fingerprint, way.template.name)
         recorder = Recorder(self._renderer, self._engine(request), findings)
@@ -102,9 +109,9 @@ class Judge:
         findings.model = await attempted(asked, _MODELS_SHARE * request.timeout_s)
         return proven
 
-    def by_rule(self, request: ScoreRequest) -> Verification | None:
+    async def by_rule(self, request: ScoreRequest) -> Verification | None:
         """The verification by the template's rules; None if it has no rules."""
-        return self._by_rule(request, self._template(request))
+        return await self._by_rule(request, self._template(request))
 
     async def by_model(self, request: ScoreRequest) -> Verdict:
         """The model's verdict, without rules."""
@@ -155,10 +162,11 @@ class Judge:
         check_references(request.references)
         return _Way(template, mode, self._fingerprint(template, mode))
 
-    def _by_rule(self, request: ScoreRequest, template: Template) -> Verification | None:
+    async def _by_rule(self, request: ScoreRequest, template: Template) -> Verification | None:
         if template.rules is None or not request.references:
             return None
-        return RULES[template.rules](request.response, request.references)
+        rules = RULES[template.rules]
+        return await off_loop(takes_long(request), rules, request.response, request.references)
 
     async def _by_model(
         self, request: ScoreRequest, way: _Way, engine: Engine, renderer: PromptRenderer
@@ -169,9 +177,7 @@ class Judge:
             Comparison(request, way.template, reference, budget, way.fingerprint)
             for reference in references
         ]
-        verdicts = await asyncio.gather(
-            *(self._ask(each, way.mode, engine, renderer) for each in asked)
-        )
+        verdicts = await gathered(self._ask(each, way.mode, engine, renderer) for each in asked)
         return best(verdicts, highest=way.template.highest)
 
     async def _ask(

@@ -45,7 +45,7 @@ async def label_verdict(
             f"options.mode: template {template.name!r} has no labels; remove the mode, or set "
             "generate"
         )
-    prompt = asked.render(renderer, "label", reserve_tokens=1)
+    prompt = await asked.render(renderer, "label", reserve_tokens=1)
     values = template.label.values
     output = await engine.label_logprobs(prompt, list(values))
     logprobs = {label: output.logprobs[label] for label in values}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from reward_serve.config.models import RuleModel
 from reward_serve.explanation import RuleOutcome
-from reward_serve.reward_models.base import InvalidRequestError, Verdict, best
+from reward_serve.off_loop import off_loop
+from reward_serve.reward_models.base import InvalidRequestError, Verdict, best, gathered
 from reward_serve.reward_models.findings import Findings, rule_outcome
 from reward_serve.schema import ScoreRequest, Status
 from reward_serve.verifiers import Verification
-from reward_serve.verifiers.base import Grade, UnusableReferenceError, VerifierError
+from reward_serve.verifiers.base import Grade, UnusableReferenceError, VerifierError, takes_long
 from reward_serve.verifiers.registry import make_verifier
 from reward_serve.verifiers.spans import located, span_of
 
@@ -43,7 +43,9 @@ class RuleRewardModel:
         with findings.timed("rules"):
             verdict, grade = await self._graded(request)
         if grade is not None:
-            span = grade.span or span_of(request.response, grade.rule, grade.answer)
+            span = grade.span or await off_loop(
+                takes_long(request), span_of, request.response, grade.rule, grade.answer
+            )
             findings.rule = rule_outcome(grade.score, grade.rule, grade.answer, span)
         return verdict
 
@@ -57,8 +59,8 @@ class RuleRewardModel:
                 )
             references = [""]
         try:
-            grades = await asyncio.gather(
-                *(self._verifier.verify(request, reference) for reference in references)
+            grades = await gathered(
+                self._verifier.verify(request, reference) for reference in dict.fromkeys(references)
             )
         except UnusableReferenceError as error:
             raise InvalidRequestError(f"reference: {error}") from None

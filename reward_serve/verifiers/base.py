@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from reward_serve.off_loop import off_loop
 from reward_serve.schema import ScoreRequest
 from reward_serve.verifiers.gsm8k import final_answer
+
+_LONG = 2**14  # characters
 
 
 class VerifierError(RuntimeError):
@@ -71,10 +74,16 @@ class TextVerifier:
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
         """Grade a request's response by one reference."""
-        return self._grade(request.response, reference)
+        return await off_loop(takes_long(request), self._grade, request.response, reference)
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+def takes_long(request: ScoreRequest) -> bool:
+    """Whether rules may take more than some 20 ms to grade the response by all references."""
+    sizes, references = request.characters, len(request.references)
+    return sizes["response"] * max(references, 1) + sizes["reference"] > _LONG
 
 
 def gold_answer(reference: str) -> str:

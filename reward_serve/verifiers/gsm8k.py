@@ -16,6 +16,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Literal
 
@@ -105,7 +106,7 @@ def verify(response: str, reference: str) -> Verification:
     if len(response) > MAX_RESPONSE:
         return Verification("abstain", "response_too_long")
     gold = parse_number(gold_text)
-    visible = _said_once(_without_deletions(_after_thinking(response)))
+    visible = _visible(response)
     if gold is None:
         return _judge_text(visible, gold_text)
     verification = _judge_numbers(visible, gold)
@@ -133,7 +134,7 @@ def verify_any(response: str, references: Sequence[str]) -> Verification:
     """
     if not references:
         raise ValueError("references: is empty, expected at least one reference")
-    verifications = [verify(response, reference) for reference in references]
+    verifications = [verify(response, reference) for reference in dict.fromkeys(references)]
     order = ("right", "abstain", "wrong")
     return min(verifications, key=lambda verification: order.index(verification.outcome))
 
@@ -154,6 +155,11 @@ def _is_only_opener(response: str) -> bool:
         return False  # a symbol may be a number: a keycap ten
     text = _STEP_ONE.sub("step", response.casefold())
     return all(word in OPENER_WORDS for word in re.split(r"[\W_]+", text) if word)
+
+
+@lru_cache(maxsize=2)  # a response is read once, however many references it is compared with
+def _visible(response: str) -> str:
+    return _said_once(_without_deletions(_after_thinking(response)))
 
 
 def _after_thinking(response: str) -> str:

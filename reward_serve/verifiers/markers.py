@@ -7,8 +7,9 @@ A marker is `#### 18`, `\boxed{18}`, `<answer>18</answer>`, `"answer": 18`, "the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice, zip_longest
 
 from reward_serve.numbers.foreign import may_be_numbers
@@ -127,7 +128,8 @@ class Marker:
         return not (TAIL_DOUBTS | MODIFIER_WORDS | NUMBER_WORDS).isdisjoint(words)
 
 
-def read_markers(response: str) -> list[Marker] | None:
+@lru_cache(maxsize=2)  # a response is read once, however many references it is compared with
+def read_markers(response: str) -> Sequence[Marker] | None:
     """Find every marker that is followed by text, in order.
 
     Args:
@@ -157,7 +159,7 @@ def read_markers(response: str) -> list[Marker] | None:
         if any(map(str.isalnum, text)):
             heading = match["label"] is None and match["box"] is None and text[0].isalpha()
             markers.append(Marker(text, match.start(), end, heading, doubted))
-    return markers
+    return tuple(markers)
 
 
 def _marked(response: str) -> Iterator[re.Match[str]]:

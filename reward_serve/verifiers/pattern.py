@@ -8,8 +8,9 @@ from collections import deque
 from typing import Any
 
 from reward_serve.numbers.parsing import parse_number
+from reward_serve.off_loop import off_loop
 from reward_serve.schema import ScoreRequest
-from reward_serve.verifiers.base import Grade, gold_answer
+from reward_serve.verifiers.base import Grade, gold_answer, takes_long
 from reward_serve.verifiers.child_process import ChildProcess, UndecidedError
 from reward_serve.verifiers.exact import normalised
 
@@ -46,7 +47,7 @@ class PatternVerifier:
         if match is None:
             return Grade(0.0, "no_match")
         found, start, end = match
-        right = _same(found, gold)
+        right = await off_loop(takes_long(request), _same, found, gold)
         rule = "match_equals" if right else "match_differs"
         return Grade(float(right), rule, found, (start, end))
 

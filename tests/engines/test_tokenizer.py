@@ -121,3 +121,10 @@ class TestChatTokenizer:
             "\ufffd",
             "\ufffd",
         ]
+
+    def test_a_long_text_has_the_same_tokens(self) -> None:
+        tokenizer = ChatTokenizer(hub_tokenizer(byte_level()))
+        ids, starts = tokenizer.encode_plain("½ eighteen\n" * 3_000)
+        one, _ = tokenizer.encode_plain("½ eighteen\n")
+        assert ids == one * 3_000
+        assert starts[-1] == len("½ eighteen\n") * 3_000 - 1

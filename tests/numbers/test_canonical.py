@@ -142,3 +142,12 @@ def test_a_flood_takes_no_time(flood: str) -> None:
     began = time.perf_counter()
     canonical(text)
     assert time.perf_counter() - began < 2
+
+
+def test_a_long_text_is_rewritten_as_its_lines_are() -> None:
+    line = "She pays one thousand eight hundred, or 1,800.50 of 3/4\n"
+    assert canonical(line * 5_000) == canonical(line) * 5_000
+
+
+def test_a_long_text_without_a_break_is_rewritten_too() -> None:
+    assert len(canonical("½" * 100_000)) == 300_000

@@ -95,7 +95,7 @@ def test_the_text_behind_a_marker_is_read_to_the_end_of_its_clause(
     ],
 )
 def test_nothing_is_put_forward_by(response: str) -> None:
-    assert read_markers(response) == []
+    assert read_markers(response) == ()
 
 
 @pytest.mark.parametrize(

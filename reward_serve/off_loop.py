@@ -1,0 +1,34 @@
+"""Runs work on long texts in a thread, so that the event loop serves other requests meanwhile.
+
+CPython passes the GIL on every 5 ms between bytecodes, but not within a call of C code. The work
+must therefore split long texts before it applies a regular expression to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_REST_S = 0.0005  # so that a series of calls does not win every race for the GIL
+_thread = ThreadPoolExecutor(1, thread_name_prefix="long-texts")  # several would share the GIL
+
+
+async def off_loop(is_long: bool, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """The function's result; if ``is_long``, it runs in the thread that all long work shares.
+
+    A cancelled call is not started, or its result is dropped.
+    """
+    if not is_long:
+        return function(*args, **kwargs)
+
+    def run() -> R:
+        time.sleep(_REST_S)
+        return function(*args, **kwargs)
+
+    return await asyncio.get_running_loop().run_in_executor(_thread, run)
