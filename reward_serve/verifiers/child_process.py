@@ -3,6 +3,8 @@
 A hostile regular expression or formula can run forever inside one call of C code, which neither a
 Python signal handler nor another thread can interrupt. The child's CPU-time alarm has no handler,
 so it kills the process.
+
+A process that is stopped or waits uses no CPU time. It is killed after ten times the CPU limit.
 """
 
 from __future__ import annotations
@@ -16,12 +18,16 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
 from reward_serve.verifiers.base import VerifierError
 
 _MEMORY_BYTES = 2 * 2**30
+_WALL = 10  # wall-clock limit of a call, in CPU time limits: others may use the cores
+_START_S = 30.0  # more for a process that must start: it may import sympy
 
 
 class UndecidedError(RuntimeError):
@@ -55,7 +61,7 @@ class ChildProcess:
 
         Raises:
             UndecidedError: the call exceeded its CPU time, or raised.
-            VerifierError: the process ended for another reason.
+            VerifierError: the process did not answer in time, or ended for another reason.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._call, arguments)
@@ -68,17 +74,31 @@ class ChildProcess:
             self._ended()
 
     def _call(self, arguments: tuple[str, ...]) -> Any:
+        wall_s = _WALL * self._limit_s
         if self._child is None or self._child.poll() is not None:
             if self._child is not None:
                 self._ended()
             self._child = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
-        reply = _exchange(self._child, arguments)
+            wall_s += _START_S
+        until = time.monotonic() + wall_s
+        stuck = threading.Timer(wall_s, self._child.kill)
+        stuck.daemon = True
+        stuck.start()
+        try:
+            reply = _exchange(self._child, arguments)
+        finally:
+            stuck.cancel()
         if not reply:
             code = self._ended()
             if code == -signal.SIGPROF:
                 raise UndecidedError("too_slow", f"more than {self._limit_s:g} s of CPU time")
+            if code == -signal.SIGKILL and time.monotonic() >= until:
+                raise VerifierError(
+                    f"the verifier's process did not answer within {wall_s:g} s and was replaced; "
+                    "retry"
+                )
             raise VerifierError(f"the verifier's process ended with exit code {code}")
         answer = json.loads(reply)
         if "error" in answer:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 
@@ -85,3 +86,15 @@ async def test_closing_ends_the_process() -> None:
     child.close()
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
+
+
+async def test_a_process_that_is_stopped_is_replaced_and_the_next_call_is_answered() -> None:
+    child = ChildProcess(f"{HERE}:own_id", limit_s=0.1)
+    number = await child.call()
+    os.kill(number, signal.SIGSTOP)  # it uses no CPU time
+    began = time.monotonic()
+    with pytest.raises(VerifierError, match="did not answer within 1 s"):
+        await child.call()
+    assert time.monotonic() - began < 10
+    assert await child.call() != number
+    child.close()
