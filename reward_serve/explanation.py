@@ -114,7 +114,9 @@ class Explanation(_Part):
 
     result: ScoreResult = Field(description="The result that /v1/score returns.")
     rule: RuleOutcome | None = Field(
-        None, description="Set even if the model decided; null if the model has no rules."
+        None,
+        description="Set even if the model decided; null if the template has no rules, or the "
+        "request no reference.",
     )
     model: ScoreResult | None = Field(
         None, description="The model's result without rules, even if a rule decided."

@@ -128,6 +128,8 @@ def _put_model(args: dict[str, Any], model: str, options: ModelOptions) -> None:
     judge = {"template": options.template, "mode": options.mode, "rules_first": options.rules}
     if options.template and options.template.endswith(FILE_SUFFIXES):
         judge["template"] = str(Path(options.template).resolve())
+    if options.template and options.rules is None:  # the template may have no rules
+        section.get("judge", {}).pop("rules_first", None)
     if judge := {field: value for field, value in judge.items() if value is not None}:
         section.setdefault("judge", {}).update(judge)
     if options.replicas:

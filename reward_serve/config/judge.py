@@ -39,7 +39,10 @@ class JudgeConfig(Section):
         None, description="the template file's content; filled in when it is read"
     )
     mode: Literal["label", "generate"] = "label"
-    rules_first: bool = Field(True, description="use the model only if no rule decides")
+    rules_first: bool | None = Field(
+        None,
+        description="use the model only if no rule decides; default: for every template with rules",
+    )
     response_tokens: Count | None = Field(
         None, description="maximum tokens of a response to show; default: the template's"
     )
@@ -84,6 +87,11 @@ class JudgeConfig(Section):
         if self.mode == "label" and self.default_template.label is None:
             raise ValueError(
                 f"mode: template {self.default_template.name!r} has no labels; set mode: generate"
+            )
+        if self.rules_first and self.default_template.rules is None:
+            raise ValueError(
+                f"rules_first: true, but template {self.default_template.name!r} has no rules; "
+                "remove rules_first, or set rules: gsm8k in the template"
             )
         return self
 

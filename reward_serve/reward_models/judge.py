@@ -34,6 +34,7 @@ from reward_serve.reward_models.rule import decided, verified
 from reward_serve.schema import ScoreRequest, Source
 from reward_serve.templates import Template, load_template, template_names
 from reward_serve.templates.inline import inline_template, is_inline
+from reward_serve.verifier_names import RulesName
 from reward_serve.verifiers import VERIFIER_VERSION, Verification
 from reward_serve.verifiers.base import takes_long
 from reward_serve.verifiers.registry import RULES
@@ -85,7 +86,7 @@ class Judge:
     async def score(self, request: ScoreRequest) -> Verdict:
         """Score one request; with several references, the best match is used."""
         way = self._way(request)
-        if self._config.rules_first:
+        if self._rules(way.template):
             proven = await self._by_rule(request, way.template)
             if proven and proven.outcome != "abstain":
                 return decided(proven, way.fingerprint, way.template.name)
@@ -99,7 +100,7 @@ class Judge:
         proven = None
         if rule is not None:
             findings.rule = await off_loop(takes_long(request), verified, rule, request.response)
-            if self._config.rules_first and rule.outcome != "abstain":
+            if self._rules(way.template) and rule.outcome != "abstain":
                 proven = decided(rule, way.fingerprint, way.template.name)
         recorder = Recorder(self._renderer, self._engine(request), findings)
         asked = self._by_model(request, way, recorder, recorder)
@@ -128,7 +129,7 @@ class Judge:
             "templates": self._names(),
             "inline_templates": self._config.inline_templates,
             "mode": self._config.mode,
-            "rules_first": self._config.rules_first,
+            "rules_first": self._rules(default) is not None,
             "response_tokens": self._budget(default),
             "max_tokens": self._config.max_tokens,
             "enable_thinking": self._config.enable_thinking,
@@ -224,8 +225,13 @@ class Judge:
     def _budget(self, template: Template) -> int:
         return self._config.response_tokens or template.response_tokens
 
+    def _rules(self, template: Template) -> RulesName | None:
+        """The rules that decide before the model; None if no rules do."""
+        return None if self._config.rules_first is False else template.rules
+
     def _fingerprint(self, template: Template, mode: Mode) -> str:
-        rules = f"gsm8k-{VERIFIER_VERSION}" if self._config.rules_first else "off"
+        name = self._rules(template)
+        rules = f"{name}-{VERIFIER_VERSION}" if name else "off"
         writing = settings_of(self._config) if mode == "generate" else ""
         return (
             f"{self._engine_key};context={self._anew.max_model_len};"

@@ -162,6 +162,18 @@ def test_a_folder_is_named_by_its_path(tmp_path: Path) -> None:
     assert (model.resources.num_cpus, model.judge.rules_first) == (3.0, False)
 
 
+def test_a_template_without_rules_is_served_without_rules() -> None:
+    (model,) = application(dry_run("bundled", "--template", "graded")).models
+    assert isinstance(model, JudgeModel)
+    assert (model.judge.template, model.judge.rules_first) == ("graded", None)
+
+
+def test_rules_that_the_template_does_not_have_are_refused() -> None:
+    result = invoke("serve", "bundled", "--template", "graded", "--rules", "--dry-run")
+    assert result.exit_code == 1
+    assert "template 'graded' has no rules" in result.stderr
+
+
 def test_a_classifier() -> None:
     (model,) = application(dry_run("org/reward-model", "--kind", "classifier")).models
     assert isinstance(model, ClassifierModel)

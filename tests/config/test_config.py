@@ -46,10 +46,21 @@ def test_a_judge_needs_only_a_name_and_a_kind() -> None:
     assert model.engine.enable_prefix_caching is True
     assert model.engine.engine_kwargs == {}
     assert (model.judge.template, model.judge.mode) == ("final_answer", "label")
-    assert model.judge.rules_first is True
+    assert model.judge.rules_first is None
     assert (model.autoscaling.min_replicas, model.autoscaling.max_replicas) == (1, 1)
     assert model.max_concurrent_items == 2 * model.engine.max_num_seqs
     assert config.server.max_batch_items == 1024
+
+
+def test_rules_first_needs_a_template_with_rules() -> None:
+    said = fault(args(judge={"template": "graded", "rules_first": True}))
+    assert "rules_first: true, but template 'graded' has no rules; remove rules_first" in said
+    assert judge(judge={"template": "solution", "rules_first": True}).judge.rules_first is True
+
+
+def test_a_template_without_rules_needs_no_rules_first() -> None:
+    model = judge(judge={"template": "graded"})
+    assert judge(**model.model_dump(mode="json", include={"judge"})) == model
 
 
 def test_a_rule_needs_only_a_name_and_a_kind() -> None:

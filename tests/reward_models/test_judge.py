@@ -659,6 +659,23 @@ class TestFingerprint:
     async def test_it_does_not_change_with_the_rest(self, same: dict[str, Any]) -> None:
         assert await self.of(**same) == await self.of()
 
+    @pytest.mark.parametrize(
+        ("template", "rules"),
+        [("final_answer", "gsm8k-5"), ("gsm8k_strict", "gsm8k_strict-5"), ("graded", "off")],
+    )
+    async def test_it_names_rules_where_rules_run(self, template: str, rules: str) -> None:
+        asked = request("It is so.", question="2 + 3?", template=template)
+        engine = FakeEngine(label=says(p0=0.5, p1=0.3, p2=0.2))
+        assert f";rules={rules}" in await self.of(engine, asked, rules_first=None)
+        assert ";rules=off" in await self.of(engine, asked, rules_first=False)
+
+    def test_a_description_says_whether_rules_run(self) -> None:
+        assert judge(FakeEngine(), rules_first=None).describe()["rules_first"] is True
+        assert (
+            judge(FakeEngine(), rules_first=None, template="graded").describe()["rules_first"]
+            is False
+        )
+
     async def test_a_rule_and_the_judge_of_one_deployment_share_it(self) -> None:
         rule = await self.of(asked=request("#### 18"), rules_first=True)
         assert rule == await self.of(asked=request("She makes 18"), rules_first=True)

@@ -71,6 +71,9 @@ def _deciders(found: Explanation) -> None:
         if found.model is not None:
             with tag("div", "decider" + (" decided" if found.result.source != "rule" else "")):
                 _model(found.model)
+    if found.rule is None and found.model is not None and found.model.template:
+        text = "No rules: the template has none, or the request has no reference."
+        tag("p", "muted small", text)
     if disagrees(found):
         message("Rules and model disagree on this response.", "warn")
 

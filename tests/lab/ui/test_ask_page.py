@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from reward_serve.explanation import Explanation
+from reward_serve.schema import ScoreResult, Status
 from reward_serve_lab.ui.ask import requests_of
 from reward_serve_lab.ui.shell import Draft
 from tests.fake_service import FakeService, Reply
@@ -43,6 +45,21 @@ def test_ask_by_mouse(open_look: Open, running: Running) -> None:
     expect(card.get_by_text("total")).to_be_visible()
     page.get_by_role("button", name="Copy as curl").click()
     page.wait_for_function("navigator.clipboard.readText().then(text => text.includes('curl -s'))")
+
+
+def test_a_template_without_rules_is_said_to_have_none(
+    open_page: Open, running: Running, fake_service: FakeService
+) -> None:
+    says = ScoreResult(score=0.5, status=Status.OK, source="judge", model="r", template="graded")
+    found = Explanation(result=says, model=says)
+    fake_service.replies["/v1/explain"] = Reply(found.model_dump(mode="json"))
+    try:
+        page = open_page(running, "/")
+        fill(page, "18", RESPONSE)
+        ask(page)
+        expect(page.get_by_text("No rules: the template has none")).to_be_visible()
+    finally:
+        fake_service.replies.clear()
 
 
 def test_ask_by_keyboard(open_look: Open, running: Running) -> None:
