@@ -20,6 +20,7 @@ NDJSON = "application/x-ndjson"
 MAX_BODY_DEPTH = 64
 MAX_BODY_VALUES = 2**17
 _LONG_BODY = 2**18
+_SHORTEN = "shorten the item, whose texts may have max_item_chars characters in total"
 _TRIM_AFTER_S = 0.1  # until the request's last references are gone
 
 _CODES = {Status.INVALID: 422, Status.TIMEOUT: 504, Status.OVERLOADED: 503}
@@ -47,14 +48,21 @@ def retry_after(seconds: float) -> dict[str, str]:
     return {"Retry-After": str(max(1, math.ceil(seconds)))}
 
 
-async def read_json(request: Request, limit: int) -> Any:
+async def read_json(request: Request, limit: int, *, one_item: bool = False) -> Any:
     """Parse the body as JSON.
+
+    Args:
+        request: the request.
+        limit: maximum bytes.
+        one_item: whether the body is a single item, not a batch.
 
     Raises:
         HTTPException: 413, the body has more than ``limit`` bytes or ``MAX_BODY_VALUES`` values;
             422, it is not valid JSON.
     """
-    too_large = HTTPException(413, f"body: has more than {limit} bytes; split the batch")
+    remedy = _SHORTEN if one_item else f"split the batch, or if it is one item, {_SHORTEN}"
+    limited = f"body: has more than {limit} bytes, the limit server.max_body_bytes; {remedy}"
+    too_large = HTTPException(413, limited)
     try:
         announced = int(request.headers.get("content-length") or 0)
     except ValueError:
@@ -72,14 +80,12 @@ async def read_json(request: Request, limit: int) -> Any:
         request.state.until_end.callback(later, _TRIM_AFTER_S, memory.trim)
     body = b"".join(chunks)
     chunks.clear()  # before the parsed copy is made
-    return await off_loop(size > _LONG_BODY, _content, body)
+    return await off_loop(size > _LONG_BODY, _content, body, remedy)
 
 
-def _content(body: bytes) -> Any:
+def _content(body: bytes, remedy: str) -> Any:
     if _has_too_many_values(body):
-        raise HTTPException(
-            413, f"body: has more than {MAX_BODY_VALUES} values; split the batch, or send less"
-        )
+        raise HTTPException(413, f"body: has more than {MAX_BODY_VALUES} values; {remedy}")
     content = _parsed(body)
     if deeper_than(content, MAX_BODY_DEPTH):
         raise HTTPException(

@@ -146,7 +146,7 @@ class Ingress:
 
     async def _single(self, request: Request) -> tuple[str, dict[str, Any]]:
         """The model and body of a single request, which is counted for its key."""
-        body = await read_json(request, self._server.max_body_bytes)
+        body = await read_json(request, self._server.max_body_bytes, one_item=True)
         if not isinstance(body, dict):
             raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
         await self._dispatcher.learn([body.get("model")])

@@ -182,7 +182,9 @@ class Scorer:
     async def _verdict(self, request: ScoreRequest, batch: object, timing: _Timing) -> Verdict:
         if request.model not in (None, self._name):
             asked = ascii((request.model or "")[:64])
-            raise InvalidRequestError(f"model: {asked} was sent to {self._name!r}")
+            raise InvalidRequestError(
+                f"model: no model is named {asked} in this deployment; choose {self._name!r}"
+            )
         self._check_length(request)
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:

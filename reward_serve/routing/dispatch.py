@@ -18,7 +18,7 @@ from reward_serve.routing.deployment import (
     joined,
     merged,
 )
-from reward_serve.schema import echoes, failure, longest_timeout_s
+from reward_serve.schema import Status, echoes, failure, longest_timeout_s
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
@@ -117,20 +117,27 @@ class Dispatcher:
 
     async def batch(self, items: list[Any]) -> list[dict[str, Any]]:
         """Score each item with the model that it names, in order."""
-        parts = self._parts(items)
+        parts, unknown = self._parts(items)
         calls = (self.answers(model, [items[i] for i in part]) for model, part in parts.items())
-        return joined(parts.values(), await asyncio.gather(*calls))
+        answers = await asyncio.gather(_refused(items, unknown), *calls)
+        return joined([list(unknown), *parts.values()], answers)
 
     def stream(self, items: list[Any]) -> Chunks:
         """The results of ``batch`` in chunks as they finish, each with its ``index``."""
-        parts, items = self._parts(items), self._addressed(items)
-        return merged(
+        parts, unknown = self._parts(items)
+        items = self._addressed(items)
+        streams = [
             self._models[model].stream({i: items[i] for i in part}) for model, part in parts.items()
-        )
+        ]
+        return merged([*streams, _refusals(items, unknown)] if unknown else streams)
 
     async def explain(self, body: dict[str, Any]) -> dict[str, Any]:
         """The explanation of a request's result, by the model that the request names."""
-        (model,) = self._parts([body])
+        parts, unknown = self._parts([body])
+        if unknown:
+            (refused,) = await _refused([body], unknown)
+            return Explanation.model_validate({"result": refused}).model_dump(mode="json")
+        (model,) = parts
         (asked,) = self._addressed([body])
         within_s = longest_timeout_s([body]) + GRACE_S
         try:
@@ -173,16 +180,40 @@ class Dispatcher:
             for item in items
         ]
 
-    def _parts(self, items: list[Any]) -> dict[str, list[int]]:
-        """Model to the indices of its items; the default model rejects items of unknown models."""
+    def _parts(self, items: list[Any]) -> tuple[dict[str, list[int]], dict[int, str]]:
+        """Model to the indices of its items, and why each item of an unknown model is invalid.
+
+        The default model rejects items that are not objects, or whose model is not a string.
+        """
         parts: dict[str, list[int]] = {}
+        unknown: dict[int, str] = {}
         for i, item in enumerate(items):
-            name = self.aliases.get(name := self._named(item), name)
-            parts.setdefault(name if name in self._models else self._default, []).append(i)
-        return parts
+            name = item.get("model") if isinstance(item, dict) else None
+            try:
+                model = self.pick(name if isinstance(name, str) else None)
+            except UnknownModelError as error:
+                unknown[i] = str(error)
+            else:
+                parts.setdefault(model, []).append(i)
+        return parts, unknown
 
     @staticmethod
     def _named(item: Any) -> str:
         """The item's ``model``; empty if it has none."""
         name = item.get("model") if isinstance(item, dict) else None
         return name if isinstance(name, str) else ""
+
+
+async def _refused(items: list[Any], reasons: Mapping[int, str]) -> list[dict[str, Any]]:
+    """The results of items that no model can be asked for."""
+    results = []
+    for i, reason in reasons.items():
+        result = failure(Status.INVALID, reason, **echoes(items[i]))
+        results.append(result.model_dump(mode="json"))
+        await asyncio.sleep(0)  # their metadata is validated
+    return results
+
+
+async def _refusals(items: list[Any], reasons: Mapping[int, str]) -> Chunks:
+    results = await _refused(items, reasons)
+    yield [{"index": i, **result} for i, result in zip(reasons, results, strict=True)]

@@ -9,6 +9,7 @@ from fastapi import HTTPException, Request
 
 from reward_serve.http.contract import MAX_BODY_VALUES, http_status, read_json
 from reward_serve.schema import Status
+from tests.fake_ingress import GOOD, served
 from tests.pauses import LONGEST_S, shortest_pause
 
 LIMIT = 32 * 2**20
@@ -69,3 +70,31 @@ async def test_a_body_of_tiny_values_is_refused_and_lets_others_pass(value: str)
 async def test_a_body_of_as_many_values_as_there_may_be_is_read() -> None:
     values = [0] * (MAX_BODY_VALUES - 1)
     assert await read(orjson.dumps(values)) == values
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (
+            "/v1/score",
+            "server.max_body_bytes; shorten the item, whose texts may have max_item_chars",
+        ),
+        (
+            "/v1/score/batch",
+            "server.max_body_bytes; split the batch, or if it is one item, shorten",
+        ),
+    ],
+)
+def test_a_body_over_the_limit_is_refused_with_what_helps(path: str, said: str) -> None:
+    reply = served(max_body_bytes=1000).post(path, json={"response": "1" * 2000})
+    assert reply.status_code == 413
+    assert f"body: has more than 1000 bytes, the limit {said}" in reply.json()["detail"]
+
+
+def test_a_misspelled_model_in_a_batch_is_invalid_and_names_those_there_are() -> None:
+    items = [{**GOOD, "model": "jugde"}, GOOD]
+    results = served().post("/v1/score/batch", json={"requests": items}).json()["results"]
+    assert [result["status"] for result in results] == ["invalid", "ok"]
+    single = served().post("/v1/score", json=items[0])
+    assert results[0]["reason"] == single.json()["detail"]
+    assert "no model is named 'jugde'; choose from " in results[0]["reason"]

@@ -436,7 +436,7 @@ async def test_a_chunk_fits_a_message(max_batch_items: int) -> None:
     requests = [{**request, "metadata": metadata} for request in asks(*["18"] * 50)]
     chunks = [chunk async for chunk in scorer.score_stream(requests)]
     assert sorted(result["index"] for chunk in chunks for result in chunk) == list(range(50))
-    assert len(chunks) == 2
+    assert 2 <= len(chunks) < 25  # as many as finish meanwhile
     assert all(size_of(chunk) <= 1.1 * MESSAGE_BYTES for chunk in chunks)
 
 

@@ -49,6 +49,25 @@ async def test_results_of_a_stream_too() -> None:
     assert found == {n: (str(n), model, "ok") for n, model in enumerate(models)}
 
 
+async def test_an_item_of_an_unknown_model_is_invalid_and_names_those_there_are() -> None:
+    items = [{**GOOD, "model": name, "id": str(n)} for n, name in enumerate(["rule", "rul", None])]
+    results = await dispatcher().batch(items)
+    chunks = [chunk async for chunk in dispatcher().stream(items)]
+    streamed = sorted((r for chunk in chunks for r in chunk), key=lambda r: r["index"])
+    explained = (await dispatcher().explain(items[1]))["result"]
+    for found in (results, streamed):
+        assert [(r["id"], r["status"]) for r in found] == [
+            ("0", "ok"),
+            ("1", "invalid"),
+            ("2", "ok"),
+        ]
+        assert found[1]["score"] is None
+    for refused in (results[1], streamed[1], explained):
+        assert refused["reason"] == "model: no model is named 'rul'; choose from judge, rule"
+    (alone,) = await dispatcher().batch(items[1:2])
+    assert alone == results[1]
+
+
 def test_clients_by_handle_learn_each_models_application() -> None:
     assert dispatcher().applications == {"judge": "tests", "rule": "tests"}
 

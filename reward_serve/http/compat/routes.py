@@ -44,14 +44,14 @@ class CompatRoutes:
 
     async def remote_rm(self, request: Request) -> Response:
         """Slime's ``--rm-url``: scores a sample's ``prompt``, ``response`` and ``label``."""
-        body = await read_json(request, self._server.max_body_bytes)
+        body = await read_json(request, self._server.max_body_bytes, one_item=True)
         self._admit(request, 1)
         (number,), _ = await self._scored(request, rewards.slime_items(body))
         return reply(number)
 
     async def chat_completions(self, request: Request) -> Response:
         """OpenAI's chat completions, by a judge's model."""
-        body = await read_json(request, self._server.max_body_bytes)
+        body = await read_json(request, self._server.max_body_bytes, one_item=True)
         if not isinstance(body, dict):
             return _problem("body: must be an object", 400, "invalid_request_error")
         await self._dispatcher.learn([body.get("model")])
