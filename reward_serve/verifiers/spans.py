@@ -20,6 +20,7 @@ _THINK_END = "</think>"
 _WORD = re.compile(r"\w+")
 _BETWEEN = r"[^\w]{1,24}"
 _MAX_WORDS = 80
+_WINDOW, _OVERLAP = 2**15, 2**12  # characters; each search holds the GIL
 
 
 def located(response: str, verification: Verification) -> Verification:
@@ -59,9 +60,12 @@ def _last(text: str, words: str) -> tuple[int, int] | None:
         return at, at + len(words)
     found = _WORD.findall(words)[-_MAX_WORDS:]
     while found:
-        pattern = rf"(?<!\w){_BETWEEN.join(map(re.escape, found))}(?!\w)"
-        places = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
-        if places:
-            return places[-1]
+        words_apart = _BETWEEN.join(map(re.escape, found))
+        pattern = re.compile(rf"(?<!\w){words_apart}(?!\w)", re.IGNORECASE)
+        for end in range(len(text), 0, -_WINDOW):
+            start = max(0, end - _WINDOW - _OVERLAP)
+            places = [match.span() for match in pattern.finditer(text, start, end)]
+            if places:
+                return places[-1]
         found = found[(len(found) + 1) // 2 :]
     return None

@@ -14,6 +14,7 @@ from reward_serve.config.models import ClassifierModel, JudgeModel, RuleModel
 from reward_serve.engines.base import LabelOutput, LogitsOutput, Prompt, Sampling, TextOutput
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.replica.admission import Admission
+from reward_serve.replica.explaining import Explainer
 from reward_serve.replica.observing.failures import FailureLog
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.audit import AuditedJudge
@@ -218,6 +219,14 @@ BATCHES: dict[str, list[dict[str, Any]]] = {
 async def test_a_batch_lets_others_pass(kind: str, batch: str) -> None:
     items = [{"response": "It is 17.", "reference": "18", **each} for each in BATCHES[batch]]
     assert await check(kind, items) < LONGEST_S
+
+
+@pytest.mark.parametrize("part", ["A: ", "1 ", "½ "])
+@pytest.mark.parametrize("kind", ["judge", "gsm8k"])
+async def test_an_explanation_lets_others_pass(kind: str, part: str) -> None:
+    asked = {"response": text(part, 190_000) + f"\n#### {'1 - ' * 45}", "reference": "18"}
+    explainer = Explainer("m", MODELS[kind](), Admission(64, 4096), DEFAULT_ITEM_CHARS, 1)
+    assert await shortest_pause(lambda: explainer.explain(asked)) < LONGEST_S
 
 
 @pytest.mark.slow
