@@ -18,6 +18,7 @@ from loadtests.bench.common import machine
 from loadtests.chaos.report import Figures, aborted, table
 from loadtests.chaos.scenarios import (
     cache,
+    callers,
     disconnects,
     engine_faults,
     giants,
@@ -36,6 +37,7 @@ Run = Callable[[Sequence[str]], Iterator[tuple[str, Figures]]]
 _RUNS: list[tuple[tuple[str, ...], Run]] = [
     (engine_faults.NAMES, engine_faults.run),
     (disconnects.NAMES, disconnects.run),
+    (callers.NAMES, callers.run),
     (giants.NAMES, giants.run),
     (updates.NAMES, updates.run),
     (scale_to_zero.NAMES, scale_to_zero.run),
