@@ -53,11 +53,12 @@ help:  ## Show the targets
 
 setup: $(STAMP)  ## Build .venv (done by the other targets when needed)
 
-$(STAMP): requirements/dev.txt pyproject.toml lab/pyproject.toml $(wildcard clients/*/pyproject.toml)
+$(STAMP): requirements/dev.txt pyproject.toml lab/pyproject.toml deployments/bundled_judge/pyproject.toml $(wildcard clients/*/pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -r requirements/dev.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . --editable lab \
+	    --editable deployments/bundled_judge \
 	    --editable clients/skyrl --editable clients/slime --editable clients/trl --editable clients/verl
 	@touch $@
 

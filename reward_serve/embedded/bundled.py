@@ -3,7 +3,8 @@
     >>> prepare_bundled()  # doctest: +SKIP
     PosixPath('.../reward_serve/smollm2-135m-instruct-b179c9523d0e-2-5f0c3a9d1e77')
 
-The LoRA adapter in ``adapter/``, trained by ``examples/train_judge``, is merged into the weights.
+The LoRA adapter of the distribution ``reward-serve-judge``, trained by ``examples/train_judge``, is
+merged into the weights.
 
 ``prepare_int8`` writes the same judge with its linear layers in 8 bits.
 
@@ -39,7 +40,8 @@ _MANIFEST = "manifest.json"
 _ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 _END_OF_TURN = "<|im_end|>"
 
-ADAPTER = Path(__file__).with_name("adapter")
+_JUDGE = importlib.util.find_spec("reward_serve_judge")
+ADAPTER = Path(_JUDGE.origin if _JUDGE and _JUDGE.origin else "absent").parent
 """The shipped adapter, a PEFT folder."""
 
 STEPS = 9
@@ -66,6 +68,12 @@ def adapter_digest(adapter: Path) -> str:
     Raises:
         BundledModelError: the folder is not a PEFT adapter.
     """
+    if adapter == ADAPTER and _JUDGE is None:
+        raise BundledModelError(
+            "the bundled judge's weights come with the distribution reward-serve-judge, which is "
+            "not installed; install its wheel (deployments/bundled_judge in a clone), or serve "
+            "another model"
+        )
     files = [adapter / name for name in _ADAPTER_FILES]
     if missing := [file.name for file in files if not file.is_file()]:
         raise BundledModelError(

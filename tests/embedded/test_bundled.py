@@ -291,6 +291,14 @@ def test_a_package_without_its_file_is_reported_with_the_remedy(
         prepare_bundled()
 
 
+def test_without_the_judges_distribution_the_error_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bundled, "_JUDGE", None)
+    with pytest.raises(BundledModelError, match="come with the distribution reward-serve-judge"):
+        bundled.bundled_folder()
+
+
 def test_a_prepared_folder_needs_no_package(
     conversion: FakeConversion, monkeypatch: pytest.MonkeyPatch
 ) -> None:

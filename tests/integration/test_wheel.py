@@ -24,8 +24,9 @@ UV = Path(sys.executable).with_name("uv")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `bin` of an environment with our wheels, and by a .pth the other packages of this."""
     folder = tmp_path_factory.mktemp("wheel")
-    for project in (ROOT, *sorted((ROOT / "clients").glob("*/pyproject.toml"))):
-        source = project if project.is_dir() else project.parent
+    others = (ROOT / "lab", ROOT / "deployments/bundled_judge")
+    adapters = (file.parent for file in (ROOT / "clients").glob("*/pyproject.toml"))
+    for source in (ROOT, *others, *sorted(adapters)):
         _run(UV, "build", "--quiet", "--wheel", "--out-dir", folder / "dist", source)
     environment = folder / "environment"
     _run(UV, "venv", "--quiet", "--python", sys.executable, environment)
@@ -63,7 +64,7 @@ def test_it_carries_every_deployments_file_and_the_requirements(
 
 def test_every_wheel_is_typed_and_has_its_licence(installed: Path) -> None:
     wheels = sorted((installed.parents[1] / "dist").glob("*.whl"))
-    assert len(wheels) == 5
+    assert len(wheels) == 7
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
             names = archive.namelist()
@@ -74,6 +75,11 @@ def test_every_wheel_is_typed_and_has_its_licence(installed: Path) -> None:
         assert {f"{package}-{version}.dist-info/licenses/{each}" for each in LICENCES} <= {*names}
         assert "License-Expression: Apache-2.0" in fields
         assert "Requires-Python: >=3.11" in fields
+
+
+def test_a_trainers_wheel_carries_no_weights(installed: Path) -> None:
+    (wheel,) = (installed.parents[1] / "dist").glob("reward_serve-*.whl")
+    assert wheel.stat().st_size < 600_000
 
 
 @pytest.mark.slow
