@@ -85,7 +85,7 @@ def deployments_file(model: str, options: ModelOptions, server: ServerOptions) -
     http |= {k: v for k, v in (("host", server.host), ("port", server.port)) if v is not None}
     if server.api_keys_file:
         for args in _args_behind_http(content):
-            args.setdefault("server", {})["api_keys_file"] = str(server.api_keys_file.resolve())
+            args.setdefault("server", {})["api_keys_file"] = str(server.api_keys_file.absolute())
     return checked(content)
 
 

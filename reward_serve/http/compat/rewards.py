@@ -187,8 +187,8 @@ def _without_turn_end(text: str) -> str:
 
 
 def _reference(field: str, label: Any) -> dict[str, Any]:
-    if label is None or label == "":
-        return {}
+    if label is None or label != label or (isinstance(label, str) and not label.strip()):
+        return {}  # None, NaN or blank
     several = label if isinstance(label, list) else [label]
     if any(isinstance(one, bool) or not isinstance(one, str | int | float) for one in several):
         raise HTTPException(422, f"{field}: must be text or a number, or a list of them")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from typing import Any
 
@@ -161,7 +162,13 @@ def test_a_prompt_that_was_decoded_with_other_white_space_is_found() -> None:
     body = {"query": ["<s> [INST] 9 + 9?  [/INST] 18</s>"], "prompts": ["[INST] 9 + 9? [/INST]"]}
     (item,) = openrlhf_items(body)
     assert item["response"] == " 18"
-    assert "reference" not in item
+
+
+@pytest.mark.parametrize("label", [None, math.nan, "", " "])
+def test_a_missing_label_is_no_reference(label: Any) -> None:
+    (one,) = openrlhf_items({"query": ["x"], "prompts": ["x"], "labels": [label]})
+    (other,) = slime_items(slime("18", label))
+    assert "reference" not in {**one, **other}
 
 
 @pytest.mark.parametrize(
