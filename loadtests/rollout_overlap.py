@@ -215,7 +215,9 @@ def stand_in() -> Iterator[str]:
 
     def verdict(asked: Row) -> Row:
         right = verify_any(asked["response"], [asked["reference"]]).outcome == "right"
-        result = ScoreResult(status=Status.OK, score=float(right), source="judge", model="stand-in")
+        result = ScoreResult(
+            id=asked["id"], status=Status.OK, score=float(right), source="judge", model="stand-in"
+        )
         return result.model_dump(mode="json")
 
     routes = [Route("/v1/score/batch", score_batch, methods=["POST"])]

@@ -30,6 +30,7 @@ cli = typer.Typer(
     pretty_exceptions_show_locals=False,  # they may include an API key
 )
 console = Console(stderr=True)
+logger = logging.getLogger(__name__)
 
 COMMANDS = "reward_serve.commands"
 """Entry points of this group are commands: functions, or Typer applications."""
@@ -70,7 +71,11 @@ def add_commands(app: typer.Typer) -> None:
     """Add the commands of other distributions; the lab's absent ones say how to get them."""
     found = entry_points(group=COMMANDS)
     for entry in found:
-        command = entry.load()
+        try:
+            command = entry.load()
+        except ImportError as error:  # must not keep `serve` from running
+            logger.warning("the command %s is left out: %s", entry.name, error)
+            continue
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=entry.name)
         else:

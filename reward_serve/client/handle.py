@@ -12,6 +12,7 @@ applications.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -36,7 +37,7 @@ from reward_serve.explanation import Explanation
 from reward_serve.routing.calls import call_errors
 from reward_serve.routing.deployment import forked_with_ray, handle_of
 from reward_serve.routing.dispatch import Dispatcher
-from reward_serve.schema import ScoreResult
+from reward_serve.schema import ScoreResult, Status, echoes, failure
 
 DEFAULT_APP = "reward"
 _CONNECT_S = 30.0
@@ -67,6 +68,7 @@ class RewardClient:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._connecting: Future[Dispatcher] | None = None
+        self._max_batch_items: float = math.inf
         self._dispatcher: Dispatcher | None = None
 
     def score(self, request: Request) -> ScoreResult:
@@ -91,8 +93,13 @@ class RewardClient:
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
         bodies = [as_dict(request, self._timeout_s) for request in requests]
+        dispatcher = await self._connected(bodies)
+        if len(bodies) > self._max_batch_items:  # split into calls, it might fit
+            most = self._max_batch_items
+            reason = f"requests: {len(bodies)} items; the limit is {most}, so split the batch"
+            return [failure(Status.INVALID, reason, **echoes(body)) for body in bodies]
         sent = with_ids(bodies)
-        contents = await (await self._connected(bodies)).batch(sent)
+        contents = await dispatcher.batch(sent)
         where = f"app {self._app!r}"
         results = [parse_result(content, where) for content in contents]
         return own_results(results, sent, bodies, where)
@@ -163,6 +170,7 @@ class RewardClient:
 
     def _connect(self) -> Dispatcher:
         about = handle_of(self._app).models.remote().result(timeout_s=_CONNECT_S)
+        self._max_batch_items = about.get("max_batch_items", self._max_batch_items)
         warn_of_other_major(about["version"])
         applications, aliases = about["applications"], about["aliases"]
         model = aliases.get(self._model, self._model) or next(iter(applications))

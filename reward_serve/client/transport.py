@@ -28,7 +28,7 @@ _TOO_MANY = 429
 GRACE_S = 5.0
 """The service keeps a deadline; this is for one that does not answer at all."""
 
-_PREFIX = uuid4().hex
+_PREFIX = uuid4().hex[:12]
 _numbers = count()
 
 Request = ScoreRequest | Mapping[str, Any]

@@ -81,13 +81,14 @@ class Ingress:
         return _api(self, self._keys, compatible, server.compatible_with, server.explain)
 
     async def models(self) -> dict[str, Any]:
-        """For clients by handle: the reward models, their applications, and the version."""
+        """For clients by handle: the reward models, their applications, limit and version."""
         applications = self._dispatcher.applications
         await self._dispatcher.learn([""])  # all there are
         return {
             "models": list(applications),
             "applications": applications,
             "aliases": self._dispatcher.aliases,
+            "max_batch_items": self._server.max_batch_items,
             "version": __version__,
         }
 

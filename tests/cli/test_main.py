@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from importlib.metadata import EntryPoints
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
@@ -315,6 +315,19 @@ def test_without_the_lab_its_commands_say_what_has_them(
     assert str(result.exception).startswith(
         f"{arguments[0]}: comes with the distribution reward-serve-lab, which is not installed; "
     )
+
+
+def test_a_command_that_cannot_be_imported_keeps_no_other_from_running(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = typer.Typer()
+    app.command()(doctor)
+    broken = EntryPoint("eval", "absent.module:evaluate", reward_serve.cli.main.COMMANDS)
+    monkeypatch.setattr(reward_serve.cli.main, "entry_points", lambda group: EntryPoints([broken]))
+    add_commands(app)
+
+    assert CliRunner().invoke(app, ["doctor", "--help"]).exit_code == 0
+    assert "the command eval is left out: No module named 'absent'" in caplog.text
 
 
 def test_without_a_command_the_commands_are_shown() -> None:

@@ -167,6 +167,20 @@ def test_a_model_that_is_not_there_is_not_asked_for_again(monkeypatch: pytest.Mo
     assert not refusal.value.retryable
 
 
+async def test_a_batch_above_the_services_limit_is_refused_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    about = {"applications": {"judge": "door"}, "max_batch_items": 2}
+    monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
+    monkeypatch.setattr(serve, "get_deployment_handle", Found)
+    client = RewardClient("door")
+
+    assert [r.status for r in await client.ascore_batch([ASKED] * 2)] == [Status.OK] * 2
+    refused = await client.ascore_batch([{**ASKED, "id": str(n)} for n in range(3)])
+    assert [(r.id, r.status) for r in refused] == [(str(n), Status.INVALID) for n in range(3)]
+    assert refused[0].reason == "requests: 3 items; the limit is 2, so split the batch"
+
+
 def test_an_application_that_is_not_there_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(_: str) -> Any:
         raise RayServeException("no such application")

@@ -64,13 +64,15 @@ def test_a_broken_stream_takes_its_work_with_it(url: str, http: HttpRewardClient
 
 
 def test_beyond_the_queue_items_are_shed_at_once(deploy_app: Deploy) -> None:
-    model = {"name": "rule", "kind": "rule", "max_concurrent_items": 1, "max_queued_items": 9}
+    rule = {"verifier": "function", "function": "tests.verifiers.own_functions:slow"}
+    limits = {"max_concurrent_items": 10, "max_queued_items": 10}
+    model = {"name": "rule", "kind": "rule", "rule": rule, **limits}
     client = deploy_app("shed", {"models": [model]})
     wait_for_app("shed")
     results = client.score_batch([{"response": "#### 18", "reference": "18"}] * 100)
     statuses = [result.status.value for result in results]
-    assert statuses == ["ok"] * 10 + ["overloaded"] * 90
-    assert all(result.score is None for result in results[10:])
+    assert statuses == ["ok"] * 20 + ["overloaded"] * 80
+    assert all(result.score is None for result in results[20:])
 
 
 def test_replicas_follow_the_items_up_and_down(deploy_app: Deploy) -> None:

@@ -23,6 +23,11 @@ async def later(response: str, reference: str, request: dict[str, Any]) -> float
     return float(request["metadata"]["points"])
 
 
+async def slow(response: str, reference: str, request: dict[str, Any]) -> float:
+    await asyncio.sleep(0.5)
+    return 1.0
+
+
 def scripted(response: str, reference: str, request: dict[str, Any]) -> Any:
     if response == "raise":
         raise KeyError("points")
