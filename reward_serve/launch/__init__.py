@@ -1,4 +1,4 @@
-"""``reward-serve serve``: serves a deployments file on a Ray cluster until a signal."""
+"""Implements ``reward-serve serve``: serves a deployments file on Ray until a signal."""
 
 from reward_serve.launch.clusters import (
     START_SETTINGS,

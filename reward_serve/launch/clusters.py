@@ -1,7 +1,7 @@
-"""Clusters to serve on: one of this process's own, or one that runs.
+"""Ray clusters to serve on: one that this process starts, or a running one.
 
-Ray reads some settings from the environment of the process that starts it, and a deployments file
-cannot say them: ``START_SETTINGS``.
+Ray reads ``START_SETTINGS`` from the environment of the process that starts it; a deployments file
+cannot set them.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from reward_serve.launch.outage import Endpoint, ray_endpoints
 from reward_serve.launch.signals import Stopped, signals
 
 START_SETTINGS = {
-    # Ray has its workers give way to all else (nice 15), replicas and their engines among them.
+    # By default Ray runs its workers, and so replicas and engines, at nice 15.
     "RAY_worker_niceness": "0",
-    # Serve's own HTTP proxy answers 500 where a header that it reads is not UTF-8.
+    # Serve's own HTTP proxy answers 500 if a header that it reads is not UTF-8.
     "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "reward_serve.http.proxy:middleware",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 
-_OWN_SETTINGS = {"task_events_shutdown_flush_timeout_ms": 500}  # 5,000 delay the end without a GCS
+_SYSTEM_CONFIG = {"task_events_shutdown_flush_timeout_ms": 500}  # 5,000 delays exit without a GCS
 _PR_SET_CHILD_SUBREAPER = 36
-_ROUNDS_OF_ENDING = 5
+_KILL_ROUNDS = 5
 
 
 class LaunchError(RuntimeError):
-    """What the file describes could not be served; says why."""
+    """Deployment failed, or Ray or Serve is gone; the message has the cause."""
 
 
 @contextmanager
 def no_process_left() -> Iterator[None]:
-    """End every process that is started within, orphans among them, which become this one's.
+    """Kill all descendants at the end of the block, including orphans.
 
-    Ray's agents and workers end by themselves once their raylet is gone, late on a busy machine.
+    Ray's agents and workers exit once their raylet is gone, but late on a busy machine.
     """
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -63,7 +63,7 @@ def no_process_left() -> Iterator[None]:
 
 
 def _kill_descendants() -> None:
-    for _ in range(_ROUNDS_OF_ENDING):  # the children of one that ends become this one's
+    for _ in range(_KILL_ROUNDS):  # this process inherits the children of those it kills
         children = psutil.Process().children(recursive=True)
         for child in children:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -76,21 +76,21 @@ class Cluster:
     """A Ray cluster that this process is connected to.
 
     Attributes:
-        address: of its GCS, by which others reach it.
-        endpoints: what must be there for it to serve.
+        address: address of its GCS, for other processes to connect to.
+        endpoints: ports that must accept connections while it serves.
     """
 
     address: str
     endpoints: list[Endpoint]
 
     def is_lost(self) -> bool:
-        """Whether one of the endpoints refuses a connection now."""
+        """Whether any endpoint refuses connections now."""
         return any(endpoint.refuses() for endpoint in self.endpoints)
 
 
 @contextmanager
 def own_cluster(content: dict[str, Any], out: Console) -> Iterator[Cluster]:
-    """Serve on a Ray cluster of this process's own, which is gone afterwards."""
+    """Deploy on a new Ray cluster, which is shut down after the block."""
     _check_port(content["http_options"])
     set_start_settings()
     import ray
@@ -109,18 +109,18 @@ def own_cluster(content: dict[str, Any], out: Console) -> Iterator[Cluster]:
     finally:
         signals.ignore()
         if cluster:
-            with out.status("ending"):
+            with out.status("shutting down"):
                 shut_down(cluster.is_lost)
             if cluster.is_lost():
-                _kill_descendants()  # Ray would wait for each
+                _kill_descendants()  # ray.shutdown would wait for each
         ray.shutdown()
 
 
 @contextmanager
 def joined_cluster(address: str, content: dict[str, Any], out: Console) -> Iterator[Cluster]:
-    """Serve on a cluster that runs, beside what it serves.
+    """Deploy on a running cluster, beside its other applications.
 
-    Afterwards these applications are gone, and Serve, where it did not run before.
+    After the block these applications are deleted. Serve is shut down if it was not running before.
     """
     if address.startswith("ray://"):
         raise LaunchError(
@@ -139,7 +139,7 @@ def joined_cluster(address: str, content: dict[str, Any], out: Console) -> Itera
         before = serve.status()
         if taken := sorted(before.applications.keys() & set(application_names(content))):
             raise LaunchError(
-                f"--address {address}: this cluster serves an application {taken[0]!r} already; "
+                f"--address {address}: this cluster already has an application {taken[0]!r}; "
                 "give yours another `name` and `route_prefix` in a deployments file (--dry-run "
                 "prints it)"
             )
@@ -149,7 +149,7 @@ def joined_cluster(address: str, content: dict[str, Any], out: Console) -> Itera
             yield cluster
         finally:
             signals.ignore()
-            with out.status("ending"):
+            with out.status("shutting down"):
                 if not cluster.is_lost():
                     _delete(content, had_serve=bool(before.applications or before.proxies))
     finally:
@@ -160,42 +160,42 @@ def joined_cluster(address: str, content: dict[str, Any], out: Console) -> Itera
 def _started() -> Cluster:
     try:
         return _connect("local")
-    except Exception as error:  # where a process of Ray's is late, no more than that
-        raise LaunchError(f"Ray did not start, try again: {error}") from None
+    except Exception as error:  # Ray's own type, if one of its processes starts too slowly
+        raise LaunchError(f"Ray did not start; try again: {error}") from None
 
 
 def _check_room(content: dict[str, Any]) -> None:
-    """Serve would wait for ever for what this machine does not have."""
+    """Refuse models that need more than this machine has; Serve would wait forever."""
     import ray
 
-    here = ray.cluster_resources()
+    available = ray.cluster_resources()
     for model in models_of(content):
-        asked = {"CPU": model.resources.num_cpus, "GPU": model.resources.num_gpus or 0}
-        for what, number in asked.items():
-            if number > here.get(what, 0):
+        needed = {"CPU": model.resources.num_cpus, "GPU": model.resources.num_gpus or 0}
+        for what, number in needed.items():
+            if number > available.get(what, 0):
                 raise LaunchError(
-                    f"{model.name}: a replica takes {number:g} {what}, and this machine has "
-                    f"{here.get(what, 0):g}; lower --{what.lower()}s or --tp (in a file: "
+                    f"{model.name}: a replica needs {number:g} {what}, but this machine has "
+                    f"{available.get(what, 0):g}; lower --{what.lower()}s or --tp (in a file: "
                     f"resources.num_{what.lower()}s), or join a cluster (--address)"
                 )
 
 
 def _connect(address: str) -> Cluster:
-    """Connect to a cluster, or start one ("local")."""
+    """Connect to the cluster at ``address``; ``local`` starts one."""
     import ray
 
-    settings = {"_system_config": _OWN_SETTINGS} if address == "local" else {}
+    settings = {"_system_config": _SYSTEM_CONFIG} if address == "local" else {}
     quiet = {"log_to_driver": False, "logging_level": "error"}
     try:
         ray.init(address=address, namespace="serve", **quiet, **settings)
-    except SystemExit:  # a handler of SIGTERM that Ray sets
+    except SystemExit:  # raised by Ray's SIGTERM handler
         raise Stopped from None
     signals.listen()
     return Cluster(str(ray.get_runtime_context().gcs_address), ray_endpoints())
 
 
 def _check_beside(content: dict[str, Any]) -> None:
-    """Refuse the fields that ``_deploy_beside`` would ignore."""
+    """Refuse fields that ``_deploy_beside`` would ignore."""
     ignored = content.keys() - {"proxy_location", "http_options", "applications"}
     for place, each in enumerate(content["applications"]):
         fields = each.keys() - {"name", "route_prefix", "import_path", "args"}
@@ -208,7 +208,7 @@ def _check_beside(content: dict[str, Any]) -> None:
 
 
 def _deploy_beside(content: dict[str, Any]) -> None:
-    """Deploy these applications; ``serve run`` would delete those that its file does not have."""
+    """Deploy these applications; ``serve run`` would delete all others."""
     import ray
     from ray import serve
     from ray.serve.exceptions import RayServeException
@@ -238,10 +238,10 @@ def _delete(content: dict[str, Any], had_serve: bool) -> None:
 
 
 def serve_run(address: str, content: dict[str, Any]) -> None:
-    """``serve run`` this content on the cluster at ``address``, as an update of what runs there.
+    """``serve run`` the content on the cluster at ``address``, as an update if Serve runs there.
 
     Raises:
-        LaunchError: it was refused.
+        LaunchError: ``serve run`` failed; the message has its output.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "serve.yaml")
@@ -254,7 +254,7 @@ def serve_run(address: str, content: dict[str, Any]) -> None:
 
 
 def set_start_settings() -> None:
-    """Set what Ray must be started with, where the environment does not say otherwise."""
+    """Set ``START_SETTINGS`` in the environment, except those already set."""
     for name, value in START_SETTINGS.items():
         os.environ.setdefault(name, value)
 

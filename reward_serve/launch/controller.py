@@ -1,6 +1,6 @@
-"""Asks Serve's controller for the applications' states, in short, or to end.
+"""Gets application states from Serve's controller, and shuts Serve down.
 
-``serve.status`` and ``serve.shutdown`` may wait for a controller that has gone; nothing here does.
+``serve.status`` and ``serve.shutdown`` can block if the controller is gone; these functions do not.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _FAILED = ("DEPLOY_FAILED", "UNHEALTHY")
 _TIMEOUT_S = 2.0
 _SHUTDOWN_S = 30.0
 _POLL_S = 0.5
-_NOT_SCHEDULED = "to be scheduled"  # in the message of a deployment whose replica waits for room
+_NOT_SCHEDULED = "to be scheduled"  # in Serve's message if a replica is waiting for resources
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _EXCEPTION = re.compile(r"^(?:[\w.]*\.)?\w*(?:Error|Exception|Exit|Interrupt)\b(?:\([\w.]*\))?:")
 
 
 @dataclass(frozen=True)
 class Replicas:
-    """The replicas of a deployment: how many run, of how many, and whether one lacks room."""
+    """A deployment's replica counts, and whether one is waiting for resources."""
 
     running: int
     wanted: int
@@ -36,9 +36,9 @@ class State:
     """An application's state.
 
     Attributes:
-        name: Serve's name of the state.
-        message: Serve's reasons.
-        replicas: of each deployment.
+        name: Serve's status, or ``ABSENT`` or ``UNKNOWN``.
+        message: Serve's messages.
+        replicas: replica counts by deployment.
     """
 
     name: str
@@ -47,19 +47,19 @@ class State:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it cannot be served."""
+        """Whether the application failed to deploy or is unhealthy."""
         return self.name in _FAILED
 
     @property
     def is_usable(self) -> bool:
-        """Whether every deployment has a replica, or needs none."""
+        """Whether every deployment has a running replica or needs none."""
         each = self.replicas.values()
         started = bool(each) and all(one.running or not one.wanted for one in each)
         return self.name == "RUNNING" or (not self.has_failed and started)
 
 
 def states(names: Iterable[str]) -> dict[str, State]:
-    """The states of these applications: ABSENT, UNKNOWN while Serve does not answer, or Serve's."""
+    """The state of each application; ``UNKNOWN`` while Serve does not answer."""
     import ray
     from ray.serve.context import _get_global_client
     from ray.serve.schema import ServeInstanceDetails
@@ -68,10 +68,10 @@ def states(names: Iterable[str]) -> dict[str, State]:
     applications = {}
     try:
         if client is not None:
-            asked = client._controller.get_serve_instance_details.remote()
-            details = ServeInstanceDetails(**ray.get(asked, timeout=_TIMEOUT_S))
+            reply = client._controller.get_serve_instance_details.remote()
+            details = ServeInstanceDetails(**ray.get(reply, timeout=_TIMEOUT_S))
             applications = details._get_status().applications
-    except ray.exceptions.ActorDiedError:  # for good; Ray restarts one that failed
+    except ray.exceptions.ActorDiedError:  # permanently; Ray restarts a controller that crashes
         pass
     except ray.exceptions.RayError as error:
         return {name: State("UNKNOWN", str(error), {}) for name in names}
@@ -79,7 +79,7 @@ def states(names: Iterable[str]) -> dict[str, State]:
 
 
 def shut_down(is_pointless: Callable[[], bool]) -> None:
-    """Shut Serve down, giving its replicas time; stop waiting when that ``is_pointless``."""
+    """Shut Serve down gracefully; stop waiting once ``is_pointless()``."""
     import ray
     from ray.serve.context import _get_global_client
 
@@ -112,39 +112,39 @@ def _replicas(deployment: Any) -> Replicas:
 
 
 class ReplicaReports:
-    """Says, once and at each change, which deployments have fewer replicas than they should."""
+    """Reports deployments that are short of replicas, once and at each change."""
 
     def __init__(self, models: Iterable[ModelConfig]) -> None:
         self._resources = {model.name: model.resources for model in models}
-        self._said: dict[str, Replicas] = {}
+        self._reported: dict[str, Replicas] = {}
 
     def lines(self, found: Iterable[State]) -> Iterator[str]:
-        """What is new in these states."""
+        """A line for each deployment that changed since the last call."""
         for name, now in (each for state in found for each in state.replicas.items()):
             is_short = now.running < now.wanted and (now.running > 0 or now.lacks_room)
-            if now == self._said.get(name) or not (is_short or name in self._said):
+            if now == self._reported.get(name) or not (is_short or name in self._reported):
                 continue
-            self._said[name] = now
+            self._reported[name] = now
             line = f"{name}: {now.running} of {now.wanted} replicas"
             yield line + (self._room(name) if now.lacks_room else "")
 
     def _room(self, name: str) -> str:
         import ray
 
-        resources = self._resources[name]  # the HTTP deployment asks for no room
-        asked = {"CPU": resources.num_cpus or 0.0, "GPU": resources.num_gpus or 0.0}
-        asked = {what: number for what, number in asked.items() if number}
+        resources = self._resources[name]  # never the HTTP deployment, which needs none
+        needed = {"CPU": resources.num_cpus or 0.0, "GPU": resources.num_gpus or 0.0}
+        needed = {what: number for what, number in needed.items() if number}
         has, free = ray.cluster_resources(), ray.available_resources()
-        needs = " and ".join(f"{number:g} {what}" for what, number in asked.items())
+        needs = " and ".join(f"{number:g} {what}" for what, number in needed.items())
         there = " and ".join(
             f"{free.get(what, 0.0):g} of the cluster's {has.get(what, 0.0):g} {what}"
-            for what in asked
+            for what in needed
         )
         return f"; the next one needs {needs}, and {there} are free"
 
 
 def cause(message: str) -> str:
-    """The end of a message of Serve's without the tracebacks before it."""
+    """The error at the end of Serve's message, without the tracebacks."""
     lines = _COLOUR.sub("", message).strip().splitlines()
     if not any("Traceback (most recent call last)" in line for line in lines):
         return "\n".join(lines)

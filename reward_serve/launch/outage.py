@@ -1,4 +1,7 @@
-"""Notices that Ray or Serve's HTTP has gone: without its raylet a service accepts and hangs."""
+"""Detects that Ray or Serve's HTTP proxy is gone.
+
+Without its raylet, a service still accepts connections but never answers.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from urllib.parse import urlsplit
 
 _CONNECT_TIMEOUT_S = 1.0
 _RAY_PATIENCE_S = 3.0
-_REMOTE_PATIENCE_S = 20.0  # a network may fail for a while
-_HTTP_PATIENCE_S = 60.0  # Serve has a killed proxy back after up to 40 s, under load
+_REMOTE_PATIENCE_S = 20.0  # allows for network failures
+_HTTP_PATIENCE_S = 60.0  # under load, Serve takes up to 40 s to restart a killed proxy
 
 
 @dataclass
@@ -19,9 +22,9 @@ class Endpoint:
     """A TCP port that must accept connections.
 
     Attributes:
-        what: whose port it is.
+        what: the port's owner, such as ``Ray's raylet``.
         address: host and port.
-        patience_s: how long it may refuse, in seconds.
+        patience_s: how long it may refuse connections, in seconds.
     """
 
     what: str
@@ -30,7 +33,7 @@ class Endpoint:
     _refuses_since: float | None = field(default=None, init=False)
 
     def refuses(self) -> bool:
-        """Whether it does not accept a connection now."""
+        """Whether it refuses a connection now."""
         try:
             socket.create_connection(self.address, _CONNECT_TIMEOUT_S).close()
         except OSError:
@@ -38,7 +41,7 @@ class Endpoint:
         return False
 
     def is_gone(self) -> bool:
-        """Whether it has refused for longer than its patience; call this regularly."""
+        """Whether it has refused connections for ``patience_s``; call this regularly."""
         now = time.monotonic()
         if not self.refuses():
             self._refuses_since = None
@@ -49,7 +52,7 @@ class Endpoint:
 
 
 def ray_endpoints() -> list[Endpoint]:
-    """This machine's raylet and the cluster's GCS, of the cluster that Ray is connected to."""
+    """This machine's raylet and the GCS of the connected cluster."""
     import ray
 
     context = ray.get_runtime_context()
@@ -70,7 +73,7 @@ def http_endpoints(urls: Iterable[str]) -> list[Endpoint]:
 
 
 def outage(endpoints: Iterable[Endpoint]) -> str | None:
-    """The first endpoint that is gone, as a reason; None if all are there."""
+    """A message about the first endpoint that is gone; None if all are up."""
     gone = next((each for each in endpoints if each.is_gone()), None)
     if gone is None:
         return None

@@ -1,6 +1,6 @@
-"""A deployments file's schema: Ray Serve's own, without unknown fields or a public default host.
+"""The deployments file's schema: Ray Serve's, but unknown fields are errors.
 
-``serve run`` ignores fields that it does not know, and binds every interface without a host.
+The default host is 127.0.0.1; ``serve run`` listens on all interfaces.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def checked(content: dict[str, Any]) -> dict[str, Any]:
     """Validate a deployments file's content; returns it with an explicit HTTP host.
 
     Raises:
-        ConfigError: lists each invalid field with its value and the remedy.
+        ConfigError: a field is invalid; the message lists each with its value and the remedy.
     """
     try:
         file = _File.model_validate(content, extra="forbid")

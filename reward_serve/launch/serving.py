@@ -1,4 +1,4 @@
-"""Serves a deployments file until a signal."""
+"""Serves a deployments file until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -29,19 +29,18 @@ _ABSENCE_S = 10.0
 
 
 def serve_until_stopped(content: dict[str, Any], address: str | None, out: Console) -> None:
-    """Serve a deployments file's content, say where, and end all of it when ``Stopped`` is raised.
+    """Serve a deployments file's content until ``Stopped`` is raised, then shut down.
 
-    Within ``until_stopped``.
+    Call this within ``until_stopped``.
 
     Args:
-        content: of the file.
-        address: of a Ray cluster that runs, where only what is deployed here is ended; None for a
-            cluster of this process's own.
-        out: where progress is shown. The addresses for trainers go there, too.
+        content: content of the deployments file.
+        address: address of a running Ray cluster, which keeps running; None starts a cluster.
+        out: console for progress and the addresses for trainers.
 
     Raises:
-        LaunchError: it could not be deployed, or Ray or Serve has gone.
-        ConfigError: an application refuses its ``args``.
+        LaunchError: deployment failed, or Ray or Serve is gone.
+        ConfigError: an application's ``args`` are invalid.
     """
     began = time.monotonic()
     names = application_names(content)
@@ -50,15 +49,15 @@ def serve_until_stopped(content: dict[str, Any], address: str | None, out: Conso
     )
     with no_process_left(), deployed as cluster:
         reports = ReplicaReports(models_of(content))
-        with ExitStack() as clients:
-            asked = {url: clients.enter_context(HttpRewardClient(url)) for url in urls(content)}
+        with ExitStack() as stack:
+            clients = {url: stack.enter_context(HttpRewardClient(url)) for url in urls(content)}
 
             def is_reached() -> bool:
-                return all(client.is_ready() for client in asked.values())
+                return all(client.is_ready() for client in clients.values())
 
             def is_usable(found: dict[str, State]) -> bool:
-                _say(reports.lines(found.values()), out)
-                # On another's cluster HTTP may be answered elsewhere, or on another port.
+                _print(reports.lines(found.values()), out)
+                # A running cluster may serve HTTP on other machines or another port.
                 return all(state.is_usable for state in found.values()) and (
                     address is not None or is_reached()
                 )
@@ -67,20 +66,20 @@ def serve_until_stopped(content: dict[str, Any], address: str | None, out: Conso
             until = time.monotonic() + _PROXY_GRACE_S
             while not is_reached() and time.monotonic() < until:
                 _pause(cluster.endpoints)
-            where = [url for url, client in asked.items() if client.is_ready()]
-        _say_where(content, where, cluster.address, time.monotonic() - began, out)
-        _watch(names, cluster.endpoints + http_endpoints(where), reports, out)
+            reached = [url for url, client in clients.items() if client.is_ready()]
+        _print_addresses(content, reached, cluster.address, time.monotonic() - began, out)
+        _watch(names, cluster.endpoints + http_endpoints(reached), reports, out)
 
 
 def _watch(
     names: list[str], endpoints: list[Endpoint], reports: ReplicaReports, out: Console
 ) -> None:
-    """Say what changes, until a signal; raise ``LaunchError`` when Ray or Serve has gone."""
+    """Report changes until a signal; raise ``LaunchError`` when Ray or Serve is gone."""
     absent_since = None
     while True:
         _pause(endpoints)
         found = states(names)
-        _say(reports.lines(found.values()), out)
+        _print(reports.lines(found.values()), out)
         if not any(state.name == "ABSENT" for state in found.values()):
             absent_since = None
             continue
@@ -95,10 +94,10 @@ def wait_until_ready(
     is_ready: Callable[[], bool],
     timeout_s: float = float("inf"),
 ) -> None:
-    """Show what Serve says of these applications until all run and ``is_ready``.
+    """Show the applications' status until all are running and ``is_ready()``.
 
     Raises:
-        LaunchError: one failed, or the time is over.
+        LaunchError: an application failed, or ``timeout_s`` passed.
     """
 
     def is_done(found: dict[str, State]) -> bool:
@@ -122,7 +121,7 @@ def _wait_until(
             progress = "; ".join(f"{name}: {state.name.lower()}" for name, state in found.items())
             status.update(f"{progress} ({elapsed:.0f} s)")
             if progress != shown and not out.is_terminal:
-                _say([progress], out)
+                _print([progress], out)
             shown = progress
             for name, state in found.items():
                 if state.has_failed or elapsed > timeout_s:
@@ -134,20 +133,20 @@ def _wait_until(
 
 
 def _pause(endpoints: Iterable[Endpoint]) -> None:
-    """Wait until the next look; raises ``LaunchError`` if an endpoint is gone."""
+    """Sleep until the next poll; raises ``LaunchError`` if an endpoint is gone."""
     signals.check()
     if reason := outage(endpoints):
         raise LaunchError(reason)
     time.sleep(_POLL_S)
 
 
-def _say(lines: Iterable[str], out: Console) -> None:
+def _print(lines: Iterable[str], out: Console) -> None:
     for line in lines:
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def urls(content: dict[str, Any]) -> list[str]:
-    """Where the file's applications answer over HTTP, from this machine."""
+    """The HTTP URLs of the file's applications, for clients on this machine."""
     http = content["http_options"]
     host = "127.0.0.1" if http["host"] in _EVERY_INTERFACE else http["host"]
     base = f"http://{host}:{http.get('port', 8000)}"
@@ -157,18 +156,18 @@ def urls(content: dict[str, Any]) -> list[str]:
     return [base + prefix.rstrip("/") for prefix in prefixes if prefix is not None]
 
 
-def _say_where(
-    content: dict[str, Any], where: list[str], gcs: str, took_s: float, out: Console
+def _print_addresses(
+    content: dict[str, Any], reached: list[str], gcs: str, took_s: float, out: Console
 ) -> None:
-    """Print what to give to a trainer; ``where`` it answers over HTTP from this machine."""
+    """Print the addresses for trainers; ``reached`` are the URLs that answered here."""
     import ray
 
-    lines = [f"ready after {took_s:.0f} s; Ctrl-C ends it"]
+    lines = [f"ready after {took_s:.0f} s; press Ctrl-C to stop"]
     if content["http_options"]["host"] in _EVERY_INTERFACE:
         node = ray.util.get_node_ip_address()
-        where = where + [url.replace("127.0.0.1", node, 1) for url in where]
-    lines += [f"REWARD_SERVE_URL={url}" for url in where]
-    if not where and urls(content):
-        lines.append("over HTTP: on the machines and the port where this cluster's Serve listens")
+        reached = reached + [url.replace("127.0.0.1", node, 1) for url in reached]
+    lines += [f"REWARD_SERVE_URL={url}" for url in reached]
+    if not reached and urls(content):
+        lines.append("HTTP: on the machines and port where this cluster's Serve listens")
     lines += [f"REWARD_SERVE_APP={name} RAY_ADDRESS={gcs}" for name in application_names(content)]
-    _say(lines, out)
+    _print(lines, out)

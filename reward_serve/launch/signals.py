@@ -1,4 +1,4 @@
-"""Ends a command at SIGINT or SIGTERM, at whatever line it is.
+"""Stops a command at SIGINT or SIGTERM, whatever it is doing.
 
 with until_stopped(console):
     ...
@@ -18,26 +18,25 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(BaseException):
-    """SIGINT or SIGTERM."""
+    """SIGINT or SIGTERM was received."""
 
 
 class _Signals:
-    """Has the first SIGINT or SIGTERM raise ``Stopped``, and later ones do nothing.
+    """Raises ``Stopped`` at the first SIGINT or SIGTERM and ignores later ones.
 
-    An exception that a handler raises is lost where it meets a destructor or a bare ``except``:
-    ``check`` raises it again.
+    A handler's exception is lost in a destructor or a bare ``except``; ``check`` raises it again.
     """
 
     def __init__(self) -> None:
-        self._came = False
+        self._received = False
 
     def listen(self) -> None:
-        """Set the handlers; a shell starts what is in its background with SIGINT ignored."""
+        """Install the handlers; shells start background jobs with SIGINT ignored."""
         self.check()
         self._set(self._stop)
 
     def ignore(self) -> None:
-        """Let what follows run to its end."""
+        """Ignore further signals, so that clean-up runs to its end."""
         self._set(signal.SIG_IGN)
 
     @contextmanager
@@ -49,15 +48,15 @@ class _Signals:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-            self._came = False
+            self._received = False
 
     def check(self) -> None:
-        """Raise ``Stopped`` if a signal came."""
-        if self._came:
+        """Raise ``Stopped`` if a signal was received."""
+        if self._received:
             raise Stopped
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._came = True
+        self._received = True
         self.ignore()
         raise Stopped
 
@@ -68,7 +67,7 @@ class _Signals:
 
 
 signals = _Signals()
-"""Of this process."""
+"""The process's signal handlers."""
 
 
 @contextmanager
@@ -79,4 +78,4 @@ def until_stopped(out: Console) -> Iterator[None]:
             signals.listen()
             yield
         except Stopped:
-            out.print("ended", highlight=False)
+            out.print("stopped", highlight=False)
