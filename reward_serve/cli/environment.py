@@ -17,7 +17,7 @@ INSTALL = {
 
 
 def deviations(build: Build) -> list[str]:
-    """Packages that are missing or differ from the pinned version, each with that version."""
+    """Packages that are missing or not at their pinned version, each with the pin."""
     return list(_deviations(build))
 
 

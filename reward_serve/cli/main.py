@@ -1,6 +1,6 @@
-"""Serve reward models; with reward-serve-lab: score files, measure and attack judges.
+"""Serve reward models; with reward-serve-lab, also score files and evaluate and attack judges.
 
-Commands that call a service find it by ``--url`` or ``REWARD_SERVE_URL``, and use the API key in
+Commands that call a service use ``--url`` or ``REWARD_SERVE_URL``, and the API key in
 ``REWARD_SERVE_API_KEY``.
 """
 
@@ -33,7 +33,7 @@ console = Console(stderr=True)
 logger = logging.getLogger(__name__)
 
 COMMANDS = "reward_serve.commands"
-"""Entry points of this group are commands: functions, or Typer applications."""
+"""Entry point group for commands: functions or Typer applications."""
 LAB_COMMANDS = frozenset(["attack", "eval", "score", "template", "ui"])
 _ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
 
@@ -45,7 +45,7 @@ cli.add_typer(deployments, name="deployments")
 
 @cli.command()
 def prepare() -> None:
-    """Prepare the bundled judge's weights; otherwise its first replica does it."""
+    """Prepare the bundled judge's weights now; otherwise its first replica does."""
     prepare_with_progress(console)
 
 
@@ -68,7 +68,7 @@ def wait(
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add the commands of other distributions; the lab's absent ones say how to get them."""
+    """Add other distributions' commands; without the lab, stubs that say how to install it."""
     found = entry_points(group=COMMANDS)
     for entry in found:
         try:
@@ -86,8 +86,8 @@ def add_commands(app: typer.Typer) -> None:
 
 def _in_the_lab(context: typer.Context) -> None:
     raise SystemExit(
-        f"{context.info_name}: comes with the distribution reward-serve-lab, which is not "
-        "installed; install its wheel, or use `make setup` in a clone"
+        f"{context.info_name}: needs the distribution reward-serve-lab, which is not installed; "
+        "install its wheel, or use `make setup` in a clone"
     )
 
 

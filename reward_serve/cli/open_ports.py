@@ -1,7 +1,7 @@
-"""Find the ports that Serve's replicas on this machine open on all interfaces.
+"""Finds the ports that this machine's Serve replicas open on all interfaces.
 
-A replica's process has two, which cannot be distinguished from outside: the gRPC server of Ray's
-worker, and one of Serve's that unpickles what it receives (docs/threat-model.md).
+A replica has two, indistinguishable from outside: the Ray worker's gRPC server, and a Serve server
+that unpickles what it receives (docs/threat-model.md).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LISTENING = "0A"
 
 
 def replica_processes(proc: Path = PROC) -> list[Path]:
-    """The folders in ``proc`` of Serve replicas' processes.
+    """The ``proc`` folders of Serve replicas.
 
     Raises:
         OSError: ``proc`` does not exist or cannot be read.
@@ -28,7 +28,7 @@ def replica_processes(proc: Path = PROC) -> list[Path]:
 
 
 def open_ports(process: Path) -> set[int]:
-    """The ports that a process opens on all interfaces; empty if there is only loopback.
+    """The ports that a process opens on all interfaces; none if it has only loopback.
 
     Raises:
         PermissionError: the process belongs to another user.

@@ -1,4 +1,4 @@
-"""``reward-serve serve``: any model, by one command."""
+"""``reward-serve serve``: serve any model with one command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from reward_serve.shipped import Build
 console = Console(stderr=True)
 
 _PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
-# In a process of its own: what it imports is the user's, and may be torch.
+# Run in a subprocess, because it imports the user's code and possibly torch.
 _IMPORT_FUNCTION = """
 import sys
 from reward_serve.config.base import ConfigError
@@ -47,36 +47,40 @@ except ConfigError as error:
 Model = Annotated[
     str, typer.Argument(help="bundled, a folder, a hub id, or a deployments file (.yaml).")
 ]
-KindOption = Annotated[Kind | None, typer.Option(help="Of reward model; default judge.")]
-Template = Annotated[str | None, typer.Option(help="A judging template: its name, or a .yaml.")]
+KindOption = Annotated[Kind | None, typer.Option(help="Kind of reward model; default judge.")]
+Template = Annotated[str | None, typer.Option(help="Judging template: a name or a .yaml file.")]
 Mode = Annotated[ModeName | None, typer.Option(help="How the judge answers; default label.")]
 Rules = Annotated[
     bool | None,
-    typer.Option("--rules/--no-rules", help="Ask the model only what no rule decides; default."),
+    typer.Option(
+        "--rules/--no-rules", help="Let rules decide first, the model only the rest; default."
+    ),
 ]
 Adapter = Annotated[
-    str | None, typer.Option(help="Merged into bundled: shipped, none, or a LoRA's folder.")
+    str | None, typer.Option(help="LoRA to merge into bundled: shipped, none, or a folder.")
 ]
-TensorParallel = Annotated[int | None, typer.Option(min=1, help="GPUs of a replica's engine.")]
+TensorParallel = Annotated[int | None, typer.Option(min=1, help="GPUs per engine.")]
 Replicas = Annotated[
-    str | None, typer.Option(metavar="MIN:MAX", help="How many; they follow the load.")
+    str | None, typer.Option(metavar="MIN:MAX", help="Minimum and maximum number of replicas.")
 ]
 Device = Annotated[
     Build | None,
     typer.Option(
-        help="Of the engine; default cuda with --tp or --gpus, else what the installed vLLM runs "
-        "on. Give it for a file (--dry-run) that another machine serves."
+        help="Engine device; default cuda with --tp or --gpus, else that of the installed vLLM. "
+        "Set it when another machine will serve the file (--dry-run)."
     ),
 ]
-Gpus = Annotated[float | None, typer.Option(min=0, help="Of a replica, or a share such as 0.1.")]
-Cpus = Annotated[float | None, typer.Option(min=0.1, help="Cores of a replica.")]
-Host = Annotated[str | None, typer.Option(help="Where to listen; default 127.0.0.1.")]
-Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Default 8000.")]
-Keys = Annotated[Path | None, typer.Option(help="Who may ask: a file of lines 'name: key'.")]
-Address = Annotated[
-    str | None, typer.Option(help="A Ray cluster that runs (auto: this machine's); default own.")
+Gpus = Annotated[
+    float | None, typer.Option(min=0, help="GPUs per replica; may be a share such as 0.1.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the deployments file instead.")]
+Cpus = Annotated[float | None, typer.Option(min=0.1, help="CPU cores per replica.")]
+Host = Annotated[str | None, typer.Option(help="Address to listen on; default 127.0.0.1.")]
+Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Default 8000.")]
+Keys = Annotated[Path | None, typer.Option(help="File of API keys: lines of 'name: key'.")]
+Address = Annotated[
+    str | None, typer.Option(help="Running Ray cluster (auto: this machine's); default: start one.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the deployments file and exit.")]
 
 
 def serve(
@@ -97,10 +101,10 @@ def serve(
     address: Address = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Serve a model until Ctrl-C or SIGTERM; all that it started ends with it.
+    """Serve a model until Ctrl-C or SIGTERM, then stop everything that was started.
 
-    What no option says is as in the shipped deployments file that is nearest. On a cluster that
-    runs (--address), what it serves already goes on.
+    Defaults come from the closest shipped deployments file. On a running cluster (--address), other
+    applications are left alone.
     """
     options = ModelOptions(kind, template, mode, rules, adapter, tp, gpus, cpus, replicas, device)
     server = ServerOptions(host, port, api_keys_file)
@@ -124,7 +128,7 @@ def serve(
 
 
 def _prepare(content: dict[str, Any]) -> None:
-    """Look at the models before Ray starts: a replica would fail on them half a minute later."""
+    """Check the models before Ray starts; a replica would fail half a minute later."""
     if missing := _missing(content):
         raise ConfigError("; ".join(missing))
     for model in models_of(content):
@@ -137,9 +141,9 @@ def _prepare(content: dict[str, Any]) -> None:
 
 
 def _missing(content: dict[str, Any]) -> list[str]:
-    """The keys of remote models and the functions of rules that are not here, with the remedy.
+    """Missing API keys of remote models and missing rule functions, each with the remedy.
 
-    A model with a ``runtime_env`` may find them there, so it is left out.
+    Models with a ``runtime_env`` are skipped, because it may provide them.
     """
     faults = []
     for model in models_of(content):
@@ -154,15 +158,15 @@ def _missing(content: dict[str, Any]) -> list[str]:
             command = [sys.executable, "-c", _IMPORT_FUNCTION, model.rule.function]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
-                said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-                faults.append(f"{model.name}: {said[-1]}")
+                lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+                faults.append(f"{model.name}: {lines[-1]}")
     return faults
 
 
 def _warn(content: dict[str, object]) -> None:
     console.print(
-        "whoever reaches this port may ask, and ask for anything to be judged: give "
-        "--api-keys-file FILE, or leave --host out",
+        "no API key: anyone who can connect to this port can score; give --api-keys-file FILE, "
+        "or omit --host",
         style="yellow",
         **_PLAIN,
     )

@@ -1,4 +1,4 @@
-"""``reward-serve deployments`` and ``reward-serve requirements``: the files in the wheel."""
+"""``reward-serve deployments`` and ``reward-serve requirements``: files shipped in the wheel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def copy(
     name: Name,
     to: Annotated[Path, typer.Argument(help="Target file or folder.")] = Path(),
 ) -> None:
-    """Copy a file to edit it; an existing file is not overwritten."""
+    """Copy a file to edit it; never overwrites an existing file."""
     target = to / shipped_file(name).name if to.is_dir() else to
     if target.exists():
         raise typer.BadParameter(f"{target}: already exists; choose another name")
@@ -50,7 +50,7 @@ def requirements(
     """Print the pinned requirements of a serving environment.
 
     Install them with `reward-serve requirements cpu | uv pip install --no-deps
-    --torch-backend=cpu -r -`; with cuda, leave --torch-backend out.
+    --torch-backend=cpu -r -`; for cuda, omit --torch-backend.
     """
     typer.echo(requirements_file(build).read_text(encoding="utf-8"), nl=False)
 

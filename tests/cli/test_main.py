@@ -313,7 +313,7 @@ def test_without_the_lab_its_commands_say_what_has_them(
 
     assert result.exit_code == 1
     assert str(result.exception).startswith(
-        f"{arguments[0]}: comes with the distribution reward-serve-lab, which is not installed; "
+        f"{arguments[0]}: needs the distribution reward-serve-lab, which is not installed; "
     )
 
 
@@ -392,7 +392,7 @@ def test_of_several_services_in_the_environment_one_must_be_given(
     monkeypatch.setenv("REWARD_SERVE_URL", f"{service.url},http://127.0.0.1:1")
     result = invoke("wait", "--timeout-s", 0)
     assert result.exit_code == 2
-    assert "give --url one" in result.stderr
+    assert "has several URLs" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["score", "eval"])
