@@ -118,7 +118,7 @@ async def test_a_dead_service_gives_none_and_no_exception() -> None:
 
 async def test_a_missing_column_is_named() -> None:
     trls: dict[str, Any] = dict.fromkeys(["completion_ids", "trainer_state", "log_metric"])
-    with pytest.raises(KeyError, match=r"no column 'answer'; its columns .*: \['solution'\]; name"):
+    with pytest.raises(KeyError, match=r"no column 'answer'; its columns .*: \['solution'\]; pass"):
         await judge_reward(url="http://x")(prompts=["p"], completions=["1"], solution=["1"], **trls)
 
 

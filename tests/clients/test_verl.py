@@ -72,7 +72,7 @@ def test_a_named_reward_replaces_it(service: FakeService) -> None:
 
 @pytest.mark.parametrize("on_failure", ["rule", "none", "raise"])
 def test_a_batch_of_numbers_cannot_leave_a_sample_out(on_failure: str) -> None:
-    with pytest.raises(ValueError, match="cannot leave an undecided one out"):
+    with pytest.raises(ValueError, match="cannot leave undecided samples out"):
         compute_score_batched(
             ["gsm8k"], [RIGHT], ["18"], [{}], url="http://x", on_failure=on_failure
         )
@@ -274,7 +274,7 @@ def test_the_drop_in_says_that_it_cannot_leave_a_sample_out(
     assert drop_in.compute_score("gsm8k", RIGHT, "18") == 1.0  # the rule's
     assert "undecided samples" not in caplog.text
     assert drop_in.compute_score("gsm8k", UNDECIDED, "18") == 0.0
-    assert "1 undecided samples so far scored 0.0" in caplog.text
+    assert "1 undecided samples so far were scored 0.0" in caplog.text
 
 
 @pytest.mark.parametrize("given", [{}, {"ground_truth": "18"}])

@@ -1,4 +1,4 @@
-"""A GSM8K environment for SkyRL whose reward a ``reward_serve`` service decides."""
+"""A GSM8K environment for SkyRL, rewarded by a ``reward_serve`` service."""
 
 from reward_serve_skyrl.envs import GSM8kJudgeEnv
 from reward_serve_skyrl.registration import register_envs

@@ -1,4 +1,4 @@
-"""SkyRL's configuration with sections for these environments.
+"""SkyRL's configuration with a section for the judge.
 
 environment.env_class=gsm8k_judge environment.skyrl_gym.gsm8k_judge.url=http://127.0.0.1:8000
 """
@@ -18,16 +18,17 @@ from skyrl.train.config.config import (
 
 @dataclass
 class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
-    """Where the judge is, how it judges, and what a failed verdict comes to.
+    """Where the judge is, how it judges, and how failed verdicts are handled.
 
-    ``template`` and ``options`` go with every request; the others are settings of
-    ``reward_serve.client.connect``. ``api_key_file`` is read in the trainer's workers.
+    ``template`` and ``options`` are sent with every request. The other fields are settings of
+    ``reward_serve.client.connect``, except ``max_undecided``. ``url`` may be several URLs,
+    separated by commas. ``api_key_file`` is read in the trainer's workers.
 
-    ``max_undecided``: beyond this share of a step's samples without a verdict the run stops; at 1
-    it never does. Undecided samples are left out of training.
+    Undecided samples are left out of training. The run stops if their share of a step exceeds
+    ``max_undecided``; at 1 it never stops.
 
-    ``url`` may be several, separated by commas. ``samples`` names a file of JSON lines for one of
-    ``samples_every`` results; where SkyRL logs to wandb, they are a table there too.
+    One of ``samples_every`` results is written to ``samples``, a JSONL file. If SkyRL logs to
+    wandb, they are also logged there as a table.
     """
 
     url: str | None = None
@@ -46,69 +47,69 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
 
 @dataclass
 class JudgedGymConfig(SkyRLGymConfig):  # type: ignore[misc]  # skyrl is untyped
-    """The environments' settings, the judge's among them."""
+    """skyrl_gym's settings and the judge's."""
 
     gsm8k_judge: GSM8kJudgeConfig = field(default_factory=GSM8kJudgeConfig)
 
 
 @dataclass
 class JudgedEnvironmentConfig(EnvironmentConfig):  # type: ignore[misc]  # skyrl is untyped
-    """The environment's settings."""
+    """SkyRL's environment section with the judge's settings."""
 
     skyrl_gym: JudgedGymConfig = field(default_factory=JudgedGymConfig)
 
 
 @dataclass
 class JudgedTrainConfig(SkyRLTrainConfig):  # type: ignore[misc]  # skyrl is untyped
-    """SkyRL's whole configuration."""
+    """SkyRL's complete configuration with the judge's settings."""
 
     environment: JudgedEnvironmentConfig = field(default_factory=JudgedEnvironmentConfig)
 
 
 def check_judging_overlaps(cfg: SkyRLTrainConfig) -> None:
-    """Refuse settings under which judging cannot hide behind generation.
+    """Refuse settings under which judging cannot overlap with generation.
 
     Raises:
         ValueError: ``generator.batched`` is on, or environments have no threads.
     """
     if cfg.generator.batched:
         raise ValueError(
-            "generator.batched=true steps environments one after another once all generation is "
-            "over, so that judging adds to every step; set generator.batched=false"
+            "generator.batched=true steps environments one by one after all generation, so "
+            "judging adds to every step; set generator.batched=false"
         )
     if cfg.environment.skyrl_gym.max_env_workers < 1:
         raise ValueError(
             "environment.skyrl_gym.max_env_workers=0 steps environments on the event loop, which "
-            "a judge's answer would block; set it to the samples in flight, at least 1"
+            "waiting for the judge would block; set it to the number of samples in flight"
         )
 
 
 def check_undecided_can_be_left_out(cfg: SkyRLTrainConfig) -> None:
-    """Refuse settings under which an undecided sample cannot be left out of training.
+    """Refuse settings under which undecided samples cannot be left out of training.
 
     Raises:
-        ValueError: names the setting and the remedy.
+        ValueError: there is such a setting; the message has the remedy.
     """
     limit = cfg.environment.skyrl_gym.gsm8k_judge.max_undecided
     if not 0 <= limit <= 1:
         raise ValueError(
-            f"environment.skyrl_gym.gsm8k_judge.max_undecided={limit}: must be a share of a step's "
-            "samples, from 0 to 1"
+            f"environment.skyrl_gym.gsm8k_judge.max_undecided={limit}: must be between 0 and 1, a "
+            "share of a step's samples"
         )
     if cfg.generator.step_wise_trajectories:
         raise ValueError(
-            "generator.step_wise_trajectories=true: these environments take one turn, and an "
-            "undecided one could not be left out; set it to false"
+            "generator.step_wise_trajectories=true: undecided samples cannot be left out; this "
+            "environment has one turn, so set it to false"
         )
     if cfg.trainer.algorithm.loss_reduction == "token_mean_legacy":
         raise ValueError(
-            "trainer.algorithm.loss_reduction=token_mean_legacy weighs a sample by the others of "
-            "its micro-batch, from which an undecided one cannot be left out; set token_mean"
+            "trainer.algorithm.loss_reduction=token_mean_legacy weighs each sample by its "
+            "micro-batch, so undecided samples cannot be left out; set token_mean"
         )
 
 
 def inexact(cfg: SkyRLTrainConfig) -> list[str]:
-    """Where an undecided sample still counts under these settings, and how much."""
+    """Describe how undecided samples still affect training under these settings."""
     algorithm, policy = cfg.trainer.algorithm, cfg.trainer.policy
     placement = cfg.trainer.placement
     gpus = placement.policy_num_nodes * placement.policy_num_gpus_per_node
@@ -116,15 +117,15 @@ def inexact(cfg: SkyRLTrainConfig) -> list[str]:
     found = []
     if ranks > 1 and (algorithm.use_kl_loss or algorithm.use_entropy_loss):
         found.append(
-            "SkyRL pads a mini-batch whose decided samples do not divide among "
-            f"{ranks} data-parallel ranks, and the KL and entropy losses count up to {ranks - 1} "
-            "padding rows of it"
+            "SkyRL pads mini-batches whose decided samples do not divide among "
+            f"{ranks} data-parallel ranks, and the KL and entropy losses include up to {ranks - 1} "
+            "padding rows"
         )
     if cfg.trainer.strategy == "megatron":
         found.append(
-            "with strategy=megatron, which was not tested, the KL loss is a mean over "
-            "micro-batches, the last of which may be smaller"
+            "with strategy=megatron (not tested) the KL loss is a mean over micro-batches, and "
+            "the last may be smaller"
         )
     if algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == "adaptive":
-        found.append("the adaptive KL controller counts undecided samples")
+        found.append("the adaptive KL controller includes undecided samples")
     return found

@@ -1,8 +1,8 @@
-"""Leaves undecided samples out of SkyRL 0.4.0's training: mix ``DecidedOnly`` into its trainer.
+"""``DecidedOnly``: a mixin for SkyRL 0.4.0's trainers that leaves undecided samples out.
 
-Between the forward passes and the advantages the rows of undecided samples are removed from the
-batch. Everything after that (estimator, batch normalisation, loss reduction, KL and entropy loss)
-sees a step in which they were never sampled.
+Rows of undecided samples are removed from the batch between the forward passes and the advantages.
+Everything later (estimator, batch normalisation, loss reduction, KL and entropy loss) works as if
+they had never been sampled.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ logger = logging.getLogger(__name__)
 UNDECIDED = "judge_undecided"
 _FAILED = "judge_failed_"
 _COMPARING = frozenset({"grpo", "rloo", "maxrl"})
-"""Estimators that compare a sample with its siblings."""
+"""Estimators that compare a sample with its group."""
 
 
 class TooManyUndecidedError(RuntimeError):
-    """More of a step's samples are undecided than ``max_undecided`` allows."""
+    """The share of undecided samples in a step exceeds ``max_undecided``."""
 
 
 class DecidedOnly:
-    """Mixin for ``RayPPOTrainer`` and ``FullyAsyncRayPPOTrainer``, to stand before them.
+    """Mixin for ``RayPPOTrainer`` and ``FullyAsyncRayPPOTrainer``; put it before them in the bases.
 
-    A sample is undecided where its environment's metrics say ``judge_undecided``. A group whose
-    undecided samples leave fewer than two to compare contributes nothing, and a mini-batch without
-    samples takes no optimiser step.
+    A sample is undecided if its environment has the metric ``judge_undecided``. A group left with
+    fewer than two samples to compare contributes nothing, and a mini-batch without samples takes no
+    optimiser step.
 
-    Metrics: ``reward/undecided_share`` of the step's samples. The rewards logged are those of
-    decided samples; an undecided sample's own is NaN.
+    The metric ``reward/undecided_share`` is the undecided share of a step's samples. Logged rewards
+    are those of decided samples; the reward of an undecided sample is NaN.
 
     Raises:
         TooManyUndecidedError: the share exceeds
@@ -55,7 +55,7 @@ class DecidedOnly:
     _samples: SampleReader | None = None
 
     def handle_dynamic_sampling(self, generator_output: Any, uids: list[str]) -> Any:
-        """SkyRL's, which judges a group by the spread of its decided rewards."""
+        """As SkyRL's, but only decided rewards count for a group's spread."""
         neutral = _neutral(generator_output, uids)
         return super().handle_dynamic_sampling(neutral, uids)  # type: ignore[misc]
 
@@ -74,7 +74,7 @@ class DecidedOnly:
         metrics_generator_output: Any = None,
         metrics_uids: list[str] | None = None,
     ) -> Any:
-        """SkyRL's, with the metrics of decided samples.
+        """As SkyRL's, but metrics cover only decided samples.
 
         Raises:
             TooManyUndecidedError: see the class.
@@ -96,7 +96,7 @@ class DecidedOnly:
             metrics,
             [seen_uids[row] for row in decided] or None,
         )
-        if metrics is None:  # no reward, no mean of rewards
+        if metrics is None:  # without decided rewards, there is no mean to log
             for name in set(self.all_metrics) - before:
                 del self.all_metrics[name]
         for reward, absent in zip(output["rewards"], _undecided(output), strict=True):
@@ -105,7 +105,7 @@ class DecidedOnly:
         return output, uids
 
     def follow_samples(self) -> None:
-        """Log a table of the samples that the environments write, each with this trainer's step."""
+        """Log the samples that environments write as a table, with this trainer's step."""
         count_steps(lambda: self.global_step)
         if file := self.cfg.environment.skyrl_gym.gsm8k_judge.samples:
             self._samples = SampleReader(file)
@@ -133,13 +133,13 @@ class DecidedOnly:
         limit = self.cfg.environment.skyrl_gym.gsm8k_judge.max_undecided
         if share > limit:
             raise TooManyUndecidedError(
-                f"{what}, a share above environment.skyrl_gym.gsm8k_judge.max_undecided={limit}; "
-                "see to the reward service, or set max_undecided=1 to train on the decided ones"
+                f"{what}, more than environment.skyrl_gym.gsm8k_judge.max_undecided={limit}; "
+                "check the reward service, or set max_undecided=1 to train on the decided samples"
             )
-        logger.warning("%s; the step is trained without them", what)
+        logger.warning("%s; they are left out of training", what)
 
     def convert_to_training_input(self, generator_output: Any, uids: list[str]) -> Any:
-        """SkyRL's, with the rows to train on in the metadata where some are left out."""
+        """As SkyRL's; if samples are left out, the metadata has the rows to train on."""
         data = super().convert_to_training_input(generator_output, uids)  # type: ignore[misc]
         undecided = _undecided(generator_output)
         if any(undecided):
@@ -148,17 +148,17 @@ class DecidedOnly:
         return data
 
     def compute_advantages_and_returns(self, data: Any) -> Any:
-        """SkyRL's, of the samples to train on alone.
+        """As SkyRL's, but only of the rows to train on.
 
         Args:
             data: the step's batch; tensors of shape (samples, tokens).
 
         Returns:
-            The batch without the samples that are left out, mini-batches without any removed.
+            The batch without left-out samples and without empty mini-batches.
         """
         rows = data.metadata.pop("rows_to_train", None)
         if rows == []:
-            logger.warning("step %d: nothing to train on, no optimiser step", self.global_step)
+            logger.warning("step %d: no samples to train on; no optimiser step", self.global_step)
             data["advantages"] = data["returns"] = torch.zeros_like(data["rewards"])
             for name in _boundaries(data.metadata):
                 data.metadata[name] = []
@@ -172,9 +172,8 @@ def rows_to_train(uids: Sequence[str], undecided: Sequence[bool], comparing: boo
 
     Args:
         uids: the group of each row.
-        undecided: whether each row is.
-        comparing: whether a lone survivor of its group is left out too: without siblings GRPO
-            would train on its raw reward.
+        undecided: whether each row is undecided.
+        comparing: also leave out a group's only decided row; GRPO would train on its raw reward.
     """
     missing = {uid for uid, absent in zip(uids, undecided, strict=True) if absent}
     left = Counter(uid for uid, absent in zip(uids, undecided, strict=True) if not absent)
@@ -188,7 +187,7 @@ def _undecided(generator_output: Any) -> list[bool]:
 
 
 def _neutral(generator_output: Any, uids: Sequence[str]) -> Any:
-    """The output with an undecided sample's reward at its siblings' mean, which adds no spread."""
+    """The output, with undecided rewards set to the group's mean so that they add no spread."""
     rewards: list[Any] = list(generator_output["rewards"])
     undecided = _undecided(generator_output)
     decided: dict[str, list[float]] = {}
@@ -204,7 +203,7 @@ def _neutral(generator_output: Any, uids: Sequence[str]) -> Any:
 
 
 def _taken(data: Any, rows: Sequence[int]) -> Any:
-    """The rows of a batch, in order, with the boundaries that they leave."""
+    """The given rows of a batch, with mini-batch and prompt boundaries adjusted."""
     index = torch.tensor(rows)
     taken = type(data)({k: None if v is None else v[index] for k, v in data.items()})
     uids = [data.metadata["uids"][row] for row in rows]
@@ -217,5 +216,5 @@ def _taken(data: Any, rows: Sequence[int]) -> Any:
 
 
 def _boundaries(metadata: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
-    """Where mini-batches and prompts begin and end."""
+    """The (start, end) rows of mini-batches and prompts."""
     return {name: value for name, value in metadata.items() if name.endswith("_boundaries")}

@@ -1,7 +1,7 @@
-"""The environment: one turn, one response, one reward.
+"""A single-turn environment that scores each response with the service.
 
-``step`` blocks while the judge answers, in one of the threads that the generator steps its
-environments in, beside the generation of the other trajectories.
+``step`` blocks until the judge answers. The generator steps environments in threads, so other
+trajectories are generated meanwhile.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ logger = logging.getLogger(__name__)
 
 
 class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
-    """A ``reward_serve`` service decides, in one turn, against the row's gold answer.
+    """A single-turn environment, rewarded by a ``reward_serve`` service.
 
-    A judge that fails is not a wrong answer: by default the rule verifier decides in its place
-    (``on_failure``). A sample that is still undecided has the metric ``judge_undecided`` 1, by
-    which ``DecidedOnly`` leaves it out of training; its reward, which SkyRL requires, is 0.0.
+    A failed judge is not a wrong answer: by default the rule verifier is used instead
+    (``on_failure``). If the sample is still undecided, its metric ``judge_undecided`` is 1 and
+    ``DecidedOnly`` leaves it out of training. SkyRL requires a reward, so it is 0.0.
 
     Args:
         env_config: the environment's section of the configuration.
-        extras: the row's columns; ``reward_spec.ground_truth`` is the gold answer, if it has one.
+        extras: the row's columns; ``reward_spec.ground_truth`` is the gold answer, if any.
 
     Raises:
-        ValueError: a setting is wrong.
+        ValueError: a setting is invalid.
     """
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
@@ -43,7 +43,7 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         self.references = texts_of((extras.get("reward_spec") or {}).get("ground_truth"))
         self.extras = extras
         self.metrics: dict[str, float] = {}
-        settings, self._asked = settings_of(env_config)
+        settings, self._common = settings_of(env_config)
         if settings.get("on_failure") == "raise":
             raise ValueError(
                 "environment.skyrl_gym.gsm8k_judge.on_failure=raise: an exception in an "
@@ -58,7 +58,7 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         )
 
     def reward(self, response: str) -> float:
-        """The service's score, or what stands in for it; see the metrics.
+        """The score of the service or its fallback; 0.0 if undecided (see the metrics).
 
         Raises:
             RefusedRowError: the service refuses the run's first row.
@@ -67,7 +67,7 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         try:
             result = self._client.score(self.request(response))
         except Exception as error:  # SkyRL ends the process on any exception of an environment
-            logger.exception("no verdict, and no way to ask for one")
+            logger.exception("scoring failed; the sample is undecided")
             result = ScoreResult(status=Status.ERROR, reason=f"{type(error).__name__}: {error}")
         check_first_results(self._client, [result])
         metrics = {
@@ -82,17 +82,17 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         return result.score
 
     def get_metrics(self) -> dict[str, float]:
-        """What was seen of this episode's reward, as numbers."""
+        """Metrics of this episode's request."""
         return self.metrics
 
     @staticmethod
     def aggregate_metrics(metrics: list[dict[str, float]]) -> dict[str, float]:
-        """Means and the longest wait, over episodes.
+        """Means over episodes, and the longest wait.
 
-        Their names say so: SkyRL's fully asynchronous trainer adds up what is not called a mean,
-        an average, a minimum or a maximum.
+        SkyRL's fully asynchronous trainer adds up all metrics that are not named a mean, average,
+        minimum or maximum.
         """
-        seen = [one for one in metrics if one]  # an episode that was cut off has none
+        seen = [one for one in metrics if one]  # an interrupted episode has no metrics
         if not seen:
             return {}
         means = {f"{name}_mean": fmean(one[name] for one in seen) for name in seen[0]}
@@ -101,9 +101,9 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         return means
 
     def request(self, response: str) -> dict[str, Any]:
-        """The request for a response to this row."""
+        """The request that scores a response to this row."""
         info = self.extras.get("extra_info") or {}
-        request = {**self._asked, "response": response}
+        request = {**self._common, "response": response}
         if self.references:
             request["reference"] = self.references
         if question := text_of(info.get("question")):
@@ -114,14 +114,14 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
 
 
 def settings_of(env_config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the environment's section says.
+    """Split the environment's section of the configuration.
 
     Returns:
-        settings of ``reward_serve.client.connect``, and what goes with every request.
+        Settings of ``reward_serve.client.connect``, and fields of every request.
     """
     if is_dataclass(env_config) and not isinstance(env_config, type):
         env_config = asdict(env_config)
     settings = {name: value for name, value in dict(env_config or {}).items() if value is not None}
-    settings.pop("max_undecided", None)  # the trainer's
-    asked = {name: settings.pop(name) for name in ("template", "options") if name in settings}
-    return settings, {name: value for name, value in asked.items() if value}
+    settings.pop("max_undecided", None)  # read by the trainer
+    common = {name: settings.pop(name) for name in ("template", "options") if name in settings}
+    return settings, {name: value for name, value in common.items() if value}

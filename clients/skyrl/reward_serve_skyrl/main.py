@@ -1,6 +1,6 @@
 """SkyRL's entry point with this environment: ``python -m reward_serve_skyrl.main key=value ...``.
 
-Takes the settings of ``skyrl.train.entrypoints.main_base`` and the environment's own.
+It takes the settings of ``skyrl.train.entrypoints.main_base`` and those of the environment.
 ``trainer.fully_async.enabled=true`` trains fully asynchronously.
 """
 
@@ -33,15 +33,15 @@ logger = logging.getLogger(__name__)
 
 
 class SyncTrainer(DecidedOnly, RayPPOTrainer):  # type: ignore[misc]  # skyrl is untyped
-    """SkyRL's synchronous trainer, of decided samples."""
+    """SkyRL's synchronous trainer on decided samples."""
 
 
 class FullyAsyncTrainer(DecidedOnly, FullyAsyncRayPPOTrainer):  # type: ignore[misc]
-    """SkyRL's fully asynchronous trainer, of decided samples."""
+    """SkyRL's fully asynchronous trainer on decided samples."""
 
 
 class SyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
-    """An experiment of the synchronous trainer."""
+    """An experiment with the synchronous trainer."""
 
     def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
         """The trainer; the arguments are those of ``BasePPOExp.get_trainer``."""
@@ -51,7 +51,7 @@ class SyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
 
 
 class FullyAsyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
-    """An experiment of the fully asynchronous trainer."""
+    """An experiment with the fully asynchronous trainer."""
 
     def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
         """The trainer; the arguments are those of ``BasePPOExp.get_trainer``."""
@@ -61,11 +61,11 @@ class FullyAsyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
 
 
 def read_config(arguments: list[str]) -> JudgedTrainConfig:
-    """The configuration that the arguments say, validated.
+    """Parse and validate the configuration.
 
     Raises:
-        ValueError: a setting is unknown, keeps judging from hiding behind generation, or an
-            undecided sample in training.
+        ValueError: a setting is unknown or invalid, keeps judging from overlapping with generation,
+            or keeps undecided samples in training.
     """
     own = [one for one in arguments if not one.startswith("trainer.override_entrypoint=")]
     cfg: JudgedTrainConfig = JudgedTrainConfig.from_cli_overrides(own)
@@ -76,34 +76,34 @@ def read_config(arguments: list[str]) -> JudgedTrainConfig:
 
 
 def check_judge_answers(cfg: JudgedTrainConfig) -> None:
-    """Ask the judge once, if this run has one: a run is not to begin on fallbacks.
+    """Send one request to the run's judge, if it has one, so that no run starts on fallbacks.
 
     Raises:
-        RuntimeError: it gave no verdict.
+        RuntimeError: the judge returned no verdict.
     """
     if cfg.environment.env_class != JUDGE:
         return
-    settings, asked = settings_of(cfg.environment.skyrl_gym.gsm8k_judge)
+    settings, common = settings_of(cfg.environment.skyrl_gym.gsm8k_judge)
     client = connect(**{**settings, "on_failure": "none", "max_attempts": 5})
     row = {"response": "#### 18", "question": "9 + 9?", "reference": "#### 18"}
-    result = client.score({**asked, **row})
+    result = client.score({**common, **row})
     if result.score is None:
         where = settings.get("url") or f"application {settings.get('app', 'reward')!r}"
         raise RuntimeError(
-            f"the judge at {where} gives no verdict: {result.status.value}: {result.reason}; "
+            f"the judge at {where} returned no verdict: {result.status.value}: {result.reason}; "
             "deploy it before training (examples/gsm8k/deploy_judge.sh)"
         )
 
 
 def check_first_rows(cfg: JudgedTrainConfig, dataset: Any) -> None:
-    """Ask the judge about the first rows of the training data.
+    """Have the judge score the first rows of the training data.
 
     Args:
         cfg: the run's configuration.
         dataset: SkyRL's ``PromptDataset``.
 
     Raises:
-        RefusedRowError: the service refuses one, for example since it has no gold answer.
+        RefusedRowError: the service refuses a row, for example without a gold answer.
     """
     section = cfg.environment.skyrl_gym.gsm8k_judge
     settings, _ = settings_of(section)
@@ -117,18 +117,18 @@ def check_first_rows(cfg: JudgedTrainConfig, dataset: Any) -> None:
 
 
 def train(cfg: JudgedTrainConfig) -> None:
-    """Train in this process; the registry of environments is each process's own."""
+    """Train in this process, with the environment registered in it."""
     register_envs()
     check_judge_answers(cfg)
-    if counted := inexact(cfg):
-        logger.warning("undecided samples are left out of training, but %s", "; ".join(counted))
+    if exceptions := inexact(cfg):
+        logger.warning("undecided samples are left out of training, but %s", "; ".join(exceptions))
     experiment = (FullyAsyncExp if cfg.trainer.fully_async.enabled else SyncExp)(cfg)
     check_first_rows(cfg, experiment.train_dataset)
     experiment.run()
 
 
 def main() -> None:
-    """Train as the command line says, in a task of SkyRL's Ray cluster."""
+    """Train with the command line's settings, in a task on SkyRL's Ray cluster."""
     cfg = read_config(sys.argv[1:])
     initialize_ray(cfg)
     ray.get(ray.remote(num_cpus=1)(train).remote(cfg))

@@ -1,4 +1,4 @@
-"""Makes the environment known to skyrl_gym, whose registry is each process's own."""
+"""Registers the environment with skyrl_gym, whose registry is per process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ JUDGE = "gsm8k_judge"
 
 
 def register_envs() -> None:
-    """Register ``gsm8k_judge``, once a process.
+    """Register ``gsm8k_judge`` in this process, unless it is registered.
 
-    Call it in the process that runs the generator: inside ``skyrl_entrypoint``.
+    Call it in the process that runs the generator, inside ``skyrl_entrypoint``.
     """
     if JUDGE not in registry:
         register(id=JUDGE, entry_point="reward_serve_skyrl.envs:GSM8kJudgeEnv")

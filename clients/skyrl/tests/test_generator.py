@@ -178,7 +178,7 @@ def test_an_outage_in_mid_run_costs_one_deadline_and_ends_by_itself(
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        ("generator.batched=true", "generator.batched=true steps environments one after another"),
+        ("generator.batched=true", "generator.batched=true steps environments one by one"),
         ("environment.skyrl_gym.max_env_workers=0", "max_env_workers=0 steps environments on the"),
     ],
 )

@@ -1,9 +1,9 @@
-"""slime's rewards, answered by a ``reward_serve`` service; undecided samples are masked.
+"""Reward functions for slime, scored by a ``reward_serve`` service; undecided samples are masked.
 
     --custom-rm-path reward_serve_slime.score
     --custom-reward-post-process-path reward_serve_slime.post_process_rewards
 
-The service is found by ``REWARD_SERVE_URL`` or ``REWARD_SERVE_APP``.
+Set ``REWARD_SERVE_URL`` or ``REWARD_SERVE_APP`` to the service.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCALED = frozenset({"grpo", "gspo", "cispo"})
 
 
 async def score(args: Any, sample: Any, **_: Any) -> float:
-    """A sample's score; NaN if it is undecided, since slime takes None for unscored.
+    """A sample's score; NaN if undecided, because slime treats None as not yet scored.
 
     Raises:
         RefusedRowError: the service refuses the run's first sample, for example without a label.
@@ -41,18 +41,18 @@ async def score(args: Any, sample: Any, **_: Any) -> float:
 
 
 def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
-    """Normalise rewards within groups as slime does, of decided samples alone.
+    """Normalise rewards within groups as slime does, over decided samples only.
 
-    Undecided samples, and a group's lone survivor where its rewards are centred, are masked by
-    ``remove_sample``.
+    Undecided samples are masked by ``remove_sample``. If rewards are centred, so is a group's only
+    decided sample.
 
     Args:
-        args: slime's; ``advantage_estimator``, ``rewards_normalization`` and
+        args: slime's arguments; ``advantage_estimator``, ``rewards_normalization`` and
             ``grpo_std_normalization`` are read.
-        samples: of a whole step, their groups by ``group_index``.
+        samples: samples of a whole step, grouped by ``group_index``.
 
     Returns:
-        Raw rewards, where an undecided sample has its siblings' mean, and rewards to train on.
+        Raw rewards, with undecided samples at their group's mean, and rewards to train on.
     """
     rewards = [float(sample.get_reward_value(args)) for sample in samples]
     sizes = Counter(sample.group_index for sample in samples)

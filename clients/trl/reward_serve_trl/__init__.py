@@ -1,8 +1,8 @@
-"""A reward function for TRL's GRPOTrainer, answered by a ``reward_serve`` service.
+"""Reward functions for TRL's GRPOTrainer, scored by a ``reward_serve`` service.
 
 GRPOTrainer(..., reward_funcs=[judge_reward(url="http://127.0.0.1:8000")])
 
-With ``log_completions=True`` TRL's table has the judge's status, source, label and probability.
+With ``log_completions=True``, TRL's table shows the judge's status, source, label and probability.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ def judge_reward(
     name: str = "judge_reward",
     **settings: Any,
 ) -> RewardFunction:
-    """An ``async def`` reward function; TRL awaits it beside the other reward functions.
+    """An ``async def`` reward function; TRL runs it concurrently with other reward functions.
 
     Args:
         reference: the data set's column of gold answers or solutions; None if it has none.
         question: its column of questions, if it has one.
-        name: TRL's name of the reward in its logs.
-        **settings: of ``reward_serve.client.connect``; ``on_failure`` is ``none`` unless given,
-            and TRL leaves out a sample whose reward is None.
+        name: the reward's name in TRL's logs.
+        **settings: settings of ``reward_serve.client.connect``; ``on_failure`` defaults to
+            ``none``, and TRL leaves out samples whose reward is None.
 
     Raises:
-        TypeError, ValueError: a setting is unknown or wrong.
+        TypeError, ValueError: a setting is unknown or invalid.
 
     The function raises ``RefusedRowError`` if the service refuses the run's first samples, for
     example without a gold answer, and ``KeyError`` if the data set has no column ``reference``.
@@ -67,18 +67,18 @@ def judge_rewards(
     name: str = "judge_reward",
     **settings: Any,
 ) -> list[RewardFunction]:
-    """Three reward functions from one call of the service, each a column of TRL's logs.
+    """Three reward functions from one request, each a column in TRL's logs.
 
-    ``judge_reward``; ``rule_agreement``, 1.0 where the rule verifier proves what the judge said and
-    0.0 where it proves the opposite; ``length``, the completion's tokens. Set what they are worth
-    by ``GRPOConfig(reward_weights=[1.0, 0.0, -0.001])``. A sample that the judge did not decide has
-    None in all three, so that TRL leaves it out.
+    ``judge_reward`` is the judge's score. ``rule_agreement`` is 1.0 if the rule verifier proves the
+    judge's verdict and 0.0 if it proves the opposite. ``length`` is the completion's token count.
+    Set their weights with ``GRPOConfig(reward_weights=[1.0, 0.0, -0.001])``. All three are None for
+    undecided samples, so TRL leaves them out.
 
     Args:
-        reference: as of ``judge_reward``.
-        question: as of ``judge_reward``.
-        name: of the first.
-        **settings: as of ``judge_reward``.
+        reference: as in ``judge_reward``.
+        question: as in ``judge_reward``.
+        name: name of the first function.
+        **settings: as in ``judge_reward``.
     """
     judged = _Judged(reference, question, settings)
 
@@ -91,15 +91,15 @@ def judge_rewards(
     async def rule_agreement(
         prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     ) -> list[float | None]:
-        """Whether the rule verifier agrees; None where it abstains."""
+        """Whether the rule verifier agrees; None if it abstains."""
         results = await judged.results(completions, columns)
         rows = zip(completions, judged.references(columns, len(results)), results, strict=True)
-        return [_agreement(_text(said), gold, result.score) for said, gold, result in rows]
+        return [_agreement(_text(text), gold, result.score) for text, gold, result in rows]
 
     async def length(
         prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     ) -> list[float | None]:
-        """The completion's tokens."""
+        """The completion's token count."""
         results = await judged.results(completions, columns)
         rows = zip(columns["completion_ids"], results, strict=True)
         return [None if r.score is None else float(len(tokens)) for tokens, r in rows]
@@ -109,26 +109,26 @@ def judge_rewards(
 
 
 class _Judged:
-    """The results of a batch of completions, asked for once."""
+    """Scores each batch once, for all reward functions."""
 
     def __init__(
         self, reference: str | None, question: str | None, settings: dict[str, Any]
     ) -> None:
         self._reference, self._question = reference, question
         self._client: Client = connect(**{"on_failure": "none", **settings})
-        self._of: Sequence[Any] | None = None
-        self._asking: asyncio.Future[list[ScoreResult]] | None = None
+        self._batch: Sequence[Any] | None = None
+        self._pending: asyncio.Future[list[ScoreResult]] | None = None
 
     async def results(
         self, completions: Sequence[Any], columns: Mapping[str, Any]
     ) -> list[ScoreResult]:
-        """Of TRL's batch, which it gives to every reward function as the same list."""
-        if self._asking is None or self._of is not completions:
-            self._of = completions
-            self._asking = asyncio.ensure_future(self._ask(completions, columns))
-        return await self._asking
+        """The batch's results; TRL passes the same list to every reward function."""
+        if self._pending is None or self._batch is not completions:
+            self._batch = completions
+            self._pending = asyncio.ensure_future(self._score(completions, columns))
+        return await self._pending
 
-    async def _ask(
+    async def _score(
         self, completions: Sequence[Any], columns: Mapping[str, Any]
     ) -> list[ScoreResult]:
         golds = self.references(columns, len(completions))
@@ -149,7 +149,7 @@ class _Judged:
         if self._reference not in columns:
             raise KeyError(
                 f"the data set has no column {self._reference!r}; its columns besides the prompt: "
-                f"{sorted(columns.keys() - _TRLS)}; name the column of gold answers, or None: "
+                f"{sorted(columns.keys() - _TRLS)}; pass the column of gold answers, or None: "
                 "judge_reward(reference=...)"
             )
         return [texts_of(cell) for cell in columns[self._reference]]
@@ -169,8 +169,8 @@ def _text(completion: Any) -> str:
     if isinstance(completion, str):
         return completion
     turns: Sequence[Mapping[str, Any]] = completion
-    said = [turn.get("content") for turn in turns if turn.get("role", "assistant") == "assistant"]
-    return str(said[-1] or "") if said else ""
+    texts = [turn.get("content") for turn in turns if turn.get("role", "assistant") == "assistant"]
+    return str(texts[-1] or "") if texts else ""
 
 
 def _agreement(response: str, references: list[str], score: float | None) -> float | None:
@@ -182,7 +182,7 @@ def _agreement(response: str, references: list[str], score: float | None) -> flo
 
 
 def _log(columns: Mapping[str, Any], results: Sequence[ScoreResult]) -> None:
-    """Metrics, and columns of TRL's completions table, which it logs by ``log_completions``."""
+    """Log metrics, and columns of TRL's completions table."""
     log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
     if callable(log_metric) and results:
         metrics = [metrics_of(result) for result in results]

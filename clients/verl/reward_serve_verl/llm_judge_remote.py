@@ -1,12 +1,12 @@
-"""verl's ``llm_judge_remote`` by its own signatures: synchronous, and floats alone.
+"""Drop-in replacement for verl's ``llm_judge_remote``: synchronous, returns floats.
 
     reward.custom_reward_function.path=pkg://reward_serve_verl.llm_judge_remote
     reward.custom_reward_function.name=compute_score
 
-For a trainer that cannot read a dict or await. A float cannot say that there is no reward: a sample
-that neither the judge nor the rule verifier decides scores 0.0, and a warning counts it.
-``reward_serve_verl.compute_score`` leaves it out of training instead. A row that the service
-refuses, for example without a gold answer, raises ``ScoringError``.
+For trainers that can neither read a dict nor await. A float cannot express a missing reward, so
+undecided samples are scored 0.0 and counted in a warning; ``reward_serve_verl.compute_score``
+leaves them out of training instead. A row that the service refuses, for example without a gold
+answer, raises ``ScoringError``.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ def compute_score(
     ground_truths: Sequence[Any] | None = None,
     extra_infos: Sequence[Mapping[str, Any] | None] | None = None,
 ) -> float | list[float]:
-    """What a response earns, or each of several; with ``solution_strs``, as a batch.
+    """Score one response, or a batch if ``solution_strs`` is given.
 
     Args:
         data_source: not used.
         solution_str: the response.
-        ground_truth: the gold answer or solution, or several of them.
-        extra_info: the row's; see ``requests.py`` for the keys that are read.
+        ground_truth: one or several gold answers or solutions.
+        extra_info: the row's ``extra_info``; ``requests.py`` lists the keys that are read.
         data_sources: not used.
         solution_strs: the responses.
-        ground_truths: of each response.
-        extra_infos: of each response.
+        ground_truths: ``ground_truth`` of each response.
+        extra_infos: ``extra_info`` of each response.
 
     Raises:
         ValueError: the lists differ in length, or there is no response.
-        ScoringError: the service refuses the row.
+        ScoringError: the service refuses a row.
     """
     if solution_strs is not None or ground_truths is not None:
         sources = data_sources or [""] * len(solution_strs or [])
@@ -66,7 +66,7 @@ def compute_score_batched(
     ground_truths: Sequence[Any],
     extra_infos: Sequence[Mapping[str, Any] | None] | None = None,
 ) -> list[float]:
-    """What each response earns, in order; see ``compute_score``.
+    """Score each response, in order; see ``compute_score``.
 
     Raises:
         ValueError: the lists differ in length.
@@ -84,8 +84,7 @@ def _as_float(result: ScoreResult) -> float:
     undecided = next(_undecided)
     if undecided & (undecided - 1) == 0:  # the 1st, 2nd, 4th, 8th...
         logger.warning(
-            "%d undecided samples so far scored 0.0, which a float cannot tell from a wrong "
-            "answer; this one: %s: %s",
+            "%d undecided samples so far were scored 0.0, like wrong answers; the last: %s: %s",
             undecided, result.status.value, result.reason,
         )  # fmt: skip
     return 0.0

@@ -1,8 +1,7 @@
 """verl's entry point with a probe: ``python -m reward_serve_verl.main key=value ...``.
 
-Takes the settings of ``verl.trainer.main_ppo``, whose V1 trainer it runs. The first rows of each
-training file are asked about before anything is loaded; a row that the service refuses ends the
-run.
+It takes the settings of ``verl.trainer.main_ppo`` and runs verl's V1 trainer. Before anything is
+loaded, the service scores the first rows of each training file; a refused row ends the run.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _TaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class.__ray_actor_clas
 
 
 class ProbingTaskRunner(_TaskRunner):  # type: ignore[misc]  # verl is untyped
-    """verl's task runner; in the cluster, where a service by handle can be asked."""
+    """verl's task runner, which runs in the cluster and so can reach a service by handle."""
 
     def run(self, config: DictConfig) -> None:
         """Probe, then train."""
@@ -37,10 +36,10 @@ class ProbingTaskRunner(_TaskRunner):  # type: ignore[misc]  # verl is untyped
 
 
 def check_rows(config: DictConfig) -> None:
-    """Ask the service about the first rows of each training file.
+    """Have the service score the first rows of each training file.
 
     Raises:
-        ValueError: the service refuses one, or a setting is wrong.
+        ValueError: the service refuses a row, or a setting is invalid.
     """
     settings = config.reward.custom_reward_function.get("reward_kwargs") or {}
     files = config.data.train_files
@@ -58,13 +57,15 @@ def _rows(file: str) -> Iterator[dict[str, Any]]:
     config_path="pkg://verl.trainer.config", config_name="ppo_trainer", version_base=None
 )
 def main(config: DictConfig) -> None:
-    """Train as the command line says.
+    """Train with the command line's settings.
 
     Raises:
         ValueError: ``trainer.use_v1`` is false, or verl refuses a setting.
     """
     if not config.trainer.use_v1:
-        raise ValueError("trainer.use_v1=false: this entry point runs verl's V1 trainer; set true")
+        raise ValueError(
+            "trainer.use_v1=false: this entry point runs verl's V1 trainer; set it to true"
+        )
     auto_set_device(config)
     validate_config(config, need_reference_policy(config), need_critic(config))
     run_ppo(config, task_runner_class=ray.remote(ProbingTaskRunner))

@@ -1,4 +1,4 @@
-"""Asks the service about rows before a run trains on them; a refusal would be every sample's."""
+"""Checks before training that the service accepts the data's rows."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ logger = logging.getLogger(__name__)
 
 
 def check_first_rows(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
-    """Ask about each row once, with a wrong response.
+    """Score each row once, with a wrong response; if the service does not answer, log a warning.
 
     Args:
-        rows: of the training data; ``reward_model.ground_truth`` and ``extra_info`` are read.
+        rows: rows of the training data; ``reward_model.ground_truth`` and ``extra_info`` are read.
         settings: ``reward_kwargs``.
 
     Raises:
-        RefusedRowError: the service refuses a row, and says why. A service that does not answer is
-            a warning: its samples are handled by ``on_failure``.
-        ValueError: a setting is wrong.
+        RefusedRowError: the service refuses a row; the message has the reason.
+        ValueError: a setting is invalid.
     """
     settings = {**settings, "on_failure": "none", "max_attempts": 1}
 
-    def asked(row: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def probe(row: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         info = row.get("extra_info") or {}
         truth = (row.get("reward_model") or {}).get("ground_truth")
         return client_for(info, settings), request_for(PROBE_RESPONSE, truth, info)
 
-    failed = check_rows(map(asked, rows))
+    failed = check_rows(map(probe, rows))
     if failed is not None:
         logger.warning("a probe had no verdict: %s: %s", failed.status.value, failed.reason)

@@ -1,10 +1,13 @@
-"""Reads verl's rows: the environment's ``LLM_JUDGE_SERVER_*`` and the keys of ``extra_info``.
+"""Turns verl's rows into requests, from ``extra_info`` and ``LLM_JUDGE_SERVER_*`` variables.
 
-Of ``extra_info``: ``server_url``, ``api_key``, ``timeout``, ``batch_size`` say where and how to
-ask; ``problem`` or ``question``, ``model_name``, ``temperature``, ``top_p``, ``max_new_tokens``,
-``enable_thinking``, ``prompt_template`` what to ask (a name, ``default`` for the deployment's own,
-or a template itself where the deployment has ``judge.inline_templates``); ``target_gt`` and
-``filter_gt_by_prompt_token``, with ``prompt``, which of several gold answers count.
+Keys of ``extra_info``:
+
+- The service: ``server_url``, ``api_key``, ``timeout``, ``batch_size``.
+- The request: ``problem`` or ``question``, ``model_name``, ``temperature``, ``top_p``,
+  ``max_new_tokens``, ``enable_thinking``, ``prompt_template`` (a name, ``default`` for the
+  deployment's own, or template text if the deployment has ``judge.inline_templates``).
+- The choice among several gold answers: ``target_gt``, and ``filter_gt_by_prompt_token`` with
+  ``prompt``.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ _CLIENT_SETTINGS = (
     "max_batch", "max_attempts", "samples", "samples_every",
 )  # fmt: skip
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
-"""Arguments that verl adds to ``reward_kwargs``; of no use here."""
-_OTHER_WAYS = {"url": "app", "api_key": "api_key_file"}  # to say the same
+"""Arguments that verl adds to ``reward_kwargs``; ignored."""
+_ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
+"""Settings that exclude each other."""
 _OPTIONS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -31,14 +35,14 @@ _OPTIONS = {
     "enable_thinking": "enable_thinking",
 }
 _REASONING = frozenset(["detailed"])
-"""Templates that ask for reasoning before the verdict."""
+"""Templates that request reasoning before the verdict."""
 
 
 def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
-    """The client that a row asks through: of the row first, then the settings, then the variables.
+    """The client for a row; the row overrides the settings, which override the variables.
 
     Raises:
-        ValueError: a setting is unknown or wrong.
+        ValueError: a setting is unknown or invalid.
     """
     if unknown := settings.keys() - _VERLS.union(_CLIENT_SETTINGS):
         raise ValueError(
@@ -52,12 +56,12 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
         ("api_key", "api_key", "LLM_JUDGE_SERVER_API_KEY"),
         ("timeout_s", "timeout", "LLM_JUDGE_SERVER_TIMEOUT"),
     ):
-        said = None if info.get(key) == "" else info.get(key)
-        other = _OTHER_WAYS.get(name, name)
-        if said is None and name not in chosen and other not in chosen:
-            said = os.environ.get(variable)
-        if said is not None:
-            chosen[name] = float(said) if name == "timeout_s" else said
+        value = None if info.get(key) == "" else info.get(key)
+        other = _ALTERNATIVES.get(name, name)
+        if value is None and name not in chosen and other not in chosen:
+            value = os.environ.get(variable)
+        if value is not None:
+            chosen[name] = float(value) if name == "timeout_s" else value
             if other != name:
                 chosen.pop(other, None)
     if info.get("batch_size"):
@@ -66,7 +70,7 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
 
 
 def request_for(response: str, ground_truth: Any, info: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as a request of the wire contract."""
+    """The scoring request for a row."""
     question = text_of(info.get("problem")) or text_of(info.get("question"))
     request: dict[str, Any] = {"response": response}
     if gold := references(ground_truth, info.get("prompt") or question, info):
@@ -84,17 +88,17 @@ def request_for(response: str, ground_truth: Any, info: Mapping[str, Any]) -> di
         ours: info[theirs] for theirs, ours in _OPTIONS.items() if info.get(theirs) is not None
     }
     if options.get("enable_thinking") or template in _REASONING:
-        options["mode"] = "generate"  # a deployment in label mode writes nothing
+        options["mode"] = "generate"  # label mode generates no reasoning
     return {**request, "options": options} if options else request
 
 
 def references(ground_truth: Any, prompt: Any, info: Mapping[str, Any]) -> list[str]:
-    """The gold answers that count; where a selection leaves none, all do.
+    """The gold answers to compare with; a filter that leaves none is ignored.
 
     Args:
-        ground_truth: one, a list, or a mapping of names to them; missing ones are left out.
-        prompt: whose last word ``filter_gt_by_prompt_token`` looks for, whatever its case.
-        info: the row's.
+        ground_truth: a gold answer, a list, or a mapping from names; missing values are skipped.
+        prompt: the prompt; ``filter_gt_by_prompt_token`` looks for its last word, ignoring case.
+        info: the row's ``extra_info``.
     """
     if isinstance(ground_truth, Mapping):
         named = [

@@ -1,7 +1,7 @@
 """The reward functions that verl calls. Each reward is a dict of numbers with the same keys.
 
-A sample that nobody could decide raises: verl's V1 trainer stores no trajectory for it, and its
-siblings' baseline never hears of it (``training.py``).
+Undecided samples raise ``ScoringError``: verl's V1 trainer then stores no trajectory for them, and
+the group's baseline excludes them (``training.py``).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ async def compute_score(
     extra_info: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> dict[str, float]:
-    """What a response earns.
+    """Score a response.
 
     Args:
         data_source: the row's data set; not used.
         solution_str: the response.
-        ground_truth: the gold answer or solution, several of them, or several by name.
-        extra_info: the row's; see ``requests.py`` for the keys that are read.
-        **settings: ``reward_kwargs``: ``url``, ``app``, ``on_failure`` and the like, of
+        ground_truth: a gold answer or solution, a list of them, or a mapping from names.
+        extra_info: the row's ``extra_info``; ``requests.py`` lists the keys that are read.
+        **settings: ``reward_kwargs``, such as ``url``, ``app`` or ``on_failure`` of
             ``reward_serve.client.connect``.
 
     Returns:
-        ``score``, and metrics of the request: see ``as_reward``.
+        ``score`` and metrics of the request; see ``as_reward``.
 
     Raises:
-        ValueError: a setting is unknown or wrong.
-        ScoringError: nobody could decide; verl's V1 trainer then leaves the sample out.
+        ValueError: a setting is unknown or invalid.
+        ScoringError: the sample is undecided; verl's V1 trainer then leaves it out.
     """
     info = extra_info or {}
     client = client_for(info, settings)
@@ -54,7 +54,7 @@ def compute_score_sync(
     """``compute_score`` for callers that cannot await; verl runs it in a thread.
 
     Raises:
-        ScoringError: nobody could decide.
+        ScoringError: the sample is undecided.
     """
     info = extra_info or {}
     client = client_for(info, settings)
@@ -68,16 +68,16 @@ def compute_score_batched(
     extra_infos: Sequence[Mapping[str, Any] | None] | None = None,
     **settings: Any,
 ) -> list[dict[str, float]]:
-    """A dict of ``compute_score`` for each response, in order.
+    """The result of ``compute_score`` for each response, in order.
 
     Raises:
-        ValueError: the lists differ in length, or ``on_failure`` is no number: a batch of scores
-            has no place for an undecided sample.
+        ValueError: the lists differ in length, or ``on_failure`` is not a number: every sample of
+            a batch needs a score.
     """
     if not isinstance(check_on_failure(settings.get("on_failure", "rule")), float):
         raise ValueError(
-            "compute_score_batched returns a number for every response and cannot leave an "
-            "undecided one out: name its reward (on_failure=0.0), or use compute_score"
+            "compute_score_batched cannot leave undecided samples out; set their reward "
+            "(on_failure=0.0), or use compute_score"
         )
     results = results_of(data_sources, solution_strs, ground_truths, extra_infos, settings)
     return [as_reward(result) for result in results]
@@ -90,7 +90,7 @@ def results_of(
     extra_infos: Sequence[Mapping[str, Any] | None] | None,
     settings: Mapping[str, Any],
 ) -> list[ScoreResult]:
-    """A result for each response, in order; one batch for each client that the rows ask through.
+    """A result for each response, in order; each client is sent one batch.
 
     Raises:
         ValueError: the lists differ in length.
@@ -100,24 +100,24 @@ def results_of(
     if len(lengths) > 1:
         raise ValueError(
             f"data_sources, solution_strs, ground_truths, extra_infos: {len(data_sources)}, "
-            f"{len(solution_strs)}, {len(ground_truths)} and {len(infos)} of them; as many of each"
+            f"{len(solution_strs)}, {len(ground_truths)} and {len(infos)}; must be equally long"
         )
-    asked: dict[Client, list[int]] = {}
+    by_client: dict[Client, list[int]] = {}
     for index, info in enumerate(infos):
-        asked.setdefault(client_for(info, settings), []).append(index)
+        by_client.setdefault(client_for(info, settings), []).append(index)
     results: dict[int, ScoreResult] = {}
-    for client, indices in asked.items():
+    for client, indices in by_client.items():
         requests = [request_for(solution_strs[i], ground_truths[i], infos[i]) for i in indices]
         results.update(zip(indices, client.score_batch(requests), strict=True))
     return [results[index] for index in range(len(infos))]
 
 
 def as_reward(result: ScoreResult) -> dict[str, float]:
-    """A result as verl's metrics take it.
+    """A result as verl's reward dict.
 
     Returns:
-        ``score``; ``acc``; what ``reward_serve.client.metrics_of`` tells; ``latency_ms`` in the
-        service.
+        ``score``, ``acc``, the metrics of ``reward_serve.client.metrics_of``, and ``latency_ms``,
+        the time in the service.
 
     Raises:
         ScoringError: the result has no score.

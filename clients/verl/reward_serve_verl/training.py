@@ -1,4 +1,4 @@
-"""What verl 0.9.1's V1 trainer needs to leave undecided samples out, by settings.
+"""Leaves undecided samples out of verl 0.9.1's V1 trainer; enable it with these settings.
 
     reward.reward_manager.source=importlib
     reward.reward_manager.name=DecidedRewardManager
@@ -6,8 +6,9 @@
     trainer.v1.sampler.custom_sampler.path=pkg://reward_serve_verl.training
     trainer.v1.sampler.custom_sampler.name=DecidedReplayBuffer
 
-An undecided sample's ``compute_score`` raises, and verl stores no trajectory for it. Synchronous
-training goes on with its siblings; asynchronous training replaces its group, by verl's own sampler.
+``compute_score`` raises for undecided samples, and verl stores no trajectory for them. Synchronous
+training continues with the rest of the group; in asynchronous training, verl's own sampler replaces
+the group.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from reward_serve_verl.requests import client_for
 
 
 class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is untyped
-    """verl's naive reward manager, refusing a trainer that cannot leave a sample out.
+    """verl's naive reward manager, for trainers that can leave samples out.
 
     Raises:
-        ValueError: a setting in ``reward_kwargs`` is unknown or wrong, or ``trainer.use_v1`` is
+        ValueError: a setting in ``reward_kwargs`` is unknown or invalid, or ``trainer.use_v1`` is
             false and ``on_failure`` is not a number.
     """
 
@@ -39,39 +40,39 @@ class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is
         on_failure = settings.get("on_failure", "rule")
         if not config.trainer.use_v1 and not _is_number(on_failure):
             raise ValueError(
-                f"trainer.use_v1=false with on_failure={on_failure}: that trainer ends at the "
-                "first undecided sample; set trainer.use_v1=true, or name the reward of undecided "
+                f"trainer.use_v1=false with on_failure={on_failure}: that trainer stops at the "
+                "first undecided sample; set trainer.use_v1=true, or a reward for undecided "
                 "samples: +reward.custom_reward_function.reward_kwargs.on_failure=0.0"
             )
         super().__init__(config, tokenizer, compute_score, **others)
 
 
 class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untyped
-    """verl's synchronous replay buffer without the lone survivors of groups.
+    """verl's synchronous replay buffer, without groups that have only one decided sample.
 
-    A group of one would train on its raw reward: verl takes 0 for its mean and 1 for its standard
-    deviation.
+    Such a sample would be trained on its raw reward: for a group of one, verl uses mean 0 and
+    standard deviation 1.
 
-    Where ``trainer.v1.sampler.sampler_kwargs.samples`` names the file of ``reward_kwargs.samples``,
-    what the reward workers write there becomes a table in the trainer's wandb or trackio run.
+    If ``trainer.v1.sampler.sampler_kwargs.samples`` is the file of ``reward_kwargs.samples``, the
+    samples written there are logged as a table in the trainer's wandb or trackio run.
 
     Raises:
         ValueError: the trainer is asynchronous; verl's own buffer replaces groups there.
-        RuntimeError: from ``sample``, when no group of the batch has two decided samples.
+        RuntimeError: in ``sample``, no group of the batch has two decided samples.
     """
 
     def __init__(self, trainer_mode: str, *args: Any, **settings: Any) -> None:
         if trainer_mode != "sync":
             raise ValueError(
-                f"trainer.v1.trainer_mode={trainer_mode}: verl replaces groups with an undecided "
-                "sample by itself; leave trainer.v1.sampler.custom_sampler unset"
+                f"trainer.v1.trainer_mode={trainer_mode}: verl itself replaces groups with "
+                "undecided samples; leave trainer.v1.sampler.custom_sampler unset"
             )
         super().__init__(trainer_mode, *args, **settings)
         file = self.sampler_kwargs.get("samples")
         self._samples = SampleReader(file) if file else None
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> Any:
-        """verl's, which see; then the samples to read are logged."""
+        """As verl's; also logs the samples written by the reward workers."""
         batch = super().sample(global_steps, partition_id, batch_size)
         if self._samples is not None and partition_id != "val":
             log_table([(global_steps, *row[1:]) for row in self._samples.rows()])
@@ -94,8 +95,8 @@ class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         if not any(_uid(key) in selected for key in kept):
             raise RuntimeError(
                 f"nothing to train on: all {len(selected)} prompts have fewer than two decided "
-                "samples; see to the reward service (each undecided sample's reason "
-                "is in the log of verl's agent loop workers), then resume from the last checkpoint"
+                "samples; fix the reward service (the reasons are in the log of verl's agent loop "
+                "workers), then resume from the last checkpoint"
             )
         return selected, kept, steps
 
