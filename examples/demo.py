@@ -1,7 +1,7 @@
 """``make demo``: deploy the bundled judge, score labelled rows, print one table, shut down.
 
-python -m examples.demo                                   # the sample set, HTTP and handle
-python -m examples.demo --data FILE.jsonl --out SUM.json  # any labelled file, by HTTP
+python -m examples.demo                                   # the sample set, over HTTP and by handle
+python -m examples.demo --data FILE.jsonl --out SUM.json  # any labelled file, over HTTP
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ SAMPLES = ROOT / "examples" / "gsm8k" / "samples.jsonl"
 
 def main(
     data: Annotated[
-        Path | None, typer.Option(help="File of labelled rows; default: the sample set.")
+        Path | None, typer.Option(help="JSONL file of labelled rows; default: the sample set.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the summary to this JSON file.")] = None,
-    rules: Annotated[str, typer.Option(help="off: the model judges every row.")] = "on",
+    rules: Annotated[
+        str, typer.Option(help="on: rules decide first; off: the model judges every row.")
+    ] = "on",
 ) -> None:
     """Deploy, score, report, shut down."""
     if rules not in ("on", "off"):
@@ -45,15 +47,15 @@ def main(
     report(runs, service.ready_s, {"Ray": service.ray_s, **start_s}, out)
 
 
-def judged(client: Any, rows: list[Any], way: str, settings: dict[str, Any]) -> Run:
-    """Score the rows over HTTP or by handle."""
+def judged(client: Any, rows: list[Any], name: str, settings: dict[str, Any]) -> Run:
+    """Score the rows with a client."""
     settings = {"timeout_s": 600.0, **settings}
-    return score_with_progress(console, client, rows, settings, title=f"by {way}")
+    return score_with_progress(console, client, rows, settings, title=f"by {name}")
 
 
 def report(runs: dict[str, Run], ready_s: float, parts: dict[str, float], out: Path | None) -> None:
     """Print a table of the runs, and write the first run's summary as JSON."""
-    summaries = {way: run.summary() for way, run in runs.items()}
+    summaries = {name: run.summary() for name, run in runs.items()}
     console.print(summary_table(summaries))
     replica = ", ".join(f"{part} {seconds:.1f}" for part, seconds in parts.items())
     console.print(f"ready after {ready_s:.1f} s ({replica})", highlight=False)

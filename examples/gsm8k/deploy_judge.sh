@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# deploy_judge.sh [stop]: `reward-serve serve` in the background, unless a judge answers already, and
-# wait until it can score.
+# deploy_judge.sh [stop]: run `reward-serve serve` in the background and wait until it can score;
+# does nothing if a judge is already running.
 #
-# JUDGE=qwen (the default): Qwen2.5-1.5B-Instruct on a GPU of its own, in the trainer's Ray cluster
-#   (RAY_ADDRESS, else the one of `ray start --head`, which is run where there is none) under its
-#   interpreter, TRAINER_PYTHON. Environments reach it by handle.
-# JUDGE=bundled: the bundled judge on CPU cores, in the environment of `make setup` and a cluster of
-#   its own, since trainers take whole GPUs. Environments reach it by HTTP.
-# JUDGE=openai: GPT-4o-mini, or another endpoint that deployments/openai.yaml names; its key in
-#   OPENAI_API_KEY. Deployed as the bundled judge is. JUDGE=graded: the same, asked for grades.
+# JUDGE=qwen (default): Qwen2.5-1.5B-Instruct on its own GPU, in the trainer's Ray cluster and under
+#   its interpreter, TRAINER_PYTHON. The cluster is RAY_ADDRESS, or this machine's; if there is none,
+#   `ray start --head` starts one. Environments reach the judge by handle.
+# JUDGE=bundled: the bundled judge on CPU cores, in the environment of `make setup` and its own
+#   cluster, because trainers take whole GPUs. Environments reach it over HTTP.
+# JUDGE=openai: GPT-4o-mini, or the endpoint that deployments/openai.yaml names, with the key in
+#   OPENAI_API_KEY; deployed like the bundled judge. JUDGE=graded: the same, with graded verdicts.
 #
-# DEPLOYMENT  another deployments file; URL where it answers (http://127.0.0.1:8000)
-# TRAINER_GPUS  GPUs that training takes beside the judge (0); with JUDGE=qwen, it ends with exit code 1
-#   where the cluster has fewer than both need, since Ray would wait for ever
-# STATE_DIR   the service's log and process id (.judge)
+# DEPLOYMENT    another deployments file
+# URL           the judge's URL (http://127.0.0.1:8000)
+# TRAINER_GPUS  GPUs that training needs besides the judge's (0); with JUDGE=qwen, exit 1 if the
+#   cluster has too few, because Ray would wait forever
+# STATE_DIR     folder of the service's log and process id (.judge)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 judge=${JUDGE:-qwen}
@@ -31,7 +32,7 @@ ready() { "$python" -m reward_serve wait --url "$url" --timeout-s "$1" --quiet; 
 
 fail() {
   tail -n 40 "$state/log" >&2
-  echo "the judge did not come up; its log: $state/log" >&2
+  echo "the judge did not start; log: $state/log" >&2
   exit 1
 }
 
@@ -51,7 +52,7 @@ fi
 
 check_gpus() { "$python" "$root/examples/gsm8k/gpus.py" "$deployment" "${TRAINER_GPUS:-0}" "$1"; }
 
-start_what_it_needs() {
+prepare() {
   if [[ $judge != qwen ]]; then
     make --no-print-directory -C "$root" setup
   elif [[ ${RAY_ADDRESS:-auto} == auto ]] && ! "$python" -m ray.scripts.scripts status >/dev/null 2>&1; then
@@ -77,10 +78,10 @@ if [[ ${1:-} == stop ]]; then
 fi
 : >"$state/log"
 if ready 0; then
-  echo "a judge answers at $url already"
+  echo "a judge is already running at $url"
   exit
 fi
 echo "deploying $deployment (log: $state/log)"
-start_what_it_needs
+prepare
 deploy
-echo "the judge answers at $url; to end it: JUDGE=$judge $0 stop"
+echo "the judge is ready at $url; stop it with: JUDGE=$judge $0 stop"

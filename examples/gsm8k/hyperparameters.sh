@@ -1,5 +1,5 @@
-# Sourced by launch.sh: what all four runs share. Policy, GRPO and lengths are those of the runs
-# that this example replaces, so that its curves compare.
+# Sourced by launch.sh: settings that all four runs share. Policy, GRPO and lengths are those of the
+# runs that this example replaces, so that curves are comparable.
 # shellcheck shell=bash disable=SC2034
 HYPERPARAMETERS=(
   trainer.policy.model.path=Qwen/Qwen2.5-0.5B-Instruct
@@ -17,7 +17,7 @@ HYPERPARAMETERS=(
   trainer.max_ckpts_to_keep=2
   trainer.policy.optimizer_config.lr=1.0e-6
   trainer.algorithm.advantage_estimator=grpo
-  # SkyRL's fully asynchronous trainer takes only losses against the rollout's log-probabilities.
+  # SkyRL's fully asynchronous trainer requires a loss against the rollout's log-probabilities.
   trainer.algorithm.policy_loss_type=rollout_is
   generator.n_samples_per_prompt=4
   generator.batched=false

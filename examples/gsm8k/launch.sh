@@ -4,7 +4,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=examples/gsm8k/hyperparameters.sh
 source "$here/hyperparameters.sh"
 
-# The last value of a setting of launch, or a default.
+# setting <name> <default>: the last value of one of launch's settings, or the default.
 setting() {
   local each value=$2
   for each in "${settings[@]}"; do
@@ -13,7 +13,7 @@ setting() {
   echo "$value"
 }
 
-# GPUs of training and generation, which share them if they are colocated.
+# GPUs of training and generation; they share GPUs if colocated.
 trainer_gpus() {
   local policy=$(($(setting trainer.placement.policy_num_gpus_per_node 1) * $(setting trainer.placement.policy_num_nodes 1)))
   local engines=$(($(setting generator.inference_engine.num_engines 1) * $(setting generator.inference_engine.tensor_parallel_size 1)))
@@ -24,15 +24,15 @@ trainer_gpus() {
   fi
 }
 
-# launch <rule|judge> <sync|async> [key=value ...]: train, the judge deployed first.
+# launch <rule|judge> <sync|async> [key=value ...]: deploy the judge if needed, then train.
 #
-# TRAINER_PYTHON  the trainer's interpreter (python)
-# DATA_DIR      holds rule/ and judge/ of prepare_dataset.py ($HOME/data/gsm8k)
-# OUT_DIR       checkpoints and exports go below it ($HOME/runs/gsm8k)
-# JUDGE         qwen, bundled, openai or graded, as deploy_judge.sh says; graded asks for three grades
-# REWARD_SERVE_URL  a service that is there already: nothing is deployed
-# LOGGER        console or wandb (console)
-# PRINT_CONFIG  non-empty: print the settings, one a line, and do nothing else
+# TRAINER_PYTHON    the trainer's interpreter (python)
+# DATA_DIR          parent of rule/ and judge/, written by prepare_dataset.py ($HOME/data/gsm8k)
+# OUT_DIR           parent of checkpoints and exports ($HOME/runs/gsm8k)
+# JUDGE             qwen, bundled, openai or graded (three grades); see deploy_judge.sh
+# REWARD_SERVE_URL  use this service; nothing is deployed
+# LOGGER            console or wandb (console)
+# PRINT_CONFIG      non-empty: only print the settings, one per line
 launch() {
   local reward=$1 mode=$2
   shift 2
@@ -62,7 +62,7 @@ launch() {
   settings+=(trainer.train_batch_size=16)
   if [[ $mode == sync ]]; then
     settings+=(trainer.placement.colocate_all=true trainer.policy_mini_batch_size=8)
-  else # SkyRL takes one optimiser step a batch; generation is at most one step ahead
+  else # one optimiser step per batch, as SkyRL requires; generation at most one step ahead
     settings+=(
       trainer.placement.colocate_all=false
       trainer.policy_mini_batch_size=16
@@ -77,7 +77,7 @@ launch() {
     return
   fi
   if [[ ! -f $data/train.parquet ]]; then
-    echo "$data/train.parquet is missing; prepare it: python -m examples.gsm8k.prepare_dataset" \
+    echo "$data/train.parquet is missing; create it: python -m examples.gsm8k.prepare_dataset" \
       "--variant $reward --out $data" >&2
     return 1
   fi

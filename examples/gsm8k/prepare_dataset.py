@@ -1,8 +1,8 @@
-"""GSM8K as SkyRL and verl read it: ``python -m examples.gsm8k.prepare_dataset --out data/gsm8k``.
+"""Prepares GSM8K for SkyRL and verl: ``python -m examples.gsm8k.prepare_dataset --out data/gsm8k``.
 
-Writes ``train.parquet`` and ``validation.parquet``. The variant says which environment decides the
-reward: the judge's of ``clients/skyrl``, or skyrl_gym's ``gsm8k``. Nothing else differs between the
-two, so that runs compare.
+Writes ``train.parquet`` and ``validation.parquet``. The variant selects the environment that
+computes the reward: the judge's of ``clients/skyrl``, or skyrl_gym's ``gsm8k``. Nothing else
+differs, so runs are comparable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ console = Console()
 
 
 class Variant(StrEnum):
-    """What decides the reward."""
+    """The source of the reward."""
 
     judge = "judge"
     rule = "rule"
@@ -35,12 +35,14 @@ _ENVIRONMENTS = {Variant.judge: "gsm8k_judge", Variant.rule: "gsm8k"}
 
 def main(
     out: Annotated[Path, typer.Option(help="Folder for the two files.")],
-    train: Annotated[str, typer.Option(help="JSONL of question and answer, or a hub id.")] = HUB,
+    train: Annotated[str, typer.Option(help="JSONL file of question and answer, or hub id.")] = HUB,
     validation: Annotated[
         str | None,
-        typer.Option(help="Likewise; else the hub's test split, or every 20th row of a file."),
+        typer.Option(
+            help="The same; default: the hub's test split, or every 20th row of the file."
+        ),
     ] = None,
-    variant: Annotated[Variant, typer.Option(help="Which environment.")] = Variant.judge,
+    variant: Annotated[Variant, typer.Option(help="Source of the reward.")] = Variant.judge,
 ) -> None:
     """Write train.parquet and validation.parquet."""
     rows = {"train": read_rows(train)}
@@ -52,26 +54,26 @@ def main(
     else:
         rows["validation"] = read_rows(train, "test")
     made = {split: prepared(split_rows, split, variant) for split, split_rows in rows.items()}
-    for split, columns in made.items():  # nothing is written where anything is wrong
+    for split, columns in made.items():  # write only once every split is valid
         path = out / f"{split}.parquet"
         write(columns, path)
         console.print(f"{path}: {len(columns)} rows", markup=False, highlight=False)
 
 
 def prepared(rows: list[dict[str, str]], split: str, variant: Variant) -> list[dict[str, Any]]:
-    """The rows' columns: SkyRL reads ``env_class`` and ``reward_spec``, verl ``reward_model``.
+    """The output rows: SkyRL reads ``env_class`` and ``reward_spec``, verl ``reward_model``.
 
     Raises:
-        typer.BadParameter: there is no row, or one has no question or no final answer.
+        typer.BadParameter: there are no rows, or a row has no question or no final answer.
     """
     if not rows:
-        raise typer.BadParameter(f"{split}: holds no rows")
+        raise typer.BadParameter(f"{split}: has no rows")
     columns = []
     for index, row in enumerate(rows):
         question, answer = row.get("question"), row.get("answer")
         if not question or not answer or not (truth := _number(answer)):
             raise typer.BadParameter(
-                f"{split}: row {index + 1}: a row has a question, and an answer that ends in "
+                f"{split}: row {index + 1}: needs a question, and an answer that ends in "
                 f"'#### <number>'; found {sorted(row)}"
             )
         columns.append(
@@ -93,12 +95,12 @@ def prepared(rows: list[dict[str, str]], split: str, variant: Variant) -> list[d
 
 
 def _number(answer: str) -> str:
-    """The final answer as skyrl_gym and verl compare it: without commas."""
+    """The final answer without commas, as skyrl_gym and verl compare it."""
     return final_answer(answer).replace(",", "")
 
 
 def write(columns: list[dict[str, Any]], path: Path) -> None:
-    """One parquet file."""
+    """Write one parquet file."""
     import pandas as pd
 
     path.parent.mkdir(parents=True, exist_ok=True)

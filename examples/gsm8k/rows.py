@@ -15,10 +15,10 @@ def read_rows(data: str, split: str = "train") -> list[dict[str, str]]:
 
     Args:
         data: a JSONL file of ``question`` and ``answer``, or a hub id such as ``openai/gsm8k``.
-        split: of the hub's data set.
+        split: the hub data set's split.
 
     Raises:
-        typer.BadParameter: it cannot be read.
+        typer.BadParameter: the data set cannot be read.
     """
     return _local(Path(data)) if Path(data).is_file() else _from_hub(data, split)
 
@@ -28,7 +28,7 @@ def _local(path: Path) -> list[dict[str, str]]:
     try:
         return [json.loads(line) for line in lines if line.strip()]
     except ValueError as error:
-        raise typer.BadParameter(f"{path}: is not JSON lines: {error}") from None
+        raise typer.BadParameter(f"{path}: not a JSONL file: {error}") from None
 
 
 def _from_hub(name: str, split: str) -> list[dict[str, str]]:
@@ -36,11 +36,11 @@ def _from_hub(name: str, split: str) -> list[dict[str, str]]:
         from datasets import load_dataset
     except ImportError:
         raise typer.BadParameter(
-            f"{name!r} is no file here; to read it from the hub: pip install datasets"
+            f"{name!r}: no such file; to read it from the hub: pip install datasets"
         ) from None
     try:
         return list(load_dataset(name, "main", split=split))
-    except Exception as error:  # whatever the hub's client raises: no network, no such data set
+    except Exception as error:  # the hub client raises many types
         raise typer.BadParameter(
-            f"{name!r} is no file here and was not read from the hub: {error}"
+            f"{name!r}: no such file, and the hub could not be read: {error}"
         ) from None

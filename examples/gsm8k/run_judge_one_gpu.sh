@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# GRPO on GSM8K, rewarded by GPT-4o-mini (or the JUDGE named), on one GPU: training and generation
-# share it, nothing is offloaded to the CPU for good, 5 samples a prompt, 8 prompts a batch.
+# GRPO on GSM8K, rewarded by GPT-4o-mini (or JUDGE), on one GPU shared by training and generation:
+# no permanent CPU offload, 5 samples per prompt, 8 prompts per batch.
 set -euo pipefail
 export JUDGE=${JUDGE:-openai}
 export OUT_DIR="${OUT_DIR:-$HOME/runs/gsm8k}/${JUDGE}_one_gpu"

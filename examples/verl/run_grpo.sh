@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # GRPO on GSM8K with verl 0.9.1, rewarded by the judge: 1 GPU for the trainer.
 #
-# The judge is a service of its own, since verl's pins are not ours: the one at REWARD_SERVE_URL, or
-# the application REWARD_SERVE_APP of the trainer's Ray cluster (same versions of Ray and Python),
-# else the bundled judge on CPU cores, deployed here (JUDGE=bundled of
-# examples/gsm8k/deploy_judge.sh). A judge that refuses the first row ends the run.
+# The judge runs as a separate service, because verl pins other versions. It is the service at
+# REWARD_SERVE_URL, or the application REWARD_SERVE_APP of the trainer's Ray cluster (same versions
+# of Ray and Python). With neither, the bundled judge is deployed on CPU cores (JUDGE=bundled of
+# examples/gsm8k/deploy_judge.sh). If the judge refuses the first row, the run ends.
 #
 # TRAINER_PYTHON  the trainer's interpreter, with reward-serve-verl (python)
-# DATA_DIR        holds judge/ of examples/gsm8k/prepare_dataset.py ($HOME/data/gsm8k)
-# OUT_DIR         checkpoints go below it ($HOME/runs/gsm8k)
+# DATA_DIR        parent of judge/, written by examples/gsm8k/prepare_dataset.py ($HOME/data/gsm8k)
+# OUT_DIR         parent of the checkpoints ($HOME/runs/gsm8k)
 # LOGGER          console or wandb (console)
-# PRINT_CONFIG    non-empty: print the settings, one a line, and do nothing else
+# PRINT_CONFIG    non-empty: only print the settings, one per line
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 data=${DATA_DIR:-$HOME/data/gsm8k}/judge
@@ -43,11 +43,11 @@ settings=(
   actor_rollout_ref.rollout.tensor_model_parallel_size=1
   actor_rollout_ref.rollout.gpu_memory_utilization=0.5
   actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4
-  # Each of the reward workers awaits its share of the trajectories beside the rollout.
+  # Reward workers score trajectories during the rollout.
   reward.num_workers=8
   reward.custom_reward_function.path=pkg://reward_serve_verl
   reward.custom_reward_function.name=compute_score
-  # Samples that nobody could decide are left out of training.
+  # Undecided samples are left out of training.
   reward.reward_manager.source=importlib
   reward.reward_manager.name=DecidedRewardManager
   reward.reward_manager.module.path=pkg://reward_serve_verl.training
@@ -70,7 +70,7 @@ if [[ -n ${PRINT_CONFIG:-} ]]; then
   exit
 fi
 if [[ ! -f $data/train.parquet ]]; then
-  echo "$data/train.parquet is missing; prepare it: python -m examples.gsm8k.prepare_dataset" \
+  echo "$data/train.parquet is missing; create it: python -m examples.gsm8k.prepare_dataset" \
     "--out $data" >&2
   exit 1
 fi

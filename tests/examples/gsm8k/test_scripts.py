@@ -59,7 +59,7 @@ def test_a_judge_that_answers_already_is_left_alone(
     done = run("deploy_judge.sh", JUDGE=judge, URL=service.url, STATE_DIR=str(tmp_path))
 
     assert done.returncode == 0
-    assert done.stdout == f"a judge answers at {service.url} already\n"
+    assert done.stdout == f"a judge is already running at {service.url}\n"
 
 
 def a_python_without_a_judge(folder: Path, gpus_check: int) -> str:
