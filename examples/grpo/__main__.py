@@ -1,6 +1,6 @@
-"""GRPO on this machine, optimised by SkyRL's Tinker engine and rewarded by the service.
+"""GRPO on this machine, trained by SkyRL's Tinker engine and rewarded by the service.
 
-``python -m examples.grpo judge-sync``: one of the runs of ``settings.RUNS``.
+``python -m examples.grpo judge-sync`` starts one of ``settings.RUNS``.
 """
 
 from __future__ import annotations
@@ -33,37 +33,41 @@ logger = logging.getLogger(__name__)
 def main(
     run: Annotated[str, typer.Argument(help=f"all, or one of {', '.join(RUNS)}.")] = "judge-sync",
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting of the run: NAME=VALUE.")
+        list[str] | None, typer.Option("--set", help="Override a setting: NAME=VALUE.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the runs' folders.")] = Path("grpo-out"),
-    name: Annotated[str | None, typer.Option(help="Of the run's folder; else the run's.")] = None,
+    out: Annotated[Path, typer.Option(help="Parent of the runs' folders.")] = Path("grpo-out"),
+    name: Annotated[
+        str | None, typer.Option(help="Name of the run's folder; default: the run's name.")
+    ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help="Ray cluster to join, as auto; else one is started.")
+        str | None, typer.Option(help="Ray cluster to join, such as auto; default: start one.")
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option(help="URL of a Tinker endpoint; else SkyRL's engine is started.")
+        str | None, typer.Option(help="URL of a Tinker endpoint; default: start SkyRL's engine.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="The endpoint's base model; else the bundled one.")
+        str | None, typer.Option(help="The endpoint's base model; default: the bundled one.")
     ] = None,
     judge: Annotated[
-        str | None, typer.Option(help="URL of a reward service; else Serve's application.")
+        str | None,
+        typer.Option(help="URL of a reward service; default: the cluster's Serve application."),
     ] = None,
     home: Annotated[
-        Path | None, typer.Option(help="For checkpoints; shared, where the engine may move.")
+        Path | None,
+        typer.Option(help="Folder for checkpoints; on shared storage if the engine may move."),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Rollout workers.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Number of rollout workers.")] = 1,
     place: Annotated[
         list[str] | None,
-        typer.Option(help="PART=RESOURCE: a part's node must have this custom resource of Ray."),
+        typer.Option(help="PART=RESOURCE: run a part on a node with this custom Ray resource."),
     ] = None,
 ) -> None:
-    """Train a policy; go on where a run of this folder was stopped."""
+    """Train a policy, or resume the run in this folder."""
     chosen = list(RUNS) if run == "all" else [run]
     if not set(chosen) <= RUNS.keys():
-        raise typer.BadParameter(f"there is no run {run!r}; choose from all, {', '.join(RUNS)}")
+        raise typer.BadParameter(f"no run {run!r}; choose from all, {', '.join(RUNS)}")
     if model and not endpoint:
-        raise typer.BadParameter("--model is the endpoint's: name that by --endpoint too")
+        raise typer.BadParameter("--model needs --endpoint")
     try:
         resources = resources_of(place or [])
     except ValueError as error:
@@ -75,10 +79,10 @@ def main(
 
 
 def changed(settings: Settings, pairs: list[str]) -> Settings:
-    """The settings with others in place of some.
+    """The settings with ``NAME=VALUE`` overrides applied.
 
     Raises:
-        typer.BadParameter: there is no such setting, or the value is not of its kind.
+        typer.BadParameter: there is no such setting, or the value has the wrong type.
     """
     kinds = {field.name: type(getattr(settings, field.name)) for field in fields(settings)}
     values: dict[str, Any] = {}
@@ -94,10 +98,10 @@ def changed(settings: Settings, pairs: list[str]) -> Settings:
 
 
 def train(settings: Settings, folder: Path, placement: Placement) -> None:
-    """Start the parts, train, and end them.
+    """Start the parts, train, and stop the parts.
 
     Raises:
-        SystemExit: the run ended before its last step; the reason was shown.
+        SystemExit: the run stopped before its last step; the reason was shown.
     """
     try:
         record = Record(folder, settings)
@@ -109,11 +113,11 @@ def train(settings: Settings, folder: Path, placement: Placement) -> None:
     try:
         _train(settings, record, placement)
     except (Exception, KeyboardInterrupt) as error:
-        logger.debug("the run ended", exc_info=True)
-        reason = str(error).strip().rpartition("\n")[2]  # of a worker's error, its own line
+        logger.debug("the run stopped", exc_info=True)
+        reason = str(error).strip().rpartition("\n")[2]  # a worker's error ends with its message
         say(
-            f"ended after {len(record.steps)} of {settings.steps} steps: "
-            f"{type(error).__name__}: {reason}; the same command goes on from there"
+            f"stopped after {len(record.steps)} of {settings.steps} steps: "
+            f"{type(error).__name__}: {reason}; run the same command to resume"
         )
         raise SystemExit(1) from None
 
@@ -122,17 +126,17 @@ def _train(settings: Settings, record: Record, placement: Placement) -> None:
     with ExitStack() as stack:
         stack.enter_context(only_one(home_of(placement)))
         stack.enter_context(cluster(settings, placement))
-        # Ray has a handler of its own, which ends the process at once.
+        # Ray's own handler ends the process at once.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         while True:
             before = len(record.steps)
             try:
                 _take_steps(settings, record, placement)
             except EndpointError as error:
-                if len(record.steps) == before:  # it would only be lost again
+                if len(record.steps) == before:  # a new engine would probably fail too
                     raise
                 reason = str(error).strip().rpartition("\n")[2]
-                say(f"{reason}; goes on after step {len(record.steps)}")
+                say(f"{reason}; resuming after step {len(record.steps)}")
             else:
                 return
 

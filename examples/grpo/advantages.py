@@ -1,7 +1,7 @@
-"""Group-relative advantages of GRPO (Shao et al., 2024), without undecided samples.
+"""Group-relative advantages of GRPO (Shao et al., 2024) over decided samples.
 
-A sample without a verdict has no advantage and no part in its group's mean and deviation. Masking
-it would not be enough: the engine's loss averages over the samples that it is sent.
+An undecided sample has no advantage and is excluded from its group's mean and deviation. Masking it
+would not be enough, because the engine's loss averages over all samples that it receives.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _EPSILON = 1e-6
 
 
 def group_advantages(rewards: Sequence[float | None]) -> list[float | None]:
-    """``(reward - mean) / (deviation + 1e-6)`` over the decided; None where undecided.
+    """``(reward - mean) / (deviation + 1e-6)`` over decided samples; None if undecided.
 
-    All are 0.0 where fewer than two are decided or their rewards are equal.
+    Advantages are 0.0 if fewer than two samples are decided or all rewards are equal.
     """
     decided = [reward for reward in rewards if reward is not None]
     if len(decided) < 2:

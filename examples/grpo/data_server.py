@@ -1,4 +1,4 @@
-"""Hands out the problems: which ones, depends on the seed and the step alone."""
+"""Serves each step's problems, which depend only on the seed and the step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class DataServer:
     """The problems of a run.
 
     Args:
-        seed: of their order; the problems themselves are those of seed 0 in every run.
+        seed: seed of their order; the problems themselves are the same in every run (seed 0).
     """
 
     def __init__(self, seed: int) -> None:
@@ -22,7 +22,7 @@ class DataServer:
         self._held_out = make("held_out", HELD_OUT_PROBLEMS, 0)
 
     def batch(self, step: int, count: int) -> list[Item]:
-        """The problems of a step; none comes again before all have come."""
+        """The problems of a step; each epoch has every problem once."""
         items = []
         for position in range(step * count, (step + 1) * count):
             epoch, place = divmod(position, len(self._train))
@@ -31,7 +31,7 @@ class DataServer:
         return items
 
     def held_out(self) -> list[Item]:
-        """The problems that no policy is trained on."""
+        """The problems held out from training."""
         return list(enumerate(self._held_out))
 
     def _order(self, epoch: int) -> list[int]:

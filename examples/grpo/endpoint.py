@@ -1,6 +1,6 @@
-"""A Tinker endpoint that is watched while it is asked.
+"""A Tinker endpoint that is health-checked while a call waits.
 
-The client retries for minutes where nothing answers, and for ever where a result never comes.
+The client retries for minutes if nothing answers, and forever if a result never arrives.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import tinker
 
 T = TypeVar("T")
 
-os.environ.setdefault("TINKER_TELEMETRY", "0")  # the engine throws it away
+os.environ.setdefault("TINKER_TELEMETRY", "0")  # the engine discards it
 
-API_KEY = "tml-local"  # the client wants one; SkyRL's engine does not check it
+API_KEY = "tml-local"  # required by the client, not checked by SkyRL's engine
 
 
 class EndpointError(RuntimeError):
-    """The endpoint is gone or too slow. A run can go on from its last state with another."""
+    """The endpoint is gone or too slow; a run can resume from its last state with another."""
 
 
 class Endpoint:
-    """Where the policy is trained and sampled from.
+    """Where the policy is trained and sampled.
 
     Args:
-        url: on which it answers.
-        ended: whether its process is known to have ended; where nobody can know, False.
-        gone_after_s: without an answer to a health check, it is taken to be gone.
-        limit_s: of one call.
-        poll_s: between health checks.
+        url: its URL.
+        ended: whether its process is known to have ended.
+        gone_after_s: seconds without a successful health check until it counts as gone.
+        limit_s: time limit of one call, in seconds.
+        poll_s: seconds between health checks.
     """
 
     def __init__(
@@ -52,10 +52,11 @@ class Endpoint:
         self._poll_s = poll_s
 
     def wait(self, call: Callable[[], T]) -> T:
-        """What a call of the client gives.
+        """Run a client call in a thread and return its result.
 
         Raises:
-            EndpointError: the endpoint is gone, or the call takes too long; it is left to itself.
+            EndpointError: the endpoint is gone, or the call takes too long; its thread keeps
+                running.
         """
         future: Future[T] = Future()
         threading.Thread(target=_settle, args=(future, call), daemon=True).start()
@@ -66,13 +67,13 @@ class Endpoint:
             raise EndpointError(f"{self.url}: {type(error).__name__}: {error}") from error
 
     def until(self, done: Callable[[float], bool]) -> None:
-        """Wait for what needs the endpoint.
+        """Wait for something that needs the endpoint.
 
         Args:
-            done: waits for up to so many seconds, and says whether it is done.
+            done: waits for up to the given number of seconds; returns whether it is done.
 
         Raises:
-            EndpointError: the endpoint is gone, or it takes too long.
+            EndpointError: the endpoint is gone, or waiting takes too long.
         """
         began = answered = time.monotonic()
         while not done(self._poll_s):

@@ -1,7 +1,7 @@
 """SkyRL's Tinker engine as a process: where it is installed, how it starts, when it is ready.
 
-The engine trains LoRA adapters with JAX and samples from them, on a CPU too. It does one thing at
-a time. Its interpreter is Python 3.12 in an environment of its own, which ``make grpo`` makes.
+The engine trains LoRA adapters with JAX and samples from them, one request at a time, also on a
+CPU. It runs in its own Python 3.12 environment, which ``make grpo`` creates.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from reward_serve.embedded.bundled import cache_folder, prepare_bundled
 RANK = 16
 _READY_TIMEOUT_S = 300.0
 _POLL_S = 0.5
-# The base model's, the run's, and that of its warm-up.
+# For the base model, the run and its warm-up.
 _ADAPTERS = 3
 
 
 class EngineError(RuntimeError):
-    """The engine cannot start here; says why and what to do."""
+    """The engine is not installed or did not start; the message has the remedy."""
 
 
 def environment() -> Path:
-    """The engine's environment, made by ``make grpo``.
+    """The folder of the engine's environment, created by ``make grpo``.
 
     Raises:
-        EngineError: it is not there.
+        EngineError: the engine is not installed.
     """
     folder = cache_folder() / "tinker"
     if not (folder / ".installed").exists():
@@ -48,14 +48,14 @@ def environment() -> Path:
 def command(
     model: Path, home: Path, address: tuple[str, int], micro_batch: int, sequences: int
 ) -> list[str]:
-    """What starts the engine's server.
+    """The command that starts the engine's server.
 
     Args:
-        model: the base model's folder.
-        home: where it keeps its database and checkpoints.
-        address: host and port on which it answers.
-        micro_batch: sequences of a training pass.
-        sequences: of a sampling batch; fewer are padded to it.
+        model: folder of the base model.
+        home: folder for its database and checkpoints.
+        address: host and port to listen on.
+        micro_batch: sequences per training pass.
+        sequences: sequences per sampling batch; smaller batches are padded.
     """
     backend = {
         "max_lora_adapters": _ADAPTERS,
@@ -63,7 +63,7 @@ def command(
         "train_micro_batch_size": micro_batch,
         "sample_max_num_sequences": sequences,
     }
-    # The server starts its engine by its own parent's `uv run` arguments.
+    # The server starts its engine with the `uv run` arguments of its parent process.
     start = ["uv", "run", "--no-project", "--active", "-m", "skyrl.tinker.api"]
     return [
         *start,
@@ -78,7 +78,7 @@ def command(
 
 
 def variables(installed: Path) -> dict[str, str]:
-    """The engine's environment variables, with a cache of what JAX compiles."""
+    """The engine's environment variables, with JAX's compilation cache enabled."""
     own = {
         "VIRTUAL_ENV": str(installed),
         "PATH": f"{installed / 'bin'}:{os.environ.get('PATH', '')}",
@@ -86,22 +86,21 @@ def variables(installed: Path) -> dict[str, str]:
         "JAX_COMPILATION_CACHE_DIR": str(cache_folder() / "jax"),
         "JAX_PERSISTENT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "1",
     }
-    dropped = ("PYTHONPATH", "PYTHONHOME")  # Ray's workers have those of another interpreter
+    dropped = ("PYTHONPATH", "PYTHONHOME")  # in Ray's workers, these are for another interpreter
     return {name: value for name, value in os.environ.items() if name not in dropped} | own
 
 
 class Engine:
-    """An engine that this process owns, and that ends with it.
+    """An engine owned by this process; it ends with the process.
 
     Args:
-        home: for its database, checkpoints and log; kept between runs.
-        micro_batch: sequences of a training pass.
-        sequences: of a sampling batch.
-        exposed: to the other nodes of the cluster, else it answers on loopback alone. It asks
-            nobody for a key.
+        home: folder for its database, checkpoints and log; kept between runs.
+        micro_batch: sequences per training pass.
+        sequences: sequences per sampling batch.
+        exposed: listen on the node's address, without an API key, rather than on loopback.
 
     Raises:
-        EngineError: it is not installed, or did not become ready; names its log.
+        EngineError: it is not installed or did not become ready; the message names its log.
     """
 
     def __init__(
@@ -129,15 +128,15 @@ class Engine:
             raise
 
     def address(self) -> str:
-        """Where it answers."""
+        """Its URL."""
         return self.url
 
     def alive(self) -> bool:
-        """Whether its process runs."""
+        """Whether its process is running."""
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """End it and all that it started."""
+        """Stop it and everything it started."""
         if self._process.stdin:
             self._process.stdin.close()
         self._process.wait()
@@ -163,18 +162,18 @@ def _started(
         stdout=log,
         stderr=subprocess.STDOUT,
         env=environment,
-        start_new_session=True,  # neither Ctrl-C nor the end of the owner's group reaches it
+        start_new_session=True,  # shields it from Ctrl-C and from signals to the owner's group
     )
 
 
 def prune(home: Path) -> None:
-    """Remove what was saved to sample from; a run that goes on saves it anew.
+    """Remove sampler weights, which a resumed run saves again; the engine must be stopped.
 
-    The engine leaves a file behind for each of those that it deletes. Only while it is stopped.
+    The engine leaves a file behind for each checkpoint that it deletes.
     """
     for folder in (home / "checkpoints").glob("*/sampler_weights"):
         shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # states are kept
+        with suppress(OSError):  # not empty if there are saved states
             folder.parent.rmdir()
 
 

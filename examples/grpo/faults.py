@@ -1,4 +1,4 @@
-"""Throws verdicts away, as if the judge had failed."""
+"""Discards verdicts, as if the judge had failed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from examples.grpo.settings import Settings
 
 
 def inject(groups: list[Group], settings: Settings, step: int) -> int:
-    """Fail the settings' part of the verdicts, chosen by seed and step; how many failed."""
+    """Fail a share ``settings.failing`` of the verdicts, by seed and step; return their number."""
     failed = 0
     for group in groups:
         rng = Random(f"{settings.seed}/{step}/{group.problem}")

@@ -1,4 +1,4 @@
-"""The learner: samples, has the samples judged, trains, saves, and records each step."""
+"""The learner: for each step, samples, has the samples judged, trains, saves and records."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from examples.grpo.samples import Group, right_by_format, right_by_value
 from examples.grpo.settings import Settings
 
 _SILENT_STEPS = 3
-_POLL_S = 0.15  # SkyRL's engine looks for requests every 0.1 s
+_POLL_S = 0.15  # SkyRL's engine polls for requests every 0.1 s
 _EVALUATION_SEED = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The actors that a learner works with.
+    """The actors of a run.
 
     Attributes:
         data: a ``DataServer``.
         buffer: a ``ReplayBuffer``.
-        workers: of ``RolloutWorker``, at least one.
+        workers: one or more ``RolloutWorker``.
     """
 
     data: Any
@@ -42,12 +42,12 @@ class Parts:
 
 
 class NoVerdictError(RuntimeError):
-    """The reward service decides nothing any more."""
+    """The reward service has stopped returning verdicts."""
 
 
 @dataclass
 class _Rollout:
-    """A step's batch under way: references to its groups, unjudged and judged, one a worker."""
+    """A step's batch in progress: references to sampled and to judged groups, one per worker."""
 
     sampled: list[Any]
     judged: list[Any]
@@ -59,10 +59,10 @@ class Learner:
     """Trains a policy.
 
     Args:
-        settings: of the run.
-        policy: at the state after the record's last step.
+        settings: the run's settings.
+        policy: the policy in its state after the record's last step.
         parts: the actors.
-        record: of the run; its finished steps are not taken again.
+        record: the run's record; finished steps are not repeated.
         until: ``Endpoint.until`` of the policy's endpoint.
         report: called with a line for each step.
     """
@@ -88,7 +88,7 @@ class Learner:
         self._saver = ThreadPoolExecutor(max_workers=1)
 
     def run(self) -> None:
-        """Take the steps that are missing.
+        """Take the remaining steps.
 
         Raises:
             EndpointError: the policy's endpoint is gone.
@@ -111,7 +111,7 @@ class Learner:
             self._step(step)
 
     def _discard_unrecorded(self) -> None:
-        """Delete the state of a step that was saved, but not recorded."""
+        """Delete the state of a step that was saved but not recorded."""
         owner = self._record.steps[-1]["state"].rpartition("/")[0]
         self._policy.delete(f"{owner}/step-{len(self._record.steps) + 1}")
 
@@ -136,7 +136,7 @@ class Learner:
         stale, self._weights = self._weights, self._policy.save_for_sampler(f"step-{step + 1}")
         self._version = step + 1
         lap()
-        # SkyRL's engine batches the prompts that wait for it: they arrive while it saves.
+        # SkyRL's engine batches waiting prompts, so send them while it saves.
         saving = self._saver.submit(self._policy.save_state, f"step-{self._version}")
         evaluate = self._version % self._settings.evaluate_every == 0
         if not evaluate:
@@ -165,10 +165,10 @@ class Learner:
         decided = any(s.verdict is not None for group in groups for s in group.samples)
         self._silent = 0 if decided else self._silent + 1
         if self._silent == _SILENT_STEPS:
-            raise NoVerdictError(f"no verdict in {self._silent} steps: see to the reward service")
+            raise NoVerdictError(f"no verdict in {self._silent} steps: check the reward service")
 
     def _launch(self, step: int) -> None:
-        """Have a step's batch sampled and judged, if there is such a step."""
+        """Start sampling and judging a step's batch, unless the run is over."""
         settings = self._settings
         if step >= settings.steps:
             return
@@ -183,7 +183,7 @@ class Learner:
         self._rollouts.append(_Rollout(sampled, judged))
 
     def _await_samples(self) -> float:
-        """Wait for the batch that was launched last; the seconds since, 0 where none was."""
+        """Wait for the newest batch's samples; return seconds since launch, 0 if awaited before."""
         newest = self._rollouts[-1]
         if newest.awaited:
             return 0.0
@@ -208,7 +208,7 @@ class Learner:
         ]
 
     def _evaluate(self, step: int) -> None:
-        """Sample each held-out problem once, and count the right answers."""
+        """Sample each held-out problem once and record the accuracy."""
         if self._record.evaluated(step):
             return
         items = ray.get(self._parts.data.held_out.remote())
@@ -220,7 +220,7 @@ class Learner:
         line = {"step": step, "by_value": fmean(by_value), "by_format": fmean(by_format)}
         self._record.evaluation({**line, "right": [int(one) for one in by_value]})
         self._report(
-            f"after {step} steps: held-out {line['by_value']:.3f} by value, "
+            f"after {step} steps: held-out accuracy {line['by_value']:.3f} by value, "
             f"{line['by_format']:.3f} by format"
         )
 
@@ -235,7 +235,7 @@ class Learner:
         stale: str,
         metrics: dict[str, float],
     ) -> None:
-        """Record the step, then delete what it replaced."""
+        """Record the step, then delete the checkpoints that it replaces."""
         samples = [(group, sample) for group in groups for sample in group.samples]
         decided = [sample.reward for _, sample in samples if sample.reward is not None]
         line = {

@@ -1,4 +1,4 @@
-"""What a run was measured on: processor, instruction sets, versions."""
+"""Describes the machine of a run: processor, instruction sets, versions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ENGINES = ("skyrl", "jax", "flax")
 
 
 def machine(engine: Path | None = None) -> dict[str, Any]:
-    """This machine, with versions of what runs on it.
+    """This machine and the versions of the packages used.
 
     Args:
-        engine: environment of SkyRL's engine; None where the policy's endpoint is elsewhere.
+        engine: environment of SkyRL's engine; None if the policy's endpoint is elsewhere.
     """
     found: dict[str, Any] = {
         **_processor(Path("/proc/cpuinfo")),

@@ -1,4 +1,4 @@
-"""Starts the parts of a run as Ray actors, each where its placement says."""
+"""Starts the parts of a run as Ray actors, on the nodes that the placement requires."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from reward_serve import launch
 from reward_serve.cli.console import prepare_with_progress
 from reward_serve.embedded.bundled import cache_folder
 
-# Together: sampling a batch ahead, and judging.
+# A worker samples the next batch while it judges one.
 _WORKERS = {"max_concurrency": 2, "scheduling_strategy": "SPREAD"}
-# Sampling and judging can be asked again, and a buffer that was lost fills again.
+# Sampling and judging can be retried, and a lost buffer refills.
 _RESTARTED = {"max_restarts": -1, "max_task_retries": -1}
 
 
 class PlacementError(RuntimeError):
-    """The parts cannot stand where they are to; says why."""
+    """The parts cannot be placed; the message has the cause."""
 
 
 def home_of(placement: Placement) -> Path:
-    """Where the warm-up is remembered, and the engine keeps its checkpoints."""
+    """The folder of the warm-up's record and the engine's checkpoints."""
     if placement.home:
         return placement.home
     home = cache_folder() / "grpo"
     if placement.endpoint is None:
         return home
-    named = f"{placement.endpoint} {placement.model}".encode()
-    return home / f"endpoint-{hashlib.sha256(named).hexdigest()[:12]}"
+    key = f"{placement.endpoint} {placement.model}".encode()
+    return home / f"endpoint-{hashlib.sha256(key).hexdigest()[:12]}"
 
 
 def start(
@@ -55,7 +55,7 @@ def start(
     say: Callable[[str], None],
     stack: ExitStack,
 ) -> tuple[Parts, Policy, Endpoint]:
-    """The actors, and the policy at the run's last state; gone when the stack is closed."""
+    """Start the actors, and load the policy's last state; closing the stack stops them."""
     import ray
 
     def actor(part: Any, kind: type, *args: Any, **options: Any) -> Any:
@@ -90,7 +90,7 @@ def _endpoint(
     if placement.endpoint:
         return Endpoint(placement.endpoint)
     sequences = settings.prompts * settings.group
-    # Other nodes than the engine's own reach it only where a cluster was joined.
+    # Only a joined cluster may have other nodes that must reach the engine.
     engine = actor("engine", Engine, home, settings.group, sequences, placement.cluster is not None)
     url = ray.get(engine.address.remote())
     stack.callback(lambda: _stopped(engine))
@@ -111,7 +111,7 @@ def _stopped(engine: Any) -> None:
 
     try:
         ray.get(engine.stop.remote(), timeout=60)
-    except ray.exceptions.RayError:  # gone with its node; its tether ends the engine
+    except ray.exceptions.RayError:  # the actor is gone; the tether stops the engine
         return
 
 
@@ -128,7 +128,7 @@ def _policy(
     model = placement.model or str(bundled)
     if record.steps:
         return Policy(endpoint, model, record.steps[-1]["state"])
-    if bundled is None:  # another model is taken as it is
+    if bundled is None:  # other models are not warmed up
         return Policy(endpoint, model)
     tokenizer = AutoTokenizer.from_pretrained(bundled)
     state = warmed_up(home, WarmUp(), partial(Policy, endpoint, model), tokenizer, say)
@@ -137,16 +137,16 @@ def _policy(
 
 @contextmanager
 def cluster(settings: Settings, placement: Placement) -> Iterator[None]:
-    """A Ray cluster of this process, with the service where the run asks it; or one that is joined.
+    """Start a Ray cluster, with the judge if the run needs one; or join an existing cluster.
 
     Raises:
-        PlacementError: there is no such cluster, or it serves no judge.
+        PlacementError: the cluster cannot be reached or serves no judge.
     """
     import ray
 
     judged = settings.reward == "judge" and placement.judge is None
     if placement.cluster is None and judged:
-        # Without rules, so that every verdict is the model's.
+        # Without rules, so that the model decides every verdict.
         with deployed(rules_first=False):
             yield
         return
@@ -170,22 +170,22 @@ def _await_service() -> None:
 
     if APP not in serve.status().applications:
         raise PlacementError(
-            f"this cluster has no Serve application {APP!r}: `serve deploy deployments/judge.yaml` "
-            "on it first, or name a service with --judge URL"
+            f"this cluster has no Serve application {APP!r}: run `serve deploy "
+            "deployments/judge.yaml` on it first, or pass a service with --judge URL"
         )
     launch.wait_until_ready(console, [APP], lambda: True, READY_TIMEOUT_S)
 
 
 @contextmanager
 def only_one(home: Path) -> Iterator[None]:
-    """Hold the engine's home.
+    """Lock the engine's home.
 
     Raises:
-        PlacementError: another run holds it.
+        PlacementError: another run has locked it.
     """
     home.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(home / ".lock", timeout=0):
             yield
     except Timeout:
-        raise PlacementError(f"another run uses {home}; wait for it, or end it") from None
+        raise PlacementError(f"another run uses {home}; wait for it or stop it") from None

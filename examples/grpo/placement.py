@@ -1,4 +1,4 @@
-"""Where the parts of a run stand: all on this machine, unless something else is said."""
+"""Where the parts of a run are placed; by default all on this machine."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Part = Literal["engine", "data", "buffer", "workers"]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the parts of a run stand.
+    """Where the parts of a run are placed.
 
     Attributes:
-        cluster: address of a Ray cluster to join, as ``auto``; None starts one for the run.
+        cluster: address of a Ray cluster to join, such as ``auto``; None starts one.
         endpoint: URL of a Tinker endpoint; None starts SkyRL's engine.
-        model: base model as the endpoint knows it, also the name or path of its tokenizer on every
-            node; None is the bundled one, which each node prepares for itself.
-        judge: URL of a reward service; None is the Serve application ``reward`` of the cluster.
-        home: of the engine's checkpoints; on storage that nodes share, where the engine may move.
-        workers: how many rollout workers.
-        resources: the custom resource of Ray that a part's node must have.
+        model: the endpoint's name of the base model, and its tokenizer's name or path on every
+            node; None is the bundled model, which each node prepares itself.
+        judge: URL of a reward service; None is the cluster's Serve application ``reward``.
+        home: folder for the engine's checkpoints; on shared storage if the engine may move.
+        workers: number of rollout workers.
+        resources: the custom Ray resource that a part's node must have.
     """
 
     cluster: str | None = None
@@ -34,21 +34,21 @@ class Placement:
     resources: dict[Part, str] = field(default_factory=dict)
 
     def options(self, part: Part) -> dict[str, Any]:
-        """Options of the part's actor."""
+        """Ray's options for the part's actor."""
         resource = self.resources.get(part)
         return {"num_cpus": 0, "resources": {resource: 0.001} if resource else None}
 
 
 def resources_of(pairs: Sequence[str]) -> dict[Part, str]:
-    """``PART=RESOURCE`` as a mapping.
+    """Parse ``PART=RESOURCE`` pairs.
 
     Raises:
-        ValueError: there is no such part, or it has no resource.
+        ValueError: the part is unknown, or the resource is missing.
     """
     found: dict[Part, str] = {}
     for pair in pairs:
         part, _, resource = pair.partition("=")
         if part not in get_args(Part) or not resource:
-            raise ValueError(f"{pair!r}: must be PART=RESOURCE, the part of {get_args(Part)}")
-        found[part] = resource  # type: ignore[index]  # it was just looked up
+            raise ValueError(f"{pair!r}: must be PART=RESOURCE, with one of {get_args(Part)}")
+        found[part] = resource  # type: ignore[index]  # checked above
     return found

@@ -1,4 +1,4 @@
-"""The page of plots of some runs, whole or in part."""
+"""Draws a page of plots from finished or unfinished runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LAPS = {
     "train_s": "train",
     "weights_s": "weights",
 }
-"""The parts of a step, as recorded and in words."""
-_SMOOTHED = 4  # steps to either side
+"""The timed parts of a step, with their labels."""
+_SMOOTHED = 4  # steps on either side
 _MODES = ("rule-sync", "judge-sync", "rule-ahead", "judge-ahead")
 _REWARDED_AT = (1, 10, 30, 50)
 
@@ -25,8 +25,8 @@ def plot(results: dict[str, Any], path: Path) -> None:
     """Draw the page.
 
     Args:
-        results: what ``results.json`` holds.
-        path: of the image.
+        results: content of ``results.json``.
+        path: path of the image.
     """
     import matplotlib
 
@@ -50,7 +50,7 @@ def plot(results: dict[str, Any], path: Path) -> None:
 
 
 def smoothed(values: list[float]) -> list[float]:
-    """Means over up to nine steps around each; NaN has no part in them."""
+    """Means over up to nine steps around each, ignoring NaN."""
     means = []
     for place in range(len(values)):
         around = values[max(0, place - _SMOOTHED) : place + _SMOOTHED + 1]
@@ -73,7 +73,7 @@ def _column(run: Run, name: str) -> list[float | None]:
 def _rewards(axes: Any, runs: dict[str, Run], colours: dict[str, str]) -> None:
     for name, run in runs.items():
         _curve(axes, name, colours[name], _column(run, "reward"), name)
-    axes.set(title="mean reward of a step, and smoothed", xlabel="step", ylim=(-0.03, 1.03))
+    axes.set(title="mean reward per step, raw and smoothed", xlabel="step", ylim=(-0.03, 1.03))
     axes.legend(fontsize="small")
 
 
@@ -83,7 +83,7 @@ def _seconds(axes: Any, runs: dict[str, Run]) -> None:
         heights = [run["seconds"][lap] for run in runs.values()]
         axes.bar(list(runs), heights, bottom=below, label=label)
         below = [low + height for low, height in zip(below, heights, strict=True)]
-    axes.set(title="seconds of a step (medians)")
+    axes.set(title="seconds per step (medians)")
     axes.tick_params(axis="x", labelrotation=30)
     axes.legend(fontsize="small")
 
@@ -99,13 +99,14 @@ def _held_out(axes: Any, runs: dict[str, Run], colours: dict[str, str], kind: st
         axes.errorbar(
             steps, rates, (below, above), color=colours[name], marker="o", capsize=3, label=name
         )
-    way = "value" if kind == "by_value" else "SkyRL's strict format"
-    axes.set(title=f"held-out accuracy by {way}, 95% intervals", xlabel="step", ylim=(-0.03, 1.03))
+    basis = "value" if kind == "by_value" else "SkyRL's strict format"
+    title = f"held-out accuracy by {basis}, 95% intervals"
+    axes.set(title=title, xlabel="step", ylim=(-0.03, 1.03))
     axes.legend(fontsize="small")
 
 
 def _mistakes(axes: Any, runs: dict[str, Run]) -> None:
-    """False accepts upwards, false rejects downwards, of the samples of a step."""
+    """Each step's false accepts as bars upwards, false rejects downwards."""
     judged = {name: run for name, run in runs.items() if run["settings"]["reward"] == "judge"}
     if judged:
         length = max(len(run["steps"]) for run in judged.values())
@@ -120,20 +121,20 @@ def _mistakes(axes: Any, runs: dict[str, Run]) -> None:
                 below = [low + high for low, high in zip(below, heights, strict=True)]
         axes.legend(fontsize="small")
     axes.axhline(0, color="black", linewidth=0.5)
-    axes.set(title="the judge's mistakes by step, all judged runs", xlabel="step")
+    axes.set(title="judge mistakes per step, all judged runs", xlabel="step")
 
 
 def _failures(
     axes: Any, runs: dict[str, Run], failing: dict[str, Run], colours: dict[str, str]
 ) -> None:
-    """How often the policy was right while it was trained, whatever it was rewarded."""
+    """Share of samples that were right, whatever reward they received."""
     beside = {name: runs[name] for name in ("judge-sync",) if name in runs}
     for name, run in (beside | failing).items():
         wrong = run["verdicts"]["rewarded_wrongly"]
         label = f"{name}: {wrong} of {run['verdicts']['samples']} rewarded wrongly"
         _curve(axes, name, colours[name], _column(run, "by_value"), label)
     axes.set(
-        title="one verdict in five failing: samples right by value",
+        title="one verdict in five fails: samples right by value",
         xlabel="step",
         ylim=(-0.03, 1.03),
     )
@@ -142,7 +143,7 @@ def _failures(
 
 
 def _step_table(axes: Any, results: dict[str, Any]) -> None:
-    """Seconds of a step, published and ours."""
+    """Seconds per step, published and ours."""
     rows = []
     for name in _MODES:
         theirs, run = results["published"][name], results["runs"].get(name)
@@ -158,11 +159,11 @@ def _step_table(axes: Any, results: dict[str, Any]) -> None:
         row = next(row for row in rows if row[:2] == [f"judge-{mode}", "published"])
         row[-1] = f"{judge / rule - 1:.0%}"
     head = ["run", "", "generate,\njudge", "train", "weights", "step", "judge\nadds"]
-    _table(axes, "seconds of a step, and what the judge adds to it", head, rows)
+    _table(axes, "seconds per step, and what the judge adds", head, rows)
 
 
 def _reward_table(axes: Any, results: dict[str, Any]) -> None:
-    """Mean reward at the steps that were published."""
+    """Mean reward at the published steps, published and ours."""
     rows = []
     for name, theirs in results["published"]["rewards"].items():
         rows.append([name, "published", *(f"{theirs[step]:.3f}" for step in _REWARDED_AT)])

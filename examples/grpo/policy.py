@@ -19,11 +19,11 @@ class Policy:
     """A training client of an endpoint.
 
     Args:
-        endpoint: of the policy.
-        model: the base model, as the endpoint knows it.
-        state: path of a saved state, with its optimiser, to go on from; None begins anew.
-        optimizer: whether to take the state's optimiser along.
-        seed: of the adapter's first weights.
+        endpoint: the policy's endpoint.
+        model: the endpoint's name of the base model.
+        state: path of a saved state to resume from; None starts a new adapter.
+        optimizer: whether to resume the optimiser too.
+        seed: seed of a new adapter's weights.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class Policy:
         self._service, self._client, self._rest = endpoint.wait(client)
 
     def close(self) -> None:
-        """End the client's session; it warns for ever of an endpoint that is gone."""
+        """Close the client's session, which would warn forever about a lost endpoint."""
         self._service.holder.close()
 
     def train(self, groups: Sequence[Group], learning_rate: float) -> dict[str, float]:
-        """One optimiser step of PPO's clipped loss on the samples that have an advantage.
+        """One optimiser step of PPO's clipped loss on samples with an advantage.
 
         Returns:
-            The engine's metrics; none where there is nothing to train on.
+            The engine's metrics; empty if there is nothing to train on.
         """
         data = [
             _datum(group.prompt, sample.tokens, sample.logprobs, advantage)
@@ -69,7 +69,7 @@ class Policy:
     def imitate(
         self, pairs: Sequence[tuple[list[int], list[int]]], learning_rate: float
     ) -> dict[str, float]:
-        """One optimiser step of cross-entropy on responses to prompts, in tokens."""
+        """One optimiser step of cross-entropy on (prompt, response) pairs of token ids."""
         data = [_datum(prompt, response, None, None) for prompt, response in pairs]
         return self._step(data, "cross_entropy", learning_rate)
 
@@ -83,18 +83,18 @@ class Policy:
         return self._endpoint.wait(step)
 
     def save_for_sampler(self, name: str) -> str:
-        """Save the weights to sample from; their path."""
+        """Save weights for sampling; return their path."""
         saved = self._endpoint.wait(lambda: self._client.save_weights_for_sampler(name).result())
         owner, _, name = saved.path.rpartition("/")
-        # SkyRL's engine leaves out the part of the path that deleting asks for.
+        # Deleting needs this part of the path, which SkyRL's engine omits.
         return f"{owner.removesuffix('/sampler_weights')}/sampler_weights/{name}"
 
     def save_state(self, name: str) -> str:
-        """Save weights and optimiser; their path."""
+        """Save weights and optimiser; return their path."""
         return str(self._endpoint.wait(lambda: self._client.save_state(name).result()).path)
 
     def delete(self, path: str) -> None:
-        """Delete a checkpoint; one that cannot be deleted stays, and no step fails for it."""
+        """Delete a checkpoint; failing to delete it is only a warning."""
 
         def delete() -> None:
             self._rest.delete_checkpoint_from_tinker_path(path).result()
@@ -104,7 +104,7 @@ class Policy:
         except tinker.NotFoundError:
             pass
         except tinker.APIStatusError as error:
-            logger.warning("%s was not deleted: %s", path, error)
+            logger.warning("could not delete %s: %s", path, error)
 
 
 def _datum(
@@ -113,7 +113,7 @@ def _datum(
     logprobs: list[float] | None,
     advantage: float | None,
 ) -> tinker.Datum:
-    """Next-token prediction over the response; the prompt has no weight."""
+    """Next-token prediction over the response; prompt tokens have weight 0."""
     tokens, before = prompt + response, len(prompt) - 1
     inputs: dict[str, Any] = {
         "target_tokens": tokens[1:],

@@ -1,4 +1,4 @@
-"""A run's folder: its settings, each finished step, its samples, its evaluations; JSON lines."""
+"""A run's folder: settings, finished steps, samples and evaluations, as JSON lines."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from examples.grpo.settings import Settings
 
 
 class RecordError(RuntimeError):
-    """A run's folder cannot be gone on with; says why."""
+    """The run in a folder cannot be resumed; the message has the cause."""
 
 
 class Record:
     """The folder of a run.
 
     Args:
-        folder: made where it is missing.
-        settings: of the run.
+        folder: the run's folder; created if missing.
+        settings: the run's settings.
 
     Raises:
-        RecordError: the folder is that of a run with other settings.
+        RecordError: the folder has a run with other settings.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
@@ -40,8 +40,8 @@ class Record:
             }
             if differing:
                 raise RecordError(
-                    f"{folder}: is a run with other settings (found, asked): {differing}; "
-                    "name another folder, or remove this one"
+                    f"{folder}: has a run with other settings (found, requested): {differing}; "
+                    "choose another folder, or remove this one"
                 )
         _replace(run, json.dumps(asdict(settings), indent=1) + "\n")
         self.steps = read_lines(folder / "steps.jsonl")
@@ -50,17 +50,17 @@ class Record:
         _keep(folder / "evaluations.jsonl", len(self.steps) + 1)
 
     def start(self, line: dict[str, Any]) -> None:
-        """Record that the run is started, or goes on: by which command, on which machine."""
+        """Record a start or resumption, with its command and machine."""
         _append(self.folder / "starts.jsonl", [{"step": len(self.steps), **line}])
 
     def step(self, line: dict[str, Any], groups: list[Group]) -> None:
-        """Record a finished step, its samples first: a step with a line has them all."""
+        """Record a finished step; its samples first, so that a recorded step has them all."""
         _append(self.folder / "samples.jsonl", [_recorded(line["step"], group) for group in groups])
         _append(self.folder / "steps.jsonl", [line])
         self.steps.append(line)
 
     def evaluated(self, step: int) -> bool:
-        """Whether there is an evaluation after so many steps."""
+        """Whether the evaluation after ``step`` steps is recorded."""
         lines = read_lines(self.folder / "evaluations.jsonl")
         return any(line["step"] == step for line in lines)
 
@@ -91,20 +91,20 @@ def _recorded(step: int, group: Group) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines; one that was cut off when the process died is left out."""
+    """The parsed lines, without a last line that was cut off when the process died."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
     return [json.loads(line) for line in lines]
 
 
 def _keep(path: Path, steps: int) -> None:
-    """Remove the lines of steps that were not finished, and what was cut off."""
+    """Remove lines of unfinished steps, and a line that was cut off."""
     if path.exists():
         lines = [json.dumps(line) + "\n" for line in read_lines(path) if line["step"] < steps]
         _replace(path, "".join(lines))
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file whole or, when the disk is full, not at all."""
+    """Replace a file atomically; if the disk is full, it is left unchanged."""
     written = path.with_name(f"{path.name}.new")
     written.write_text(text, encoding="utf-8")
     written.replace(path)

@@ -1,4 +1,4 @@
-"""Groups that wait to be trained on, the most telling first, none too old."""
+"""Groups waiting for training, by priority and with bounded staleness."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class ReplayBuffer:
     """A priority buffer of groups with bounded staleness.
 
     Args:
-        priority: ``advantage``: mean of the unsigned advantages; ``reward``: mean reward.
-        max_staleness: optimiser steps that may lie between sampling and training.
+        priority: ``advantage`` (mean absolute advantage) or ``reward`` (mean reward).
+        max_staleness: maximum optimiser steps between sampling and training.
     """
 
     def __init__(self, priority: Literal["advantage", "reward"], max_staleness: int) -> None:
@@ -22,11 +22,11 @@ class ReplayBuffer:
         self._groups: list[Group] = []
 
     def add(self, groups: list[Group]) -> None:
-        """Keep those that carry a gradient: where two samples earned different rewards."""
+        """Add the groups that have a gradient: those whose rewards differ."""
         self._groups += [group for group in groups if any(group.advantages)]
 
     def take(self, count: int, version: int) -> list[Group]:
-        """At most ``count`` groups, by priority; those too old for ``version`` are dropped."""
+        """Remove and return up to ``count`` groups by priority; drop those that are too old."""
         fresh = [g for g in self._groups if version - g.version <= self._max_staleness]
         fresh.sort(key=self._rank, reverse=True)
         taken, self._groups = fresh[:count], fresh[count:]

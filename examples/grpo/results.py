@@ -1,8 +1,7 @@
-"""What the runs of a folder showed, as figures and as one page of plots.
+"""Summarises the runs of a folder as figures and a page of plots.
 
-``python -m examples.grpo.results grpo-out``: writes ``results.json``, ``results.png`` and
-``mistakes.jsonl``, the samples that the judge got wrong. Runs that go on still are summed up as
-far as they went.
+``python -m examples.grpo.results grpo-out`` writes ``results.json``, ``results.png`` and
+``mistakes.jsonl``, the samples that the judge got wrong. Unfinished runs are included.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from examples.grpo.settings import RUNS
 from examples.grpo.verdicts import by_step, mistakes, verdicts
 
 COMPILING = 2
-"""Steps after a start of the engine in which it compiles for their shapes."""
+"""Number of steps after an engine's start in which it compiles."""
 _Z = 1.96
 
 
-def main(out: Annotated[Path, typer.Argument(help="Folder of the runs' folders.")]) -> None:
+def main(out: Annotated[Path, typer.Argument(help="Parent of the runs' folders.")]) -> None:
     """Write results.json, results.png and mistakes.jsonl."""
     write(out)
 
 
 def write(out: Path) -> None:
-    """Sum up every run that finished a step.
+    """Summarise every run with a finished step.
 
     Raises:
         typer.BadParameter: no run has finished a step.
@@ -43,14 +42,14 @@ def write(out: Path) -> None:
     folders = [file.parent for file in out.glob("*/steps.jsonl") if read_lines(file)]
     folders.sort(key=lambda folder: (_place(folder.name), folder.name))
     if not folders:
-        raise typer.BadParameter(f"{out}: no run of this folder has finished a step")
-    runs = {folder.name: summed_up(folder) for folder in folders}
+        raise typer.BadParameter(f"{out}: no run in this folder has finished a step")
+    runs = {folder.name: summary(folder) for folder in folders}
     found = {folder.name: _mistakes(folder) for folder in folders}
     for name, run in runs.items():
         run["verdicts"] |= by_step(found[name], len(run["steps"]))
-    asked = [name for name, run in runs.items() if run["settings"]["reward"] == "judge"]
-    groups = [group for name in asked for group in read_lines(out / name / "samples.jsonl")]
-    listed = [{"run": name, **one} for name in asked for one in found[name]]
+    judged = [name for name, run in runs.items() if run["settings"]["reward"] == "judge"]
+    groups = [group for name in judged for group in read_lines(out / name / "samples.jsonl")]
+    listed = [{"run": name, **one} for name in judged for one in found[name]]
     published = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text("utf-8"))
     results = {
         "runs": runs,
@@ -65,7 +64,7 @@ def write(out: Path) -> None:
     console.print(files, markup=False)
 
 
-def summed_up(folder: Path) -> dict[str, Any]:
+def summary(folder: Path) -> dict[str, Any]:
     """The figures of a run."""
     steps = read_lines(folder / "steps.jsonl")
     starts = read_lines(folder / "starts.jsonl")
@@ -82,10 +81,10 @@ def summed_up(folder: Path) -> dict[str, Any]:
 
 
 def seconds(steps: list[dict[str, Any]], starts: Sequence[int]) -> dict[str, Any]:
-    """Medians over the steps in which nothing compiles; over all where there are no others.
+    """Medians over steps without compilation; over all steps if there are no others.
 
-    ``judge_share`` is the part of a step that judging takes beyond sampling, and ``judge_added``
-    the same as a part of the rest of the step: what a rule's step would grow by.
+    ``judge_share`` is the share of a step spent judging after sampling. ``judge_added`` is that
+    time relative to the rest of the step: the increase over a step with a rule.
     """
     compiling = {start + step for start in starts for step in range(COMPILING)}
     timed = [step for step in steps if step["step"] not in compiling] or steps
@@ -101,9 +100,9 @@ def seconds(steps: list[dict[str, Any]], starts: Sequence[int]) -> dict[str, Any
 
 
 def gain(evaluations: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """How held-out accuracy by value changed from the first evaluation to the last.
+    """Change of held-out accuracy by value from the first evaluation to the last.
 
-    The same problems are answered in both: the interval is of their paired differences.
+    The interval is that of paired differences, because both evaluations use the same problems.
     """
     if len(evaluations) < 2:
         return None
@@ -133,7 +132,7 @@ def _evaluation(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _place(name: str) -> int:
-    """The runs that are compared come in their order, others after them."""
+    """Sort key: runs of ``RUNS`` in their order, then all others."""
     return list(RUNS).index(name) if name in RUNS else len(RUNS)
 
 

@@ -1,6 +1,6 @@
 """A rollout worker: samples from the policy's endpoint, then steps SkyRL's environments.
 
-It keeps nothing between calls, so that a worker that died is replaced and asked again.
+It is stateless, so calls of a worker that died can be retried on a new one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reward_serve_skyrl import register_envs
 
 ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "rule": ("gsm8k", {}),  # SkyRL's own
-    # A failed verdict comes back as a marked 0.0, which _verdict makes absent again.
+    # A failed verdict is a marked 0.0, which _verdict turns into None.
     "judge": ("gsm8k_judge", {"app": "reward", "on_failure": 0.0, "timeout_s": 180.0}),
 }
 _ENV_THREADS = 64
@@ -32,10 +32,10 @@ class RolloutWorker:
     """Samples and has the samples judged.
 
     Args:
-        url: the Tinker endpoint.
+        url: URL of the Tinker endpoint.
         model: name or folder of the base model, for its tokenizer; None is the bundled one.
-        reward: which of ``ENVIRONMENTS``.
-        judge: settings of the environment, in place of its own.
+        reward: a key of ``ENVIRONMENTS``.
+        judge: settings that override those of the environment.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class RolloutWorker:
         group: int,
         max_tokens: int,
     ) -> list[Group]:
-        """Groups of unjudged samples, one an item, in order.
+        """Sample a group for each item, in order, without judging.
 
         Args:
             items: the problems.
             weights: path of the sampler's weights.
-            version: of those weights.
-            seeds: one an item; a group's samples have that seed and the following.
-            group: samples an item.
-            max_tokens: of a response.
+            version: version of those weights.
+            seeds: one per item; a group's samples use that seed and the following ones.
+            group: samples per item.
+            max_tokens: maximum length of a response.
 
         Raises:
             EndpointError: the endpoint did not answer in time.
@@ -82,7 +82,7 @@ class RolloutWorker:
                 seed=seed,
                 stop=[self._tokenizer.eos_token_id],
             )
-            # All at once: the engine makes one padded batch of what waits.
+            # Send all first: the engine puts waiting prompts into one padded batch.
             pending.append(client.sample(tinker.ModelInput.from_ints(prompt), group, parameters))
         for made, future, seed in zip(groups, pending, seeds, strict=True):
             try:
@@ -96,9 +96,9 @@ class RolloutWorker:
         return groups
 
     def judge(self, groups: list[Group]) -> list[Group]:
-        """The groups, each sample with its verdict."""
-        asked = [(group, sample) for group in groups for sample in group.samples]
-        for _ in self._threads.map(self._step, *zip(*asked, strict=True)):
+        """The groups, with each sample's verdict set."""
+        pairs = [(group, sample) for group in groups for sample in group.samples]
+        for _ in self._threads.map(self._step, *zip(*pairs, strict=True)):
             pass
         return groups
 

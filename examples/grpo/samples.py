@@ -1,4 +1,4 @@
-"""Samples of a policy, in groups of one prompt, and what is known of their answers."""
+"""A policy's samples, grouped by prompt, and whether their answers are right."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Sample:
     """One response.
 
     Attributes:
-        tokens: of the response, with the end of the turn.
-        logprobs: the sampler's, one a token.
-        text: of the response.
-        seed: with which it was sampled.
-        verdict: what the environment said; None where nobody decided.
-        reward: the verdict, unless a failure was injected; None: undecided.
-        metrics: the environment's.
+        tokens: token ids of the response, including the end of the turn.
+        logprobs: the sampler's log-probabilities, one per token.
+        text: the response as text.
+        seed: the sampling seed.
+        verdict: the environment's verdict; None if undecided.
+        reward: the verdict, unless a failure was injected; None if undecided.
+        metrics: the environment's metrics.
     """
 
     tokens: list[int]
@@ -38,13 +38,13 @@ class Group:
     """The samples of one prompt.
 
     Attributes:
-        problem: index in the data server's problems.
-        question: in words.
-        answer: the right one.
-        prompt: its tokens.
+        problem: index of the problem in the data server.
+        question: the problem's text.
+        answer: the right answer.
+        prompt: token ids of the prompt.
         version: optimiser steps that the policy had taken when it sampled.
-        samples: of the group.
-        advantages: one a sample, None where undecided; empty until computed.
+        samples: the samples.
+        advantages: one per sample, None if undecided; empty until computed.
     """
 
     problem: int
@@ -67,5 +67,5 @@ def right_by_value(text: str, answer: int) -> bool:
 
 
 def right_by_format(text: str, answer: int) -> bool:
-    """Whether SkyRL's strict match finds the answer: behind the first ``####``."""
+    """Whether SkyRL's strict match finds the answer after the first ``####``."""
     return bool(compute_score(text, str(answer)) == 1.0)

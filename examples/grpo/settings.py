@@ -1,4 +1,4 @@
-"""What a run is: its reward, its mode and its hyperparameters."""
+"""The settings of a run: reward, mode and hyperparameters."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A run's settings; two runs with the same ones see the same problems and seeds.
+    """A run's settings; runs with equal settings use the same problems and seeds.
 
     Attributes:
-        reward: ``judge`` asks the service by handle, ``rule`` is SkyRL's own match of ``####``.
+        reward: ``judge`` calls the service by handle, ``rule`` is SkyRL's own match of ``####``.
         ahead: sample the next batch while this one is judged.
-        steps: optimiser steps.
-        prompts: of a step.
-        group: samples of a prompt.
-        train_groups: of a step, those of highest priority; groups without a gradient are left out.
-        priority: of a group in the replay buffer: its mean ``advantage``, unsigned, or ``reward``.
-        learning_rate: Adam's.
-        max_tokens: of a response.
-        failing: the part of verdicts that is thrown away, as if the judge had failed.
-        failed_as: what a failed verdict is: ``absent``, or a reward of ``zero``.
+        steps: number of optimiser steps.
+        prompts: prompts per step.
+        group: samples per prompt.
+        train_groups: maximum groups to train on per step, by priority.
+        priority: a group's priority in the replay buffer: mean absolute ``advantage``, or mean
+            ``reward``.
+        learning_rate: Adam's learning rate.
+        max_tokens: maximum length of a response.
+        failing: share of verdicts to discard, as if the judge had failed.
+        failed_as: how a discarded verdict counts: ``absent``, or a reward of ``zero``.
         evaluate_every: steps between evaluations on held-out problems.
-        seed: of problems and of sampling.
+        seed: seed of problems and sampling.
     """
 
     reward: Literal["judge", "rule"] = "judge"
@@ -42,7 +43,7 @@ class Settings:
 
     @property
     def max_staleness(self) -> int:
-        """Optimiser steps that may lie between sampling a group and training on it."""
+        """Maximum optimiser steps between sampling a group and training on it."""
         return int(self.ahead)
 
 

@@ -1,9 +1,9 @@
 """Runs a command for as long as the process at the other end of standard input lives.
 
-``python -m examples.grpo.tethered COMMAND...``: when standard input closes, as it does however its
-owner ends, or on a signal, the command and all that it started are ended. Ray kills an actor's
-process without warning, and what that process started would go on. A Ray worker that ends kills its
-children, this one among them: so the command is watched by a child of this process.
+``python -m examples.grpo.tethered COMMAND...`` stops the command and its descendants on a signal or
+when standard input closes, which happens however the owner ends. Ray kills an actor's process
+without warning, and its descendants would live on. Ray workers also kill their children, including
+this process, so a child of this process watches the command.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> int:
-    """Run the command; its exit status, or that of one which was ended."""
+    """Run the command; returns its exit status."""
     watcher = os.fork()
     if watcher:
         for name in _ENDING:
@@ -32,19 +32,19 @@ def main() -> int:
         signal.signal(name, lambda *_: end(process))
     threading.Thread(target=wait_for_owner, args=(process,), daemon=True).start()
     status = process.wait()
-    end_group(process.pid, signal.SIGKILL)  # what a command that crashed has left
+    end_group(process.pid, signal.SIGKILL)  # left behind by a crashed command
     return status
 
 
 def wait_for_owner(process: subprocess.Popen[bytes]) -> None:
-    """End the command when its owner is gone."""
+    """Stop the command when its owner is gone."""
     while os.read(0, 4096):
         pass
     end(process)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End the command and its descendants, at once where they do not end by themselves."""
+    """Terminate the command and its descendants; kill them if they have not exited after 10 s."""
     end_group(process.pid, signal.SIGTERM)
     timer = threading.Timer(GRACE_S, end_group, (process.pid, signal.SIGKILL))
     timer.daemon = True
@@ -52,7 +52,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def end_group(group: int, number: signal.Signals) -> None:
-    """Signal a process group that may be gone."""
+    """Signal a process group, which may be gone."""
     with suppress(ProcessLookupError):
         os.killpg(group, number)
 

@@ -1,4 +1,4 @@
-"""The verdicts held against the answers, which are known exactly."""
+"""Compares verdicts with the known answers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from examples.grpo.samples import numbers
 
 
 def verdicts(groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """How the recorded groups of a run were judged.
+    """Counts of a run's verdicts.
 
-    ``undecided`` counts samples without a verdict, ``rewarded_wrongly`` those whose reward differs
-    from the known answer, by a verdict or by a failure that was taken for 0.0.
+    ``undecided`` counts samples without a verdict. ``rewarded_wrongly`` counts rewards that differ
+    from the known answer, whether by a wrong verdict or by a failure counted as 0.0.
     """
     samples = [sample for group in groups for sample in group["samples"]]
     decided = [sample for sample in samples if sample["verdict"] is not None]
@@ -48,7 +48,7 @@ def mistakes(groups: list[dict[str, Any]], max_tokens: int) -> list[dict[str, An
 
 
 def by_step(found: list[dict[str, Any]], steps: int) -> dict[str, list[int]]:
-    """How many were accepted and rejected falsely at each step."""
+    """The number of false accepts and false rejects at each step."""
     counted = Counter((one["verdict"] > 0.5, one["step"]) for one in found)
     return {
         "false_accepts_by_step": [counted[True, step] for step in range(steps)],

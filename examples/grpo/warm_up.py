@@ -1,6 +1,6 @@
-"""Warms the policy up on written solutions, until it earns rewards that it can learn from.
+"""Warms the policy up on written solutions, so that it earns rewards to learn from.
 
-Untrained, it solves one problem in a hundred, and most groups would earn nothing at all.
+Untrained, it solves one problem in a hundred, and most groups would have no reward at all.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from examples.grpo.solutions import solution
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """How the policy is warmed up.
+    """The warm-up's settings.
 
     Attributes:
-        solutions: written by code, each seen once.
-        batch: solutions of an optimiser step.
-        learning_rate: Adam's.
-        seed: of problems, solutions and adapter.
+        solutions: number of generated solutions; each is used once.
+        batch: solutions per optimiser step.
+        learning_rate: Adam's learning rate.
+        seed: seed of problems and solutions.
     """
 
     solutions: int = 480
@@ -44,13 +44,13 @@ def warmed_up(
     tokenizer: Any,
     report: Callable[[str], None],
 ) -> str:
-    """The path of a warmed-up state, made where the engine's home has none by this recipe.
+    """The path of a warmed-up state; trained unless ``home`` has one with this recipe.
 
     Args:
-        home: the engine's home, in which its checkpoints lie.
-        recipe: how.
-        begin: makes a policy with a new adapter.
-        tokenizer: the policy's.
+        home: folder of the engine's checkpoints.
+        recipe: the warm-up's settings.
+        begin: creates a policy with a new adapter.
+        tokenizer: the policy's tokenizer.
         report: called with a line for each optimiser step.
     """
     record = home / f"warm-up-{_digest(recipe)}.json"
@@ -67,7 +67,7 @@ def warmed_up(
 
 
 def _texts(recipe: WarmUp, tokenizer: Any) -> list[tuple[list[int], list[int]]]:
-    """Prompts and responses, in tokens."""
+    """Prompts and responses as token ids."""
     rng = Random(recipe.seed)
     problems = make("train", recipe.solutions, recipe.seed)
     pairs = []
@@ -80,7 +80,7 @@ def _texts(recipe: WarmUp, tokenizer: Any) -> list[tuple[list[int], list[int]]]:
 
 
 def _digest(recipe: WarmUp) -> str:
-    """Names the recipe, with the code and the texts that the solutions come from."""
+    """A digest of the recipe and of the sources of the solutions."""
     sources = ("problems.py", "prompts.py", "solutions.py", "templates.yaml")
     texts = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in sources]
     return hashlib.sha256("".join([*texts, json.dumps(asdict(recipe))]).encode()).hexdigest()[:12]

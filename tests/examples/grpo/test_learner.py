@@ -189,7 +189,7 @@ def test_steps_without_a_verdict_are_taken_and_train_nothing(tmp_path: Path) -> 
 
 
 def test_a_run_ends_where_the_judge_stays_away(tmp_path: Path) -> None:
-    with pytest.raises(NoVerdictError, match="no verdict in 3 steps: see to the reward service"):
+    with pytest.raises(NoVerdictError, match="no verdict in 3 steps: check the reward service"):
         run(replace(SHORT, steps=9), tmp_path, judge=False)
 
     assert len(Record(tmp_path, replace(SHORT, steps=9)).steps) == 2

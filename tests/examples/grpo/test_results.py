@@ -50,7 +50,7 @@ def test_all_runs_stand_on_one_page_as_far_as_they_went(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_finished_step_has_no_page(tmp_path: Path) -> None:
-    with pytest.raises(typer.BadParameter, match="no run of this folder has finished a step"):
+    with pytest.raises(typer.BadParameter, match="no run in this folder has finished a step"):
         write(tmp_path)
 
 
