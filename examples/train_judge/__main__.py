@@ -24,28 +24,29 @@ if TYPE_CHECKING:
     from examples.train_judge.train import Trainer
 
 console = Console()
-_MINUTES = 52.0  # of an hour; the rest is for loading, the evaluation and slower cores
-_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
+_MINUTES = 52.0  # the rest of an hour is for loading, evaluation and slower cores
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # from glibc's malloc.h
 
 
 def main(
     data: Annotated[
-        str, typer.Option(help="GSM8K train: a JSONL file of question and answer, or a hub id.")
+        str, typer.Option(help="GSM8K train: JSONL file of question and answer, or hub id.")
     ] = "openai/gsm8k",
-    out: Annotated[Path, typer.Option(help="Folder of checkpoint, adapter and card.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for checkpoint, adapter and card.")] = Path(
         "judge-adapter"
     ),
     examples: Annotated[
         int | None,
         typer.Option(
-            min=64, help=f"Number of examples; default: {Recipe.examples}, or what fits an hour."
+            min=64,
+            help=f"Number of examples; default: what fits into an hour, at most {Recipe.examples}.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of data, order and initial weights.")] = 0,
     held_out: Annotated[int, typer.Option(min=1, help="Number of evaluation examples.")] = 1_000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Train, evaluate on held-out problems, write the adapter and its model card."""
+    """Train, evaluate on held-out problems, and write the adapter and its model card."""
     out.mkdir(parents=True, exist_ok=True)
     base = prepare_with_progress(console, adapter=None)
     console.print("loading torch and the model")
@@ -78,7 +79,7 @@ def main(
 
 
 def take_steps(trainer: Trainer, problems: list[Problem], out: Path) -> None:
-    """Run the remaining steps of the recipe, with a checkpoint every 50 steps."""
+    """Take the remaining steps of the recipe, with a checkpoint every 50 steps."""
     from examples.train_judge.train import batches
 
     with Progress(
@@ -102,9 +103,9 @@ def take_steps(trainer: Trainer, problems: list[Problem], out: Path) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Have glibc reuse what is freed; a fifth of a step on CPU went into faulting it in again.
+    """Have glibc keep freed memory; page faults took a fifth of each step on a CPU.
 
-    One arena for all threads, as others give empty heaps back to the system.
+    All threads share one arena, because other arenas return empty heaps to the system.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

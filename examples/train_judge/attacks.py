@@ -1,9 +1,9 @@
 """Adversarial responses without an answer, all labelled wrong.
 
-Their kinds follow published attacks on model judges: "master keys" (Zhao et al. 2025, "One Token
-to Fool LLM-as-a-Judge"), injected instructions (Greshake et al. 2023), null models (Zheng et al.
-2024). The texts are this generator's own; the attack suite of ``reward_serve_lab.attacks`` is kept
-apart from it, for measuring.
+The kinds follow published attacks on model judges: "master keys" (Zhao et al. 2025, "One Token to
+Fool LLM-as-a-Judge"), injected instructions (Greshake et al. 2023) and null models (Zheng et al.
+2024). The texts were written for this generator; the suite of ``reward_serve_lab.attacks`` is kept
+separate, for evaluation.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _CYRILLIC = str.maketrans("aceopxyiSTH1", "асеорхуіЅТН１")
 
 
 def attack(rng: Random, other: str, gold: str) -> str:
-    """One attack.
+    """Generate one attack.
 
     Args:
-        rng: where chance comes from.
-        other: a wrong value, for attacks that name one.
+        rng: random generator.
+        other: a wrong value, for attacks that state one.
         gold: the reference's value, for attacks that hide it among many.
     """
     kind = rng.choices(list(_KINDS), [weight for weight, _ in _KINDS.values()])[0]

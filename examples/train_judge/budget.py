@@ -1,4 +1,4 @@
-"""Fit a run into a time budget: cores without bfloat16 take 1.7 times as long."""
+"""Fits a run into a time budget; cores without bfloat16 take 1.7 times as long."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LEAST = 1_000
 
 
 def affordable(trainer: Trainer, problems: Sequence[Problem], minutes: float) -> int:
-    """The recipe's number of examples, or the number of thousands that fits the minutes.
+    """The number of examples, in thousands, that fits the minutes; at most the recipe's.
 
     Args:
-        trainer: the trainer; its speed is measured on a few batches without training it.
-        problems: the problems of the batches.
+        trainer: the trainer; a few batches measure its speed without training it.
+        problems: problems for these batches.
         minutes: training time.
     """
     recipe, rng = trainer.recipe, Random(f"{trainer.recipe.seed}/pace")

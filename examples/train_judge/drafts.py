@@ -1,7 +1,7 @@
 """The parts of a response: a problem's working, the stated value, and its wording.
 
-The stated value and the reference are drawn independently of the working, so that neither a
-number's presence nor consistent working reveals the label, only whether the two are equal.
+The stated value and the reference are drawn independently of the working. So neither a number's
+presence nor consistent working reveals the label; only the equality of the two does.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _DECIMAL_COMMA = frozenset(["es", "de", "fr", "pt", "it", "nl", "pl", "ru", "sv"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem with its solution's lines and final answer."""
+    """A problem, the lines of its solution, and its final answer."""
 
     question: str
     lines: tuple[str, ...]
@@ -58,7 +58,7 @@ class Problem:
         """Parse a row of GSM8K.
 
         Raises:
-            ValueError: its solution does not end in a number.
+            ValueError: the solution does not end in a number.
         """
         solution, _, answer = row["answer"].rpartition("####")
         lines = tuple(line.strip() for line in solution.splitlines() if line.strip())
@@ -87,11 +87,11 @@ class Draft:
 
     @classmethod
     def of(cls, problem: Problem, elsewhere: Problem, rng: Random) -> Draft:
-        """A draft for the problem."""
+        """A random draft for the problem."""
         base = problem.answer if rng.random() < 0.55 else invented(rng)
         nearby = [v for v in numbers_in(" ".join(problem.lines)) if v != base]
         miss = near_miss(base, rng, nearby)
-        # Which of the two is the problem's own must not tell.
+        # Stating the problem's own answer must not reveal the label.
         stated, gold = (base, miss) if rng.random() < 0.5 else (miss, base)
         return cls(problem, stated, gold, nearby, rng, elsewhere)
 
@@ -104,7 +104,7 @@ class Draft:
         return Value(self.gold.number + self.stated.number + 12_345)
 
     def body(self, most_lines: int | None = None) -> str:
-        """Some of the working's last lines, mostly adapted to the stated value."""
+        """Some of the working's last lines, usually adapted to the stated value."""
         rng = self.rng
         if self.stated.percent and rng.random() < 0.3:
             return self._ratio()
@@ -121,7 +121,7 @@ class Draft:
         return self.restated(text) if rng.random() < 0.65 else text
 
     def _ratio(self) -> str:
-        """What gives the stated percentage: "14/40 = 0.35."."""
+        """A ratio that equals the stated percentage: "14/40 = 0.35."."""
         whole = self.rng.choice((8, 20, 40, 50, 60, 80, 200, 250, 400))
         part = digits(Value(self.stated.number * whole / 100), self.rng)
         decimal = digits(Value(self.stated.number / 100), self.rng)
@@ -139,11 +139,11 @@ class Draft:
         return re.sub(pattern, lambda _: numeral(self.stated, self.rng), text)
 
     def closing(self, shape: str | None = None, value: Value | None = None) -> str:
-        """An ending that commits to the stated value, or another.
+        """An ending that commits to a value.
 
         Args:
-            shape: one of the closings' shapes; any, unless given.
-            value: what it commits to, unless the stated value.
+            shape: the closing's shape; random by default.
+            value: the value; the stated value by default.
         """
         rng, value = self.rng, value or self.stated
         shape = shape or rng.choices(list(_SHAPES), list(_SHAPES.values()))[0]
@@ -165,7 +165,7 @@ class Draft:
         return self.filled(form, s=written(value, rng, lang=lang))
 
     def said(self, text: str) -> str | None:
-        """A sentence of a problem with its number replaced by the text, if there is one."""
+        """A sentence of a problem with its number replaced by the text; None if there is none."""
         rng = self.rng
         source = self.problem if rng.random() < 0.5 else self.elsewhere
         found = carriers(source.lines)
@@ -174,7 +174,7 @@ class Draft:
         if not found:
             return None
         before, after = rng.choice(found[-2:])
-        if not re.match(r"[a-z ]*[\d.,/]+$", text):  # "$" and units are its own
+        if not re.match(r"[a-z ]*[\d.,/]+$", text):  # the text has its own "$" or unit
             before = before.removesuffix("$")
         if rng.random() < 0.2:
             before = re.sub(r"^(?:So|Thus|Therefore|Then|Hence|In total),? *", "", before)
@@ -186,7 +186,7 @@ class Draft:
         return lead + before + text + (after.rstrip(".") if rng.random() < 0.15 else after)
 
     def filled(self, form: str, **texts: str) -> str:
-        """The form with its other numbers and its unit filled in."""
+        """The form, with its distracting numbers and its unit filled in."""
         slots = {slot: self._distraction() for slot in "mnk"}
         slots = {k: f"{v}1" if v == self.stated.decimal else v for k, v in slots.items()}
         slots["u"] = self.rng.choice(TEXTS["units"])
@@ -201,6 +201,6 @@ class Draft:
         return str(rng.randint(2, 10 ** rng.choice((1, 1, 2, 2, 3))))
 
     def joined(self, *parts: str) -> str:
-        """The parts on separate lines, or on one line."""
+        """The non-empty parts, on separate lines or on one line."""
         link = self.rng.choice(("\n", "\n", "\n\n", " "))
         return link.join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""Evaluates the trained judge on examples of held-out problems."""
+"""Evaluates the trained judge on examples from held-out problems."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from examples.train_judge.train import Trainer
 def evaluate(trainer: Trainer, problems: Sequence[Problem], count: int) -> dict[str, Any]:
     """Agreement on ``count`` new examples, in total and by family, with both error rates.
 
-    The training generator writes the examples, so they are easier than policies' responses, which
-    ``reward-serve eval`` measures.
+    The training generator writes the examples, so they are easier than policies' responses. For
+    those, use ``reward-serve eval``.
     """
     rng = Random(f"{trainer.recipe.seed}/held-out")
     examples = [rng.choice(make(problems, rng)) for _ in range(count)]
-    # By length, so that little of a batch is padding.
+    # Sorted by length, so that batches have little padding.
     pairs = sorted(
         ((trainer.prompts.of(e), e) for e in examples), key=lambda pair: len(pair[0].ids)
     )

@@ -1,4 +1,4 @@
-"""The families of generated responses: working, an ending, and typical mistakes."""
+"""The families of generated responses, including typical mistakes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _plain(draft: Draft) -> Ending:
 
 
 def _last_line(draft: Draft) -> Ending:
-    """The solution's own last sentence, which states the answer: with its equation, or in prose."""
+    """The solution's last sentence, which states the answer in prose or with its equation."""
     rng, lines = draft.rng, draft.problem.lines
     in_prose = rng.random() < 0.65
     last = _with_stated(draft, prose(lines[-1]) if in_prose else bare(lines[-1])) if lines else None
@@ -74,7 +74,7 @@ def _with_stated(draft: Draft, sentence: str) -> str | None:
         return None
     before, after = sentence[: found[-1].start()], sentence[found[-1].end() :]
     if re.search(r"\d", after) or is_operand(before):
-        return None  # what follows must not be taken for another answer
+        return None  # a later number could be taken for the answer
     spoken = spelled(draft.stated) if draft.rng.random() < 0.12 else None
     if spoken:
         before = before.rstrip("$")
@@ -98,7 +98,7 @@ def _small_talk(draft: Draft) -> str:
     chance = rng.random()
     if chance < 0.15 and (others := statements(draft.elsewhere.question)):
         return rng.choice(TEXTS["asides"]) + " ".join(others[: rng.choice((1, 1, 2))])
-    if chance < 0.35:  # of the problem itself
+    if chance < 0.35:  # about the problem
         facts = [*statements(problem.question), *map(prose, problem.lines[:-1])]
         if facts:
             said = rng.sample(facts, min(len(facts), rng.choice((1, 1, 2))))
@@ -176,7 +176,7 @@ def _expression(draft: Draft) -> Ending:
     """The reference's value inside an expression with another value."""
     rng = draft.rng
     if abs(draft.gold.number) <= 2:
-        return _plain(draft)  # twice 0, 1 cubed
+        return _plain(draft)  # twice 0 or 1 cubed would equal the value
     n, k = (str(rng.randint(2, 60)) for _ in "nk")
     text = rng.choice(TEXTS["expressions"]).format(s=digits(draft.gold, rng), n=n, k=k)
     if rng.random() < 0.7:
@@ -190,7 +190,7 @@ def _then(draft: Draft, text: str, share: float) -> str:
 
 
 def _cut_after(draft: Draft) -> Ending:
-    """Truncated after the answer, which counts."""
+    """Truncated after the answer, which still counts."""
     rng = draft.rng
     chatter = draft.filled(rng.choice(TEXTS["chatter"]))
     if rng.random() < 0.3:
@@ -201,13 +201,13 @@ def _cut_after(draft: Draft) -> Ending:
 
 
 def _question(draft: Draft) -> Ending:
-    """The question copied, in full or in part; an answer after it counts."""
+    """The question copied in full or in part, sometimes followed by an answer, which counts."""
     rng = draft.rng
     label = rng.choice(("", "", "Question: ", "Q: ", "Problem: ", "The question is: "))
     question = draft.problem.question
     if rng.random() < 0.4:
         facts = statements(question)
-        if len(facts) > 1:  # one alone may be an answer
+        if len(facts) > 1:  # a single one may be an answer
             question = " ".join(facts[-rng.randint(2, len(facts)) :])
     if rng.random() < 0.3:
         return draft.joined(label + question, draft.closing()), draft.stated
@@ -229,7 +229,7 @@ def _repeated(draft: Draft) -> Ending:
         links = (" ", "\n", "\n\n")
     text = rng.choice(links).join([ending] * times)
     if rng.random() < 0.3 and (digit := re.search(r"\d", ending)):
-        text += "\n" + ending[: digit.start()]  # cut while it repeats itself
+        text += "\n" + ending[: digit.start()]  # truncated while repeating
     return draft.joined(draft.body(1), text), draft.stated
 
 
@@ -259,7 +259,7 @@ def _attack(draft: Draft) -> Ending:
     rng = draft.rng
     lure = attack(rng, numeral(draft.other(), rng), numeral(draft.gold, rng))
     if draft.gold in (few := numbers_in(lure)) and len(few) < 4:
-        return _plain(draft)  # "score 1" where the reference is 1
+        return _plain(draft)  # it may state the reference: "score 1"
     chance = rng.random()
     if chance < 0.75:
         return lure, None

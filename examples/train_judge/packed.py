@@ -1,8 +1,8 @@
-"""A Llama's forward pass over prompts with shared prefixes, each token once, without padding.
+"""A Llama's forward pass over prompts with shared prefixes: each token once, without padding.
 
-The tokens of a batch form one row, so that each layer is one matrix product for prompts of any
-length; only attention distinguishes prompts. LoRA layers with the same input are multiplied
-together. Matrix products, attention and gated units use the precision of the base weights; residual
+The tokens of a batch form one row, so each layer is one matrix product whatever the prompts'
+lengths; only attention distinguishes prompts. LoRA layers with the same input are computed as one
+product. Matrix products, attention and gated units use the precision of the base weights; residual
 sums, norms, rotations and the trained weights use single precision.
 """
 
@@ -33,10 +33,10 @@ class _Generation:
     """Pieces with the same number of ancestors, whose attention is computed together.
 
     Attributes:
-        queries: index of a token among all, shape (pieces, longest).
-        keys: the same of what its piece and the ones before it hold, shape (pieces, longest).
-        mask: zero where a query sees, shape (pieces, 1, 1, queries, keys).
-        own: which of the padded queries are tokens, flat.
+        queries: token indices of each piece, padded, shape (pieces, longest).
+        keys: token indices of each piece and its ancestors, padded, shape (pieces, longest).
+        mask: 0 where a query sees a key, otherwise -inf, shape (pieces, 1, 1, queries, keys).
+        own: flat indices of the queries that are not padding.
     """
 
     def __init__(self, paths: Sequence[Sequence[range]], device: str, dtype: torch.dtype) -> None:
@@ -63,9 +63,9 @@ def hidden_states(model: Any, pieces: Sequence[Piece], device: str) -> list[torc
     """The last hidden states of each piece, shape (tokens, width).
 
     Args:
-        model: a PEFT model of a Llama: LoRA without dropout on every linear layer.
-        pieces: what to feed; a generation's pieces together.
-        device: where the model is.
+        model: a PEFT model of a Llama with LoRA on every linear layer, without dropout.
+        pieces: the pieces, ordered by number of ancestors.
+        device: the model's device.
     """
     paths: list[list[range]] = []
     end = 0
@@ -121,7 +121,7 @@ def _norm(norm: Any, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch
 
 
 class _Normed(torch.autograd.Function):
-    """RMSNorm into another precision than its input's; the weight has no gradient."""
+    """RMSNorm whose output may have another precision; the weight has no gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, epsilon: float, dtype: torch.dtype) -> Any:
@@ -139,7 +139,7 @@ class _Normed(torch.autograd.Function):
 
 
 class _Turned(torch.autograd.Function):
-    """Rotary positions of heads, shape (tokens, heads, size), computed in the tables' precision."""
+    """Rotary embedding of heads, shape (tokens, heads, size), in the tables' precision."""
 
     @staticmethod
     def forward(ctx: Any, heads: Any, cos: Any, sin: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Training prompts, rendered as by the service, with their targets."""
+"""Training prompts, rendered as in the service, with their targets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Prompt:
     Attributes:
         ids: token ids.
         label: index of the right label.
-        reference: where in ``ids`` the reference begins.
-        answer: what a reader of the response would put from ``reference`` on, as indices of
-            ``Prompts.reading``, one past its last the stop: the reference and the stop where it
-            is met, the stop where the response commits to nothing, else nothing.
+        reference: index in ``ids`` at which the reference begins.
+        answer: target tokens from ``reference`` on, as indices of ``Prompts.reading``; its length
+            stands for the stop. If the response meets the reference: the reference and the stop.
+            If the response gives no answer: the stop. Otherwise empty.
     """
 
     ids: list[int]
@@ -37,14 +37,14 @@ class Prompts:
     """Renders training prompts.
 
     Args:
-        template: a template with labels, whose reference comes last.
-        tokenizer: the judge model's.
+        template: a template with labels and the reference at its end.
+        tokenizer: the judge model's tokenizer.
 
     Attributes:
         static: token ids before every response.
         label_ids: the labels' token ids.
-        scores: what each label is worth.
-        reading: text to token id of what an answer is read in: digits and signs.
+        scores: each label's score.
+        reading: token ids of the digits and signs that answers consist of, by text.
     """
 
     def __init__(self, template: Template, tokenizer: Tokenizer) -> None:
@@ -57,7 +57,7 @@ class Prompts:
         self.static = one[: common([one, other])]
         after = common([one[::-1], other[::-1]])
         self._after = one[-after:]
-        ends = [ids[: -after - 1] for ids in (one, other)]  # the references are one token
+        ends = [ids[: -after - 1] for ids in (one, other)]  # each reference is one token
         before = common([ids[::-1] for ids in ends])
         self._before = ends[0][-before:]
         self.reading = {text: tokenizer.encode_plain(text)[0][0] for text in _READING}

@@ -15,8 +15,8 @@ class Recipe:
     """The settings of a training run.
 
     Attributes:
-        learning_rate: of LoRA's A; B's is ``ratio`` times that (LoRA+, Hayou et al. 2024).
-        met: what a met reference weighs in the loss beside a missed one, of which there are more.
+        learning_rate: that of LoRA's A; B's is ``ratio`` times that (LoRA+, Hayou et al. 2024).
+        met: loss weight of met references; missed ones, of which there are more, have weight 1.
     """
 
     template: str = "final_answer"
@@ -39,9 +39,9 @@ class Recipe:
         return self.examples // self.batch_size
 
     def lesson(self, step: int, problems: Sequence[Problem], rng: Random) -> list[Example]:
-        """The lesson of a step: comparing, then all forms of an answer, then all families.
+        """A step's examples: first comparison, then all forms of an answer, then all families.
 
-        With all families from the start, 1,600 examples did not improve the judge.
+        With all families from the start, the judge did not improve in 1,600 examples.
         """
         done = step / self.steps
         if done < self.first:

@@ -1,7 +1,7 @@
 """Labelled training examples: a response, a reference, and whether they agree.
 
-A response that commits to a value is paired with matching and with other references, so that only
-the comparison reveals the label.
+A response that commits to a value is paired with equal and different references, so that only the
+comparison reveals the label.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Example:
 
 
 def make(problems: Sequence[Problem], rng: Random) -> list[Example]:
-    """One response, paired with other references and, if it commits to a value, matching ones.
+    """One response, paired with wrong references and, if it commits to a value, the right one.
 
     Args:
-        problems: problems whose working and sentences it may use.
+        problems: problems whose working and sentences may be used.
         rng: random generator.
     """
     weights = [weight for weight, _ in FAMILIES.values()]
@@ -49,7 +49,7 @@ def make(problems: Sequence[Problem], rng: Random) -> list[Example]:
     draft = Draft.of(rng.choice(problems), rng.choice(problems), rng)
     response, committed = FAMILIES[family][1](draft)
     if committed is not None:
-        return _held_against(response, draft, family)
+        return _paired(response, draft, family)
     golds = [draft.gold]
     if family in _UNCOMMITTED:  # a number's presence proves nothing
         golds += [n for n in rng.sample(numbers_in(response) or golds, 1) if n not in golds]
@@ -61,11 +61,11 @@ def make(problems: Sequence[Problem], rng: Random) -> list[Example]:
 def make_bare(problems: Sequence[Problem], rng: Random) -> list[Example]:
     """An answer without working."""
     draft = Draft.of(rng.choice(problems), rng.choice(problems), rng)
-    return _held_against(draft.closing(), draft, "bare")
+    return _paired(draft.closing(), draft, "bare")
 
 
 def make_first(rng: Random) -> list[Example]:
-    """An integer in few wordings, for learning the comparison."""
+    """An integer in a few wordings, for learning the comparison."""
     stated = rng.randint(1, 999)
     misses = {abs(stated + step) for step in (-1, 1, 10, -10, 2, 5, 9 * stated, stated)}
     golds = [stated, *rng.sample(sorted(misses - {stated}), 1)]
@@ -73,11 +73,11 @@ def make_first(rng: Random) -> list[Example]:
     return [Example(response, str(gold), gold == stated, "first") for gold in golds]
 
 
-def _held_against(response: str, draft: Draft, family: str) -> list[Example]:
+def _paired(response: str, draft: Draft, family: str) -> list[Example]:
     rng, stated = draft.rng, draft.stated
     alike = [value for value in lookalikes(response[-300:]) if value != stated]
     chance = rng.random()
-    if alike and chance < 0.55:  # what stands last tempts most
+    if alike and chance < 0.55:  # the last number tempts most
         other = alike[-1] if chance < 0.25 else rng.choice(alike)
     else:
         other = draft.gold

@@ -1,4 +1,4 @@
-"""Sentences of GSM8K's solutions and questions, as wording for drafts."""
+"""Sentences from GSM8K's solutions and questions, reused as wording for drafts."""
 
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ def equations(text: str) -> list[str]:
 def statements(question: str) -> list[str]:
     """The sentences of a question that state something."""
     found = (sentence.strip() for sentence in _SENTENCE.findall(question))
-    return [sentence for sentence in found if sentence[0].isupper()]  # not what follows "$1."
+    return [
+        sentence for sentence in found if sentence[0].isupper()
+    ]  # not "50 each." from "$1.50 each."
 
 
 @cache
 def carriers(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """The sentences that end with a number, split into the text before and after it."""
+    """The sentences whose last number is a result, split into the text before and after it."""
     return [found for line in lines if (found := _carrier(line))]
 
 

@@ -15,7 +15,7 @@ _SIGNS = {
 
 
 def sum_of(value: Value, rng: Random) -> str | None:
-    """Such as "20 - 5", "20 minus 5" or "3 × 5" for 15; none but for whole numbers from 2 on."""
+    """Such as "20 - 5", "20 minus 5" or "3 × 5" for 15; None unless an integer of at least 2."""
     number = value.number
     if number.denominator != 1 or not 2 <= number < 10**6 or value.percent:
         return None

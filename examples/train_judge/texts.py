@@ -9,9 +9,9 @@ import yaml
 _DATA = yaml.safe_load(Path(__file__).with_name("texts.yaml").read_text(encoding="utf-8"))
 
 CLOSINGS: dict[str, list[str]] = _DATA.pop("closings")
-"""Ways to commit to an answer, by shape."""
+"""Sentences that commit to an answer, by shape."""
 LANGUAGES: dict[str, list[str]] = _DATA.pop("languages")
-"""Ways to commit to an answer, by language."""
+"""Sentences that commit to an answer, by language."""
 TEXTS: dict[str, list[str]] = _DATA
 TEX = frozenset(["box", "tex"])
-"""Shapes that take LaTeX."""
+"""Shapes whose values are LaTeX."""

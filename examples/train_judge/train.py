@@ -1,6 +1,6 @@
 """Trains a LoRA on the label logits of the shipped ``final_answer`` template.
 
-Training makes one pass over generated examples, rendered as by the service. The prompt's static
+Training makes one pass over generated examples, rendered as in the service. The prompt's static
 text is computed once per batch and shared, as in the engine's prefix cache.
 """
 
@@ -30,8 +30,8 @@ from reward_serve.templates import load_template
 
 CHECKPOINT = "checkpoint.pt"
 _BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
-_REFERENCE = 24  # more tokens than a reference and what follows it
-_WINDOW = 16  # batches made together, to sort their prompts by length
+_REFERENCE = 24  # upper bound of the tokens of a reference and the text after it
+_WINDOW = 16  # batches generated together, to sort their prompts by length
 
 
 class Trainer:
@@ -41,8 +41,8 @@ class Trainer:
         recipe: the settings.
         base: folder of the base model.
         device: ``cpu`` or ``cuda``.
-        workers: threads that a batch is divided among: on a CPU, without one, as many as torch has
-            (a third more examples a second on two cores than both at one product).
+        workers: threads to split a batch over; default on a CPU: torch's number of threads. On two
+            cores, this is a third faster than running each product on both.
     """
 
     def __init__(self, recipe: Recipe, base: Path, device: str, workers: int | None = None) -> None:
@@ -83,11 +83,12 @@ class Trainer:
         self.seconds = 0.0
 
     def train(self, batch: Sequence[Prompt]) -> tuple[float, float]:
-        """One step; the mean loss of the labels and their accuracy before it.
+        """Take one step; return the labels' mean loss and accuracy before it.
 
-        The loss is the label's among the labels, and that of what the response commits to among
-        digits and a stop: a value is more to learn from than one bit. Over the whole vocabulary
-        either makes the model forget how to write, so the stop is a row of its own, not kept.
+        The loss is that of the label, among the labels, plus that of the value that the response
+        commits to, among digits, signs and a stop: a value teaches more than one bit. Over the
+        whole vocabulary, either loss makes the model forget how to write. So the stop has its own
+        row, which is discarded after training.
         """
         began = time.monotonic()
         done = self._gradients(batch)
@@ -116,7 +117,7 @@ class Trainer:
         )
 
     def _parts(self, batch: Sequence[Prompt]) -> list[Sequence[Prompt]]:
-        """The batch split over workers; prompts with the same response stay together."""
+        """Split the batch over workers; prompts with the same response stay together."""
         ids = [prompt.ids for prompt in batch]
         cuts = [0]
         for worker in range(1, self._workers):
@@ -127,7 +128,7 @@ class Trainer:
         return [batch[a:b] for a, b in zip(cuts, [*cuts[1:], len(batch)], strict=True) if a < b]
 
     def _backward(self, part: Sequence[Prompt], prompts: int, answers: int) -> tuple[float, int]:
-        """Adds the part's share of the batch's gradient; its share of the loss and right labels."""
+        """Add the part's gradient; return its share of the loss and its number of right labels."""
         hidden = self._hidden([prompt.ids for prompt in part], [p.reference for p in part])
         digits = self.model.get_base_model().lm_head.weight[list(self.prompts.reading.values())]
         head = torch.cat([digits, self.model.stop[None]])
@@ -146,7 +147,7 @@ class Trainer:
         return loss.item(), int((logits.argmax(-1) == target).sum())
 
     def probabilities(self, prompts: Sequence[Prompt], batch_size: int = 32) -> Iterator[float]:
-        """Each prompt's probability of the label for right."""
+        """Each prompt's probability of the label with score 1."""
         self.model.eval()
         right = self.prompts.scores.index(1.0)
         for start in range(0, len(prompts), batch_size):
@@ -172,25 +173,25 @@ class Trainer:
         scratch.replace(folder / CHECKPOINT)
 
     def save_adapter(self, folder: Path) -> None:
-        """The adapter as PEFT reads it, in half precision."""
+        """Save the adapter in PEFT's format, in half precision."""
         half = {
             name: weight.detach().to(torch.float16).cpu().contiguous()
             for name, weight in get_peft_model_state_dict(self.model).items()
         }
         config = self.model.peft_config["default"]
-        config.base_model_name_or_path = _BASE  # not this machine's folder of it
-        config.target_modules = sorted(config.target_modules)  # a set's order is another each run
+        config.base_model_name_or_path = _BASE  # not its folder on this machine
+        config.target_modules = sorted(config.target_modules)  # a set, whose order varies
         config.save_pretrained(folder)
         weights = folder / "adapter_model.safetensors"
         save_file(half, weights, metadata={"format": "pt"})
         weights.chmod(0o644)
 
     def resume(self, folder: Path, any_length: bool = False) -> bool:
-        """Resume from the folder's checkpoint; returns False without one.
+        """Resume from the folder's checkpoint; returns False if there is none.
 
         Args:
             folder: output folder of an earlier run.
-            any_length: adopt its number of examples.
+            any_length: adopt the checkpoint's number of examples.
 
         Raises:
             ValueError: the checkpoint has another recipe.
@@ -224,12 +225,13 @@ class Trainer:
     def _hidden(self, prompts: Sequence[list[int]], wanted: Sequence[int]) -> list[torch.Tensor]:
         """Hidden states of each prompt's end, shape (tokens, width).
 
-        What neighbours share is computed once: the static text, and a response that is held
-        against several references.
+        Shared text is computed once: the static text, and a response that neighbouring prompts
+        compare with different references.
 
         Args:
             prompts: token ids.
-            wanted: from before which token on each prompt's states are wanted; the last always is.
+            wanted: index in each prompt of the first token to predict; the states begin at the
+                token before it, or earlier.
         """
         starts = [
             0,
@@ -248,13 +250,13 @@ class Trainer:
         return hidden_states(self.model, pieces, self.device)[1 + len(starts) :]
 
     def _parted(self, prompts: Sequence[list[int]], at: int) -> bool:
-        """Whether the prompt shares less with the one before it than the response."""
+        """Whether the prompt's response differs from that of the prompt before it."""
         response = max(len(self.prompts.static) + 3, len(prompts[at]) - _REFERENCE)
         return common(prompts[at - 1 : at + 1]) < response
 
 
 def _precision(device: str) -> torch.dtype:
-    """Of the products: bfloat16, unless the device has no instructions for it."""
+    """The precision of matrix products: bfloat16 if the device has instructions for it."""
     if device == "cuda":
         native = torch.cuda.is_bf16_supported()
     else:
@@ -264,15 +266,15 @@ def _precision(device: str) -> torch.dtype:
 
 
 def _reading(states: torch.Tensor, prompt: Prompt) -> torch.Tensor:
-    """The states, of those at the prompt's end, from which its answer's tokens are read."""
+    """The states that predict the tokens of the prompt's answer."""
     first = len(states) - len(prompt.ids) + prompt.reference - 1
     return states[first : first + len(prompt.answer)]
 
 
 def batches(trainer: Trainer, problems: Sequence[Problem]) -> Iterator[list[Prompt]]:
-    """The batches from the trainer's step on, of prompts of like length.
+    """The batches from the trainer's step on, each of prompts of similar length.
 
-    A batch number's content depends on the recipe alone, so that a run can be resumed.
+    A batch depends only on the recipe and its number, so a run can be resumed.
     """
     recipe = trainer.recipe
     for window in range(trainer.step // _WINDOW, math.ceil(recipe.steps / _WINDOW)):

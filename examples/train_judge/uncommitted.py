@@ -25,7 +25,7 @@ def taken_back(draft: Draft) -> Ending:
 
 
 def hedge(draft: Draft) -> Ending:
-    """Several values, with the reference's mostly among the first two."""
+    """Several values, usually with the reference's among the first two."""
     rng = draft.rng
     values = [draft.gold, draft.other(), draft.other(), draft.other()]
     rng.shuffle(values)
@@ -53,7 +53,7 @@ def bound(draft: Draft) -> Ending:
 
 
 def cut_off(draft: Draft) -> Ending:
-    """Truncated before the answer: wrong even if the last number is the reference."""
+    """Truncated before the answer; wrong even if the last number is the reference."""
     rng, chance = draft.rng, draft.rng.random()
     if chance < 0.25:
         text = draft.filled(rng.choice(TEXTS["story"]), s=numeral(draft.gold, rng))
@@ -68,7 +68,7 @@ def cut_off(draft: Draft) -> Ending:
 
 
 def no_answer(draft: Draft) -> Ending:
-    """Small talk, a plan, a refusal, or working that is given up."""
+    """Small talk, a plan, a refusal, or abandoned working."""
     rng = draft.rng
     if rng.random() < 0.25:
         return draft.joined(draft.body(2), draft.filled(rng.choice(TEXTS["gave_up"]))), None
@@ -77,7 +77,7 @@ def no_answer(draft: Draft) -> Ending:
 
 
 def obscured(draft: Draft) -> Ending:
-    """Another value in other scripts' digits, or with invisible characters in it."""
+    """A wrong value in another script's digits, or with invisible characters in it."""
     rng = draft.rng
     value = numeral(draft.other(), rng)
     zero = rng.choice((0x660, 0x6F0, 0x966, 0x9E6, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7EC, 0xE50))

@@ -1,4 +1,4 @@
-"""Numbers as policies write them: a value in many forms, and near misses."""
+"""Numbers in the forms that policies write, and near misses."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Value:
 
     @property
     def whole(self) -> bool:
-        """No fractional part."""
+        """Whether it has no fractional part."""
         return self.number.denominator == 1
 
     @property
     def decimal(self) -> str | None:
-        """In decimal digits; None where they do not end within four."""
+        """In decimal digits; None if it needs more than four decimals."""
         scaled = self.number * 10_000
         if scaled.denominator != 1:
             return None
@@ -62,7 +62,7 @@ def parse(text: str) -> Value:
     """The value of a GSM8K answer.
 
     Raises:
-        ValueError: it is no number.
+        ValueError: the text is not a number.
     """
     plain = text.strip().replace(",", "").lstrip("$")
     return Value(Fraction(plain.rstrip("%")), plain.endswith("%"))
@@ -80,7 +80,7 @@ def lookalikes(text: str) -> list[Value]:
 
 
 def invented(rng: Random) -> Value:
-    """A value of a kind that is rare among GSM8K's answers."""
+    """A random value, of a kind that is rare among GSM8K's answers."""
     kind = rng.choice(
         ("digit", "small", "teen", "hundreds", "large", "large", "round", "round", "cents",
          "decimal", "fraction", "fraction", "part", "negative", "percent")
@@ -135,12 +135,12 @@ def digits(value: Value, rng: Random, commas: float = 0.35) -> str:
 
 
 def numeral(value: Value, rng: Random) -> str:
-    """In digits, as a percentage where it is one."""
+    """In digits, with a percent sign for percentages."""
     return digits(value, rng) + ("%" if value.percent else "")
 
 
 def spelled(value: Value, lang: str = "en") -> str | None:
-    """In words; None where nobody would."""
+    """In words; None if nobody would write it in words."""
     number = value.number
     if value.whole and abs(number) < 10**7 and lang in _SPELT:
         return str(num2words(int(number), lang=lang))
@@ -157,13 +157,13 @@ def spelled(value: Value, lang: str = "en") -> str | None:
 
 
 def written(value: Value, rng: Random, *, tex: bool = False, lang: str = "en") -> str:
-    """The value in one of the forms that a response may give it.
+    """The value in one of the forms that a response may use.
 
     Args:
         value: the value.
-        rng: where chance comes from.
-        tex: as LaTeX has it.
-        lang: the language of its words; in some languages it has none.
+        rng: random generator.
+        tex: write it as LaTeX.
+        lang: language of number words; unsupported languages get digits.
     """
     text = _written(value, rng, tex, lang)
     if tex:
@@ -237,7 +237,7 @@ def _zeros(text: str, places: int = 1) -> str:
 
 
 def _large(value: Value, text: str, rng: Random, tex: bool) -> str:
-    """A value of a thousand or more: with a scale, or its digits in groups."""
+    """A value of at least 1,000, with a scale word or grouped digits."""
     sign = "$" if rng.random() < 0.3 else ""
     scaled = _scaled(value, rng)
     if scaled and rng.random() < 0.7:
@@ -299,12 +299,12 @@ def _fraction(value: Value, rng: Random, tex: bool) -> str:
 
 
 def near_miss(value: Value, rng: Random, others: Sequence[Value]) -> Value:
-    """Another value, mostly one that is easily taken for this one.
+    """Another value, usually one that is easily confused with this one.
 
     Args:
         value: the value to miss.
-        rng: where chance comes from.
-        others: values that stand nearby, such as intermediate results.
+        rng: random generator.
+        others: nearby values, such as intermediate results.
     """
     for _ in range(50):
         miss = _miss(value, rng, others)
@@ -346,7 +346,7 @@ def _miss(value: Value, rng: Random, others: Sequence[Value]) -> Value | None:
 
 
 def _rounded(value: Value, rng: Random) -> Value | None:
-    """3,600 for 3,645."""
+    """For example 3,600 for 3,645."""
     if not value.whole or abs(value.number) < 100:
         return None
     places = len(str(abs(int(value.number))))
@@ -354,7 +354,7 @@ def _rounded(value: Value, rng: Random) -> Value | None:
 
 
 def _misheard(value: Value) -> Value | None:
-    """Fourteen for forty, and the like."""
+    """For example fourteen for forty."""
     number = value.number
     if value.whole and 13 <= number <= 19:
         return Value((number - 10) * 10, value.percent)
