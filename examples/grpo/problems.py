@@ -1,4 +1,4 @@
-"""Word problems of one and two steps, written by code from a seed; their answers are known exactly.
+"""Word problems of one and two steps, generated from a seed, with known answers.
 
 >>> from random import Random
 >>> problem = next(problems("train", Random(0)))
@@ -28,7 +28,7 @@ _FACTORS = (2, 9)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operation of a solution: ``left sign right = result``, the sign of ``+-*/``."""
+    """One operation of a solution: ``left sign right = result``; the sign is one of ``+-*/``."""
 
     left: int
     sign: str
@@ -38,13 +38,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A question and how its answer follows.
+    """A question and the steps of its solution.
 
     Attributes:
-        question: in words.
-        steps: one or two; the last one's result is the answer.
-        unit: what is counted, in words.
-        template: which of the split's templates the question was made from.
+        question: the problem's text.
+        steps: one or two steps; the last result is the answer.
+        unit: what is counted, such as ``apples``.
+        template: index of the question's template in its split.
     """
 
     question: str
@@ -54,17 +54,17 @@ class Problem:
 
     @property
     def answer(self) -> int:
-        """The one right answer."""
+        """The right answer."""
         return self.steps[-1].result
 
 
 def make(split: Split, count: int, seed: int) -> list[Problem]:
-    """So many different problems of a split; the same seed gives the same."""
+    """``count`` different problems of a split, determined by the seed."""
     return list(islice(problems(split, Random(f"{split}/{seed}")), count))
 
 
 def problems(split: Split, rng: Random) -> Iterator[Problem]:
-    """Different problems without end, each template in its turn."""
+    """Endless different problems, cycling through the templates."""
     seen = set()
     while True:
         for index, template in enumerate(_texts()[split]):
@@ -80,9 +80,9 @@ def _problem(template: dict[str, str], index: int, rng: Random) -> Problem:
     words = {"name": rng.choice(_texts()["names"]), "thing": rng.choice(_texts()["things"])}
     numbers = dict(zip("abc", operands, strict=False))
     question = template["text"].format(**words, **numbers)
-    asked = re.search(r"[Hh]ow many (\w+)|[Hh]ow (old)", question)
-    assert asked is not None, question
-    return Problem(question, steps, asked[1] or "years", index)
+    counted = re.search(r"[Hh]ow many (\w+)|[Hh]ow (old)", question)
+    assert counted is not None, question
+    return Problem(question, steps, counted[1] or "years", index)
 
 
 def _numbers(signs: list[str], rng: Random) -> tuple[list[int], tuple[Step, ...]]:
@@ -111,7 +111,7 @@ def _first(sign: str, rng: Random) -> int:
 
 
 def _right(sign: str, left: int, rng: Random) -> int | None:
-    """A random right operand with a valid result; None if no number has one."""
+    """A random right operand with a valid result; None if there is none."""
     if sign == "+":
         return rng.randint(*_FACTORS)
     if sign == "-":

@@ -1,7 +1,6 @@
-"""Solutions as people write them: what the policy is warmed up on before it learns from rewards.
+"""Generated solutions in natural wording, for warming the policy up before it learns from rewards.
 
-One in twenty ends in ``####``: with none, a policy never meets the format that the strict rule
-asks for.
+One in twenty ends in ``####``; otherwise the policy would never try the strict rule's format.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from examples.grpo.problems import Problem, Step
 
 MARKED_EVERY = 20
 TERSE = 0.2
-"""The part that says the answer and nothing else."""
+"""The share of solutions that consist of the answer alone."""
 _WORDS = {"+": "plus", "-": "minus", "*": "times", "/": "divided by"}
 _CLOSINGS = (
     "The answer is {answer}.",
@@ -28,7 +27,7 @@ _CLOSINGS = (
 
 
 def solution(problem: Problem, index: int, rng: Random) -> str:
-    """A solution in one of many forms; with ``####`` where ``index`` is a multiple of twenty."""
+    """A solution in one of many forms; with ``####`` if ``index`` is a multiple of 20."""
     working = _working(problem.steps, rng)
     if index % MARKED_EVERY == 0:
         return f"{working}\n#### {problem.answer}"
@@ -56,8 +55,8 @@ def _lines(steps: tuple[Step, ...]) -> str:
 
 
 def _spoken(steps: tuple[Step, ...]) -> str:
-    said = (f"{step.left} {_WORDS[step.sign]} {step.right} is {step.result}" for step in steps)
-    return ", and ".join(said) + "."
+    clauses = (f"{step.left} {_WORDS[step.sign]} {step.right} is {step.result}" for step in steps)
+    return ", and ".join(clauses) + "."
 
 
 def _ordered(steps: tuple[Step, ...]) -> str:
