@@ -151,7 +151,7 @@ class Draft:
             return self._foreign(value)
         if shape == "sentence":
             text = numeral(value, rng) if rng.random() < 0.6 else written(value, rng)
-            return self.said(text) or self.closing("prose", value)
+            return self.in_sentence(text) or self.closing("prose", value)
         text = written(value, rng, tex=shape in TEX)
         return self.filled(rng.choice(CLOSINGS[shape]), s=text)
 
@@ -164,7 +164,7 @@ class Draft:
             return self.filled(form, s=decimal.replace(".", ","))
         return self.filled(form, s=written(value, rng, lang=lang))
 
-    def said(self, text: str) -> str | None:
+    def in_sentence(self, text: str) -> str | None:
         """A sentence of a problem with its number replaced by the text; None if there is none."""
         rng = self.rng
         source = self.problem if rng.random() < 0.5 else self.elsewhere

@@ -59,8 +59,8 @@ def _calculation(draft: Draft) -> Ending:
         found = [re.sub(r"(?<=[\d)])([-+*/])(?=[\d(.])", r" \1 ", one) for one in found]
     link = rng.choice((", ", "\n", "; ", " and ", ", so ", ". ", " then "))
     text = link.join([*found[:-1], last])
-    if rng.random() < 0.3 and (said := draft.said(digits(draft.stated, rng))):
-        return text + rng.choice((", so ", ": ", ". ", ", ", "; ", "\n")) + said, draft.stated
+    if rng.random() < 0.3 and (sentence := draft.in_sentence(digits(draft.stated, rng))):
+        return text + rng.choice((", so ", ": ", ". ", ", ", "; ", "\n")) + sentence, draft.stated
     return text + rng.choice(("", "", ".")), draft.stated
 
 
@@ -101,9 +101,9 @@ def _small_talk(draft: Draft) -> str:
     if chance < 0.35:  # about the problem
         facts = [*statements(problem.question), *map(prose, problem.lines[:-1])]
         if facts:
-            said = rng.sample(facts, min(len(facts), rng.choice((1, 1, 2))))
+            sentences = rng.sample(facts, min(len(facts), rng.choice((1, 1, 2))))
             lead = rng.choice(("", "", "Note that ", "Remember: ", "As given, ", "We used that "))
-            return lead + " ".join(said)
+            return lead + " ".join(sentences)
     texts = rng.sample(TEXTS["chatter"], rng.choice((1, 1, 1, 2, 2, 3)))
     return rng.choice((" ", " ", "\n")).join(draft.filled(text) for text in texts)
 
@@ -142,8 +142,8 @@ def _because(draft: Draft) -> str:
     rng, lines = draft.rng, list(draft.problem.lines)
     chance = rng.random()
     if chance < 0.35:
-        said = rng.sample(TEXTS["explanations"], rng.choice((1, 1, 1, 2)))
-        return rng.choice((" ", "\n")).join(map(draft.filled, said))
+        sentences = rng.sample(TEXTS["explanations"], rng.choice((1, 1, 1, 2)))
+        return rng.choice((" ", "\n")).join(map(draft.filled, sentences))
     if chance < 0.45:
         return draft.filled(rng.choice(TEXTS["chatter"]))
     start = rng.randrange(max(1, len(lines) - 1))

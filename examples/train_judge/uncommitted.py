@@ -16,7 +16,7 @@ def taken_back(draft: Draft) -> Ending:
     chance = rng.random()
     if chance < 0.4:
         text = draft.filled(rng.choice(TEXTS["denials"]), s=gold)
-    elif chance < 0.6 and (sentence := draft.said(gold)):
+    elif chance < 0.6 and (sentence := draft.in_sentence(gold)):
         text = rng.choice(TEXTS["doubts"]).format(sentence)
     else:
         rejection = draft.filled(rng.choice(TEXTS["rejections"]))
@@ -34,10 +34,10 @@ def hedge(draft: Draft) -> Ending:
         if rng.random() < 0.5:
             values[0], values[1] = values[1], values[0]
     several = dict(zip("abcd", (numeral(value, rng) for value in values), strict=True))
-    said = None
+    sentence = None
     if rng.random() < 0.3:
-        said = draft.said(rng.choice(TEXTS["several"]).format(**several))
-    text = said or draft.filled(rng.choice(TEXTS["hedges"]), **several)
+        sentence = draft.in_sentence(rng.choice(TEXTS["several"]).format(**several))
+    text = sentence or draft.filled(rng.choice(TEXTS["hedges"]), **several)
     return draft.joined(draft.body(1) if rng.random() < 0.6 else "", text), None
 
 
@@ -45,10 +45,10 @@ def bound(draft: Draft) -> Ending:
     """The reference's value as a limit or an estimate."""
     rng = draft.rng
     gold = numeral(draft.gold, rng)
-    said = None
+    sentence = None
     if rng.random() < 0.4:
-        said = draft.said(rng.choice(TEXTS["limits"]).format(gold))
-    text = said or draft.filled(rng.choice(TEXTS["bounds"]), s=gold)
+        sentence = draft.in_sentence(rng.choice(TEXTS["limits"]).format(gold))
+    text = sentence or draft.filled(rng.choice(TEXTS["bounds"]), s=gold)
     return draft.joined(draft.body(1) if rng.random() < 0.5 else "", text), None
 
 
@@ -60,7 +60,7 @@ def cut_off(draft: Draft) -> Ending:
         return draft.joined(draft.body(1) if rng.random() < 0.3 else "", text), None
     lines = draft.problem.lines[:-1]
     text = draft.restated(bare("\n".join(lines[-rng.randint(1, 3) :])))
-    if chance < 0.45 and (last := draft.said("\0")):
+    if chance < 0.45 and (last := draft.in_sentence("\0")):
         beginning = last.partition("\0")[0].rstrip("$ ")
         if not re.search(r"\d", beginning):  # "He pays 240 for the"
             return draft.joined(text, beginning), None
@@ -72,8 +72,8 @@ def no_answer(draft: Draft) -> Ending:
     rng = draft.rng
     if rng.random() < 0.25:
         return draft.joined(draft.body(2), draft.filled(rng.choice(TEXTS["gave_up"]))), None
-    said = rng.sample(TEXTS["no_answer"], rng.choice((1, 1, 1, 2, 3)))
-    return " ".join(map(draft.filled, said)), None
+    texts = rng.sample(TEXTS["no_answer"], rng.choice((1, 1, 1, 2, 3)))
+    return " ".join(map(draft.filled, texts)), None
 
 
 def obscured(draft: Draft) -> Ending:

@@ -40,7 +40,7 @@ def test_a_result_with_separators_is_made_to_fit_too() -> None:
 
 
 def test_a_solutions_sentence_states_the_drafts_value() -> None:
-    said = {draft(seed).said("nine") for seed in range(200)}
+    said = {draft(seed).in_sentence("nine") for seed in range(200)}
     assert {"Nadia packs nine pears.", "She has nine pears left."} <= said
     assert not any(sentence is None or "168" in sentence for sentence in said)
 
