@@ -71,8 +71,8 @@ def test_the_variants_differ_in_the_environment_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"question": "?"}, "row 41: a row has a question"),
-        ({"question": "?", "answer": "####"}, "row 41: a row has a question"),
+        ({"question": "?"}, "row 41: needs a question"),
+        ({"question": "?", "answer": "####"}, "row 41: needs a question"),
     ],
 )
 def test_a_bad_row_is_reported_and_nothing_is_written(

@@ -29,10 +29,10 @@ def test_every_twentieth_problem_is_held_out_of_training(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["not JSON"], "is not JSON lines"),
+        (["not JSON"], "not a JSONL file"),
         ([json.dumps({"question": "?"})], "row 1: KeyError: 'answer'"),
         ([*map(json.dumps, rows(2)), json.dumps({"question": "?", "answer": "#### x"})], "row 3"),
-        ([json.dumps(row) for row in rows(3)], "3 rows; at least 20"),
+        ([json.dumps(row) for row in rows(3)], "has 3 rows, needs 20"),
     ],
 )
 def test_a_bad_file_is_reported_with_its_row(
