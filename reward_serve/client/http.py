@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import httpx
 
+from reward_serve.client.bodies import Answer, NotJSONError, encode, encode_batch, merge, read
 from reward_serve.client.loop import own_loop, run
 from reward_serve.client.transport import (
     Request,
@@ -31,7 +32,7 @@ from reward_serve.client.transport import (
     with_ids,
 )
 from reward_serve.explanation import Explanation
-from reward_serve.schema import ScoreResult, Status, echoes, failure
+from reward_serve.schema import ScoreResult
 from reward_serve.version import VERSION_HEADER
 
 _USERINFO = re.compile(r"//[^/?#]*@")
@@ -68,7 +69,7 @@ class HttpRewardClient:
         self._arguments = (url, api_key, timeout_s)
         self._timeout_s = timeout_s
         self.url = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         self._settings: dict[str, Any] = {
@@ -106,7 +107,7 @@ class HttpRewardClient:
         (sent,) = with_ids([body])
         try:
             content = encode(sent)
-        except _NotJSONError as error:
+        except NotJSONError as error:
             return self._own([error.result], [sent], [body])[0]
         reply = await self._post("/v1/score", content, deadline([body]))
         return self._own([self._single(reply)], [sent], [body])[0]
@@ -138,7 +139,7 @@ class HttpRewardClient:
         body = {**as_dict(request, self._timeout_s), "tokens": tokens}
         try:
             content = encode(body)
-        except _NotJSONError as error:
+        except NotJSONError as error:
             return Explanation(result=error.result)
         return self._explanation(await self._post("/v1/explain", content, deadline([body])))
 
@@ -182,16 +183,17 @@ class HttpRewardClient:
     ) -> None:
         self.close()
 
-    async def _post(self, path: str, body: bytes, timeout_s: float) -> httpx.Response:
+    async def _post(self, path: str, body: bytes, timeout_s: float) -> Answer:
         return await self._ask("POST", path, timeout_s, content=body)
 
-    async def _ask(
-        self, method: str, path: str, timeout_s: float, **content: Any
-    ) -> httpx.Response:
+    async def _ask(self, method: str, path: str, timeout_s: float, **content: Any) -> Answer:
         """The reply, if its last byte comes within ``timeout_s``."""
         try:
-            async with asyncio.timeout(timeout_s):
-                return await self._client().request(method, path, **content)
+            async with (
+                asyncio.timeout(timeout_s),
+                self._client().stream(method, path, **content) as reply,
+            ):
+                return await read(reply, self.url)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
         except TimeoutError as error:
@@ -218,27 +220,27 @@ class HttpRewardClient:
     def _unreachable(self, error: httpx.HTTPError) -> ServiceUnavailableError:
         return ServiceUnavailableError(f"{self.url}: {type(error).__name__}: {error}")
 
-    def _single(self, reply: httpx.Response) -> ScoreResult:
+    def _single(self, reply: Answer) -> ScoreResult:
         content = self._content(reply)
         content.pop("detail", None)
         return parse_result(content, self.url)
 
-    def _explanation(self, reply: httpx.Response) -> Explanation:
+    def _explanation(self, reply: Answer) -> Explanation:
         content = self._content(reply, expected="result")
         content.pop("detail", None)
         return parse_explanation(content, self.url)
 
-    def _batch(self, reply: httpx.Response, size: int) -> list[ScoreResult]:
+    def _batch(self, reply: Answer, size: int) -> list[ScoreResult]:
         results = self._content(reply).get("results")
         if not isinstance(results, list) or len(results) != size:
             raise ServiceUnavailableError(f"{self.url}: a batch of {size} was not answered in full")
         return [parse_result(content, self.url) for content in results]
 
-    def _content(self, reply: httpx.Response, expected: str = "status") -> dict[str, Any]:
+    def _content(self, reply: Answer, expected: str = "status") -> dict[str, Any]:
         self._check_version(reply.headers.get(VERSION_HEADER))
         try:
-            content = reply.json()
-        except ValueError:
+            content = json.loads(reply.body)
+        except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
             raise self._refused(reply, f"HTTP {reply.status_code}, not this service")
@@ -247,7 +249,7 @@ class HttpRewardClient:
             raise self._refused(reply, f"HTTP {reply.status_code}: {detail}")
         return content
 
-    def _refused(self, reply: httpx.Response, why: str) -> ServiceUnavailableError:
+    def _refused(self, reply: Answer, why: str) -> ServiceUnavailableError:
         return ServiceUnavailableError(
             f"{self.url}: {why}",
             status_code=reply.status_code,
@@ -259,45 +261,7 @@ class HttpRewardClient:
             self._warned = warn_of_other_major(version)
 
 
-class _NotJSONError(ValueError):
-    """A request that cannot cross HTTP, with the result that says so."""
-
-    def __init__(self, body: Mapping[str, Any], error: Exception) -> None:
-        super().__init__(str(error))
-        reason = f"cannot be written as JSON: {error}"
-        self.result = failure(Status.INVALID, reason, **echoes(dict(body)))
-
-
-def encode(body: Mapping[str, Any]) -> bytes:
-    """A request as JSON; what JSON cannot carry raises ``_NotJSONError``.
-
-    Lone surrogates and NaN are passed on as Python's json writes them: the service names the field.
-    """
-    try:
-        return json.dumps(body).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _NotJSONError(body, error) from None
-
-
-def encode_batch(bodies: Sequence[Mapping[str, Any]]) -> tuple[bytes, dict[int, ScoreResult]]:
-    """A batch as JSON without the requests that it cannot carry, and those requests' results."""
-    parts, refused = [], {}
-    for index, body in enumerate(bodies):
-        try:
-            parts.append(encode(body))
-        except _NotJSONError as error:
-            refused[index] = error.result
-    return b'{"requests": [' + b", ".join(parts) + b"]}", refused
-
-
-def merge(results: list[ScoreResult], refused: Mapping[int, ScoreResult]) -> list[ScoreResult]:
-    """The service's results with the refused requests' put in their places."""
-    for index in sorted(refused):
-        results.insert(index, refused[index])
-    return results
-
-
-def _retry_after_s(reply: httpx.Response) -> float | None:
+def _retry_after_s(reply: Answer) -> float | None:
     try:
         return max(0.0, float(reply.headers.get("retry-after", "")))
     except ValueError:  # none, or a date, which this service never sends
