@@ -12,7 +12,7 @@ import functools
 import json
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -79,7 +79,9 @@ class HttpRewardClient:
             "timeout": None,  # of single reads; see _ask
             "limits": httpx.Limits(max_connections=None, max_keepalive_connections=64),
         }
-        self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
+        self._clients: dict[
+            asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None, None]]
+        ] = {}
         self._warned = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -168,9 +170,9 @@ class HttpRewardClient:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), own_loop()))
 
     async def _close(self) -> None:
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        held = self._clients.pop(asyncio.get_running_loop(), None)
+        if held is not None:
+            await held[1].aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -191,7 +193,7 @@ class HttpRewardClient:
         try:
             async with (
                 asyncio.timeout(timeout_s),
-                self._client().stream(method, path, **content) as reply,
+                (await self._client()).stream(method, path, **content) as reply,
             ):
                 return await read(reply, self.url)
         except httpx.HTTPError as error:
@@ -201,13 +203,19 @@ class HttpRewardClient:
                 f"{self.url}: no complete answer within {timeout_s:.1f} s"
             ) from error
 
-    def _client(self) -> httpx.AsyncClient:
+    async def _client(self) -> httpx.AsyncClient:
         """This event loop's connections; another process, forked from this one, has other loops."""
         loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            self._clients = {loop: c for loop, c in self._clients.items() if not loop.is_closed()}
-            self._clients[loop] = httpx.AsyncClient(**self._settings)
-        return self._clients[loop]
+        client, _ = self._clients.get(loop, (None, None))
+        if client is None or client.is_closed:
+            for other in list(self._clients):  # a copy, as other threads add theirs
+                if other.is_closed():
+                    self._clients.pop(other, None)
+            client = httpx.AsyncClient(**self._settings)
+            closing = _closing(client)
+            self._clients[loop] = client, closing
+            await anext(closing)
+        return client
 
     def _own(
         self,
@@ -259,6 +267,14 @@ class HttpRewardClient:
     def _check_version(self, version: str | None) -> None:
         if version is not None and not self._warned:
             self._warned = warn_of_other_major(version)
+
+
+async def _closing(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
+    """Close the connections when the event loop ends, which closes its generators (asyncio.run)."""
+    try:
+        yield
+    finally:
+        await client.aclose()
 
 
 def _retry_after_s(reply: Answer) -> float | None:

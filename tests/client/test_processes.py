@@ -276,3 +276,20 @@ threading.Thread(target=ask).start()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "1.0", done.stderr
+
+
+def test_connections_end_with_their_event_loop(service: FakeService) -> None:
+    code = f"""
+import asyncio, gc, os
+from reward_serve.client import HttpRewardClient
+
+gc.disable()
+client = HttpRewardClient({service.url!r})
+for _ in range(50):
+    asyncio.run(client.ascore({RIGHT}))
+print(len(os.listdir("/proc/self/fd")))
+"""
+    command = [sys.executable, "-X", "dev", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert int(done.stdout) < 20
+    assert "ResourceWarning" not in done.stderr
