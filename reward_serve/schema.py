@@ -366,9 +366,12 @@ def echoes(request: object) -> dict[str, Any]:
 
 
 def retry_after_s(details: object) -> float:
-    """The pause in the ``details`` of an ``overloaded`` result, in seconds; 0 without one."""
+    """The pause in the ``details`` of an ``overloaded`` result, in seconds; 0 without one.
+
+    A pause is at most ``MAX_TIMEOUT_S``, whatever the service asks for.
+    """
     pause_s = details.get("retry_after_s") if isinstance(details, dict) else None
-    return float(pause_s) if isinstance(pause_s, int | float) else 0.0
+    return float(min(pause_s, MAX_TIMEOUT_S)) if isinstance(pause_s, int | float) else 0.0
 
 
 def longest_timeout_s(requests: Iterable[object]) -> float:

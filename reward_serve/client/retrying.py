@@ -160,9 +160,12 @@ class Retrier:
         except ServiceUnavailableError as error:
             half = len(asked) // 2
             if error.status_code == _TOO_LARGE and half:  # together, perhaps, and not alone
-                halves = asked[:half], asked[half:]
-                parts = await asyncio.gather(*(self._ask(endpoint, batch, h) for h in halves))
-                return any(parts)
+                batch.close_due(time.monotonic())
+                halves = [
+                    [at for at in part if at in batch.open] for part in (asked[:half], asked[half:])
+                ]
+                parts = [self._ask(endpoint, batch, part) for part in halves if part]
+                return any(await asyncio.gather(*parts)) or not parts
             batch.unanswered(asked, error)
             return error.answered
         batch.answered(asked, results)

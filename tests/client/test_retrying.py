@@ -181,3 +181,22 @@ async def test_a_deadline_that_is_none_is_left_for_the_service_to_refuse() -> No
     transport = Scripted()
     await ask(transport, bodies("a", timeout_s="soon"))
     assert transport.last[0]["timeout_s"] == "soon"
+
+
+async def test_a_pause_of_any_length_is_beyond_the_deadline() -> None:
+    shed = OVERLOADED.model_copy(update={"details": {"retry_after_s": 10**400}})
+    results, _ = await ask(Scripted({"a": shed}), bodies("a"))
+    assert results == [("a", "overloaded")]
+
+
+async def test_halves_of_a_batch_share_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow:
+        async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
+            await asyncio.sleep(0.3)
+            raise ServiceUnavailableError("too large", status_code=413)
+
+    began = time.monotonic()
+    retrier = Retrier([Endpoint(Slow())], Counters(), None)
+    results = await retrier.ask(bodies(*"abcdefgh", timeout_s=0.2))
+    assert time.monotonic() - began < 0.5
+    assert {result.status for result in results} == {Status.TIMEOUT}
