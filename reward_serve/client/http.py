@@ -13,6 +13,7 @@ import json
 import re
 import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Any, Self
 
@@ -35,6 +36,7 @@ from reward_serve.explanation import Explanation
 from reward_serve.schema import ScoreResult
 from reward_serve.version import VERSION_HEADER
 
+_DETAIL_CHARACTERS = 2000
 _USERINFO = re.compile(r"//[^/?#]*@")
 
 
@@ -63,7 +65,9 @@ class HttpRewardClient:
             raise ValueError("api_key: holds characters that a header cannot carry")
         try:
             parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
+            if not (parsed.host and 0 <= (parsed.port or 0) < 2**16):
+                raise ValueError("give http://HOST:PORT, with a port below 65536")
+        except (httpx.InvalidURL, ValueError) as error:
             shown = _USERINFO.sub("//", url)
             raise ServiceUnavailableError(f"{shown}: is not a URL: {error}") from None
         self._arguments = (url, api_key, timeout_s)
@@ -211,7 +215,8 @@ class HttpRewardClient:
             for other in list(self._clients):  # a copy, as other threads add theirs
                 if other.is_closed():
                     self._clients.pop(other, None)
-            client = httpx.AsyncClient(**self._settings)
+            no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+            client = httpx.AsyncClient(**self._settings, cookies=no_cookies)
             closing = _closing(client)
             self._clients[loop] = client, closing
             await anext(closing)
@@ -253,7 +258,7 @@ class HttpRewardClient:
         if not isinstance(content, dict):
             raise self._refused(reply, f"HTTP {reply.status_code}, not this service")
         if reply.status_code != 200 and expected not in content:
-            detail = content.get("detail", "no detail")
+            detail = str(content.get("detail", "no detail"))[:_DETAIL_CHARACTERS]
             raise self._refused(reply, f"HTTP {reply.status_code}: {detail}")
         return content
 

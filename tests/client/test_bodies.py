@@ -35,3 +35,21 @@ def test_an_answer_nested_too_deep_is_not_the_services(service: FakeService) -> 
 
     with pytest.raises(ServiceUnavailableError, match="HTTP 200, not this service"):
         HttpRewardClient(service.url).score(RIGHT)
+
+
+def test_a_long_detail_is_cut(service: FakeService) -> None:
+    service.replies["/v1/score"] = Reply({"detail": "x" * 1_000_000}, 500)
+
+    with pytest.raises(ServiceUnavailableError) as caught:
+        HttpRewardClient(service.url).score(RIGHT)
+    assert len(str(caught.value)) < 3000
+
+
+def test_cookies_are_not_kept(service: FakeService) -> None:
+    unsendable = {"set-cookie": "\xff=1"}
+    service.replies["/ready"] = Reply({"status": "ok"}, headers=unsendable)
+    client = HttpRewardClient(service.url)
+
+    assert client.is_ready()
+    assert client.score(RIGHT).score == 1.0
+    assert "cookie" not in service.calls[1].headers

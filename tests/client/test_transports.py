@@ -556,6 +556,14 @@ def test_a_pickled_client_keeps_its_settings_and_no_handle() -> None:
     assert handle.asked[0][0]["timeout_s"] == 7
 
 
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8000", "http://", "http://127.0.0.1:65536", "http://h:-1", "http://xn--a"]
+)
+def test_a_url_that_cannot_be_connected_to_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ServiceUnavailableError, match="is not a URL"):
+        HttpRewardClient(url)
+
+
 @pytest.mark.parametrize("url", ["http://me:s3cret@host:port", "http://me:s3cret@[::1"])
 def test_a_malformed_urls_password_is_never_shown(url: str) -> None:
     with pytest.raises(ServiceUnavailableError, match="is not a URL") as caught:
