@@ -26,14 +26,23 @@ def own_loop() -> asyncio.AbstractEventLoop:
     with _lock:
         loop = _loops.get(os.getpid())
         if loop is None:
-            loop = _loops[os.getpid()] = asyncio.new_event_loop()
+            loop = asyncio.new_event_loop()
             threading.Thread(target=loop.run_forever, name="reward-serve", daemon=True).start()
+            _loops[os.getpid()] = loop  # last, as Ctrl-C may come before
     return loop
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine on the loop and wait for its result."""
-    future = asyncio.run_coroutine_threadsafe(work, own_loop())
+    """Run a coroutine on the loop and wait for its result.
+
+    Raises:
+        RuntimeError: the caller runs on the loop itself, for example in a transport.
+    """
+    loop = own_loop()
+    if in_event_loop() and asyncio.get_running_loop() is loop:
+        work.close()
+        raise RuntimeError("this would block the clients' event loop; await the async method")
+    future = asyncio.run_coroutine_threadsafe(work, loop)
     try:
         return future.result()
     except BaseException:
@@ -48,6 +57,7 @@ def in_thread(work: Callable[[], Result]) -> Future[Result]:
     the main thread has ended.
     """
     future: Future[Result] = Future()
+    future.set_running_or_notify_cancel()  # a caller that leaves does not cancel it
 
     def target() -> None:
         try:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from reward_serve.client.loop import own_loop, run
+from reward_serve.client import loop
+from reward_serve.client.loop import in_thread, own_loop, run
 
 
 def test_work_runs_on_one_loop_in_a_thread_of_its_own() -> None:
@@ -53,3 +54,42 @@ def test_an_interrupted_wait_cancels_the_work(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(KeyboardInterrupt):
         run(wait())
     assert cancelled.wait(5)
+
+
+def test_work_on_the_loop_cannot_block_it() -> None:
+    async def ask_again() -> None:
+        run(asyncio.sleep(0))
+
+    with pytest.raises(RuntimeError, match="would block the clients' event loop"):
+        asyncio.run_coroutine_threadsafe(ask_again(), own_loop()).result(timeout=5)
+
+
+def test_an_interrupted_start_leaves_no_loop_without_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(thread: threading.Thread) -> None:
+        monkeypatch.undo()
+        monkeypatch.setattr(loop, "_loops", loops)
+        raise KeyboardInterrupt
+
+    loops: dict[int, asyncio.AbstractEventLoop] = {}
+    monkeypatch.setattr(loop, "_loops", loops)
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        own_loop()
+    assert loops == {}
+
+
+async def test_work_in_a_thread_outlives_its_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", errors.append)
+    leave = threading.Event()
+    work = in_thread(lambda: leave.wait(5))
+    asyncio.wrap_future(work).cancel()
+    await asyncio.sleep(0)
+    leave.set()
+
+    assert work.result(timeout=5)
+    assert errors == []
