@@ -102,7 +102,11 @@ class Coalescer:
         self._called = False  # before emptying the queue, so that later requests call again
         while self._incoming:
             ticket = self._incoming.popleft()
-            size = size_of(ticket.body)
+            try:
+                size = size_of(ticket.body)
+            except Exception as error:  # such as a dict that its caller changes
+                hand_out([(ticket, error)])
+                continue
             if self._bytes + size > MAX_BYTES and self._waiting:
                 self._send()
             self._waiting.append(ticket)

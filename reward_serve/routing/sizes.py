@@ -16,13 +16,17 @@ MESSAGE_BYTES = 2 * 2**20
 """Maximum bytes of items in one call by value; a larger item is sent by reference."""
 
 _OVERHEAD = 16
+_ENDLESS = 16 * 2**20
 
 
 def size_of(value: object) -> int:
-    """An upper bound on the message bytes of JSON-like data; an estimate for other data."""
+    """An upper bound on the message bytes of JSON-like data; an estimate for other data.
+
+    Counting stops at 16 MiB, as data that contain themselves have no end.
+    """
     total = 0
     left: list[Iterable[object]] = [(value,)]
-    while left:
+    while left and total < _ENDLESS:
         for part in left.pop():
             total += _OVERHEAD
             if isinstance(part, str):

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -246,3 +247,20 @@ def test_a_loop_that_was_closed_meanwhile_is_no_fault(loop: asyncio.AbstractEven
     hand_out([(ticket, result), (other, result)])
 
     assert scores([other]) == [1.0]
+
+
+def test_a_request_that_cannot_be_measured_fails_alone(
+    echo: Echo, loop: asyncio.AbstractEventLoop
+) -> None:
+    class Changing(dict[str, object]):
+        def values(self) -> Any:
+            raise RuntimeError("dictionary changed size during iteration")
+
+    coalescer = Coalescer(echo, loop, 60.0, 64)
+    asked = tickets(1, 2, 3)
+    asked[1].body["metadata"] = Changing()
+    coalescer.submit(asked)
+
+    assert scores([asked[0], asked[2]]) == [1, 3]
+    with pytest.raises(RuntimeError, match="changed size"):
+        asked[1].answer.result(timeout=5)

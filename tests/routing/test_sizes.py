@@ -34,6 +34,12 @@ def test_data_of_any_depth_has_a_size() -> None:
     assert size_of(deep) > 100_000
 
 
+def test_data_that_contain_themselves_have_a_size() -> None:
+    endless: dict[str, Any] = {}
+    endless["metadata"] = endless
+    assert size_of(endless) >= 2**24
+
+
 @given(st.lists(st.integers(0, 50)), st.integers(1, 60))
 def test_parts_are_within_the_bound_and_lose_nothing(sizes: list[int], most_bytes: int) -> None:
     parts = bounded(sizes, lambda size: size, most_bytes)
