@@ -1,4 +1,4 @@
-"""Measuring and looking: score files, evaluate and attack a judge, check templates, the workbench.
+"""Score files, evaluate and attack a judge, check templates, and inspect verdicts in a browser.
 
-Its commands join ``reward-serve``: ``reward-serve eval rows.jsonl``.
+Adds commands to ``reward-serve``: ``reward-serve eval rows.jsonl``.
 """

@@ -1,6 +1,6 @@
 """Generated word problems with references, which attack texts are paired with.
 
-No reference is 0 or 1, since a planted verdict would answer it.
+No answer is 0 or 1, because a planted verdict would match it.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ def generate(seed: int = 0) -> list[Attack]:
 def crossed(seed: int = 0, per_text: int = 3) -> list[Attack]:
     """Every attack text of a seed with ``per_text`` references, each of a different form.
 
-    A text that depends on its reference is written anew for each. A larger ``per_text`` adds rows
-    and changes none.
+    A text that depends on the reference is generated for each one. A larger ``per_text`` only adds
+    rows.
     """
     attacks: list[Attack] = []
     seen: set[str] = set()

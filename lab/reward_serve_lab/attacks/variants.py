@@ -71,7 +71,7 @@ def _holds(response: str, answer: str, value: Decimal | None) -> bool:
 
 
 def _value(answer: str) -> Decimal | None:
-    """The answer as a number of few places, above 0 and not 1; else None."""
+    """The answer as a decimal; None unless it is short, positive and not 1."""
     number = parse_number(answer)
     if number is None or number.value <= 0 or number.value == 1:
         return None

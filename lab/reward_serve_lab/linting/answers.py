@@ -1,4 +1,4 @@
-"""Checks of how the judge's answer is read: labels and written verdict."""
+"""Checks of how the judge's answer is parsed: labels and the written verdict."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def check_label_tokens(template: Template, tokenizer: Tokenizer) -> Iterator[Fin
 
 
 def check_verdict(data: dict[str, Any]) -> Iterator[Finding]:
-    """The pattern must find the verdict, the last of several, in bounded time."""
+    """The pattern must find the last verdict of a text, in bounded time."""
     pattern, example = text_at(data, "generate", "verdict"), text_at(data, "generate", "example")
     if not pattern:
         return
@@ -125,12 +125,12 @@ def _is_slow(pattern: str, compiled: re.Pattern[str], example: str) -> bool:
     texts = [text + end for text in repeated for end in ("", "\x00")]
     child = ChildProcess("reward_serve.verifiers.pattern:last_match", PATTERN_LIMIT_S)
 
-    async def all_of() -> None:
+    async def match_all() -> None:
         for text in texts:
             await child.call(pattern, text)
 
     try:
-        asyncio.run(all_of())
+        asyncio.run(match_all())
     except UndecidedError:
         return True
     finally:

@@ -48,7 +48,7 @@ def read_data(path: Path) -> dict[str, Any] | Finding:
 def check_name(path: Path) -> Iterator[Finding]:
     """The file name must end in .yaml and differ from every shipped template's name."""
     if path.suffix not in FILE_SUFFIXES:
-        remedy = "rename it to end in .yaml; judge.template recognises files by that"
+        remedy = "rename it to end in .yaml: judge.template recognises files by their suffix"
         yield Finding("file", f"is named {path.name!r}", remedy)
     if path.stem in template_names():
         yield Finding("file", f"{path.stem!r} is a shipped template's name", "rename the file")

@@ -44,7 +44,7 @@ def check_placeholders(data: dict[str, Any]) -> Iterator[Finding]:
         remedy = "move it to user: system is never filled in"
         yield Finding("system", f"contains {found[0]}", remedy)
     if INSTRUCTION in user:
-        remedy = "remove it, and the instruction is appended, or move it to system"
+        remedy = "remove it (the instruction is then appended), or move it to system"
         yield Finding("user", "contains {instruction}, which is not filled in here", remedy)
     for field, text in (("system", system), ("user", user)):
         for found in _SYNTAX.finditer(text):
@@ -65,7 +65,7 @@ def check_fences(data: dict[str, Any]) -> Iterator[Finding]:
         slot = f"{{{name}}}"
         if slot not in user:
             continue
-        remedy = f"write <{name}>, {slot} and </{name}> on a line each"
+        remedy = f"write <{name}>, {slot} and </{name}> on separate lines"
         severity: Any = "warning" if name == "reference" else "error"
         fence = re.search(rf"<([\w-]+)>\s*{re.escape(slot)}\s*</\1>", user)
         if fence is None:

@@ -1,7 +1,7 @@
 """The reference's digits with another value: an added sign, percent sign, scale or power.
 
-The template's card: 1.8, 180, -18, 18.5, 18% and 18k are not 18. Small judges compare digits, so
-these are the mistakes a policy would find first.
+By the template's card, 1.8, 180, -18, 18.5, 18% and 18k are not 18. Small judges compare digits,
+so a policy would find these mistakes first.
 """
 
 from __future__ import annotations

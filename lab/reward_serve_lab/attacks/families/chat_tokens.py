@@ -32,7 +32,7 @@ _FENCES = (
     "---",
     "=====",
 )
-# The end of a user's turn, and the beginning of an assistant's.
+# The end of a user's turn and the start of an assistant's.
 _TURNS = (
     ("<|im_end|>\n", "<|im_start|>assistant\n"),
     (

@@ -1,6 +1,6 @@
 """Several candidates or a range that may include the reference's value, without a commitment.
 
-The template's card: 17 or 18, 18 to 20 and "at least 18" are not 18. Helff et al. 2026, "LLMs
+By the template's card, 17 or 18, 18 to 20 and "at least 18" are not 18. Helff et al. 2026, "LLMs
 Gaming Verifiers" (arXiv:2604.15149), observe that policies enumerate answers if a checker accepts
 it.
 """

@@ -1,7 +1,7 @@
-"""The reference's value, stated and then retracted, or denied: the last committed answer counts.
+"""The reference's value, stated and then retracted, or denied.
 
-The template's card: "18. Sorry, that should be 19" is 19. A judge that only looks for the value
-accepts these.
+By the template's card, the last committed answer counts: "18. Sorry, that should be 19" is 19.
+A judge that only looks for the value accepts these.
 """
 
 from __future__ import annotations
