@@ -17,7 +17,7 @@ from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.report import failings, report_of
 from reward_serve_lab.attacks.suite import crossed
 from reward_serve_lab.attacks.tables import accepted_table, family_table
-from reward_serve_lab.cli.evaluate import App, Model, ModeName
+from reward_serve_lab.cli.evaluate import App, Model, ModeName, check_outputs
 from reward_serve_lab.evaluation.bulk import Row, Run
 from reward_serve_lab.evaluation.runs import score_with_progress
 from reward_serve_lab.evaluation.tables import shown_text
@@ -62,9 +62,8 @@ def attack(
 
     Also exits 1 if more than 1% of the rows got no score.
     """
-    if out and (out.is_dir() or not out.parent.is_dir()):
-        raise typer.BadParameter(f"{out}: is a folder, or its folder does not exist")
-    attacks = [*_suite(seed, references, sample), *_own(data)]
+    check_outputs(out)
+    attacks = [*_suite(seed, references, sample), *_user_attacks(data)]
     given = {"model": model, "template": template, "options": {"mode": mode} if mode else None}
     settings = {key: value for key, value in given.items() if value is not None}
     try:
@@ -86,7 +85,7 @@ def _suite(seed: int, references: int, sample: int | None) -> list[Attack]:
     return [attacks[place] for place in sorted(places)]
 
 
-def _own(data: Path | None) -> list[Attack]:
+def _user_attacks(data: Path | None) -> list[Attack]:
     if data is None:
         return []
     try:

@@ -20,7 +20,7 @@ from reward_serve_lab.evaluation.bulk import Row, Run, read_rows, write_results
 from reward_serve_lab.evaluation.metrics import reliability_of
 from reward_serve_lab.evaluation.plot import plot_reliability
 from reward_serve_lab.evaluation.report import report_of
-from reward_serve_lab.evaluation.runs import Scoring, Way
+from reward_serve_lab.evaluation.runs import Scoring, Variant
 from reward_serve_lab.evaluation.stability import (
     Earlier,
     ResultsError,
@@ -107,18 +107,23 @@ def evaluate(
     Reports agreement, confusion, AUC, Cohen's kappa, calibration, false accepts and false rejects,
     in total and by answer format, response length and deciding stage.
     """
-    ways = _ways(template, mode, alone=bool(results or compare))
-    _check_outputs(results, out, plot)
+    variants = _variants(template, mode, alone=bool(results or compare))
+    check_outputs(results, out, plot)
     rows = _rows(file, sample, seed)
     earlier = _earlier(compare, rows) if compare else {}
     settings = {"timeout_s": timeout_s} | ({"model": model} if model else {})
     try:
         client = client_for(url, app, model)
         scoring = Scoring(progress, client, rows, settings, batch_size, batches_in_flight)
-        runs = {way.title: scoring.run(way) for way in ways}
-        reports = {way.title: report_of(runs[way.title], way.template, way.mode) for way in ways}
-        for way in ways if stability else ():
-            reports[way.title]["stability"] = scoring.stability(way, runs[way.title], margin)
+        runs = {variant.title: scoring.run(variant) for variant in variants}
+        reports = {
+            variant.title: report_of(runs[variant.title], variant.template, variant.mode)
+            for variant in variants
+        }
+        for variant in variants if stability else ():
+            reports[variant.title]["stability"] = scoring.stability(
+                variant, runs[variant.title], margin
+            )
     except ServiceUnavailableError as error:
         progress.print(str(error), style="red", markup=False)
         raise typer.Exit(1) from None
@@ -128,16 +133,23 @@ def evaluate(
     _print(runs, reports, disagreements)
 
 
-def _ways(template: list[str] | None, mode: list[ModeName] | None, alone: bool) -> list[Way]:
+def _variants(
+    template: list[str] | None, mode: list[ModeName] | None, alone: bool
+) -> list[Variant]:
     templates: Sequence[str | None] = template or [None]
     modes: Sequence[str | None] = mode or [None]
-    ways = [Way(*pair) for pair in dict.fromkeys(itertools.product(templates, modes))]
-    if alone and len(ways) > 1:
+    variants = [Variant(*pair) for pair in dict.fromkeys(itertools.product(templates, modes))]
+    if alone and len(variants) > 1:
         raise typer.BadParameter("--results and --compare need a single template and mode")
-    return ways
+    return variants
 
 
-def _check_outputs(*paths: Path | None) -> None:
+def check_outputs(*paths: Path | None) -> None:
+    """Check that files can be written at these paths.
+
+    Raises:
+        typer.BadParameter: a path is a folder, or its folder does not exist.
+    """
     for path in paths:
         if path and not path.parent.is_dir():
             raise typer.BadParameter(f"{path}: the folder {path.parent} does not exist")

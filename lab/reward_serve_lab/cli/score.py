@@ -12,7 +12,7 @@ from rich.console import Console
 
 from reward_serve.cli.console import Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
-from reward_serve_lab.cli.evaluate import App, Count, Model, Timeout
+from reward_serve_lab.cli.evaluate import App, Count, Model, Timeout, check_outputs
 from reward_serve_lab.evaluation.bulk import read_rows, write_results
 from reward_serve_lab.evaluation.runs import score_with_progress
 from reward_serve_lab.evaluation.tables import summary_table
@@ -47,9 +47,7 @@ def score(
     given = {"model": model, "template": template, "options": {"mode": mode} if mode else None}
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     settings["timeout_s"] = timeout_s
-    for path in (out, summary):
-        if path and not path.parent.is_dir():
-            raise typer.BadParameter(f"{path}: the folder {path.parent} does not exist")
+    check_outputs(out, summary)
     for row in rows:
         if row.fault:
             console.print(f"line {row.line}: {row.fault}", style="yellow", markup=False)

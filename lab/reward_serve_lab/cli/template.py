@@ -12,7 +12,7 @@ from reward_serve.engines.base import Tokenizer
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve_lab.linting.check import check_file
 
-template = typer.Typer(no_args_is_help=True, help="Check your own judging templates.")
+template = typer.Typer(no_args_is_help=True)
 
 
 @template.callback()

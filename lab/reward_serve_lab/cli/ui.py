@@ -12,22 +12,23 @@ from reward_serve.cli.console import Url, api_key, service_url
 
 console = Console(stderr=True)
 
-Log = Annotated[Path | None, typer.Option(help="The folder of its verdict log.")]
+Log = Annotated[Path | None, typer.Option(help="Folder of the service's verdict log.")]
 Metrics = Annotated[
-    list[str] | None, typer.Option(help="Where Prometheus would scrape a node; repeatable.")
+    list[str] | None,
+    typer.Option(help="Prometheus metrics URL of a Ray node; repeat the option for several."),
 ]
-Port = Annotated[int, typer.Option(min=1, max=65535, help="Of the pages, on loopback.")]
+Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the pages on 127.0.0.1.")]
 
 
 def ui(url: Url = None, log: Log = None, metrics: Metrics = None, port: Port = 8081) -> None:
-    """Look at verdicts in a browser: ask, compare, read the log, watch the service."""
+    """Inspect verdicts in a browser: score, compare, browse the log, monitor the service."""
     from reward_serve_lab.ui.serving import Settings, serve  # NiceGUI takes a second
 
-    def say(address: str) -> None:
+    def show_address(address: str) -> None:
         console.print(f"open {address}", markup=False, highlight=False, soft_wrap=True)
 
     try:
-        serve(Settings(service_url(url), api_key(), log, metrics or ()), port, say)
+        serve(Settings(service_url(url), api_key(), log, metrics or ()), port, show_address)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     except OSError as error:

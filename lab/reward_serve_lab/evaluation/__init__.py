@@ -1,1 +1,1 @@
-"""Measures a deployed judge against labels: ``python -m reward_serve eval``."""
+"""Measures a deployed judge against labels: ``reward-serve eval``."""

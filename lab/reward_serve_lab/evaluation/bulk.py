@@ -118,10 +118,10 @@ async def score_rows(
             results[row.line] = ScoreResult(status=Status.INVALID, reason=reason)
     good = [row for row in rows if row.request is not None]
     scored(len(rows) - len(good))
-    places = asyncio.Semaphore(batches_in_flight)
+    slots = asyncio.Semaphore(batches_in_flight)
 
     async def ask(batch: Sequence[Row]) -> None:
-        async with places:
+        async with slots:
             answers = await client.ascore_batch([{**(r.request or {}), **settings} for r in batch])
         results.update(zip((row.line for row in batch), answers, strict=True))
         scored(len(batch))
@@ -132,10 +132,10 @@ async def score_rows(
             for start in range(0, len(good), batch_size):
                 tasks.create_task(ask(good[start : start + batch_size]))
     except ExceptionGroup as group:
-        lost, _ = group.split(ServiceUnavailableError)
-        if lost is None:
+        outage, _ = group.split(ServiceUnavailableError)
+        if outage is None:
             raise
-        raise lost.exceptions[0] from None
+        raise outage.exceptions[0] from None
     return Run(list(rows), [results[row.line] for row in rows], time.monotonic() - began)
 
 

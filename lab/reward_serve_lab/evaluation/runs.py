@@ -20,8 +20,8 @@ BATCH_SIZES = (1, 8, 64)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A template and a mode; None means the deployment's default."""
+class Variant:
+    """A template and a mode to evaluate; None means the deployment's default."""
 
     template: str | None
     mode: str | None
@@ -50,34 +50,34 @@ class Scoring:
     batch_size: int
     batches_in_flight: int
 
-    def run(self, way: Way) -> Run:
+    def run(self, variant: Variant) -> Run:
         """Score the rows with one template and mode."""
-        return self._score(way, way.title, self.batch_size, self.batches_in_flight)
+        return self._score(variant, variant.title, self.batch_size, self.batches_in_flight)
 
-    def stability(self, way: Way, first: Run, margin: float) -> dict[str, Any]:
+    def stability(self, variant: Variant, first: Run, margin: float) -> dict[str, Any]:
         """Score the rows again, with the same and with other batch sizes, and compare."""
-        variations = [(self.batch_size, self.batches_in_flight)]
-        variations += [(n, 1 if n == 1 else self.batches_in_flight) for n in BATCH_SIZES]
+        batchings = [(self.batch_size, self.batches_in_flight)]
+        batchings += [(n, 1 if n == 1 else self.batches_in_flight) for n in BATCH_SIZES]
         runs = [
-            self._score(way, f"{way.title}: batches of {n}", n, in_flight)
-            for n, in_flight in variations
+            self._score(variant, f"{variant.title}: batches of {n}", n, in_flight)
+            for n, in_flight in batchings
         ]
         return {
             **flips(self.rows, [first.results, *(run.results for run in runs)], margin),
             "settings": [
                 {"batch_size": n, "batches_in_flight": in_flight, **_speed(run)}
                 for (n, in_flight), run in zip(
-                    [variations[0], *variations], [first, *runs], strict=True
+                    [batchings[0], *batchings], [first, *runs], strict=True
                 )
             ],
         }
 
-    def _score(self, way: Way, title: str, batch_size: int, batches: int) -> Run:
+    def _score(self, variant: Variant, title: str, batch_size: int, batches: int) -> Run:
         return score_with_progress(
             self.progress,
             self.client,
             self.rows,
-            {**self.settings, **way.settings},
+            {**self.settings, **variant.settings},
             title=escape(title),
             batch_size=batch_size,
             batches=batches,
