@@ -47,7 +47,7 @@ def test_ask_shows_what_the_judge_saw_and_thought(page: Page) -> None:
     expect(card.locator(".bars dd")).to_have_count(2)
     expect(card.locator(".text-box .cut").first).to_be_visible()
     expect(card.locator(".text-box .field-part").first).to_be_visible()
-    expect(card.get_by_text("characters are cut")).to_be_visible()
+    expect(card.get_by_text("characters cut")).to_be_visible()
     expect(card.get_by_text("prompt tokens")).to_be_visible()
 
 

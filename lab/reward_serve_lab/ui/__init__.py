@@ -1,5 +1,5 @@
-"""The workbench: pages in a browser that show why a response earned what it earned.
+"""The workbench: browser pages that show why a response got its score.
 
-A process of its own beside the service, made with NiceGUI: ``python -m reward_serve ui``. All text
-on its pages is a policy's, and shown as text: see ``text``.
+It runs in its own process (``reward-serve ui``) and is built with NiceGUI. Text from policies and
+services is untrusted and shown as plain text: see ``text``.
 """

@@ -1,7 +1,7 @@
 """Group-relative advantages as each trainer computes them from a group's rewards.
 
-A sample without a score is left out of its group's mean and deviation, as this project's adapters
-have it: in TRL by ``None``, in SkyRL and verl by leaving the row out.
+Samples without a score are excluded from their group's mean and deviation, as in this project's
+adapters: TRL gets ``None``, SkyRL and verl drop the row.
 
     >>> [round(a, 3) for a in advantages([1.0, 0.0], "GRPO, SkyRL and verl")]
     [0.707, -0.707]
@@ -14,11 +14,11 @@ from statistics import fmean, stdev
 
 
 def _scaled(epsilon: float) -> Callable[[Sequence[float]], list[float]]:
-    def of(rewards: Sequence[float]) -> list[float]:
+    def scale(rewards: Sequence[float]) -> list[float]:
         mean, deviation = fmean(rewards), stdev(rewards)
         return [(reward - mean) / (deviation + epsilon) for reward in rewards]
 
-    return of
+    return scale
 
 
 def _centered(rewards: Sequence[float]) -> list[float]:
@@ -37,13 +37,13 @@ TRAINERS: Mapping[str, Callable[[Sequence[float]], list[float]]] = {
     "Dr. GRPO, no deviation": _centered,
     "RLOO, leave one out": _leave_one_out,
 }
-"""By name: deviations are of a sample (n - 1), as torch.std's."""
+"""Advantage functions by name, with sample deviations (n - 1) as in torch.std."""
 
 
 def advantages(rewards: Sequence[float | None], trainer: str) -> list[float | None]:
-    """The advantage of each sample of one group; None where there is no score.
+    """The advantage of each sample of one group; None for samples without a score.
 
-    All are 0 where fewer than two have a score.
+    All are 0 if fewer than two samples have a score.
     """
     known = [reward for reward in rewards if reward is not None]
     if len(known) < 2:

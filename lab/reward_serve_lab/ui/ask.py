@@ -1,4 +1,4 @@
-"""Ask: one response under models, templates and modes side by side, and the attacks on it."""
+"""Ask: score a response with several models, templates and modes, or attack the reference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reward_serve_lab.ui.text import hidden_names, legible, pieces, transportabl
 MAX_SIDE_BY_SIDE = 8
 TIMEOUT_S = 60.0
 _MODES = ["label", "generate"]
-# Leaving the field sends what the debounce holds back.
+# Blurring the field sends its debounced input.
 _AFTER_TYPING = "e => { e.target.blur(); e.target.focus(); setTimeout(emit); }"
 _FIELDS = {"question": "Question", "reference": "Reference", "response": "Response"}
 
@@ -34,10 +34,10 @@ def build(session: Session) -> None:
 
 
 def requests_of(draft: Draft) -> dict[str, dict[str, Any]]:
-    """The requests that a draft asks for, by title: each model with each template and mode.
+    """The draft's requests by title: each combination of model, template and mode.
 
     Raises:
-        ValueError: they are too many.
+        ValueError: there are too many combinations.
     """
     models: list[str] = draft.models or [""]
     templates: list[str] = draft.templates or [""]
@@ -45,7 +45,8 @@ def requests_of(draft: Draft) -> dict[str, dict[str, Any]]:
     chosen = list(product(models, templates, modes))
     if len(chosen) > MAX_SIDE_BY_SIDE:
         raise ValueError(
-            f"{len(chosen)} combinations of models, templates and modes; {MAX_SIDE_BY_SIDE} fit"
+            f"{len(chosen)} combinations of models, templates and modes; at most "
+            f"{MAX_SIDE_BY_SIDE} are shown"
         )
     found = {}
     for model, template, mode in chosen:
@@ -66,7 +67,7 @@ def requests_of(draft: Draft) -> dict[str, dict[str, Any]]:
 
 
 class _Ask:
-    """The page's parts."""
+    """The page."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -74,10 +75,10 @@ class _Ask:
         self._unexplained = False
 
     def build(self) -> None:
-        """Build it, in a place of its own: an attack that is opened builds it anew."""
+        """Build the page in a container; opening an attack rebuilds it."""
         heading("Ask", 1)
-        self._place = tag("div")
-        with self._place:
+        self._container = tag("div")
+        with self._container:
             self._build()
         self._session.watchers.append(self._show_choices)
 
@@ -108,18 +109,18 @@ class _Ask:
             field.props("spellcheck=false").classes("full")
             field.on("keydown.ctrl.enter", self._ask, js_handler=_AFTER_TYPING)
             self._hints[name] = tag("div", "hint small")
-            self._hint(name)
+            self._show_hint(name)
         with tag("div", "choices"):
-            self._models = self._several("models", draft.models)
-            self._templates = self._several("templates", draft.templates)
-            self._modes = self._several("modes", draft.modes)
+            self._models = self._multi_select("models", draft.models)
+            self._templates = self._multi_select("templates", draft.templates)
+            self._modes = self._multi_select("modes", draft.modes)
             self._modes.set_options(_MODES, value=draft.modes)
         with tag("div", "actions"):
             self._ask_button = button("Ask", self._ask, primary=True)
             self._attack_button = button("Attack it", self._attack)
-            tag("span", "muted small", "Ctrl+Enter asks")
+            tag("span", "muted small", "Ctrl+Enter to ask")
 
-    def _several(self, name: str, chosen: list[str]) -> ui.select:
+    def _multi_select(self, name: str, chosen: list[str]) -> ui.select:
         made = ui.select(
             list(chosen),
             multiple=True,
@@ -131,9 +132,9 @@ class _Ask:
 
     def _changed(self, name: str, value: str) -> None:
         setattr(self._session.draft, name, value)
-        self._hint(name)
+        self._show_hint(name)
 
-    def _hint(self, name: str) -> None:
+    def _show_hint(self, name: str) -> None:
         hidden = hidden_names(getattr(self._session.draft, name))
         hint = self._hints[name]
         hint.clear()
@@ -164,9 +165,9 @@ class _Ask:
         try:
             requests = requests_of(self._session.draft)
         except ValueError as error:
-            self._say(str(error), "Choose fewer.")
+            self._show_message(str(error), "Choose fewer.")
             return
-        self._working("Asking …")
+        self._working("Scoring …")
         self._unexplained = False
         try:
             answers = await asyncio.gather(*map(self._explained, requests.values()))
@@ -178,9 +179,9 @@ class _Ask:
         with self._answers:
             if self._unexplained:
                 message(
-                    "This service explains nothing; these are the results alone.",
+                    "This service has explanations off; only results are shown.",
                     "",
-                    "server.explain: true in the deployments file turns it on.",
+                    "Set server.explain: true in the deployments file.",
                 )
             with tag("div", "cards-wide"):
                 for (title, request), answer in zip(requests.items(), answers, strict=True):
@@ -188,7 +189,7 @@ class _Ask:
             self._request(next(iter(requests.values())))
 
     async def _explained(self, request: Mapping[str, Any]) -> Explanation | TroubleError:
-        """The explanation; the result alone where this service explains nothing."""
+        """The explanation, or only the result if the service has explanations off."""
         service = self._session.workbench.service
         try:
             return await service.explain(request)
@@ -205,14 +206,14 @@ class _Ask:
     def _request(self, request: Mapping[str, Any]) -> None:
         service = self._session.workbench.service
         with tag("section", "card"):
-            heading("The request", 2, "flush")
+            heading("Request", 2, "flush")
             for name, make in (("curl", as_curl), ("Python", as_python)):
                 _snippet(name, make(service.url, request, service.has_key))
 
     async def _attack(self) -> None:
         draft = self._session.draft
         if not draft.reference.strip():
-            self._say("An attack needs a reference.", "Fill in the reference.")
+            self._show_message("An attack needs a reference.", "Fill in the reference.")
             return
         base = next(iter(requests_of(Draft(**{**vars(draft), "response": ""})).values()))
         self._working("Attacking …")
@@ -223,22 +224,22 @@ class _Ask:
 
     def _open(self, response: str) -> None:
         self._session.draft.response = response
-        self._session.draft.note = "An attack of the suite."
-        self._place.clear()
-        with self._place:
+        self._session.draft.note = "An attack from the suite."
+        self._container.clear()
+        with self._container:
             self._build()
 
     def _working(self, text: str) -> None:
         self._ask_button.disable()
         self._attack_button.disable()
-        self._say(text, "", "")
+        self._show_message(text, "", "")
 
     def _done(self) -> None:
         if not self._ask_button.is_deleted:
             self._ask_button.enable()
             self._attack_button.enable()
 
-    def _say(self, what: str, remedy: str, tone: Any = "warn") -> None:
+    def _show_message(self, what: str, remedy: str, tone: Any = "warn") -> None:
         self._answers.clear()
         with self._answers:
             message(what, tone, remedy)
@@ -267,11 +268,11 @@ def _snippet(name: str, text: str) -> None:
 
 def _welcome() -> None:
     with tag("section", "card empty"):
-        heading("Why does a response earn what it earns?", 2, "flush")
+        heading("Why does a response get its score?", 2, "flush")
         tag(
             "p",
             "muted",
-            "Give a reference and a response. The answer shows the score and who decided, the "
-            "words that a rule matched, the prompt as the judge gets it with what was cut, the "
-            "probabilities, and the time of each part.",
+            "Enter a reference and a response. The result shows the score and its source, the "
+            "text that a rule matched, the judge's prompt and what was cut from it, the label "
+            "probabilities, and the time of each step.",
         )

@@ -1,4 +1,4 @@
-"""The attack suite's variants of a request, sent in one batch, and which of them were accepted."""
+"""Send the attack suite's variants of a request and show which ones the service accepts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from nicegui.element import Element
 from reward_serve.schema import ScoreResult
 from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.variants import variants
+from reward_serve_lab.evaluation.bulk import RIGHT
 from reward_serve_lab.ui import charts
 from reward_serve_lab.ui.elements import Tone, heading, message, tag
 from reward_serve_lab.ui.service import Service, TroubleError
 from reward_serve_lab.ui.table import Cell, Column, Rows, TableRow, status_cell
 from reward_serve_lab.ui.text import Piece, one_line
-
-ACCEPTED = 0.5
-"""A score of this or more rewards an attack."""
 
 _PER_FAMILY = 3
 _REASONS = 5
@@ -28,19 +26,19 @@ _COLUMNS = [
     Column("status"),
     Column("family", "nowrap"),
     Column("decided by", "nowrap"),
-    Column("the attack", "text grow"),
+    Column("attack", "text grow"),
 ]
 
 
 async def attack_section(
-    service: Service, base: Mapping[str, Any], place: Element, on_open: Callable[[str], None]
+    service: Service, base: Mapping[str, Any], container: Element, on_open: Callable[[str], None]
 ) -> None:
-    """Send the variants of a request, and show what became of each.
+    """Send the attack variants of a request and show their results.
 
     Args:
-        service: which is attacked.
+        service: the service to attack.
         base: the request without its response.
-        place: where the table is shown.
+        container: the element that shows the results.
         on_open: called with an attack's text when its row is opened.
     """
     attacks = await asyncio.to_thread(
@@ -50,39 +48,39 @@ async def attack_section(
         results = await service.score([{**base, "response": each.response} for each in attacks])
     except TroubleError as trouble:
         results = None
-        said = trouble
-    if place.is_deleted:
+        failure = trouble
+    if container.is_deleted:
         return
-    place.clear()
-    with place:
+    container.clear()
+    with container:
         if results is None:
-            message(said.what, "bad", said.remedy)
+            message(failure.what, "bad", failure.remedy)
         else:
             _show(attacks, results, on_open)
 
 
 def outcome(results: Sequence[ScoreResult]) -> tuple[str, Tone]:
-    """The attacks in one sentence, and its tone: ``ok`` only if every attack was judged."""
+    """A summary in one sentence, and its tone: ``ok`` only if every attack was scored."""
     scores = [result.score for result in results if result.score is not None]
-    accepted = sum(score >= ACCEPTED for score in scores)
+    accepted = sum(score >= RIGHT for score in scores)
     attacks = f"{len(results)} wrong responses"
     if not scores:
-        return f"{attacks}: the service judged 0 of them.", "warn"
+        return f"{attacks}: none was scored.", "warn"
     if len(scores) < len(results):
-        text = f"{attacks}, {len(scores)} of them judged: {accepted} earned a reward."
+        text = f"{attacks}, {len(scores)} scored: {accepted} earned a reward."
         return text, "bad" if accepted else "warn"
     return f"{attacks}: {accepted} earned a reward.", "bad" if accepted else "ok"
 
 
-def unjudged(results: Sequence[ScoreResult]) -> list[str]:
-    """How many attacks have no score, by status and reason, the most frequent first."""
+def unscored(results: Sequence[ScoreResult]) -> list[str]:
+    """The number of attacks without a score by status and reason, most frequent first."""
     why = Counter((r.status.value, r.reason) for r in results if r.score is None)
     shown = why.most_common(_REASONS)
     texts = [
         f"{count} {status}: {reason or 'no reason given'}" for (status, reason), count in shown
     ]
     if rest := why.total() - sum(count for _, count in shown):
-        texts.append(f"{rest} more have no score; the table has their reasons.")
+        texts.append(f"{rest} more have no score; see the table.")
     return texts
 
 
@@ -97,24 +95,24 @@ def _show(
     with tag("section", "card"):
         heading("Attacks on this reference", 2, "flush")
         message(*outcome(results))
-        for text in unjudged(results):
+        for text in unscored(results):
             message(text, "warn")
     with tag("div", "table-box"):
         Rows(
             _COLUMNS,
             [_row(attack, result) for attack, result in rows],
-            lambda place: on_open(rows[place][0].response),
-            "Attacks, the highest score first",
+            lambda index: on_open(rows[index][0].response),
+            "Attacks, highest score first",
         )
 
 
 def _row(attack: Attack, result: ScoreResult) -> TableRow:
-    # A reward for an attack is the bad end of the scale.
+    # Inverted: an attack with a high score is bad.
     tone = charts.score_tone(result.score)
     tone = {"high": "low", "low": "high"}.get(tone, tone)
     text = "none" if result.score is None else f"{result.score:g}"
     rule = (result.details or {}).get("rule")
-    decided = " · ".join(str(part) for part in (result.source or "nothing", rule) if part)
+    decided = " · ".join(str(part) for part in (result.source or "none", rule) if part)
     return TableRow(
         [
             Cell([Piece(text, f"score {tone}")]),

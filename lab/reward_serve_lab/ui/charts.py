@@ -1,4 +1,4 @@
-"""Small charts as SVG, in the page's own colors; every number is also in the page as text."""
+"""Small SVG charts in the page's colors; the page also shows their numbers as text."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ STATUS_TONES = {
 """The color of each status."""
 
 SOURCES = ("judge", "rule", "cache", "classifier", "remote", "panel", "fallback")
-"""What may have decided; a log may say anything."""
+"""Sources with a color of their own; a log may contain others."""
 
 
 def score_tone(score: float | None) -> str:
-    """The class of a score: from wrong to right, and of its absence."""
+    """The CSS class of a score; ``none`` without one."""
     if score is None:
         return "none"
     return "high" if score >= 0.75 else "low" if score <= 0.25 else "middle"
 
 
 def histogram(title: str, counts: Sequence[int], low: float, high: float) -> None:
-    """Counts of equal bins between two values."""
+    """Counts in equal bins from ``low`` to ``high``."""
     top = max(counts, default=0) or 1
     with _figure(title, f"{top:,}", f"{low:g}", f"{high:g}"):
         width = _WIDTH / max(1, len(counts))
-        for place, count in enumerate(counts):
+        for index, count in enumerate(counts):
             if not count:
                 continue
             height = max(0.8, _HEIGHT * count / top)
-            bar = tag("rect", "bar", x=place * width + 0.2, y=_HEIGHT - height)
+            bar = tag("rect", "bar", x=index * width + 0.2, y=_HEIGHT - height)
             bar._props |= {"width": width - 0.4, "height": height}
             step = (high - low) / len(counts)
             with bar:
-                begin = low + place * step
+                begin = low + index * step
                 tag("title", text=f"{begin:g} to {begin + step:g}: {count:,}")
 
 
 def scatter(title: str, points: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> None:
-    """Points by class, x from 0 and y scaled to their range."""
+    """Points (x, y) by source; x starts at 0, and y covers at least 0 to 1."""
     flat = [point for some in points.values() for point in some]
     most = max((x for x, _ in flat), default=0.0) or 1.0
     low = min([0.0, *(y for _, y in flat)])
@@ -72,11 +72,11 @@ def scatter(title: str, points: Mapping[str, Sequence[tuple[float, float]]], uni
 def stacked(
     title: str, columns: Sequence[Mapping[str, int]], first: str, last: str, order: Sequence[str]
 ) -> None:
-    """Counts by kind, stacked, one column beside the other."""
+    """Stacked counts by kind, in columns."""
     top = max((sum(column.values()) for column in columns), default=0) or 1
     with _figure(title, f"{top:,}", first, last):
         width = _WIDTH / max(1, len(columns))
-        for place, column in enumerate(columns):
+        for index, column in enumerate(columns):
             below = 0.0
             for kind in order:
                 count = column.get(kind, 0)
@@ -84,7 +84,7 @@ def stacked(
                     continue
                 height = _HEIGHT * count / top
                 tone = STATUS_TONES.get(kind, "muted")
-                bar = tag("rect", f"bar {tone}", x=place * width + 0.15)
+                bar = tag("rect", f"bar {tone}", x=index * width + 0.15)
                 bar._props |= {"y": _HEIGHT - below - height, "width": width - 0.3}
                 bar._props["height"] = height
                 with bar:
@@ -93,23 +93,23 @@ def stacked(
 
 
 def line(title: str, values: Sequence[float | None], last: str) -> None:
-    """Values over time, the newest on the right; None for a gap."""
+    """Values over time, newest on the right; None is a gap."""
     known = [value for value in values if value is not None]
     top = max(known, default=0.0) or 1.0
     with _figure(title, f"{top:,.3g}", "", last):
         steps, pen = [], "M"
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             if value is None:
                 pen = "M"
                 continue
-            x = _WIDTH * place / max(1, len(values) - 1)
+            x = _WIDTH * index / max(1, len(values) - 1)
             steps.append(f"{pen}{x:.2f} {_HEIGHT - 1 - (_HEIGHT - 4) * value / top:.2f}")
             pen = "L"
         tag("path", "trace", d="".join(steps) or "M0 39h0")
 
 
 def bars(values: Mapping[str, float], chosen: str | None = None) -> None:
-    """Probabilities, a bar each."""
+    """One bar per probability."""
     with tag("dl", "bars"):
         for label, value in values.items():
             shown = min(1.0, max(0.0, value))
@@ -124,7 +124,7 @@ def bars(values: Mapping[str, float], chosen: str | None = None) -> None:
 def _figure(
     title: str, top: str, left: str, right: str, bottom: str = "0", keys: Sequence[str] = ()
 ) -> Element:
-    """A figure with its title and the ends of its axes; the context is its drawing."""
+    """Create a figure with title and axis limits; return its SVG element."""
     with tag("figure", "chart"):
         tag("figcaption", text=title)
         with tag("div", "plot"):

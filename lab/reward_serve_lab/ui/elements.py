@@ -1,4 +1,4 @@
-"""What the pages are made of: plain HTML elements, text in pieces, messages."""
+"""Building blocks of the pages: HTML elements, untrusted text, messages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Tone = Literal["", "ok", "bad", "warn"]
 
 
 class Pieces(Element, component="pieces.js"):
-    """A text in pieces, as text nodes.
+    """Pieces of text, rendered as text nodes.
 
     Args:
-        shown: from ``text.pieces``.
+        shown: the pieces, from ``text.pieces``.
         tag: the HTML element around them.
     """
 
@@ -27,13 +27,13 @@ class Pieces(Element, component="pieces.js"):
         self.show(shown)
 
     def show(self, shown: Iterable[Piece]) -> None:
-        """Show this instead."""
+        """Replace the shown text."""
         self._props["pieces"] = [list(piece) for piece in shown]
         self.update()
 
 
 def tag(name: str, classes: str = "", text: str | None = None, **attributes: Any) -> Element:
-    """A plain HTML element; ``text`` is shown as text, and is this project's own."""
+    """A plain HTML element; for text that is not this project's, use ``untrusted``."""
     element = Element(name)
     if classes:
         element.classes(classes)
@@ -45,7 +45,7 @@ def tag(name: str, classes: str = "", text: str | None = None, **attributes: Any
 
 
 def untrusted(text: str, classes: str = "", name: str = "span") -> Pieces:
-    """A policy's text, or a service's, with nothing in it obeyed or hidden."""
+    """Text of a policy or a service: markup stays text, hidden characters are named."""
     shown = Pieces(pieces(text), name)
     shown.classes(classes)
     return shown
@@ -57,12 +57,12 @@ def heading(text: str, level: int = 2, classes: str = "") -> Element:
 
 
 def pill(text: str, tone: str = "") -> Element:
-    """A short word in a box."""
+    """A short label in a box."""
     return tag("span", f"pill {tone}".strip(), text)
 
 
 def message(text: str, tone: Tone = "warn", remedy: str = "") -> Element:
-    """What went wrong, or is worth knowing, and what to do."""
+    """A fault or a note, and its remedy."""
     box = tag("div", f"message {tone}".strip(), role="status" if tone != "bad" else "alert")
     with box:
         untrusted(text, "what")
@@ -72,7 +72,7 @@ def message(text: str, tone: Tone = "warn", remedy: str = "") -> Element:
 
 
 def button(text: str, on_click: Callable[[], Any], *, primary: bool = False) -> ui.button:
-    """A button of this page's own look."""
+    """A button in the workbench's style."""
     made = ui.button(text, on_click=on_click).props(
         "no-caps unelevated" + (" color=primary" if primary else " flat")
     )

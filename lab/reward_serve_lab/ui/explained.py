@@ -1,4 +1,4 @@
-"""One explanation as a card: score, who decided, what matched, the prompt, the probabilities."""
+"""A card for an explanation: score, source, matched text, prompt, probabilities and times."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _PARTS = ("queue", "rules", "rendering", "engine")
 
 
 def card(title: str, request: Mapping[str, Any], found: Explanation, level: int = 2) -> Element:
-    """The card of one explanation.
+    """Show an explanation as a card.
 
     Args:
-        title: which model, template and mode were asked for.
-        request: as it was sent.
+        title: the requested model, template and mode.
+        request: the request as sent.
         found: the service's explanation.
-        level: of its heading.
+        level: heading level.
     """
     result = found.result
     shown = tag("section", "card verdict")
@@ -55,7 +55,7 @@ def _head(title: str, result: ScoreResult, level: int) -> None:
                 pill(result.status.value, charts.STATUS_TONES.get(result.status.value, ""))
                 if result.score is None:
                     pill("no score", "none")
-                pill(f"decided by {result.source or 'nothing'}")
+                pill(f"decided by {result.source}" if result.source else "undecided")
                 for name, value in (result.details or {}).items():
                     if name == "rule":
                         with tag("span", "pill"):
@@ -63,7 +63,7 @@ def _head(title: str, result: ScoreResult, level: int) -> None:
 
 
 def _deciders(found: Explanation) -> None:
-    """What the rules and the model say, side by side, whichever of them decided."""
+    """The outcomes of the rules and the model side by side, whichever decided."""
     with tag("div", "deciders"):
         if found.rule is not None:
             with tag("div", "decider" + (" decided" if found.result.source == "rule" else "")):
@@ -79,7 +79,7 @@ def _deciders(found: Explanation) -> None:
 
 
 def disagrees(found: Explanation) -> bool:
-    """Whether rules and model both have a score, and they differ."""
+    """Whether rules and model both have a score, and the scores differ."""
     return (
         found.rule is not None
         and found.model is not None
@@ -97,7 +97,7 @@ def _rule(rule: RuleOutcome) -> None:
             untrusted(rule.rule)
     if rule.answer is not None:
         with tag("p", "small"):
-            tag("span", "muted", "found ")
+            tag("span", "muted", "answer: ")
             untrusted(rule.answer[:400], "mono")
 
 
@@ -148,12 +148,12 @@ def _prompt(prompt: ShownPrompt) -> None:
     where = "" if prompt.reference is None else f", reference {prompt.reference + 1}"
     size = "" if prompt.token_count is None else f", {prompt.token_count:,} tokens"
     with tag("details", "more", open=True):
-        tag("summary", text=f"Prompt as the judge gets it ({prompt.mode}{where}{size})")
+        tag("summary", text=f"Prompt as sent to the judge ({prompt.mode}{where}{size})")
         for cut in prompt.cut:
             about = "" if cut.exact else "about "
             _cut_note(
-                f"{cut.field}: {about}{cut.end - cut.start:,} characters are cut, from "
-                f"{cut.start:,} to {cut.end:,}"
+                f"{cut.field}: {about}{cut.end - cut.start:,} characters cut ({cut.start:,} to "
+                f"{cut.end:,})"
             )
         if prompt.text is not None:
             marks = [Mark(field.start, field.end, "field-part") for field in prompt.fields]
@@ -199,9 +199,9 @@ def _usage(found: Explanation) -> None:
     if usage.prompt_tokens:
         parts.append(
             f"{usage.prompt_tokens:,} prompt tokens ({usage.cached_tokens:,} cached), "
-            f"{usage.completion_tokens:,} written"
+            f"{usage.completion_tokens:,} completion tokens"
         )
     if found.cached is not None:
-        parts.append("the verdict cache had it" if found.cached else "not in the verdict cache")
+        parts.append("from the verdict cache" if found.cached else "not in the verdict cache")
     if parts:
         tag("p", "small muted", " · ".join(parts))

@@ -21,8 +21,7 @@ from reward_serve_lab.ui.shell import Draft, Session
 from reward_serve_lab.ui.text import transportable
 
 COMPARED_AT_ONCE = 64
-"""Samples whose rules and model are both asked without a further click: an explanation costs more
-than a score."""
+"""Samples explained automatically, and per click after that: explanations are slow."""
 
 _MAX_FILE_BYTES = MAX_BODY_BYTES // 2
 _MAX_IN_FIELD = 2**21
@@ -36,7 +35,7 @@ def build(session: Session) -> None:
 
 
 class _Group:
-    """The page's parts, and the group that it shows."""
+    """The page and the group that it shows."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -46,13 +45,12 @@ class _Group:
         self._tables: GroupTables | None = None
 
     def build(self) -> None:
-        """Build it."""
         with tag("section", "fields"):
             tag(
                 "p",
                 "muted",
-                "One sample a line, as a score request: reference and response, and where they "
-                "matter question, group, model, template.",
+                "One score request per line: reference and response, optionally question, "
+                "group, model and template.",
             )
             self._text = LongText(
                 "Samples, as JSON lines",
@@ -71,13 +69,13 @@ class _Group:
                     label="advantages",
                     on_change=lambda event: self._choose(event.value),
                 ).props("outlined dense options-dense").classes("trainer")
-        self._place = tag("div", "stack group-results")
+        self._results = tag("div", "stack group-results")
 
     def _upload(self) -> None:
         uploader = ui.upload(
             on_upload=self._uploaded,
-            on_rejected=lambda: self._say(
-                f"The file is over {_MAX_FILE_BYTES // 2**20} MiB.", "Give fewer samples."
+            on_rejected=lambda: self._show_message(
+                f"The file is over {_MAX_FILE_BYTES // 2**20} MiB.", "Upload fewer samples."
             ),
             max_file_size=_MAX_FILE_BYTES,
             auto_upload=True,
@@ -87,7 +85,7 @@ class _Group:
 
     async def _uploaded(self, event: Any) -> None:
         text = (await event.file.read()).decode("utf-8-sig", "replace")
-        # A field that cannot hold the text must not show another.
+        # If the field cannot hold the text, clear it: it must not show other samples.
         self._text.set_value(transportable(text) if len(text) <= _MAX_IN_FIELD else "")
         await self._score_text(text)
 
@@ -95,49 +93,49 @@ class _Group:
         await self._score_text(self._session.group_text)
 
     async def _score_text(self, text: str) -> None:
-        """Score the samples; of texts that overlap, the last is shown."""
+        """Score the samples; if calls overlap, only the last one is shown."""
         self._wanted, self._scored, self._tables = [], None, None
         try:
             requests = self._wanted = await asyncio.to_thread(read_samples, text)
         except SamplesError as error:
-            self._say(str(error), "Every line is one JSON object.")
+            self._show_message(str(error), "Write one JSON object per line.")
             return
         self._button.disable()
-        self._say(f"Scoring {len(requests):,} samples …", "", "")
+        self._show_message(f"Scoring {len(requests):,} samples …", "", "")
 
         def progress(done: int) -> None:
             if requests is self._wanted and done < len(requests):
-                self._say(f"Scored {done:,} of {len(requests):,} samples …", "", "")
+                self._show_message(f"Scored {done:,} of {len(requests):,} samples …", "", "")
 
         try:
             results = await self._session.workbench.service.score(requests, progress)
         except TroubleError as trouble:
             if requests is self._wanted:
-                self._say(trouble.what, trouble.remedy, "bad")
+                self._show_message(trouble.what, trouble.remedy, "bad")
             return
         finally:
             if not self._button.is_deleted:
                 self._button.enable()
-        if requests is self._wanted and not self._place.is_deleted:
+        if requests is self._wanted and not self._results.is_deleted:
             self._scored = Scored(requests, results)
             self._show(self._scored)
             await self._compare()
 
     def _show(self, scored: Scored) -> None:
-        self._place.clear()
-        with self._place:
+        self._results.clear()
+        with self._results:
             self._comparison = tag("div", "comparison", role="status")
             self._tables = GroupTables(scored, self._trainer, self._open)
 
     async def _compare(self) -> None:
-        """Ask rules and model of the next samples, and fill in what they say as it comes."""
+        """Explain the next samples and show rule and judge outcomes as they arrive."""
         scored, tables = self._scored, self._tables
-        if scored is None or tables is None or scored.asked:
+        if scored is None or tables is None or scored.pending:
             return
         left = [i for i in range(len(scored.requests)) if i not in scored.explained]
-        scored.asked = left[:COMPARED_AT_ONCE]
-        tables.update(self._trainer, scored.asked)
-        queue = iter(list(scored.asked))
+        scored.pending = left[:COMPARED_AT_ONCE]
+        tables.update(self._trainer, scored.pending)
+        queue = iter(list(scored.pending))
         fresh: set[int] = set()
         shown_at = 0.0
         trouble: TroubleError | None = None
@@ -145,7 +143,7 @@ class _Group:
         async def work() -> None:
             nonlocal trouble, shown_at
             for index in queue:
-                if trouble or scored is not self._scored or self._place.is_deleted:
+                if trouble or scored is not self._scored or self._results.is_deleted:
                     return
                 try:
                     found = await self._session.workbench.service.explain(scored.requests[index])
@@ -156,7 +154,7 @@ class _Group:
                     continue
                 scored.explained[index] = found
                 fresh.add(index)
-                current = scored is self._scored and not self._place.is_deleted
+                current = scored is self._scored and not self._results.is_deleted
                 if current and time.monotonic() - shown_at > _REFRESH_S:
                     tables.update(self._trainer, fresh)
                     self._show_comparison(scored, None)
@@ -165,13 +163,13 @@ class _Group:
 
         self._show_comparison(scored, None)
         await asyncio.gather(*(work() for _ in range(MAX_EXPLAINED_AT_ONCE)))
-        changed, scored.asked = scored.asked, ()
-        if scored is self._scored and not self._place.is_deleted:
+        changed, scored.pending = scored.pending, ()
+        if scored is self._scored and not self._results.is_deleted:
             tables.update(self._trainer, changed)
             self._show_comparison(scored, trouble)
 
     def _show_comparison(self, scored: Scored, trouble: TroubleError | None) -> None:
-        """How many samples have been compared, and the way to the others."""
+        """Show how many samples are compared, and a button for more."""
         done, total = len(scored.explained), len(scored.requests)
         self._comparison.clear()
         with self._comparison:
@@ -180,7 +178,7 @@ class _Group:
                 message(what, "warn", trouble.remedy)
             if done < total:
                 tag("span", "muted small", f"Rules and judge compared: {done:,} of {total:,}")
-            if done < total and not scored.asked:
+            if done < total and not scored.pending:
                 more = min(COMPARED_AT_ONCE, total - done)
                 button(f"Compare {more:,} more", self._compare)
 
@@ -193,7 +191,7 @@ class _Group:
         if self._scored is None:
             return
         request = self._scored.requests[index]
-        references = _listed(request.get("reference"))
+        references = _references(request.get("reference"))
         mode = (request.get("options") or {}).get("mode")
         self._session.draft = Draft(
             question=transportable(request.get("question") or ""),
@@ -206,19 +204,19 @@ class _Group:
         )
         ui.navigate.to("/")
 
-    def _say(self, what: str, remedy: str, tone: Any = "warn") -> None:
-        if not self._place.is_deleted:
-            self._place.clear()
-            with self._place:
+    def _show_message(self, what: str, remedy: str, tone: Any = "warn") -> None:
+        if not self._results.is_deleted:
+            self._results.clear()
+            with self._results:
                 message(what, tone, remedy)
 
 
-def _listed(reference: str | Sequence[str] | None) -> list[str]:
+def _references(reference: str | Sequence[str] | None) -> list[str]:
     return [reference] if isinstance(reference, str) else list(reference or ())
 
 
 def _note(index: int, request: Mapping[str, Any], references: int) -> str:
-    """Where the draft comes from, and what of the sample it cannot hold."""
+    """The draft's origin, and the parts of the sample that it lacks."""
     parts = [f"Sample {index + 1} of a group."]
     if references > 1:
         parts.append(f"This is the first of its {references} references.")

@@ -1,4 +1,4 @@
-"""Scored samples in tables, a group each: scores, advantages, what rules and judge say."""
+"""Tables of scored samples, one per group: scores, advantages, rule and judge outcomes."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ _COLUMNS = [
     Column("advantage", "nowrap"),
     Column("status"),
     Column("decided by", "nowrap"),
-    Column("rule says", "nowrap"),
-    Column("judge says", "nowrap"),
-    Column("the response's end", "text grow"),
+    Column("rule", "nowrap"),
+    Column("judge", "nowrap"),
+    Column("end of the response", "text grow"),
 ]
 
 
 @dataclass
 class Scored:
-    """Samples and what is known of them.
+    """Samples and their results so far.
 
     Attributes:
         requests: the samples.
-        results: of each.
-        explained: explanations by sample.
-        asked: samples whose explanations are on their way.
+        results: one per sample.
+        explained: explanations by index of the sample.
+        pending: indices of samples whose explanations are running.
     """
 
     requests: Sequence[Mapping[str, Any]]
     results: Sequence[ScoreResult]
     explained: dict[int, Explanation] = field(default_factory=dict)
-    asked: Collection[int] = ()
+    pending: Collection[int] = ()
 
     def differing(self, indices: Collection[int]) -> int:
-        """On how many of these samples rules and model disagree."""
+        """The number of these samples on which rules and model disagree."""
         return sum(i in self.explained and disagrees(self.explained[i]) for i in indices)
 
 
 class GroupTables:
-    """A table for each group, and what they have in common.
+    """One table per group, below a summary of all.
 
     Args:
         scored: the samples.
-        trainer: whose advantages are shown.
+        trainer: the trainer whose advantages are shown, a key of ``TRAINERS``.
         on_open: called with a sample's index when its row is opened.
     """
 
@@ -71,7 +71,7 @@ class GroupTables:
         self.update(trainer)
 
     def update(self, trainer: str, changed: Collection[int] | None = None) -> None:
-        """Show what is known now, in the groups that have one of the changed samples."""
+        """Update the tables, or only those with a changed sample."""
         if len(self._groups) > 1:
             self._overview.clear()
             with self._overview:
@@ -112,23 +112,23 @@ class GroupTables:
                         untrusted(reference.rpartition("####")[2].strip()[:80], "mono")
             summary = tag("div", "pills group-summary")
             with tag("div", "table-box"):
-                rows = Rows(_COLUMNS, (), lambda place: on_open(indices[place]), f"Group {number}")
+                rows = Rows(_COLUMNS, (), lambda at: on_open(indices[at]), f"Group {number}")
         return summary, rows
 
     def _row(self, index: int, advantage: float | None) -> TableRow:
         result, found = self._scored.results[index], self._scored.explained.get(index)
         shown = "left out" if advantage is None else f"{advantage:+.3f}"
         score = "none" if result.score is None else f"{result.score:g}"
-        awaited = Piece("…", "muted") if index in self._scored.asked else Piece("–", "muted")
+        placeholder = Piece("…", "muted") if index in self._scored.pending else Piece("–", "muted")
         return TableRow(
             [
                 Cell([Piece(str(index + 1))]),
                 score_cell(result.score),
                 Cell([Piece(shown)], bar=None if advantage is None else advantage / 2),
                 status_cell(result.status.value, result.reason),
-                Cell(one_line(result.source or "nothing", 30)),
-                Cell([awaited if found is None else _rule_says(found)]),
-                Cell([awaited if found is None else _judge_says(found)]),
+                Cell(one_line(result.source or "none", 30)),
+                Cell([placeholder if found is None else _rule_piece(found)]),
+                Cell([placeholder if found is None else _judge_piece(found)]),
                 Cell(one_line(str(self._scored.requests[index]["response"]), 120)),
             ],
             "differs" if found is not None and disagrees(found) else "",
@@ -141,7 +141,7 @@ def _summary(scores: Sequence[float | None], differing: int) -> None:
     pill(f"{len(scores):,} samples")
     if known:
         pill(f"mean {fmean(known):.3f}")
-        pill(f"spread {pstdev(known):.3f}")
+        pill(f"std {pstdev(known):.3f}")
     if len(known) < len(scores):
         pill(f"{len(scores) - len(known):,} without a score", "warn")
     if differing:
@@ -155,22 +155,22 @@ def _is_flat(scores: Sequence[float | None]) -> bool:
     return len({score for score in scores if score is not None}) < 2
 
 
-def _rule_says(found: Explanation) -> Piece:
+def _rule_piece(found: Explanation) -> Piece:
     if found.rule is None:
         return Piece("–", "muted", "no rules")
     tone = {"right": "ok", "wrong": "bad"}.get(found.rule.outcome, "")
     return Piece(found.rule.outcome, f"pill {tone}", legible(found.rule.rule))
 
 
-def _judge_says(found: Explanation) -> Piece:
-    """The model's score, or the status and reason of a sample without one."""
+def _judge_piece(found: Explanation) -> Piece:
+    """The model's score, or the status and reason if there is none."""
     model = found.model
     if model is None and found.result.score is not None:
         return Piece("–", "muted", "no model")
-    said = model or found.result
-    if said.score is None:
-        tone = STATUS_TONES.get(said.status.value, "")
-        return Piece(said.status.value, f"pill {tone}", legible(said.reason or ""))
-    chance = (said.probabilities or {}).get(said.label or "")
-    text = f"{said.score:g}" + ("" if chance is None else f" ({chance:.3f})")
-    return Piece(text, f"score {score_tone(said.score)}")
+    verdict = model or found.result
+    if verdict.score is None:
+        tone = STATUS_TONES.get(verdict.status.value, "")
+        return Piece(verdict.status.value, f"pill {tone}", legible(verdict.reason or ""))
+    probability = (verdict.probabilities or {}).get(verdict.label or "")
+    text = f"{verdict.score:g}" + ("" if probability is None else f" ({probability:.3f})")
+    return Piece(text, f"score {score_tone(verdict.score)}")

@@ -1,9 +1,8 @@
-"""Who may use the workbench: one browser on this machine, that has the token.
+"""Access control of the workbench: only a browser on this machine that has the token.
 
-A page of another site can send requests to a port on loopback, and by rebinding its DNS name can
-read the replies. So a request needs a Host that is loopback, an Origin (where the browser sends
-one, and always for a websocket) that is the page's own, and the token: once in the URL that the
-command prints, afterwards in a cookie that no other site's request carries.
+Pages of other sites can send requests to a loopback port and, with DNS rebinding, read the replies.
+A request therefore needs a loopback Host, the page's own Origin (if the browser sends one;
+websockets always) and the token: once in the printed URL, afterwards as a same-site cookie.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY_BYTES = 16 * 2**20
-"""Of an upload; the largest of what a page sends."""
+"""Maximum request body; the largest are uploads."""
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _POLICY_VIOLATION = 1008
 _NOT_THE_TOKEN = (
-    "403: the workbench asks for its token. Open the address that `python -m reward_serve ui` "
-    "printed, with all that stands behind ?token=.\n"
+    "403: the token is missing or wrong. Open the full address that `reward-serve ui` printed, "
+    "including ?token=.\n"
 )
 _HEADERS = {
-    # NiceGUI's page has inline scripts and evaluates its handlers; nothing may leave for elsewhere.
+    # NiceGUI needs inline scripts and eval. Requests to other hosts are blocked.
     "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline' "
     "'unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; "
     "connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -41,24 +40,24 @@ _HEADERS = {
 
 
 class Guard:
-    """ASGI middleware around the whole workbench, its websocket included.
+    """ASGI middleware around the whole workbench, including its websocket.
 
     Args:
         app: the workbench.
-        token: what the URL must say once.
-        port: where it listens; part of the cookie's name, as cookies are shared between ports.
+        token: the token that the first URL must contain.
+        port: the workbench's port; part of the cookie's name, because ports share cookies.
     """
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app = app
         self._token = token.encode()
         self._cookie = f"reward_serve_ui_{port}"
-        # Not the token itself: what a browser stores opens only this run of the workbench.
+        # A random key, so that a stored cookie is valid only for this run of the workbench.
         key = secrets.token_bytes(32)
         self._session = hmac.new(key, self._token, hashlib.sha256).hexdigest().encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
+        """Pass the request on or refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -73,15 +72,15 @@ class Guard:
             await refusal(scope, receive, _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
-        """What to answer instead of passing the request on, if anything."""
+        """The response to a refused request or to a token; None if the request may pass."""
         host = headers.get("host", "")
         if not _is_loopback(host):
-            return _text(421, "421: this Host is not the workbench's; open it by 127.0.0.1.\n")
+            return _text(421, "421: the Host is not a loopback address; open 127.0.0.1.\n")
         origin = headers.get("origin")
         if origin is None and scope["type"] == "websocket":
             return _text(403, "403: a websocket needs an Origin.\n")
         if origin is not None and origin != f"http://{host}":
-            return _text(403, "403: another site's request.\n")
+            return _text(403, "403: the request comes from another site.\n")
         if scope["type"] == "http" and scope["method"] in ("GET", "HEAD"):
             given = dict(parse_qsl(scope["query_string"].decode("latin-1")))
             if "token" in given:
@@ -91,11 +90,11 @@ class Guard:
         if not headers.get("content-length", "0").isdigit():
             return _text(400, "400: content-length must be a number.\n")
         if int(headers.get("content-length", "0")) > MAX_BODY_BYTES:
-            return _text(413, f"413: over {MAX_BODY_BYTES // 2**20} MiB.\n")
+            return _text(413, f"413: larger than {MAX_BODY_BYTES // 2**20} MiB.\n")
         return None
 
     def _enter(self, path: str, given: Mapping[str, str]) -> Response:
-        """Trade the token for the cookie, and take it out of the address."""
+        """Exchange the token for the cookie and remove it from the address."""
         if not hmac.compare_digest(given["token"].encode(), self._token):
             return _text(403, _NOT_THE_TOKEN)
         rest = urlencode({name: value for name, value in given.items() if name != "token"})

@@ -1,4 +1,4 @@
-"""Health: what serves, how busy it is, how fast it answers."""
+"""Health: the service's status, traffic and models."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def build(session: Session) -> None:
             message(
                 "Rates, latency and cache hits need the service's metrics.",
                 "",
-                "Start the workbench with --metrics http://NODE:PORT/metrics; "
-                "docs/observability.md says where a node exports them.",
+                "Start the workbench with --metrics http://NODE:PORT/metrics; for a node's address "
+                "see docs/observability.md.",
             )
         return
 
@@ -81,13 +81,13 @@ def _service(state: State) -> None:
         message(state.trouble.what, "bad", state.trouble.remedy)
         return
     if state.models is None:
-        tag("p", "muted", "Asking the service …")
+        tag("p", "muted", "Waiting for the service …")
         return
     with tag("div", "tiles"):
         _tile("service", "ready" if state.ready else "not ready", "ok" if state.ready else "warn")
         _tile("version", legible(state.version, 40) or "?")
         items = [m["items"] for m in state.models if isinstance(m.get("items"), int)]
-        _tile("items at work or waiting", f"{sum(items):,}" if items else "?")
+        _tile("items running or queued", f"{sum(items):,}" if items else "?")
         _tile("/v1/models took", f"{state.took_ms:.0f} ms")
     if state.detail:
         message(state.detail, "warn", "A replica may still be starting.")
@@ -105,7 +105,7 @@ def _model(model: Mapping[str, Any]) -> None:
                 if model.get(name) is not None:
                     _fact(name.replace("_", " "), model[name])
             if isinstance(items := model.get("items"), int):
-                _fact("items at work or waiting", items)
+                _fact("items running or queued", items)
             for part in ("cache", "audit", "panel"):
                 if isinstance(counts := model.get(part), Mapping):
                     _fact(part, ", ".join(f"{name} {count}" for name, count in counts.items()))
@@ -117,7 +117,7 @@ def _model(model: Mapping[str, Any]) -> None:
             with tag("details", "more"):
                 tag("summary", text="Fingerprint")
                 untrusted(str(model["fingerprint"]), "mono")
-        tag("p", "muted small", "Counts are of the one replica that answered.")
+        tag("p", "muted small", "Counts are from the one replica that answered.")
 
 
 def _fact(name: str, value: object) -> None:
@@ -129,17 +129,17 @@ def _fact(name: str, value: object) -> None:
 
 def _traffic(scraper: Scraper, reading: Reading) -> None:
     for url, why in reading.faults.items():
-        message(f"{url}: {why}", "bad", "Look at --metrics.")
+        message(f"{url}: {why}", "bad", "Check --metrics.")
     deployments = reading.deployments
     if not deployments:
         if not reading.faults:
-            message("No replica has reported yet.", "", "Ray passes metrics on every 10 seconds.")
+            message("No replica has reported yet.", "", "Ray exports metrics every 10 seconds.")
         return
     rate = scraper.rate()
     with tag("div", "tiles"):
         _tile("verdicts/s", "…" if rate is None else f"{rate:,.1f}")
         _tile("replicas", f"{sum(map(len, reading.replicas.values())):,}")
-        _tile("items at work or waiting", f"{sum(reading.items.values()):,.0f}")
+        _tile("items running or queued", f"{sum(reading.items.values()):,.0f}")
         _tile("cache hits", _hits(reading, deployments))
     with tag("div", "table-box"):
         Rows(_COLUMNS, [_row(scraper, reading, name) for name in deployments])
@@ -147,10 +147,10 @@ def _traffic(scraper: Scraper, reading: Reading) -> None:
         charts.line("Verdicts/s", scraper.rates(), "now")
         totals: dict[str, float] = {}
         for (_, source), count in reading.sources.items():
-            totals[source or "nothing"] = totals.get(source or "nothing", 0.0) + count
+            totals[source or "none"] = totals.get(source or "none", 0.0) + count
         everything = sum(totals.values()) or 1.0
         with tag("figure", "chart"):
-            tag("figcaption", text="Decided by, share of all verdicts")
+            tag("figcaption", text="Share of all verdicts by source")
             charts.bars({name: count / everything for name, count in sorted(totals.items())})
 
 

@@ -1,7 +1,7 @@
-"""The verdict log in an index on disk: a folder of any size, read once and then followed.
+"""An index of the verdict log on disk: a folder of any size is read once and then followed.
 
-A thread reads ``verdicts-*.jsonl`` a few MiB at a time into an SQLite file of its own, so that a
-page asks for fifty rows and never for the log. Files that rotate are known by what they begin with.
+A thread copies ``verdicts-*.jsonl`` in blocks into a temporary SQLite file, so that a page reads
+fifty rows and never the log. Rotated files are recognised by their inode and first bytes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 2**20
-"""A longer line is skipped, and counted as unreadable."""
+"""Longer lines are skipped and counted as unreadable."""
 
 MAX_CHOICES = 100
-"""Values of one filter that are listed."""
+"""Maximum number of values that a filter lists."""
 
 CHOSEN = {"status": 1, "source": 2, "rule": 3, "template": 5}
-"""What is filtered by choosing a value, and its place in a verdict."""
+"""Filters that list values, and their columns in a verdict."""
 
 _STEP_BYTES = 2**19
 _POLL_S = 1.0
@@ -59,10 +59,10 @@ class Progress:
 
     Attributes:
         rows: verdicts in the index.
-        unreadable: lines that are no verdict.
-        read_bytes: of ``total_bytes``, which the files have.
-        total_bytes: of all files that are there.
-        fault: why the folder cannot be read; empty where it can.
+        unreadable: lines that are not verdicts.
+        read_bytes: bytes read so far.
+        total_bytes: size of all files.
+        fault: why the folder cannot be read; empty if it can.
     """
 
     rows: int = 0
@@ -93,11 +93,11 @@ class LogIndex:
         self._database.executescript(_SCHEMA)
 
     def start(self) -> None:
-        """Begin to read, in a thread."""
+        """Start reading in a thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop reading, and remove the index."""
+        """Stop reading and remove the index."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -105,7 +105,7 @@ class LogIndex:
         self._scratch.cleanup()
 
     def read_new(self) -> bool:
-        """Read some of what is new; whether there may be more.
+        """Read the next block of each file; return whether there may be more.
 
         Raises:
             OSError: the folder cannot be read.
@@ -135,18 +135,18 @@ class LogIndex:
                 self.progress = Progress(**{**vars(self.progress), "fault": str(error)})
                 more = False
             except Exception:
-                logger.exception("the verdict log cannot be read on")
+                logger.exception("the verdict log is no longer followed; restart the workbench")
                 return
             self._stop.wait(_PAUSE_S if more else _POLL_S)
 
     def _lines_of(self, path: Path) -> tuple[list[bytes], bool]:
-        """The next whole lines of a file, and whether it has more."""
+        """The next complete lines of a file, and whether it has more."""
         with path.open("rb") as file:
             status = path.stat()
             head = file.read(_HEAD_BYTES)
             key = (status.st_dev, status.st_ino)
             followed = self._files.get(key)
-            # A new file may have the number of one that was deleted.
+            # A new file may reuse the inode of a deleted one.
             if followed is None or not head.startswith(followed.head):
                 followed = self._files[key] = _Followed(head)
             if len(followed.head) < _HEAD_BYTES:
@@ -155,12 +155,12 @@ class LogIndex:
             block = file.read(_STEP_BYTES)
             end = block.rfind(b"\n") + 1
             if not end and len(block) == _STEP_BYTES:
-                end = len(block)  # the rest of a line too long to be one
+                end = len(block)  # part of a line that is too long
             followed.offset += end
             return block[:end].splitlines(), followed.offset < status.st_size and end > 0
 
     def _insert(self, lines: list[bytes]) -> int:
-        """Put lines into the index; how many are no verdict."""
+        """Insert lines; return the number of those that are not verdicts."""
         verdicts, texts, unreadable = [], [], 0
         for line in lines:
             row = parsed(line)
@@ -168,7 +168,7 @@ class LogIndex:
                 unreadable += bool(line.strip())
                 continue
             verdict, text = row
-            self._note(verdict)
+            self._record_choices(verdict)
             verdicts.append((self._next_id, *verdict))
             texts.append((self._next_id, *text))
             self._next_id += 1
@@ -179,43 +179,43 @@ class LogIndex:
             self._database.executemany("INSERT INTO texts VALUES (?, ?, ?, ?)", texts)
         return unreadable
 
-    def _note(self, verdict: tuple[Any, ...]) -> None:
-        """Keep the values that a filter can take, the first so many of each."""
-        for name, place in CHOSEN.items():
+    def _record_choices(self, verdict: tuple[Any, ...]) -> None:
+        """Record the values of each filter, up to ``MAX_CHOICES``."""
+        for name, column in CHOSEN.items():
             known = self.choices[name]
-            if verdict[place] and verdict[place] not in known and len(known) < MAX_CHOICES:
-                self.choices[name] = known | {verdict[place]}
+            if verdict[column] and verdict[column] not in known and len(known) < MAX_CHOICES:
+                self.choices[name] = known | {verdict[column]}
 
 
 def parsed(line: bytes) -> tuple[tuple[Any, ...], tuple[str, str, str]] | None:
-    """A log's line as the index's columns; None where it is no verdict."""
+    """A line's values for the two tables; None if it is not a verdict."""
     if len(line) > MAX_LINE_BYTES:
         return None
     try:
-        said = json.loads(line)
+        entry = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict) or not isinstance(said.get("status"), str):
+    if not isinstance(entry, dict) or not isinstance(entry.get("status"), str):
         return None
-    details = said.get("details")
+    details = entry.get("details")
     rule = details.get("rule") if isinstance(details, Mapping) else None
     verdict = (
-        _number(said.get("time")) or 0.0,
-        _text(said["status"]),
-        _text(said.get("source") or ""),
+        _number(entry.get("time")) or 0.0,
+        _text(entry["status"]),
+        _text(entry.get("source") or ""),
         _text(rule or ""),
-        _number(said.get("score")),
-        _text(said.get("template") or ""),
-        _text(said.get("model") or ""),
-        _number(said.get("step")),
-        int(_number(said.get("response_characters")) or 0),
+        _number(entry.get("score")),
+        _text(entry.get("template") or ""),
+        _text(entry.get("model") or ""),
+        _number(entry.get("step")),
+        int(_number(entry.get("response_characters")) or 0),
     )
-    reference = said.get("reference")
+    reference = entry.get("reference")
     references = reference if isinstance(reference, list) else [reference or ""]
     texts = (
-        _text(said.pop("response_tail", "") or ""),
+        _text(entry.pop("response_tail", "") or ""),
         "\n".join(map(_text, references)),
-        json.dumps(said),
+        json.dumps(entry),
     )
     return verdict, texts
 
@@ -232,7 +232,7 @@ def _rotation(path: Path) -> int:
 
 def _text(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    return text.encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates
+    return text.encode("utf-8", "replace").decode()  # SQLite rejects lone surrogates
 
 
 def _number(value: object) -> float | None:

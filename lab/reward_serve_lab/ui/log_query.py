@@ -1,4 +1,4 @@
-"""Questions to the index of the verdict log: a page of rows, and what the charts show."""
+"""Queries of the verdict log's index: a page of rows, and the charts' data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BINS = 20
 COLUMNS = 48
 MAX_POINTS = 1500
 MAX_CHARTED = 200_000
-"""Verdicts that the charts count: the newest."""
+"""Maximum number of verdicts in the charts, newest first."""
 
 _LISTED = "v.id, v.time, v.status, v.source, v.rule, v.score, v.template, v.model, v.step, "
 FILTERED = ("status", "source", "rule", "template")
@@ -22,14 +22,13 @@ FILTERED = ("status", "source", "rule", "template")
 
 @dataclass(frozen=True)
 class Filters:
-    """Which verdicts are asked for.
+    """Which verdicts to list; empty values match all, including those without a score.
 
     Attributes:
-        status: and so on: this value alone; empty for any.
-        lowest: scores from here; None for any, and for none.
-        highest: scores up to here; likewise.
-        since: seconds since the epoch.
-        text: in the response's tail or the reference, in any case.
+        lowest: minimum score.
+        highest: maximum score.
+        since: earliest time, in seconds since the epoch.
+        text: text in the response's tail or the reference, ignoring case.
     """
 
     status: str = ""
@@ -44,7 +43,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A row of the log, as it is listed."""
+    """A row of the log."""
 
     id: int
     time: float
@@ -62,14 +61,14 @@ class Verdict:
 
 @dataclass
 class Answer:
-    """What the page shows.
+    """The result of a query.
 
     Attributes:
-        total: verdicts that fit the filters.
-        rows: those of the page, newest first.
-        scores: how many in each of ``BINS`` between ``low`` and ``high``.
-        points: of the newest, by what they are: characters of the response, and score.
-        statuses: how many of each, in ``COLUMNS`` equal spans between ``began`` and ``ended``.
+        total: number of verdicts that match the filters.
+        rows: the page's verdicts, newest first.
+        scores: counts in ``BINS`` equal bins from ``low`` to ``high``.
+        points: response characters and score of the newest verdicts, by source.
+        statuses: counts by status in ``COLUMNS`` equal spans from ``began`` to ``ended``.
     """
 
     total: int = 0
@@ -84,15 +83,15 @@ class Answer:
 
 
 def ask(path: Path, filters: Filters, page: int) -> Answer:
-    """A page of the verdicts that fit, and charts of the newest that fit.
+    """Query a page of verdicts and the charts' data.
 
     Args:
         path: the index.
         filters: which verdicts.
-        page: from 0, of ``PAGE_ROWS`` each.
+        page: 0-based number of a page of ``PAGE_ROWS`` rows.
     """
     where, values = _where(filters)
-    with closing(_opened(path)) as database:
+    with closing(_connect(path)) as database:
         answer = Answer()
         (answer.total,) = database.execute(f"SELECT count(*) FROM {where}", values).fetchone()
         answer.rows = _rows(database, where, values, page)
@@ -106,14 +105,14 @@ def ask(path: Path, filters: Filters, page: int) -> Answer:
 
 
 def rest_of(path: Path, verdict: int) -> dict[str, Any]:
-    """What else the log says of a verdict."""
-    with closing(_opened(path)) as database:
+    """All other fields of a verdict."""
+    with closing(_connect(path)) as database:
         found = database.execute("SELECT rest FROM texts WHERE id = ?", (verdict,)).fetchone()
     rest: dict[str, Any] = json.loads(found[0]) if found else {}
     return rest
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
 
 
@@ -154,7 +153,7 @@ def _rows(database: sqlite3.Connection, where: str, values: list[Any], page: int
 def _add_counts(
     database: sqlite3.Connection, newest: str, values: list[Any], answer: Answer
 ) -> None:
-    """Count scores and statuses of the newest verdicts, each in equal spans."""
+    """Count scores and statuses of the newest verdicts."""
     low, high, answer.began, answer.ended = database.execute(
         "SELECT coalesce(min(score), 0), coalesce(max(score), 1), coalesce(min(time), 0), "
         f"coalesce(max(time), 0) FROM {newest}",
@@ -163,16 +162,16 @@ def _add_counts(
     answer.low, answer.high = min(0.0, low), max(1.0, high)
     answer.statuses = [{} for _ in range(COLUMNS)]
     scores, times = answer.high - answer.low, (answer.ended - answer.began) or 1.0
-    for column, status, place, count in database.execute(
+    for column, status, score_bin, count in database.execute(
         f"SELECT min({COLUMNS - 1}, CAST((time - ?) * {COLUMNS} / ? AS INTEGER)), status, "
         f"min({BINS - 1}, CAST((score - ?) * {BINS} / ? AS INTEGER)), count(*) "
         f"FROM {newest} GROUP BY 1, 2, 3",
         [answer.began, times, answer.low, scores, *values],
     ):
-        of_column = answer.statuses[column]
-        of_column[status] = of_column.get(status, 0) + count
-        if place is not None:
-            answer.scores[place] += count
+        counts = answer.statuses[column]
+        counts[status] = counts.get(status, 0) + count
+        if score_bin is not None:
+            answer.scores[score_bin] += count
 
 
 def _add_points(

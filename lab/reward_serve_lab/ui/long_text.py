@@ -1,4 +1,4 @@
-"""A text field for items of any size that the service takes."""
+"""A text field for items of any size that the service accepts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from nicegui import ui
 from nicegui.events import GenericEventArguments
 
 PART_CHARACTERS = 100_000
-"""Of one message: NiceGUI's page drops a message of 1 MB, and encoding it as JSON twice makes up to
-8 characters of one."""
+"""Maximum size of one message: NiceGUI drops messages of 1 MB, and can turn a character into 8 by
+encoding it twice as JSON."""
 
-# NiceGUI's server refuses a message with half a surrogate pair.
+# NiceGUI's server rejects a message with half a surrogate pair.
 _IN_PARTS = (
     f"value => {{ const size = {PART_CHARACTERS};"
     r"""
@@ -29,20 +29,20 @@ _IN_PARTS = (
 
 
 class LongText(ui.textarea):
-    """A text area whose value travels in parts.
+    """A text area that sends its value in parts.
 
-    A lone surrogate becomes U+FFFD.
+    Lone surrogates are replaced by U+FFFD.
     """
 
     def on(self, type: str, handler: Any = None, *args: Any, **options: Any) -> Self:
-        """Subscribe to an event; what the user typed is put together first."""
+        """Subscribe to an event; a changed value arrives in one piece."""
         if type == f"update:{self.VALUE_PROP}":
             return super().on(type, _Joined(handler), js_handler=_IN_PARTS)
         return super().on(type, handler, *args, **options)
 
 
 class _Joined:
-    """Passes a value on when its last part has come."""
+    """Passes a value on when its last part has arrived."""
 
     def __init__(self, handler: Callable[[GenericEventArguments], object]) -> None:
         self._handler = handler

@@ -1,4 +1,4 @@
-// A text in pieces, as text nodes: whatever a policy wrote is shown, and never parsed.
+// Pieces of text as text nodes: a policy's text is never parsed as HTML.
 import { h } from "vue";
 
 const span = ([text, kind, title]) =>

@@ -1,4 +1,4 @@
-// A table of text pieces. Rows that can be opened take the focus, Enter, and the arrow keys.
+// A table of text pieces. Rows that can be opened handle focus, Enter and the arrow keys.
 import { h } from "vue";
 
 const span = ([text, kind, title]) =>

@@ -1,4 +1,4 @@
-"""A group's samples as they are pasted or uploaded: JSON lines, a JSON list, or a batch's body."""
+"""Parse a group's samples: JSON lines, a JSON list, or the body of a batch request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from reward_serve.schema import ScoreRequest, describe_errors
 
 MAX_SAMPLES = 1024
-"""Such as a training step of SkyRL or verl: 128 groups of 8."""
+"""A training step of SkyRL or verl: 128 groups of 8."""
 
 _FIELDS = frozenset(ScoreRequest.model_fields)
 
@@ -24,30 +24,30 @@ EXAMPLE = (
 
 
 class SamplesError(ValueError):
-    """The text holds no samples; says where, and what would be right."""
+    """The samples are invalid; the message has the position and the remedy."""
 
 
 def read_samples(text: str) -> list[dict[str, Any]]:
-    """The score requests that a text holds; of each object the fields that a request has.
+    """Parse score requests; fields that a request does not have are ignored.
 
     Raises:
-        SamplesError: names the line, or the entry, at fault.
+        SamplesError: a line or an entry is invalid, or there are too many or none.
     """
     found = [_request(where, entry) for where, entry in _entries(text)]
     if not found:
         raise SamplesError(
-            'there are no samples; give lines of {"reference": ..., "response": ...}'
+            'there are no samples; write lines of {"reference": ..., "response": ...}'
         )
     if len(found) > MAX_SAMPLES:
         raise SamplesError(
-            f"{len(found):,} samples; the page takes {MAX_SAMPLES:,}, so give fewer groups, or "
-            "score the file with `python -m reward_serve score`"
+            f"{len(found):,} samples; the page accepts {MAX_SAMPLES:,}: use fewer groups, or "
+            "score the file with `reward-serve score`"
         )
     return found
 
 
 def groups_of(requests: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Indices by group: by the field ``group``, else by question and reference."""
+    """Sample indices by ``group``, or else by question, reference and messages."""
     found: dict[str, list[int]] = {}
     for index, request in enumerate(requests):
         key = request.get("group") or json.dumps(
@@ -70,14 +70,14 @@ def _entries(text: str) -> list[tuple[str, Any]]:
 
 def _lines(text: str) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
-    for number, line in enumerate(text.split("\n"), 1):  # a JSON string may hold U+2028
+    for number, line in enumerate(text.split("\n"), 1):  # a JSON string may contain U+2028
         if not line.strip():
             continue
         try:
             found.append((f"line {number}", json.loads(line)))
         except (ValueError, RecursionError) as error:
             raise SamplesError(
-                f"line {number}: is not JSON ({str(error)[:80]}); give one object a line"
+                f"line {number}: is not JSON ({str(error)[:80]}); write one object per line"
             ) from None
     return found
 

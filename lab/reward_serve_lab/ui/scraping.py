@@ -1,4 +1,4 @@
-"""The service's Prometheus metrics, read where Prometheus would scrape them."""
+"""Read the service's metrics from the addresses that Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 MAX_BYTES = 8 * 2**20
-"""Of one node's metrics."""
+"""Maximum size of one node's metrics."""
 
 WINDOW_S = 60.0
-"""Rates and latencies are over this long: Ray passes metrics on every ten seconds."""
+"""Period of rates and latencies; Ray exports metrics every ten seconds."""
 
 _TIMEOUT_S = 5.0
 _KEPT_S = 900.0
@@ -32,17 +32,17 @@ def _totals() -> dict[Any, float]:
 
 @dataclass
 class Reading:
-    """Totals at a time, each by deployment.
+    """Totals at one time, by deployment.
 
     Attributes:
-        at: seconds of the monotonic clock.
+        at: monotonic time in seconds.
         statuses: requests by deployment and status.
-        sources: likewise, by what decided.
-        items: at work or waiting.
-        replicas: that report.
-        cache: hits and misses.
-        buckets: of the latency, by upper bound in seconds, cumulative.
-        faults: addresses that could not be read, and why.
+        sources: requests by deployment and source.
+        items: items running or queued.
+        replicas: names of the replicas that report.
+        cache: cache hits and misses.
+        buckets: cumulative latency counts by upper bound in seconds.
+        faults: reasons by address that could not be read.
     """
 
     at: float = 0.0
@@ -56,35 +56,37 @@ class Reading:
 
     @property
     def deployments(self) -> list[str]:
-        """All that report anything."""
+        """The deployments that report any metric."""
         return sorted({*self.replicas, *self.items, *(name for name, _ in self.statuses)})
 
     def total(self, deployment: str | None = None) -> float:
-        """Requests that ended, of one deployment or of all."""
+        """Completed requests of one deployment, or of all."""
         return sum(
             count for (name, _), count in self.statuses.items() if deployment in (None, name)
         )
 
 
 class Scraper:
-    """Reads metrics, and keeps a quarter of an hour of them.
+    """Reads metrics and keeps the readings of 15 minutes.
 
     Args:
-        urls: such as ``http://127.0.0.1:9100/metrics``, one for each node.
+        urls: one for each node, such as ``http://127.0.0.1:9100/metrics``.
 
     Raises:
-        ValueError: one is not an HTTP address.
+        ValueError: a URL is not HTTP.
     """
 
     def __init__(self, urls: Sequence[str]) -> None:
         for url in urls:
             if not url.startswith(("http://", "https://")):
-                raise ValueError(f"--metrics: {url!r} is no address; give http://HOST:PORT/metrics")
+                raise ValueError(
+                    f"--metrics: {url!r} is not an HTTP URL; give http://HOST:PORT/metrics"
+                )
         self.urls = list(urls)
         self.readings: deque[Reading] = deque()
 
     async def read(self) -> Reading:
-        """A reading of now, or the last where that is recent."""
+        """Read the metrics, or return the last reading if it is recent."""
         now = time.monotonic()
         if self.readings and now - self.readings[-1].at < _EVERY_S:
             return self.readings[-1]
@@ -101,14 +103,14 @@ class Scraper:
         return reading
 
     def rate(self, deployment: str | None = None) -> float | None:
-        """Verdicts a second over the last minute; None with fewer than two readings."""
+        """Verdicts/s over the last minute; None with fewer than two readings."""
         now, before = self._window()
         if now is None or before is None or now.at <= before.at:
             return None
         return max(0.0, now.total(deployment) - before.total(deployment)) / (now.at - before.at)
 
     def rates(self) -> list[float | None]:
-        """Verdicts a second between readings ten seconds apart or more, oldest first."""
+        """Verdicts/s between readings at least ten seconds apart, oldest first."""
         found: list[float | None] = []
         last: Reading | None = None
         for reading in self.readings:
@@ -124,7 +126,7 @@ class Scraper:
         return found[-90:]
 
     def latency(self, deployment: str, share: float) -> float | None:
-        """A quantile in seconds: of the last minute, or of all where nothing came in it."""
+        """A latency quantile in seconds: of the last minute, or of all time if it was idle."""
         now, before = self._window()
         if now is None:
             return None
@@ -159,7 +161,7 @@ def add(reading: Reading, exposition: str) -> None:
 
 
 def quantile(buckets: Mapping[float, float], share: float) -> float | None:
-    """A quantile of cumulative buckets, linear within one; None where they are empty."""
+    """A quantile of cumulative buckets, interpolated linearly; None if they are empty."""
     ordered = sorted(buckets.items())
     total = ordered[-1][1] if ordered else 0.0
     if total <= 0:

@@ -1,4 +1,4 @@
-"""The service that the workbench shows, and what its failures mean to a person."""
+"""A client of the service whose errors state the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -26,22 +26,22 @@ logger = logging.getLogger(__name__)
 
 API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 MAX_EXPLAINED_AT_ONCE = 2
-"""The service bounds explanations, which are for people."""
+"""Concurrent explanations; the service limits them."""
 
 BATCH_ITEMS = 128
-"""Requests of one call, so that each call ends well within its deadline."""
+"""Requests per call: few enough for a call to end well within its deadline."""
 
 _STATE_TIMEOUT_S = 5.0
-_OTHER_VERSION = "Its version may differ from the workbench's."
+_OTHER_VERSION = "The service's version may differ from the workbench's."
 
 
 class TroubleError(Exception):
-    """The service gave no answer; says why, and what to do.
+    """The service gave no valid answer.
 
     Attributes:
-        what: what happened.
-        remedy: what to do about it.
-        status_code: of HTTP, where it answered.
+        what: the cause.
+        remedy: what to do.
+        status_code: the HTTP status, if the service replied.
     """
 
     def __init__(self, what: str, remedy: str, status_code: int | None = None) -> None:
@@ -53,15 +53,15 @@ class TroubleError(Exception):
 
 @dataclass
 class State:
-    """What a look at the service found.
+    """The state of the service at one time.
 
     Attributes:
-        models: as ``/v1/models`` lists them; None where it did not answer.
-        version: of the service.
+        models: the models in ``/v1/models``; None if it failed.
+        version: the service's version.
         ready: whether each model has a replica that can score.
-        detail: why not.
-        took_ms: what ``/v1/models`` took.
-        trouble: why there is no answer.
+        detail: why the service is not ready.
+        took_ms: latency of ``/v1/models``.
+        trouble: why ``/v1/models`` failed.
     """
 
     models: list[dict[str, Any]] | None = None
@@ -70,30 +70,29 @@ class State:
     detail: str = ""
     took_ms: float = 0.0
     trouble: TroubleError | None = None
-    at: float = field(default_factory=time.time)
 
 
 class Service:
     """One service, over HTTP.
 
     Args:
-        url: such as ``http://127.0.0.1:8000``; a user and password in it are sent, never shown.
-        api_key: sent as ``Authorization: Bearer``, never shown.
+        url: such as ``http://127.0.0.1:8000``; a user and password in it are sent but never shown.
+        api_key: sent as ``Authorization: Bearer`` but never shown.
 
     Raises:
-        ValueError: the URL, or the key, cannot be used.
+        ValueError: the URL or the key is invalid.
     """
 
     def __init__(self, url: str, api_key: str | None) -> None:
         key = (api_key or "").strip()
         if not key.isascii() or not key.isprintable():
-            raise ValueError(f"{API_KEY_VARIABLE}: holds characters that a header cannot carry")
+            raise ValueError(f"{API_KEY_VARIABLE}: contains characters that a header cannot carry")
         try:
             parsed = httpx.URL(url)
         except httpx.InvalidURL as error:
             raise ValueError(f"--url: {error}; give http://HOST:PORT") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ValueError(f"--url: {url!r} is no address; give http://HOST:PORT")
+            raise ValueError(f"--url: {url!r} is not an HTTP URL; give http://HOST:PORT")
         self.url = str(parsed.copy_with(userinfo=b"", query=None, fragment=None)).rstrip("/")
         self.has_key = bool(key)
         headers = {"content-type": "application/json"}
@@ -109,15 +108,15 @@ class Service:
             await self._client.aclose()
 
     async def state(self) -> State:
-        """What serves, and whether it can score."""
+        """Query the models and whether they are ready."""
         began = time.perf_counter()
         try:
-            said = await self._json("GET", "/v1/models", None, _STATE_TIMEOUT_S)
+            data = await self._json("GET", "/v1/models", None, _STATE_TIMEOUT_S)
         except TroubleError as trouble:
             return State(trouble=trouble)
         took_ms = 1000 * (time.perf_counter() - began)
-        models = [model for model in said.get("models") or [] if isinstance(model, dict)]
-        state = State(models, str(said.get("version", "")), took_ms=took_ms)
+        models = [model for model in data.get("models") or [] if isinstance(model, dict)]
+        state = State(models, str(data.get("version", "")), took_ms=took_ms)
         try:
             await self._json("GET", "/ready", None, _STATE_TIMEOUT_S)
             state.ready = True
@@ -130,14 +129,14 @@ class Service:
         requests: Sequence[Mapping[str, Any]],
         progress: Callable[[int], object] = lambda done: None,
     ) -> list[ScoreResult]:
-        """A result for each request, in order.
+        """Score requests in batches; results are in order.
 
         Args:
-            requests: any number of them.
+            requests: any number of requests.
             progress: called with the number of results after each batch.
 
         Raises:
-            TroubleError: there was no answer.
+            TroubleError: the service gave no valid answer.
         """
         results: list[ScoreResult] = []
         for start in range(0, len(requests), BATCH_ITEMS):
@@ -149,30 +148,30 @@ class Service:
         sent, refused = encode_batch(requests)
         size = len(requests) - len(refused)
         timeout_s = longest_timeout_s(requests) + GRACE_S
-        said = await self._json("POST", "/v1/score/batch", sent, timeout_s)
-        results = said.get("results")
+        data = await self._json("POST", "/v1/score/batch", sent, timeout_s)
+        results = data.get("results")
         if not isinstance(results, list) or len(results) != size:
-            raise TroubleError("The service did not answer every request.", "Is it this project's?")
+            raise TroubleError("The service did not answer every request.", "Check --url.")
         try:
             return merge([parse_result(result, self.url) for result in results], refused)
         except ServiceUnavailableError as error:
             raise TroubleError(str(error), _OTHER_VERSION) from None
 
     async def explain(self, request: Mapping[str, Any]) -> Explanation:
-        """The result of one request, and what led to it.
+        """Score a request and explain its result.
 
         Raises:
-            TroubleError: there is none.
+            TroubleError: the service gave no valid answer.
         """
         timeout_s = longest_timeout_s([request]) + GRACE_S
         async with self._explaining:
             try:
-                said = await self._json("POST", "/v1/explain", encode(request), timeout_s)
+                data = await self._json("POST", "/v1/explain", encode(request), timeout_s)
             except ValueError as error:
-                raise TroubleError(f"The request cannot be sent: {error}.", "Mend it.") from None
-        said.pop("detail", None)
+                raise TroubleError(f"The request cannot be sent: {error}.", "Fix it.") from None
+        data.pop("detail", None)
         try:
-            return parse_explanation(said, self.url)
+            return parse_explanation(data, self.url)
         except ServiceUnavailableError as error:
             raise TroubleError(str(error), _OTHER_VERSION) from None
 
@@ -191,34 +190,34 @@ class Service:
         except httpx.HTTPError as error:
             logger.info("%s: %s", self.url, error)
             raise TroubleError(
-                f"Nothing answers at {self.url}.",
-                "Start the service (python -m reward_serve serve), or name another by --url.",
+                f"Cannot reach {self.url}.",
+                "Start the service (reward-serve serve), or set --url.",
             ) from None
         try:
-            said = reply.json()
+            data = reply.json()
         except ValueError:
-            said = None
-        if not isinstance(said, dict):
+            data = None
+        if not isinstance(data, dict):
             raise TroubleError(
-                f"{self.url} answers {reply.status_code}, but not as this service would.",
+                f"{self.url} replied {reply.status_code} without a JSON object.",
                 "Check --url.",
                 reply.status_code,
             )
-        if reply.status_code >= 400 and "score" not in said and "result" not in said:
-            raise self._refused(reply.status_code, said)
-        return said
+        if reply.status_code >= 400 and "score" not in data and "result" not in data:
+            raise self._refused(reply.status_code, data)
+        return data
 
-    def _refused(self, code: int, said: Mapping[str, Any]) -> TroubleError:
-        detail = str(said.get("detail", "no detail"))
+    def _refused(self, code: int, data: Mapping[str, Any]) -> TroubleError:
+        detail = str(data.get("detail", "no detail"))
         if code == 401:
-            key = f"The key of {API_KEY_VARIABLE} is not one of its keys"
+            key = f"{API_KEY_VARIABLE} is not one of the service's keys"
             return TroubleError(
-                "The service is locked." if not self.has_key else f"{key}.",
+                "The service requires an API key." if not self.has_key else f"{key}.",
                 f"Start the workbench with {API_KEY_VARIABLE} set to one of the service's keys.",
                 code,
             )
         remedies = {
-            429: "The service bounds what one key may ask; try again in a moment.",
+            429: "The key has too many items in flight; try again in a moment.",
             503: "Try again in a moment, or look at Health.",
             504: "Give it more time, or look at Health.",
         }

@@ -1,4 +1,4 @@
-"""The workbench's process: its pages on loopback, behind the guard, until Ctrl-C."""
+"""Run the workbench: its pages on loopback, behind the guard, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command was given.
+    """The command's options.
 
     Attributes:
-        url: the service's.
+        url: the service's URL.
         api_key: the service's key, if it has keys.
         log: the folder of the verdict log.
-        metrics: where Prometheus would scrape.
-        token: what opens the pages.
+        metrics: Prometheus metrics URLs of the Ray nodes.
+        token: the token that opens the pages.
     """
 
     url: str
@@ -46,10 +46,10 @@ def application(settings: Settings, port: int) -> ASGIApp:
     """The pages behind their guard.
 
     Raises:
-        ValueError: a setting cannot be used; says which.
+        ValueError: a setting is invalid; the message names it.
     """
     if settings.log is not None and not settings.log.is_dir():
-        raise ValueError(f"--log: {settings.log} is no folder; give verdict_log.folder")
+        raise ValueError(f"--log: {settings.log} is not a folder; give verdict_log.folder")
     service = Service(settings.url, settings.api_key)
     index = LogIndex(settings.log) if settings.log is not None else None
     scraper = Scraper(settings.metrics) if settings.metrics else None
@@ -80,21 +80,21 @@ def application(settings: Settings, port: int) -> ASGIApp:
     return Guard(app, settings.token, port)
 
 
-def serve(settings: Settings, port: int, say: Callable[[str], None]) -> None:
+def serve(settings: Settings, port: int, on_address: Callable[[str], None]) -> None:
     """Serve the pages until a signal.
 
     Args:
-        settings: what the command was given.
-        port: where to listen, on loopback.
-        say: is given the address to open, with the token.
+        settings: the command's options.
+        port: the port on loopback.
+        on_address: called with the address to open, including the token.
 
     Raises:
-        ValueError: a setting cannot be used.
+        ValueError: a setting is invalid.
         OSError: the port is taken.
     """
     with socket.create_server((HOST, port)) as listening:
         app = application(settings, port)
-        say(f"http://{HOST}:{port}/?token={settings.token}")
+        on_address(f"http://{HOST}:{port}/?token={settings.token}")
         config = uvicorn.Config(
             app, log_level="warning", server_header=False, proxy_headers=False, lifespan="on"
         )

@@ -1,4 +1,4 @@
-"""What all pages share: the frame, the way between them, the colors, and what one page keeps."""
+"""What all pages share: frame, navigation, theme, service status and session state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TITLES = {"/": "Ask", "/group": "Group", "/verdicts": "Verdicts", "/health": "H
 
 @dataclass(frozen=True)
 class Workbench:
-    """What the pages show."""
+    """The sources of the pages' data."""
 
     service: Service
     index: LogIndex | None = None
@@ -34,10 +34,10 @@ class Workbench:
 
 @dataclass
 class Draft:
-    """What stands in the fields of Ask, kept while other pages are looked at.
+    """The fields of Ask, kept while other pages are open.
 
     Attributes:
-        note: where it came from, if not from the fields.
+        note: where the draft comes from, if it was not typed.
     """
 
     question: str = ""
@@ -51,7 +51,7 @@ class Draft:
 
 @dataclass
 class Session:
-    """One open page of the workbench."""
+    """The state of one browser tab."""
 
     workbench: Workbench
     state: State = field(default_factory=State)
@@ -97,14 +97,14 @@ def _frame(session: Session, theme: str) -> None:
     ui.context.client.sub_pages_router.on_path_changed(lambda path: _mark(links, path))
     _mark(links, ui.context.client.sub_pages_router.current_path)
 
-    async def look() -> None:
+    async def poll() -> None:
         session.state = await session.workbench.service.state()
         _show_status(status, session)
         for watcher in list(session.watchers):
             watcher()
 
-    ui.timer(_POLL_S, look)
-    ui.timer(0.0, look, once=True)
+    ui.timer(_POLL_S, poll)
+    ui.timer(0.0, poll, once=True)
 
 
 def _navigation() -> dict[str, Element]:

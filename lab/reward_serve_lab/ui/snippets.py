@@ -1,4 +1,4 @@
-"""A request as curl and as Python, exact to the character, in ASCII."""
+"""A request as curl and Python code, in ASCII and exact to the character."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from reward_serve_lab.ui.service import API_KEY_VARIABLE
 
 
 def as_curl(url: str, request: Mapping[str, Any], has_key: bool) -> str:
-    """The shell command that asks for this score; the key stays in the environment."""
+    """A shell command that sends the request; it reads the key from the environment."""
     key = f' \\\n  -H "authorization: Bearer ${API_KEY_VARIABLE}"' if has_key else ""
-    # By standard input: Linux takes no argument of more than 128 KiB.
+    # On stdin, because Linux limits an argument to 128 KiB.
     return (
         f"curl -s {shlex.quote(url + '/v1/score')} -H 'content-type: application/json'{key} \\\n"
         f"  --data-binary @- <<'EOF'\n{json.dumps(request, indent=1)}\nEOF"
@@ -21,7 +21,7 @@ def as_curl(url: str, request: Mapping[str, Any], has_key: bool) -> str:
 
 
 def as_python(url: str, request: Mapping[str, Any], has_key: bool) -> str:
-    """The same in Python, by this project's client."""
+    """Python code that sends the request with this project's client."""
     key = f", os.environ[{API_KEY_VARIABLE!r}]" if has_key else ""
     lines = ["import os\n"] if has_key else []
     lines += ["from reward_serve import HttpRewardClient\n", "request = {"]

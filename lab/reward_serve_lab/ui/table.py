@@ -1,4 +1,4 @@
-"""Tables: rows of cells of text in pieces, and the cells that several tables have."""
+"""Tables of text pieces, and the cells that several tables use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reward_serve_lab.ui.text import Piece, legible
 
 @dataclass
 class Column:
-    """A table's column: its heading, and the classes of its cells."""
+    """A column: its heading and the CSS classes of its cells."""
 
     label: str
     kind: str = ""
@@ -21,11 +21,11 @@ class Column:
 
 @dataclass
 class Cell:
-    """A table's cell.
+    """A cell.
 
     Attributes:
         pieces: its text.
-        bar: where an advantage bar is drawn, from -1 to 1.
+        bar: length of its advantage bar, from -1 to 1; None for no bar.
     """
 
     pieces: Sequence[Piece] = ()
@@ -34,7 +34,7 @@ class Cell:
 
 @dataclass
 class TableRow:
-    """A table's row: its cells, its classes, and what a screen reader says of it."""
+    """A row: its cells, its CSS classes and its label for screen readers."""
 
     cells: Sequence[Cell]
     kind: str = ""
@@ -42,12 +42,12 @@ class TableRow:
 
 
 class Rows(Element, component="rows.js"):
-    """A table; on a narrow screen a list of cards.
+    """A table; on a narrow screen, a list of cards.
 
     Args:
         columns: its columns.
         rows: its rows.
-        on_open: called with a row's index when it is clicked, or Enter is pressed on it.
+        on_open: called with a row's index on a click or Enter.
         caption: what the table shows.
     """
 
@@ -67,7 +67,7 @@ class Rows(Element, component="rows.js"):
         self.show(rows)
 
     def show(self, rows: Sequence[TableRow]) -> None:
-        """Show these rows instead."""
+        """Replace the rows."""
         self._props["rows"] = [
             {
                 "kind": row.kind,
@@ -83,13 +83,13 @@ class Rows(Element, component="rows.js"):
 
 
 def score_cell(score: float | None) -> Cell:
-    """A score, in its color."""
+    """A score in its color."""
     text = "none" if score is None else f"{score:g}"
     return Cell([Piece(text, f"score {charts.score_tone(score)}")])
 
 
 def status_cell(status: str, reason: str | None = None) -> Cell:
-    """A result's status, in its color, and the reason for it."""
+    """A result's status in its color, and the reason."""
     pill = Piece(legible(status, 40), f"pill {charts.STATUS_TONES.get(status, '')}")
     return Cell(
         [pill, Piece(legible(reason), "reason", legible(reason, 1000))] if reason else [pill]

@@ -1,7 +1,7 @@
-r"""Untrusted text in pieces that a page can show: nothing in it is obeyed, nothing is hidden.
+r"""Split untrusted text into pieces that a page can show safely.
 
-A policy writes what the pages show. Its text reaches the browser as text nodes, so that markup
-stays text; here what a reader could not see, or what would reorder the line, gets a visible name.
+Pieces reach the browser as text nodes, so that markup stays text. Characters that are invisible or
+reorder the line are replaced by visible names.
 
     >>> [piece.text for piece in pieces("18\u202e")]
     ['18', 'U+202E']
@@ -15,14 +15,14 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 MAX_SHOWN = 24_000
-"""Characters of one text that are shown; of a longer one, its start, its end and what is marked."""
+"""Maximum characters shown of a text; a longer one shows its start, end and marked parts."""
 
 _HEAD = 6_000
 _AROUND = 600
 _MAX_NAMED = 400
 _MAX_COMBINING = 4
 
-# Letters and marks without ink, which Unicode's categories do not tell from others.
+# Blank letters and marks, which Unicode's categories do not separate from visible ones.
 _BLANK = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
     + "".join(map(chr, range(0xFE00, 0xFE10)))
@@ -31,12 +31,12 @@ _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 class Mark(NamedTuple):
-    """A span of characters to be shown in a style.
+    """A span of characters with a style.
 
     Attributes:
-        start: its first character.
-        end: the one behind its last.
-        kind: ``match`` or ``cut``.
+        start: the first character.
+        end: the end of the span, exclusive.
+        kind: a CSS class: ``match``, ``cut`` or ``field-part``.
     """
 
     start: int
@@ -48,9 +48,9 @@ class Piece(NamedTuple):
     """Characters in one style.
 
     Attributes:
-        text: what is shown.
-        kind: classes of the style sheet, among them ``unseen`` for a character's name.
-        title: more about it, on hovering.
+        text: the text shown.
+        kind: CSS classes; ``unseen`` for the name of a hidden character.
+        title: the tooltip.
     """
 
     text: str
@@ -59,7 +59,7 @@ class Piece(NamedTuple):
 
 
 def is_hidden(character: str) -> bool:
-    """Whether a reader cannot see a character, or it moves others; not a line's end or a tab."""
+    """Whether a character is invisible or moves others; newlines and tabs are not hidden."""
     if " " <= character <= "~" or character in "\n\t":
         return False
     return (
@@ -71,7 +71,7 @@ def is_hidden(character: str) -> bool:
 
 
 def pieces(text: str, marks: Iterable[Mark] = (), most: int = MAX_SHOWN) -> list[Piece]:
-    """A text in pieces, at most ``most`` of its characters and those around the marks."""
+    """Split a text into pieces: at most ``most`` characters, and those around the marks."""
     marks = sorted(mark for mark in marks if mark.start < mark.end)
     found: list[Piece] = []
     budget = [_MAX_NAMED]
@@ -88,25 +88,25 @@ def pieces(text: str, marks: Iterable[Mark] = (), most: int = MAX_SHOWN) -> list
 
 
 def one_line(text: str, most: int = 160) -> list[Piece]:
-    """A text's end on one line, as a table shows it."""
+    """The end of a text on one line, for tables."""
     short = text[-most:]
     found = pieces(short.replace("\r\n", "\n").replace("\n", " ⏎ ").replace("\t", " "))
     return [Piece("… ", "muted"), *found] if len(text) > most else found
 
 
 def legible(text: str, most: int = 200) -> str:
-    """A short text with its hidden characters named, where there can be no pieces."""
+    """A short text with its hidden characters named, for places that cannot show pieces."""
     return "".join(piece.text for piece in pieces(text[:most]))
 
 
 def hidden_names(text: str, most: int = 5) -> list[str]:
-    """Which characters of a text are hidden, the first few distinct ones, by code and name."""
+    """Code and name of the first few distinct hidden characters of a text."""
     distinct = dict.fromkeys(filter(is_hidden, text[:MAX_SHOWN]))
     return [f"{_code(character)} {_name(character)}" for character in list(distinct)[:most]]
 
 
 def transportable(text: str) -> str:
-    """The text with lone surrogates replaced: no browser could be sent them."""
+    """The text with lone surrogates replaced, because they cannot be sent to a browser."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -128,7 +128,7 @@ def _windows(length: int, marks: Sequence[Mark], most: int) -> list[tuple[int, i
 
 
 def _styled(start: int, end: int, marks: Sequence[Mark]) -> Iterator[tuple[int, int, str]]:
-    """The window in runs of one style each; where marks overlap, all their kinds."""
+    """Split a window into runs of one style; overlapping marks combine their kinds."""
     edges = {start, end}
     for mark in marks:
         edges.update(edge for edge in (mark.start, mark.end) if start < edge < end)
@@ -155,7 +155,7 @@ def _revealed(text: str, kind: str, budget: list[int]) -> Iterator[Piece]:
 
 
 def _with_few_marks(text: str) -> str:
-    """At most a few combining marks on a letter: a pile of them covers the lines around it."""
+    """Limit the combining marks on each letter: a pile of them covers the lines around it."""
     if text.isascii():
         return text
     kept, pile = [], 0

@@ -1,4 +1,4 @@
-"""One verdict of the log, with all that the log says of it."""
+"""One verdict of the log with all its fields."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from reward_serve_lab.ui.text import legible
 
 
 def sheet(verdict: Verdict, rest: dict[str, Any]) -> None:
-    """Show a verdict, and what else its line says."""
+    """Show a verdict and its other fields."""
     with tag("div", "sheet-head"):
         heading("Verdict", 2)
         score = "no score" if verdict.score is None else f"score {verdict.score:g}"
         pill(score, charts.score_tone(verdict.score))
         pill(legible(verdict.status, 40), charts.STATUS_TONES.get(verdict.status, ""))
-    heading("The response's end", 3)
+    heading("End of the response", 3)
     untrusted(verdict.response or "(not in the log)", "text-box", "div")
     heading("Reference", 3)
     untrusted(verdict.reference or "(not in the log)", "text-box", "div")
-    heading("What the log says", 3)
+    heading("Log entry", 3)
     with tag("dl", "facts"):
         for name, value in rest.items():
             if value is None or name in ("score", "status", "reference"):
@@ -34,7 +34,7 @@ def sheet(verdict: Verdict, rest: dict[str, Any]) -> None:
 
 
 def clock(seconds: object) -> str:
-    """A time of the log on this machine's clock; "-" where it is none."""
+    """A time of the log in local time; "-" if it is invalid."""
     if not isinstance(seconds, int | float) or not 0 < seconds < 1e11:
         return "-"
     return time.strftime("%m-%d %H:%M:%S", time.localtime(seconds))

@@ -1,4 +1,4 @@
-"""Verdicts: the verdict log as a table with filters and charts, which follows it live."""
+"""Verdicts: the verdict log as a live table with filters and charts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from nicegui import ui
 from reward_serve_lab.ui import charts
 from reward_serve_lab.ui.elements import button, heading, message, tag
 from reward_serve_lab.ui.log_index import LogIndex, Progress
-from reward_serve_lab.ui.log_query import MAX_CHARTED, PAGE_ROWS, Answer, Verdict, ask, rest_of
+from reward_serve_lab.ui.log_query import (
+    FILTERED,
+    MAX_CHARTED,
+    PAGE_ROWS,
+    Answer,
+    Verdict,
+    ask,
+    rest_of,
+)
 from reward_serve_lab.ui.shell import Draft, Session
 from reward_serve_lab.ui.table import Cell, Column, Rows, TableRow, score_cell, status_cell
 from reward_serve_lab.ui.text import Piece, legible, one_line, transportable
@@ -29,7 +37,7 @@ _COLUMNS = [
     Column("decided by", "nowrap"),
     Column("template", "nowrap wide-only"),
     Column("reference", "narrow text"),
-    Column("the response's end", "text grow"),
+    Column("end of the response", "text grow"),
     Column("chars", "number wide-only"),
 ]
 
@@ -50,7 +58,7 @@ def build(session: Session) -> None:
 
 
 class _Verdicts:
-    """The page's parts, and what it shows now."""
+    """The page and the rows that it shows."""
 
     def __init__(self, session: Session, index: LogIndex) -> None:
         self._session = session
@@ -58,7 +66,7 @@ class _Verdicts:
         self._page = 0
         self._rows: list[Verdict] = []
         self._shown_for: tuple[Any, ...] = ()
-        self._asking = False
+        self._querying = False
         self._not_before = 0.0
         self._live = True
         self._span = ""
@@ -81,7 +89,7 @@ class _Verdicts:
     def _filters_bar(self) -> None:
         filters = self._session.filters
         with tag("section", "filters", aria_label="Filters"):
-            for name in ("status", "source", "rule", "template"):
+            for name in FILTERED:
                 label = "decided by" if name == "source" else name
                 self._selects[name] = self._select(label, name, getattr(filters, name))
             with tag("div", "range"):
@@ -132,11 +140,11 @@ class _Verdicts:
             await self._refresh()
 
     async def _refresh(self) -> None:
-        """Ask the index, and show its answer; of questions that overlap the last is shown."""
-        if self._asking:
+        """Query the index and show the answer; if calls overlap, only the last one is shown."""
+        if self._querying:
             self._not_before = 0.0
             return
-        self._asking = True
+        self._querying = True
         try:
             while self._wanted() != self._shown_for:
                 wanted = self._wanted()
@@ -158,10 +166,10 @@ class _Verdicts:
             with self._fault:
                 message(f"The index cannot be read: {error}", "bad", "Restart the workbench.")
         finally:
-            self._asking = False
+            self._querying = False
 
     def _wanted(self) -> tuple[Any, ...]:
-        """What the answer depends on; of a following page also the log, and the time."""
+        """Everything that the answer depends on; for a live page also the log and the time."""
         following = self._live and self._page == 0
         rows = self._index.progress.rows if following else -1
         moment = int(time.time() / _MOVE_S) if following and self._span else 0
@@ -172,13 +180,13 @@ class _Verdicts:
         if progress.read_bytes < progress.total_bytes:
             parts.append(f"reading: {progress.read_bytes / progress.total_bytes:.0%} of the log")
         if progress.unreadable:
-            parts.append(f"{progress.unreadable:,} lines are no verdicts")
+            parts.append(f"{progress.unreadable:,} lines are not verdicts")
         self._status._text = " · ".join(parts)
         self._status.update()
         self._fault.clear()
         if progress.fault:
             with self._fault:
-                message(f"The log cannot be read: {progress.fault}", "bad", "Look at --log.")
+                message(f"The log cannot be read: {progress.fault}", "bad", "Check --log.")
 
     def _show(self, answer: Answer) -> None:
         self._show_progress(self._index.progress)
@@ -204,10 +212,10 @@ class _Verdicts:
         with self._charts:
             _show_charts(answer)
 
-    def _open(self, place: int) -> None:
-        if not 0 <= place < len(self._rows):
+    def _open(self, index: int) -> None:
+        if not 0 <= index < len(self._rows):
             return
-        verdict = self._rows[place]
+        verdict = self._rows[index]
         with ui.dialog(value=True).props("aria-label=Verdict") as dialog, tag("div", "sheet"):
             sheet(verdict, rest_of(self._index.path, verdict.id))
             with tag("div", "actions"):
@@ -221,13 +229,12 @@ class _Verdicts:
             response=transportable(verdict.response),
             models=[verdict.model] if verdict.model else [],
             templates=[verdict.template] if verdict.template else [],
-            note="From the verdict log, which keeps a response's end and not the question.",
+            note="From the verdict log, which stores only the end of the response and no question.",
         )
         ui.navigate.to("/")
 
 
 def _row(verdict: Verdict) -> TableRow:
-    undecided = verdict.score is None
     decided = verdict.source + (f" · {verdict.rule}" if verdict.rule else "")
     score = "none" if verdict.score is None else f"{verdict.score:g}"
     return TableRow(
@@ -235,20 +242,19 @@ def _row(verdict: Verdict) -> TableRow:
             Cell([Piece(clock(verdict.time))]),
             score_cell(verdict.score),
             status_cell(verdict.status),
-            Cell(one_line(decided or "nothing", 40)),
+            Cell(one_line(decided or "none", 40)),
             Cell(one_line(verdict.template, 30)),
             Cell(one_line(verdict.reference.rpartition("####")[2].strip(), 40)),
             Cell(one_line(verdict.response, 140)),
             Cell([Piece(f"{verdict.characters:,}")]),
         ],
-        "undecided" if undecided else "",
-        f"score {score}, {legible(verdict.status, 40)}; opens",
+        label=f"score {score}, {legible(verdict.status, 40)}; opens the verdict",
     )
 
 
 def _show_charts(answer: Answer) -> None:
     charts.histogram("Scores", answer.scores, answer.low, answer.high)
-    charts.scatter("Score against length, by what decided", answer.points, "characters")
+    charts.scatter("Score against length, by source", answer.points, "characters")
     tones = list(charts.STATUS_TONES)
     others = {status for column in answer.statuses for status in column} - set(tones)
     charts.stacked(

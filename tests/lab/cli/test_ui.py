@@ -14,10 +14,10 @@ runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"})
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["--log", "/no/such/folder"], "--log: /no/such/folder is no folder"),
-        (["--url", "ftp://example"], "--url: 'ftp://example' is no address"),
+        (["--log", "/no/such/folder"], "--log: /no/such/folder is not a folder"),
+        (["--url", "ftp://example"], "--url: 'ftp://example' is not an HTTP URL"),
         (["--url", "http://[::1"], "--url:"),
-        (["--metrics", "9090"], "--metrics: '9090' is no address"),
+        (["--metrics", "9090"], "--metrics: '9090' is not an HTTP URL"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(arguments: list[str], fault: str) -> None:
@@ -36,7 +36,7 @@ def test_a_port_that_is_taken_is_named_and_no_address_printed() -> None:
 def test_the_service_is_found_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REWARD_SERVE_URL", "ftp://example")
     reply = runner.invoke(cli, ["ui", "--port", str(free_port())])
-    assert (reply.exit_code, "'ftp://example' is no address" in reply.output) == (2, True)
+    assert (reply.exit_code, "'ftp://example' is not an HTTP URL" in reply.output) == (2, True)
 
 
 def test_a_key_that_no_header_carries_is_refused_and_not_shown(

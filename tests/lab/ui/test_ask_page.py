@@ -79,11 +79,11 @@ def test_ask_by_keyboard(open_look: Open, running: Running) -> None:
     page.wait_for_function("navigator.clipboard.readText().then(text => text.includes('It is 19'))")
     focus(page, page.get_by_role("button", name="Attack it"))
     page.keyboard.press("Enter")
-    expect(page.get_by_text("of them judged: 0 earned a reward")).to_be_visible()
+    expect(page.get_by_text("scored: 0 earned a reward")).to_be_visible()
     row = page.get_by_role("row", name="opens in Ask").first
     focus(page, row)
     page.keyboard.press("Enter")
-    expect(page.get_by_text("An attack of the suite.")).to_be_visible()
+    expect(page.get_by_text("An attack from the suite.")).to_be_visible()
 
 
 def test_control_enter_asks_of_the_last_character(
@@ -126,7 +126,9 @@ def test_models_templates_and_modes_stand_side_by_side(
 
 def test_more_combinations_than_fit_are_refused() -> None:
     many = Draft(models=["a", "b", "c"], templates=["d", "e", "f"])
-    with pytest.raises(ValueError, match="9 combinations of models, templates and modes; 8 fit"):
+    with pytest.raises(
+        ValueError, match="9 combinations of models, templates and modes; at most 8"
+    ):
         requests_of(many)
 
 
@@ -136,9 +138,9 @@ def test_an_attack_needs_a_reference_and_opens_in_ask(open_page: Open, running: 
     expect(page.get_by_text("An attack needs a reference.")).to_be_visible()
     page.get_by_label("Reference").fill("18")
     page.get_by_role("button", name="Attack it").click()
-    expect(page.get_by_text("of them judged: 0 earned a reward")).to_be_visible()
+    expect(page.get_by_text("scored: 0 earned a reward")).to_be_visible()
     page.locator("table.rows tbody tr").first.click()
-    expect(page.get_by_text("An attack of the suite.")).to_be_visible()
+    expect(page.get_by_text("An attack from the suite.")).to_be_visible()
     expect(page.get_by_label("Response")).not_to_have_value("")
 
 
@@ -152,7 +154,7 @@ def test_attacks_that_were_not_judged_are_no_success(
         page.get_by_label("Reference").fill("18")
         choose_by_mouse(page, "models", "other")
         page.get_by_role("button", name="Attack it").click()
-        expect(page.get_by_text("wrong responses: the service judged 0 of them.")).to_be_visible()
+        expect(page.get_by_text("wrong responses: none was scored.")).to_be_visible()
         why = "invalid: model: no model is named 'other' in this deployment; choose 'rule'"
         expect(page.locator(".message.warn", has_text=why)).to_be_visible()
         expect(page.locator(".message.ok")).to_have_count(0)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from reward_serve.schema import ScoreResult, Status, failure
-from reward_serve_lab.ui.attacking import outcome, unjudged
+from reward_serve_lab.ui.attacking import outcome, unscored
 
 REJECTED = ScoreResult(status=Status.OK, score=0.0)
 ACCEPTED = ScoreResult(status=Status.OK, score=1.0)
@@ -17,15 +17,15 @@ INVALID = failure(Status.INVALID, "template: 'nope' is not known")
         ([REJECTED, ACCEPTED], "2 wrong responses: 1 earned a reward.", "bad"),
         (
             [REJECTED, INVALID],
-            "2 wrong responses, 1 of them judged: 0 earned a reward.",
+            "2 wrong responses, 1 scored: 0 earned a reward.",
             "warn",
         ),
         (
             [ACCEPTED, INVALID],
-            "2 wrong responses, 1 of them judged: 1 earned a reward.",
+            "2 wrong responses, 1 scored: 1 earned a reward.",
             "bad",
         ),
-        ([INVALID] * 3, "3 wrong responses: the service judged 0 of them.", "warn"),
+        ([INVALID] * 3, "3 wrong responses: none was scored.", "warn"),
     ],
 )
 def test_attacks_are_well_only_if_every_one_was_judged(
@@ -36,13 +36,13 @@ def test_attacks_are_well_only_if_every_one_was_judged(
 
 def test_attacks_without_a_score_are_counted_by_status_and_reason() -> None:
     late = failure(Status.TIMEOUT, "60 s passed")
-    assert unjudged([INVALID, late, REJECTED, INVALID]) == [
+    assert unscored([INVALID, late, REJECTED, INVALID]) == [
         "2 invalid: template: 'nope' is not known",
         "1 timeout: 60 s passed",
     ]
-    assert unjudged([REJECTED]) == []
+    assert unscored([REJECTED]) == []
 
 
 def test_beyond_five_reasons_the_rest_is_a_count() -> None:
     results = [failure(Status.ERROR, f"fault {n}") for n in range(9)]
-    assert unjudged(results)[5:] == ["4 more have no score; the table has their reasons."]
+    assert unscored(results)[5:] == ["4 more have no score; see the table."]

@@ -96,7 +96,7 @@ def test_a_line_that_is_no_sample_is_named(open_page: Open, running: Running) ->
     score(page, '{"response": "18"}\nnot JSON')
     expect(page.get_by_text("line 2: is not JSON")).to_be_visible()
     score(page, '{"response": "18"}\n' * (MAX_SAMPLES + 1))
-    expect(page.get_by_text(f"{MAX_SAMPLES + 1:,} samples; the page takes")).to_be_visible()
+    expect(page.get_by_text(f"{MAX_SAMPLES + 1:,} samples; the page accepts")).to_be_visible()
 
 
 def test_a_sample_without_a_score_shows_its_reason(open_page: Open, running: Running) -> None:

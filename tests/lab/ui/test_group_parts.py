@@ -64,7 +64,7 @@ def test_samples_are_read_from_lines_a_list_or_a_batch(text: str) -> None:
         ('[{"response": 18}]', "entry 1: response: Input should be a valid string"),
         ("18\n\n{", "line 1: must be an object|line 3: is not JSON"),
         ("[" * 100_000, "line 1: is not JSON"),
-        ('{"response": "18"}\n' * (MAX_SAMPLES + 1), f"the page takes {MAX_SAMPLES:,}"),
+        ('{"response": "18"}\n' * (MAX_SAMPLES + 1), f"the page accepts {MAX_SAMPLES:,}"),
     ],
 )
 def test_what_is_no_sample_is_named(text: str, fault: str) -> None:

@@ -46,7 +46,7 @@ def refused_socket(client: TestClient, headers: dict[str, str]) -> bool:
 
 def test_a_request_without_the_token_is_refused_with_the_remedy(browser: TestClient) -> None:
     reply = browser.get("/")
-    assert (reply.status_code, "reward_serve ui" in reply.text) == (403, True)
+    assert (reply.status_code, "reward-serve ui" in reply.text) == (403, True)
     assert refused_socket(browser, {"host": "127.0.0.1:8080", "origin": BASE})
 
 
