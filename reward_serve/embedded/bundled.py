@@ -155,7 +155,7 @@ def find_fault(folder: Path) -> str | None:
 
 
 def _make(folder: Path, fill: Callable[[Path], None], step: Step) -> None:
-    for left in folder.parent.glob(f".{folder.name}.*"):  # of a run that was killed
+    for left in folder.parent.glob(f".{folder.name}.*"):  # from a killed run
         shutil.rmtree(left, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -164,7 +164,7 @@ def _make(folder: Path, fill: Callable[[Path], None], step: Step) -> None:
         files = sorted(path for path in scratch.iterdir() if path.is_file())
         manifest = {"sha256": {path.name: _sha256(path) for path in files}}
         (scratch / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        scratch.chmod(0o755)  # mkdtemp's own keeps other users of a shared cache out
+        scratch.chmod(0o755)  # mkdtemp's mode would lock out other users of a shared cache
         scratch.rename(folder)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -204,7 +204,7 @@ def _convert(source: Path, target: Path, step: Step, adapter: Path | None) -> No
     step("reading the tokenizer")
     folder, file = str(source.parent), source.name
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
-    # The GGUF's EOS token is the start of a turn.
+    # The GGUF names the start-of-turn token as EOS.
     tokenizer.eos_token = _END_OF_TURN
     tokenizer.pad_token = _END_OF_TURN
     step("dequantising the weights")

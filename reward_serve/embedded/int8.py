@@ -13,7 +13,7 @@ from pathlib import Path
 
 _WEIGHTS = "model.safetensors"
 _CONFIG = "config.json"
-_LINEAR = "_proj.weight"  # of a Llama's attention and MLP
+_LINEAR = "_proj.weight"  # a Llama's attention and MLP layers
 _BITS = {"num_bits": 8, "type": "int", "symmetric": True}
 _QUANTIZATION = {
     "quant_method": "compressed-tensors",
@@ -31,10 +31,10 @@ _QUANTIZATION = {
 
 
 def quantize(source: Path, target: Path) -> None:
-    """Write the checkpoint of one folder, a Llama in float32, to another.
+    """Quantize a Llama checkpoint in float32 into another folder.
 
     Args:
-        source: has ``model.safetensors``, ``config.json`` and the tokenizer's files.
+        source: contains ``model.safetensors``, ``config.json`` and the tokenizer's files.
         target: an empty folder.
 
     Raises:

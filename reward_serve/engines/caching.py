@@ -21,7 +21,7 @@ from reward_serve.schema import Usage
 
 Output = TypeVar("Output", LabelOutput, TextOutput)
 
-_ENTRY_BYTES = 1_000  # of a cache entry without its text or labels
+_ENTRY_BYTES = 1_000  # a cache entry without its text or labels
 _LABEL_BYTES = 150
 
 
@@ -93,7 +93,7 @@ class CachingEngine:
         joined = flight is not None
         if flight is None:
             flight = self._flights[key] = _Flight(asyncio.ensure_future(ask()))
-            flight.task.add_done_callback(lambda task: self._landed(key, task))
+            flight.task.add_done_callback(lambda task: self._store(key, task))
         self.hits += joined
         self.misses += not joined
         flight.waiters += 1
@@ -106,7 +106,7 @@ class CachingEngine:
                 flight.task.cancel()
         return _cached(output) if joined else output
 
-    def _landed(self, key: bytes, task: asyncio.Future[Any]) -> None:
+    def _store(self, key: bytes, task: asyncio.Future[Any]) -> None:
         flight = self._flights.get(key)
         if flight is not None and flight.task is task:
             del self._flights[key]

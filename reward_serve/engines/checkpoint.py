@@ -1,4 +1,4 @@
-"""Looks over a checkpoint before an engine spends half a minute to find it broken or absent."""
+"""Checks a checkpoint before an engine spends half a minute on a broken or missing one."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER, EngineConfig
 
-# oneDNN's names of instruction sets, the most capable first, with the CPU flag of each.
+# oneDNN's instruction sets, most capable first, with their CPU flags.
 _FLAGS = {
     "AVX512_CORE_AMX": "amx_int8",
     "AVX512_CORE_BF16": "avx512_bf16",
@@ -17,13 +17,13 @@ _FLAGS = {
     "AVX2": "avx2",
 }
 _LIMIT = "ONEDNN_MAX_CPU_ISA"
-# Where the shipped judge in int8 was measured to judge as well as in float32, and faster
+# With these, the shipped judge was measured in int8: faster than float32 and as accurate
 # (docs/performance.md).
 _INT8 = {"AVX512_CORE_AMX", "AVX512_CORE_BF16", "AVX512_CORE_VNNI"}
 
 
 def dtype_of(config: EngineConfig) -> str:
-    """The data type of an engine on this CPU: the configured one, or what ``auto`` means here."""
+    """The data type of an engine on this CPU; resolves ``auto``."""
     if config.dtype != "auto":
         return config.dtype
     shipped = (config.model, config.adapter, config.quantization) == (
@@ -35,7 +35,7 @@ def dtype_of(config: EngineConfig) -> str:
 
 
 def instruction_set(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The instruction set of oneDNN's matrix products, by oneDNN's name; ``other`` if unknown.
+    """The instruction set for matrix products, as oneDNN names it; ``other`` if unknown.
 
     ``ONEDNN_MAX_CPU_ISA`` limits it.
     """

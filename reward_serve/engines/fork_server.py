@@ -1,7 +1,8 @@
-"""Starts vLLM's engine core on a CPU from a fork server, which imports vLLM beside this process.
+"""Starts vLLM's engine core on a CPU from a fork server, to save start-up time.
 
-vLLM itself would spawn the core: another interpreter, which begins to import vLLM when this process
-has done so. The server ends with this process, and the core with the server (``process_guard``).
+The server imports vLLM while this process does. vLLM itself would spawn the core, which imports
+vLLM only after this process has. The server exits with this process, and the core with the server
+(``process_guard``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _PRELOADED = ["vllm.v1.engine.core", "vllm.v1.worker.cpu_worker"]
 
 
 class _Process(ForkServerProcess):
-    """A process with the environment variables of its own start, as if it had been spawned."""
+    """A process that inherits the environment at its start, as a spawned one does."""
 
     _environment: dict[str, str]
 
@@ -28,7 +29,7 @@ class _Process(ForkServerProcess):
         super().start()
 
     def run(self) -> None:
-        # While a copy of this descriptor is open, the server does not see its owner's end.
+        # The server detects its owner's exit only if no other process holds this descriptor.
         os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
         os.environ.clear()
         os.environ.update(self._environment)
@@ -40,16 +41,16 @@ class _Context(ForkServerContext):
 
 
 def start_fork_server() -> None:
-    """Begin to import vLLM in a fork server, unless this process has one."""
+    """Start a fork server that imports vLLM, unless this process has one."""
     _Context().set_forkserver_preload(_PRELOADED)
     libraries = [*_openmp(), *filter(None, [os.environ.get("LD_PRELOAD")])]
-    # Of this process's search path, the server only takes PYTHONPATH.
+    # The server inherits PYTHONPATH, but not this process's sys.path.
     with _set({"LD_PRELOAD": ":".join(libraries), "PYTHONPATH": os.pathsep.join(sys.path)}):
         forkserver.ensure_running()
 
 
 def use_fork_server() -> None:
-    """Have vLLM start this process's cores from the fork server."""
+    """Make vLLM start engine cores from the fork server."""
     from vllm.v1.engine import utils
 
     utils.get_mp_context = _Context
@@ -68,7 +69,7 @@ def _set(variables: dict[str, str]) -> Iterator[None]:
 
 
 def _openmp() -> list[str]:
-    """The OpenMP library of torch, which vLLM preloads: with a second one, cores would idle."""
+    """The OpenMP library of torch, which vLLM preloads: a second copy would leave cores idle."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return []

@@ -1,4 +1,4 @@
-"""Asks the model hub for a model before an engine does, to say what is wrong and how to fix it."""
+"""Checks that the hub has a model before an engine starts, for errors that name the remedy."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def check_hub_id(model: str, revision: str | None = None) -> None:
     Temporary failures of the hub are left to the engine, which retries.
 
     Args:
-        model: such as Qwen/Qwen2.5-1.5B-Instruct.
+        model: a hub id such as Qwen/Qwen2.5-1.5B-Instruct.
         revision: a branch, tag or commit; None for the default branch.
 
     Raises:
-        CheckpointError: the hub cannot be reached, or does not have it for this account.
+        CheckpointError: the hub is unreachable, or has no such model for this account.
     """
     import httpx
     from huggingface_hub import HfApi, try_to_load_from_cache
@@ -51,19 +51,19 @@ def _message(model: str, revision: str | None, error: Exception) -> str | None:
         )
     if isinstance(error, (RepositoryNotFoundError, HFValidationError)):
         return (
-            f"engine.model: the hub has no {model!r}, or not for this account, and there is no "
-            "such folder; check the spelling, or set HF_TOKEN to a token that may read it"
+            f"engine.model: {model!r} is neither a folder nor a model that this account can read "
+            "on the hub; check the spelling, or set HF_TOKEN to a token that may read it"
         )
     if isinstance(error, RevisionNotFoundError):
         return (
-            f"engine.revision: the hub has no {revision!r} of {model!r}; name a branch, a tag or "
-            "a commit"
+            f"engine.revision: {model!r} has no revision {revision!r} on the hub; name a branch, "
+            "a tag or a commit"
         )
     if isinstance(error, HfHubHTTPError):
         return None
     reason = " ".join(str(error).split()) or type(error).__name__
     return (
         f"engine.model: {model!r} is not in this machine's cache, and the hub cannot be "
-        f"reached ({reason}); download it where there is a network (hf download {model} "
-        f"--local-dir FOLDER) and serve the folder, or name a mirror in HF_ENDPOINT"
+        f"reached ({reason}); download it on a machine with network access (hf download {model} "
+        f"--local-dir FOLDER) and serve the folder, or set HF_ENDPOINT to a mirror"
     )

@@ -22,7 +22,7 @@ from reward_serve.schema import Usage
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-_CHARACTERS_A_TOKEN = 3
+_CHARACTERS_PER_TOKEN = 3
 
 
 class OpenAIEngine:
@@ -100,7 +100,7 @@ class OpenAIEngine:
         if self._requests:
             await self._requests.acquire()
         if self._tokens:
-            asked = sum(len(message["content"]) for message in messages) // _CHARACTERS_A_TOKEN
+            asked = sum(len(message["content"]) for message in messages) // _CHARACTERS_PER_TOKEN
             await self._tokens.acquire(min(asked + max_tokens, self._tokens.max_rate))
         try:
             reply = await self._client.chat.completions.create(
@@ -116,12 +116,12 @@ class OpenAIEngine:
         except openai.OpenAIError as error:
             raise EngineError(f"the endpoint: {_shortened(error)}") from error
         if not reply.choices:
-            raise EngineError("the endpoint answered without a choice")
+            raise EngineError("the endpoint's reply has no choices")
         return reply
 
 
 class RemoteKeyError(RuntimeError):
-    """The endpoint's API key is not where the deployments file says."""
+    """The endpoint's API key is not in the configured place."""
 
 
 def _client(config: RemoteConfig) -> AsyncOpenAI:
@@ -139,7 +139,7 @@ def remote_key(config: RemoteConfig) -> str:
     """The endpoint's API key, from the environment or the file that ``config`` names.
 
     Raises:
-        RemoteKeyError: it is not there; the message names the field and the remedy.
+        RemoteKeyError: the key is missing; the message names the field and the remedy.
     """
     if config.api_key_file is not None:
         try:

@@ -53,10 +53,10 @@ class VllmClassifier(VllmRunner):
 
 
 def check_classifier(model: str) -> None:
-    """Check that a folder's model is a classifier; to others vLLM would add an untrained head.
+    """Check that a folder's model is a classifier; vLLM would add an untrained head to others.
 
     Raises:
-        CheckpointError: it is not.
+        CheckpointError: it is not a classifier.
     """
     folder = Path(model).expanduser()
     try:

@@ -87,7 +87,7 @@ class VllmRunner:
         return cls(llm, config, timings_s)
 
     def describe(self) -> dict[str, str]:
-        """Everything of the engine that a verdict depends on, for fingerprints."""
+        """The engine's properties that verdicts depend on, for fingerprints."""
         import vllm
 
         return {

@@ -47,7 +47,7 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
     }
     if config.device == "cpu":
         arguments |= {
-            # int8 is the checkpoint's: its linear layers; all else is float32.
+            # In the int8 checkpoint only the linear layers are int8; all else is float32.
             "dtype": "float32" if dtype_of(config) == "int8" else dtype_of(config),
             # On a CPU, compilation costs more start-up time than it saves.
             "enforce_eager": True,
@@ -69,10 +69,10 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
 
 
 def locate(config: EngineConfig) -> Path | str:
-    """The folder of the model, prepared or checked, or its hub id.
+    """The model's folder, prepared or checked, or its hub id.
 
     Raises:
-        CheckpointError: the folder cannot be served as it is, or the hub does not give the model.
+        CheckpointError: the folder cannot be served, or the hub has no such model.
     """
     if config.model == BUNDLED_MODEL:
         int8 = config.device == "cpu" and dtype_of(config) == "int8"

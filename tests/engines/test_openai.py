@@ -172,7 +172,7 @@ async def test_the_endpoints_own_limit_is_overload_with_its_pause() -> None:
 
 async def test_an_answer_without_a_choice_is_an_error() -> None:
     engine = Endpoint({**completion(), "choices": []}).engine()
-    with pytest.raises(EngineError, match="without a choice"):
+    with pytest.raises(EngineError, match="no choices"):
         await engine.generate(EMPTY, Sampling(1))
 
 
