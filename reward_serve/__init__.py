@@ -1,6 +1,6 @@
 """Reward models for RL post-training, served by Ray Serve on frozen vLLM engines.
 
-Import is light: ``ray``, ``vllm`` and ``torch`` load only in the processes that run them.
+Importing is cheap: ``ray``, ``vllm`` and ``torch`` load only in the processes that use them.
 """
 
 from typing import TYPE_CHECKING, Any

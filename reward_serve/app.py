@@ -19,7 +19,7 @@ from reward_serve.http.auth import read_key_digests
 if TYPE_CHECKING:
     from ray.serve import Application
 
-# A replica whose engine failed exits by itself; Serve's health check is for one that cannot.
+# A replica with a failed engine exits by itself; the health check catches one that cannot.
 _HEALTH_CHECK_PERIOD_S = 2.0
 _HEALTH_CHECK_TIMEOUT_S = 30.0
 _GRACEFUL_SHUTDOWN_S = 10.0

@@ -48,7 +48,7 @@ def read_text(path: Path) -> str:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is a pipe or a device, too large, or not UTF-8; says what to do.
+        ValueError: it is a pipe or a device, too large, or not UTF-8; the message has the remedy.
     """
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading a directory is an OSError
@@ -67,5 +67,5 @@ def read_text(path: Path) -> str:
 
 
 def is_assignment(line: str) -> bool:
-    """Whether a line reads ``NAME=value``, which no key does: ``=`` only ends one."""
+    """Whether a line is ``NAME=value``; a key has ``=`` only at its end."""
     return _ASSIGNMENT.match(line.strip()) is not None

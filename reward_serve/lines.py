@@ -1,4 +1,4 @@
-"""Files of lines that quote what callers sent: only their owner can read them."""
+"""Line files that may quote requests, readable only by their owner."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 class LineFile:
     """Appends lines to a file that only its owner can read.
 
-    Several processes may share a file that has no ``max_bytes``. While the disk is full, lines
-    are lost: one warning when that begins, one with their number when it ends.
+    Several processes may share a file without ``max_bytes``. While the disk is full, lines are
+    lost; a warning is logged when that begins, and another with their number when it ends.
 
     Args:
-        path: the file; its folder is created, for the owner alone.
-        logger: gets the warnings.
-        max_bytes: before the file exceeds it, it is renamed to ``PATH.1``; None for no limit.
+        path: the file; its folder is created with access for the owner only.
+        logger: the logger for warnings.
+        max_bytes: maximum size; a full file is renamed to ``PATH.1``. None for no limit.
 
     Raises:
         OSError: the folder cannot be created.
@@ -73,7 +73,7 @@ class LineFile:
             self._put(file, line)
 
     def _put(self, file: FileIO, line: bytes) -> None:
-        """Write in one call; what a full disk cut off ends before the next line."""
+        """Write in one call; a line that a full disk cut off is ended first."""
         content = b"\n" + line if self._torn else line
         self._torn = file.write(content) < len(content)
         if self._torn:

@@ -14,15 +14,15 @@ from typing import Any
 LARGE_BYTES = 4 * 2**20
 """Call ``trim`` after this many bytes of requests."""
 
-_M_MMAP_THRESHOLD = -3  # of malloc.h
+_M_MMAP_THRESHOLD = -3  # from malloc.h
 _LARGE_BLOCK = 2**22
 
 
 def return_large_blocks() -> None:
-    """Return a freed block of 4 MiB or more at once, from now on; no effect without glibc.
+    """From now on, return freed blocks of 4 MiB or more at once; no effect without glibc.
 
     By default glibc raises this limit to the size of the largest block freed, up to 32 MiB, and
-    keeps what is smaller.
+    keeps smaller blocks.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -30,7 +30,7 @@ def return_large_blocks() -> None:
 
 
 def trim() -> None:
-    """Return freed memory from another thread; no effect without glibc.
+    """Return all freed memory, in another thread; no effect without glibc.
 
     It takes milliseconds and does not hold the GIL.
     """

@@ -1,6 +1,6 @@
 """Runs work on long texts in a thread, so that the event loop serves other requests meanwhile.
 
-CPython passes the GIL on every 5 ms between bytecodes, but not within a call of C code. The work
+CPython can switch threads every 5 ms between bytecodes, but not within a call of C code. The work
 must therefore split long texts before it applies a regular expression to them.
 """
 
@@ -20,7 +20,7 @@ _thread = ThreadPoolExecutor(1, thread_name_prefix="long-texts")  # several woul
 
 
 async def off_loop(is_long: bool, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """The function's result; if ``is_long``, it runs in the thread that all long work shares.
+    """Call the function; if ``is_long``, in the thread that all long work shares.
 
     A cancelled call is not started, or its result is dropped.
     """

@@ -78,7 +78,7 @@ def deeper_than(value: object, levels: int) -> bool:
 
 
 def more_values_than(value: object, most: int) -> bool:
-    """Whether JSON data contains more than ``most`` values; counts no further."""
+    """Whether JSON data contains more than ``most`` values; stops counting there."""
     left, count = [value], 0
     while left:
         node = left.pop()
@@ -120,7 +120,7 @@ def _json(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _whole(value: object) -> object:
-    # To JSON 5.0 is an integer.
+    # JSON Schema accepts 5.0 as an integer.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -317,7 +317,7 @@ class ScoreResult(BaseModel):
     metadata: dict[str, JsonValue] | None = None
 
     @model_validator(mode="after")
-    def _score_is_earned_or_absent(self) -> Self:
+    def _score_matches_status(self) -> Self:
         if (self.score is None) is (self.status is Status.OK):
             raise ValueError(f"score={self.score!r} does not fit status={self.status.value!r}")
         return self
@@ -352,7 +352,7 @@ def _short(text: str) -> str:
 
 
 def echoes(request: object) -> dict[str, Any]:
-    """The valid ones of ``id`` and ``metadata`` of a request that may be invalid otherwise."""
+    """``id`` and ``metadata`` of a possibly invalid request, each only if it is valid."""
     if not isinstance(request, dict):
         return {}
     kept: dict[str, Any] = {}

@@ -1,9 +1,9 @@
-"""The verifiers' names, used alike by ``rule.verifier`` and by a template's ``rules``."""
+"""The verifiers' names, used by ``rule.verifier`` and by a template's ``rules``."""
 
 from typing import Literal
 
 RulesName = Literal["gsm8k", "gsm8k_strict"]
-"""Verifiers that abstain unless they prove an answer right or wrong, and so may precede a judge."""
+"""Verifiers that abstain unless they prove an answer right or wrong, so may precede a judge."""
 
 VerifierName = Literal[
     RulesName,
