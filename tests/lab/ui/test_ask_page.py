@@ -155,10 +155,12 @@ def test_attacks_that_were_not_judged_are_no_success(
         choose_by_mouse(page, "models", "other")
         page.get_by_role("button", name="Attack it").click()
         expect(page.get_by_text("wrong responses: none was scored.")).to_be_visible()
-        why = "invalid: model: no model is named 'other' in this deployment; choose 'rule'"
+        why = "invalid: model: no model is named 'other'"
         expect(page.locator(".message.warn", has_text=why)).to_be_visible()
         expect(page.locator(".message.ok")).to_have_count(0)
-        expect(page.locator("table.rows .reason").first).to_contain_text("model: 'other'")
+        expect(page.locator("table.rows .reason").first).to_contain_text(
+            "no model is named 'other'"
+        )
     finally:
         fake_service.replies.clear()
 

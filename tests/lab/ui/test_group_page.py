@@ -105,9 +105,7 @@ def test_a_sample_without_a_score_shows_its_reason(open_page: Open, running: Run
     score(page, lines(fine, {**fine, "model": "other"}))
     rows = page.locator("table.rows tbody tr")
     expect(rows).to_have_count(2)
-    expect(rows.nth(1).locator(".reason")).to_have_text(
-        "model: no model is named 'other' in this deployment; choose 'rule'"
-    )
+    expect(rows.nth(1).locator(".reason")).to_contain_text("no model is named 'other'")
     expect(rows.nth(0).locator(".reason")).to_have_count(0)
 
 
