@@ -11,13 +11,14 @@ import pytest
 from clients.skyrl.tests import small_run
 from clients.skyrl.tests.cpu_training import Dispatch, on_cpu
 from clients.skyrl.tests.small_run import Logged
+from reward_serve.client.rows import PROBED_ROWS
 from reward_serve_skyrl import main
 from tests.fake_service import FakeService
 
 PROMPTS, SAMPLES = 4, 2
 A_STEP = PROMPTS * SAMPLES
-LIFE = 1 + A_STEP + SAMPLES
-"""Verdicts before the service dies: the check before training, a step, and one prompt."""
+LIFE = PROBED_ROWS + 1 + A_STEP + SAMPLES
+"""Verdicts before the service dies: the checks before training, a step, and one prompt."""
 
 
 class Policy(small_run.Policy):
