@@ -230,8 +230,9 @@ class ScoreRequest(BaseModel):
     @classmethod
     def _has_few_values(cls, data: Any) -> Any:
         if isinstance(data, dict):
-            nested = [data.get(field) for field in ("reference", "messages", "options")]
-            if len(data) > MAX_VALUES or more_values_than(nested, MAX_VALUES):
+            several = (data.get(field) for field in ("reference", "messages", "options"))
+            nested = [value for value in several if isinstance(value, dict | list)]
+            if len(data) > MAX_VALUES or (nested and more_values_than(nested, MAX_VALUES)):
                 raise ValueError(
                     f"has more than {MAX_VALUES} values besides its metadata; send less"
                 )

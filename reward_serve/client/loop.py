@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
+_THREAD = "reward-serve"
+
 _lock = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process id, as threads do not survive a fork
 
@@ -27,7 +29,7 @@ def own_loop() -> asyncio.AbstractEventLoop:
         loop = _loops.get(os.getpid())
         if loop is None:
             loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="reward-serve", daemon=True).start()
+            threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
             _loops[os.getpid()] = loop  # last, as Ctrl-C may come before
     return loop
 
@@ -38,11 +40,10 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     Raises:
         RuntimeError: the caller runs on the loop itself, for example in a transport.
     """
-    loop = own_loop()
-    if in_event_loop() and asyncio.get_running_loop() is loop:
+    if threading.current_thread().name == _THREAD:  # under gevent every thread has the loop running
         work.close()
         raise RuntimeError("this would block the clients' event loop; await the async method")
-    future = asyncio.run_coroutine_threadsafe(work, loop)
+    future = asyncio.run_coroutine_threadsafe(work, own_loop())
     try:
         return future.result()
     except BaseException:

@@ -28,6 +28,10 @@ from reward_serve.schema import (
 )
 
 _FLUSH_S = 0.02
+_TURN_S = 0.005
+_TURN_CHARACTERS = 2**12
+_SHORT_CHARACTERS = 2**10
+_ITEM_CHARACTERS = 2**9  # no item takes less time than one of this size
 
 
 @dataclass(slots=True)
@@ -41,6 +45,46 @@ class _Timing:
         if self.placed is None:
             return Times(now - self.began)
         return Times(now - self.began, self.placed - self.began, now - self.placed)
+
+
+class _Turns:
+    """Limits the work that items begin in one turn of the event loop, so that others get theirs.
+
+    A turn has room for ``_TURN_S`` of validation, and for the rules and prompts of one long item
+    and of short ones with ``_TURN_CHARACTERS``. Tasks of a reward model do the latter work later.
+    """
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._left = _TURN_CHARACTERS
+        self._has_long = False
+        self._renewing = False
+
+    async def validation(self) -> None:
+        """Wait for a turn with time left."""
+        while time.monotonic() - self._began > _TURN_S:
+            await self._ends()
+
+    async def work(self, characters: int) -> None:
+        """Wait for a turn with room for an item, and take it."""
+        if characters > _SHORT_CHARACTERS:
+            while self._has_long:
+                await self._ends()
+            self._has_long = True
+            return
+        while self._left <= 0:
+            await self._ends()
+        self._left -= max(characters, _ITEM_CHARACTERS)
+
+    async def _ends(self) -> None:
+        if not self._renewing:
+            self._renewing = True
+            asyncio.get_running_loop().call_soon(self._renew)
+        await asyncio.sleep(0)
+
+    def _renew(self) -> None:
+        self._began, self._left = time.monotonic(), _TURN_CHARACTERS
+        self._has_long = self._renewing = False
 
 
 class Scorer:
@@ -73,7 +117,7 @@ class Scorer:
         self._observers = observers
         self._max_item_chars = max_item_chars
         self._clock = clock
-        self._starts = asyncio.Lock()
+        self._turns = _Turns()
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
         """Score one request; its deadline starts now.
@@ -96,6 +140,7 @@ class Scorer:
 
     async def _result(self, request: object, batch: object, timing: _Timing) -> dict[str, Any]:
         began = timing.began
+        await self._turns.validation()  # validation takes up to 20 ms
         try:
             parsed = ScoreRequest.model_validate(request)
         except ValidationError as error:
@@ -131,10 +176,7 @@ class Scorer:
             return [self._too_large(item, len(items)) for item in items]
         batch = batch or object()
         async with asyncio.TaskGroup() as group:
-            tasks = []
-            for item in items:
-                tasks.append(group.create_task(self.score(item, batch)))
-                await asyncio.sleep(0)  # validation takes up to 20 ms
+            tasks = [group.create_task(self.score(item, batch)) for item in items]
         return [task.result() for task in tasks]
 
     async def score_stream(
@@ -157,14 +199,7 @@ class Scorer:
         async def one(index: int, item: object) -> None:
             finished.put_nowait({"index": index, **await self.score(item, batch)})
 
-        tasks: list[asyncio.Task[None]] = []
-
-        async def start() -> None:
-            for i, item in enumerate(items):
-                tasks.append(asyncio.create_task(one(i, item)))
-                await asyncio.sleep(0)
-
-        starting = asyncio.create_task(start())
+        tasks = [asyncio.create_task(one(i, item)) for i, item in enumerate(items)]
         try:
             left = len(items)
             while left:
@@ -176,7 +211,7 @@ class Scorer:
                 for part, _ in bounded(chunk, size_of):
                     yield list(part)
         finally:
-            for task in (starting, *tasks):
+            for task in tasks:
                 task.cancel()
 
     async def _verdict(self, request: ScoreRequest, batch: object, timing: _Timing) -> Verdict:
@@ -185,18 +220,15 @@ class Scorer:
             raise InvalidRequestError(
                 f"model: no model is named {asked} in this deployment; choose {self._name!r}"
             )
-        self._check_length(request)
+        characters = self._checked_length(request)
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
             timing.placed = self._clock()
-            # Reward models await nothing in a short item's rules and prompt, so without this a
-            # batch of them would block the event loop.
-            async with self._starts:
-                await asyncio.sleep(0)
+            await self._turns.work(characters)
             left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
             return await self._model.score(request.model_copy(update={"timeout_s": left_s}))
 
-    def _check_length(self, request: ScoreRequest) -> None:
+    def _checked_length(self, request: ScoreRequest) -> int:
         sizes = request.characters
         total, longest = sum(sizes.values()), max(sizes, key=sizes.__getitem__)
         if total > self._max_item_chars:
@@ -204,6 +236,7 @@ class Scorer:
                 f"{longest}: has {sizes[longest]} of the item's {total} characters; the limit is "
                 f"max_item_chars: {self._max_item_chars}, so send less, such as its end"
             )
+        return total
 
     def _failed(
         self, status: Status, reason: str, echoed: dict[str, Any], began: float
