@@ -111,7 +111,7 @@ def _first(sign: str, rng: Random) -> int:
 
 
 def _right(sign: str, left: int, rng: Random) -> int | None:
-    """A random right operand with a valid result; None if there is none."""
+    """A random right operand with a valid result; None if no operand has one."""
     if sign == "+":
         return rng.randint(*_FACTORS)
     if sign == "-":

@@ -165,7 +165,7 @@ class Draft:
         return self.filled(form, s=written(value, rng, lang=lang))
 
     def in_sentence(self, text: str) -> str | None:
-        """A sentence of a problem with its number replaced by the text; None if there is none."""
+        """A sentence of a problem with its number replaced by the text; None without a number."""
         rng = self.rng
         source = self.problem if rng.random() < 0.5 else self.elsewhere
         found = carriers(source.lines)

@@ -187,7 +187,7 @@ class Trainer:
         weights.chmod(0o644)
 
     def resume(self, folder: Path, any_length: bool = False) -> bool:
-        """Resume from the folder's checkpoint; returns False if there is none.
+        """Resume from the folder's checkpoint; returns whether it has one.
 
         Args:
             folder: output folder of an earlier run.

@@ -12,7 +12,7 @@ import functools
 import json
 import re
 import ssl
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Any, Self
@@ -114,9 +114,9 @@ class HttpRewardClient:
         try:
             content = encode(sent)
         except NotJSONError as error:
-            return self._own([error.result], [sent], [body])[0]
+            return own_results([error.result], [sent], [body], self.url)[0]
         reply = await self._post("/v1/score", content, deadline([body]))
-        return self._own([self._single(reply)], [sent], [body])[0]
+        return own_results([self._single(reply)], [sent], [body], self.url)[0]
 
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
@@ -125,7 +125,7 @@ class HttpRewardClient:
         content, refused = encode_batch(sent)
         reply = await self._post("/v1/score/batch", content, deadline(bodies))
         results = merge(self._batch(reply, len(bodies) - len(refused)), refused)
-        return self._own(results, sent, bodies)
+        return own_results(results, sent, bodies, self.url)
 
     def explain(self, request: Request, tokens: bool = False) -> Explanation:
         """The result of one request, and what led to it.
@@ -221,14 +221,6 @@ class HttpRewardClient:
             self._clients[loop] = client, closing
             await anext(closing)
         return client
-
-    def _own(
-        self,
-        results: Sequence[ScoreResult],
-        sent: Sequence[Mapping[str, Any]],
-        bodies: Sequence[Mapping[str, Any]],
-    ) -> list[ScoreResult]:
-        return own_results(results, sent, bodies, self.url)
 
     def _unreachable(self, error: httpx.HTTPError) -> ServiceUnavailableError:
         return ServiceUnavailableError(f"{self.url}: {type(error).__name__}: {error}")

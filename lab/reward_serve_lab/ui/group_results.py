@@ -163,7 +163,7 @@ def _rule_piece(found: Explanation) -> Piece:
 
 
 def _judge_piece(found: Explanation) -> Piece:
-    """The model's score, or the status and reason if there is none."""
+    """The model's score; without one, its status and reason."""
     model = found.model
     if model is None and found.result.score is not None:
         return Piece("–", "muted", "no model")
