@@ -15,4 +15,4 @@ VerifierName = Literal[
     "regex",
     "function",
 ]
-"""All verifiers; ``reward_serve.verifiers.registry`` maps the names to implementations."""
+"""All verifiers; ``reward_serve.rules.registry`` maps the names to implementations."""

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from examples.gsm8k.rows import HUB, read_rows
-from reward_serve.verifiers import final_answer
+from reward_serve.rules import final_answer
 
 INSTRUCTION = 'Let\'s think step by step and output the final answer after "####".'
 HELD_OUT_EVERY = 20

@@ -37,7 +37,7 @@ _PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True
 _IMPORT_FUNCTION = """
 import sys
 from reward_serve.config.base import ConfigError
-from reward_serve.verifiers.own_function import FunctionVerifier
+from reward_serve.rules.own_function import FunctionVerifier
 try:
     FunctionVerifier(sys.argv[1])
 except ConfigError as error:

@@ -63,7 +63,7 @@ def settle(request: Mapping[str, Any], result: ScoreResult, on_failure: OnFailur
 def _by_rule(request: Mapping[str, Any]) -> float | None:
     """1 or 0 if the verifier proves the response right or wrong, else None."""
     # Imported here because it takes a sixth of the package's import time.
-    from reward_serve.verifiers import verify_any
+    from reward_serve.rules import verify_any
 
     try:
         asked = ScoreRequest.model_validate(request)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, Shortened, by_characters, shortened
-from reward_serve.numbers.canonical import canonical
+from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.templates import FIELDS, INSTRUCTION, PLACEHOLDER, Template
 
 Mode = Literal["label", "generate"]

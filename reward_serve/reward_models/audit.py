@@ -15,8 +15,8 @@ from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.findings import Findings
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.sampling import chosen, request_hash
+from reward_serve.rules import Verification
 from reward_serve.schema import ScoreRequest, Status
-from reward_serve.verifiers import Verification
 
 logger = logging.getLogger(__name__)
 

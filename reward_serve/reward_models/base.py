@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from reward_serve.engines.base import TextOutput
+from reward_serve.rules import final_answer
 from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status, Usage
-from reward_serve.verifiers import final_answer
 
 T = TypeVar("T")
 

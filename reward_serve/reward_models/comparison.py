@@ -11,10 +11,10 @@ from reward_serve.judging.cutting import CHARACTERS_A_TOKEN
 from reward_serve.judging.rendering import LabelError, Layout, Mode
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.rules import final_answer
+from reward_serve.rules.base import takes_long
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import Template
-from reward_serve.verifiers import final_answer
-from reward_serve.verifiers.base import takes_long
 
 LONG_PROMPT = 2**12
 """Characters of a prompt that take some 30 ms to render at worst."""

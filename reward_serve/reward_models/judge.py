@@ -31,13 +31,13 @@ from reward_serve.reward_models.generate import check_options, generate_verdict,
 from reward_serve.reward_models.label import label_verdict
 from reward_serve.reward_models.recording import Recorder, attempted
 from reward_serve.reward_models.rule import decided, verified
+from reward_serve.rules import VERIFIER_VERSION, Verification
+from reward_serve.rules.base import takes_long
+from reward_serve.rules.registry import RULES
 from reward_serve.schema import ScoreRequest, Source
 from reward_serve.templates import Template, load_template, template_names
 from reward_serve.templates.inline import inline_template, is_inline
 from reward_serve.verifier_names import RulesName
-from reward_serve.verifiers import VERIFIER_VERSION, Verification
-from reward_serve.verifiers.base import takes_long
-from reward_serve.verifiers.registry import RULES
 
 _MODELS_SHARE = 0.9  # of a deadline, where the answer to a request does not wait for the model
 

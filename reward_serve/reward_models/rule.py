@@ -9,11 +9,11 @@ from reward_serve.explanation import RuleOutcome
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, best, gathered
 from reward_serve.reward_models.findings import Findings, rule_outcome
+from reward_serve.rules import Verification
+from reward_serve.rules.base import Grade, UnusableReferenceError, VerifierError, takes_long
+from reward_serve.rules.registry import make_verifier
+from reward_serve.rules.spans import located, span_of
 from reward_serve.schema import ScoreRequest, Status
-from reward_serve.verifiers import Verification
-from reward_serve.verifiers.base import Grade, UnusableReferenceError, VerifierError, takes_long
-from reward_serve.verifiers.registry import make_verifier
-from reward_serve.verifiers.spans import located, span_of
 
 _SCORES = {"right": 1.0, "wrong": 0.0}
 _LABELS = {score: label for label, score in _SCORES.items()}

@@ -33,7 +33,7 @@ ARGS = {
             "kind": "rule",
             "resources": {"num_cpus": 0.1},
             "autoscaling": {"min_replicas": 3, "max_replicas": 3},
-            "rule": {"verifier": "function", "function": "tests.verifiers.own_functions:is_here"},
+            "rule": {"verifier": "function", "function": "tests.rules.own_functions:is_here"},
         }
     ]
 }

@@ -12,7 +12,7 @@ from tests.integration.conftest import Deploy, wait_for
 from tests.integration.test_lifecycle import status_of, wait_for_app
 
 APP = "verifiers"
-OWN = "tests.verifiers.own_functions"
+OWN = "tests.rules.own_functions"
 HOSTILE = {"response": "A" * 100, "reference": "18", "model": "pattern"}
 SMALL: dict[str, Any] = {"kind": "rule", "resources": {"num_cpus": 0.1}}
 

@@ -64,7 +64,7 @@ def test_a_broken_stream_takes_its_work_with_it(url: str, http: HttpRewardClient
 
 
 def test_beyond_the_queue_items_are_shed_at_once(deploy_app: Deploy) -> None:
-    rule = {"verifier": "function", "function": "tests.verifiers.own_functions:slow"}
+    rule = {"verifier": "function", "function": "tests.rules.own_functions:slow"}
     limits = {"max_concurrent_items": 10, "max_queued_items": 10}
     model = {"name": "rule", "kind": "rule", "rule": rule, **limits}
     client = deploy_app("shed", {"models": [model]})

@@ -12,7 +12,7 @@ import ray
 from examples.demo import SAMPLES
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult, Status, __version__
 from reward_serve.embedded.bundled import ADAPTER, adapter_digest
-from reward_serve.verifiers import verify
+from reward_serve.rules import verify
 from reward_serve.version import VERSION_HEADER
 
 RIGHT = {"response": "9 * 2 = 18, so she earns 18 dollars.\n#### 18", "reference": "18"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import Layout, Mode, Renderer, defuse
-from reward_serve.numbers.canonical import canonical
+from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.templates import FIELDS, Template
 from tests.judging.test_rendering import EVERY_FIELD, HOSTILE, SHOWN, UNKNOWN
 

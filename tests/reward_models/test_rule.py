@@ -121,7 +121,7 @@ async def test_it_never_fails_and_still_scores_when_closed(rule: RuleRewardModel
 
 
 def own(name: str) -> RuleRewardModel:
-    rule = {"verifier": "function", "function": f"tests.verifiers.own_functions:{name}"}
+    rule = {"verifier": "function", "function": f"tests.rules.own_functions:{name}"}
     return RuleRewardModel(RuleModel.model_validate({"name": "r", "kind": "rule", "rule": rule}))
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from reward_serve.client import Client, connect, metrics_of
 from reward_serve.client.rows import check_first_results, text_of, texts_of
 from reward_serve.client.samples import count_steps, sample_of
+from reward_serve.rules import verify_any
 from reward_serve.schema import ScoreResult
-from reward_serve.verifiers import verify_any
 
 __all__ = ["judge_reward", "judge_rewards"]
 

@@ -11,10 +11,10 @@ from typing import Any
 from reward_serve.engines.base import Tokenizer
 from reward_serve.judging.rendering import LabelError, Renderer
 from reward_serve.judging.verdict import read_verdict
+from reward_serve.rules.child_process import ChildProcess, UndecidedError
 from reward_serve.schema import Status
 from reward_serve.templates import Template
 from reward_serve.templates.inline import PERCENT_SCALE
-from reward_serve.verifiers.child_process import ChildProcess, UndecidedError
 from reward_serve_lab.linting.finding import Finding, text_at
 
 PATTERN_LIMIT_S = 1.0
@@ -123,7 +123,7 @@ def _is_slow(pattern: str, compiled: re.Pattern[str], example: str) -> bool:
     parts = (start, start[:-1] or start, "a", " ", "\n", "1", "*", "a ")
     repeated = [(part * _MAX_CHARACTERS)[:_MAX_CHARACTERS] for part in parts]
     texts = [text + end for text in repeated for end in ("", "\x00")]
-    child = ChildProcess("reward_serve.verifiers.pattern:last_match", PATTERN_LIMIT_S)
+    child = ChildProcess("reward_serve.rules.pattern:last_match", PATTERN_LIMIT_S)
 
     async def match_all() -> None:
         for text in texts:

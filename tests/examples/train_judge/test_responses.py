@@ -7,7 +7,7 @@ import pytest
 
 from examples.train_judge.drafts import Problem
 from examples.train_judge.responses import Example, make, make_bare, make_first
-from reward_serve.verifiers import verify
+from reward_serve.rules import verify
 
 PROBLEMS = [
     Problem.from_row({"question": question, "answer": answer})

@@ -16,7 +16,7 @@ from examples.train_judge.values import (
     spelled,
     written,
 )
-from reward_serve.numbers.parsing import parse_number
+from reward_serve.rules.numbers.parsing import parse_number
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from decimal import Decimal
 import pytest
 
 from reward_serve.judging.verdict import read_verdict
+from reward_serve.rules import final_answer, verify
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import load_template, template_names
-from reward_serve.verifiers import final_answer, verify
 from reward_serve_lab.attacks import FAMILIES, Attack, Family, crossed, generate
 from reward_serve_lab.attacks.families.floods import MAX_CHARACTERS
 

@@ -1,0 +1,18 @@
+"""Rule-based verifiers, which prove an answer right or wrong or abstain."""
+
+from __future__ import annotations
+
+from reward_serve.rules.gsm8k import Verification, final_answer, verify, verify_any
+from reward_serve.rules.strict import verify_strict_any
+
+VERIFIER_VERSION = "5"
+"""Incremented when a rule's decisions change; part of fingerprints."""
+
+__all__ = [
+    "VERIFIER_VERSION",
+    "Verification",
+    "final_answer",
+    "verify",
+    "verify_any",
+    "verify_strict_any",
+]

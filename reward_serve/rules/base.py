@@ -1,0 +1,100 @@
+"""The interface of verifiers for models of kind ``rule``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from reward_serve.off_loop import off_loop
+from reward_serve.rules.gsm8k import final_answer
+from reward_serve.schema import ScoreRequest
+
+_LONG = 2**14  # characters
+
+
+class VerifierError(RuntimeError):
+    """The verifier failed, so nothing is known about the response."""
+
+
+class UnusableReferenceError(ValueError):
+    """The reference contains nothing that this verifier can compare with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """A verifier's result for a response and one reference.
+
+    Attributes:
+        score: 1.0 is right, 0.0 wrong; a custom function may return any finite number; None
+            abstains.
+        rule: the deciding rule, or the reason for abstaining.
+        answer: the text that was found and compared.
+        span: start and end of the rule's match in the response, in characters; None if unknown, or
+            if ``spans.span_of`` can find it by the answer.
+    """
+
+    score: float | None
+    rule: str
+    answer: str | None = None
+    span: tuple[int, int] | None = None
+
+
+class Verifier(Protocol):
+    """Compares a response with a reference, independently of Ray and HTTP."""
+
+    fingerprint: str
+    needs_reference: bool
+
+    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
+        """Grade a request's response by one reference, "" if the request has none.
+
+        Raises:
+            UnusableReferenceError: the reference cannot be used.
+            VerifierError: the verifier failed.
+        """
+
+    def close(self) -> None:
+        """Release the verifier's resources."""
+
+
+class TextVerifier:
+    """A verifier that calls a fast function of response and reference.
+
+    Args:
+        fingerprint: the verifier's name and version.
+        grade: grades a response by a reference.
+    """
+
+    needs_reference = True
+
+    def __init__(self, fingerprint: str, grade: Callable[[str, str], Grade]) -> None:
+        self.fingerprint = fingerprint
+        self._grade = grade
+
+    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
+        """Grade a request's response by one reference."""
+        return await off_loop(takes_long(request), self._grade, request.response, reference)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def takes_long(request: ScoreRequest) -> bool:
+    """Whether rules may take more than some 20 ms to grade the response by all references."""
+    sizes, references = request.characters, len(request.references)
+    return sizes["response"] * max(references, 1) + sizes["reference"] > _LONG
+
+
+def gold_answer(reference: str) -> str:
+    """The answer in a reference: the text after its last ``####``, or else all of it.
+
+    Raises:
+        UnusableReferenceError: it contains no answer.
+    """
+    answer = final_answer(reference)
+    if not answer:
+        raise UnusableReferenceError(
+            f"{reference[-64:]!a} contains no answer; send the gold answer"
+        )
+    return answer

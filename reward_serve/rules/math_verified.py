@@ -1,0 +1,53 @@
+"""Compares LaTeX answers with math-verify."""
+
+from __future__ import annotations
+
+from importlib.metadata import version as installed_version
+
+from reward_serve.rules.base import Grade, UnusableReferenceError, gold_answer
+from reward_serve.rules.child_process import ChildProcess, UndecidedError
+from reward_serve.schema import ScoreRequest
+
+LIMIT_S = 2.0
+TAIL_CHARACTERS = 5_000
+
+
+class MathVerifier:
+    r"""Right if math-verify finds the reference's value at the end of a response.
+
+    The reference is parsed as LaTeX (``\frac{1}{2}``, with or without ``$`` or ``\boxed``).
+    math-verify extracts the answer from the response's last 5,000 characters, preferring boxes to
+    formulas and formulas to numbers. It runs in a child process; beyond ``LIMIT_S`` seconds of CPU
+    time the verifier abstains.
+    """
+
+    needs_reference = True
+
+    def __init__(self, version: str) -> None:
+        library = installed_version("math-verify")
+        self.fingerprint = f"verifier=math;version={version};math_verify={library}"
+        self._child = ChildProcess("reward_serve.rules.math_comparison:compare", LIMIT_S)
+
+    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
+        """Grade a request's response by one reference.
+
+        Raises:
+            UnusableReferenceError: math-verify cannot parse the reference.
+            VerifierError: the child process failed.
+        """
+        gold = gold_answer(reference)
+        visible = request.response.rpartition("</think>")[2]
+        try:
+            compared = await self._child.call(visible[-TAIL_CHARACTERS:], gold)
+        except UndecidedError as error:
+            return Grade(None, error.rule)
+        if compared["rule"] == "reference_not_read":
+            raise UnusableReferenceError(
+                f"{reference[-64:]!a} is not a formula that math-verify can parse; send LaTeX, "
+                "or set rule.verifier: exact"
+            )
+        return Grade(compared["score"], compared["rule"], compared["answer"])
+
+    def close(self) -> None:
+        """Kill the child process."""
+        self._child.close()

@@ -1,0 +1,232 @@
+r"""Rewrite the numbers of a text in plain digits, so that a judge compares values, not notations.
+
+    canonical("So she pays \$1{,}800.00, or one thousand eight hundred dollars.")
+    # "So she pays 1800, or 1800 dollars."
+    canonical("three and a half, 3 1/2, 3.50 or \frac{7}{2}")  # "3.5, 3.5, 3.5 or 3.5"
+    canonical("18k is 1.8 x 10^4 and not 18 percent")          # "18000 is 18000 and not 18%"
+
+Other text is left unchanged and arithmetic is not evaluated. Only a judge reads the result; no rule
+relies on it, so an ambiguous number may be rewritten by its likeliest reading.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from fractions import Fraction
+
+from reward_serve.rules.numbers.parsing import DEGREES, MAX_DIGITS, TYPOGRAPHY, words_value
+from reward_serve.rules.numbers.words import ANY_NUMBER_WORD, SCALE_WORDS
+
+_PIECE = 2**16  # characters; a longer text is rewritten in pieces, each a call that holds the GIL
+_PLACES = 6  # decimals to which a repeating decimal is rounded
+_MAX_WORDS = 24  # in one number
+
+_CHARACTERS = str.maketrans(
+    {**TYPOGRAPHY, "\u2044": "/", "\uff0c": ",", "\uff0e": ".", "\uff05": "%", "\uff04": "$"}
+)
+_VULGAR = re.compile(r"(\d)([\u00bc-\u00be\u2150-\u215e])")
+_PARTS = {
+    **dict.fromkeys(("half", "halves"), 2),
+    **dict.fromkeys(("third", "thirds"), 3),
+    **dict.fromkeys(("quarter", "quarters", "fourth", "fourths"), 4),
+    **dict.fromkeys(("fifth", "fifths"), 5),
+    **dict.fromkeys(("sixth", "sixths"), 6),
+    **dict.fromkeys(("eighth", "eighths"), 8),
+    **dict.fromkeys(("tenth", "tenths"), 10),
+}
+_SCALES = {
+    **SCALE_WORDS,
+    "k": 10**3,
+    **dict.fromkeys(("m", "mn"), 10**6),
+    "bn": 10**9,
+}
+_NUMERAL = r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)"
+_POWER_OF_TEN = r"\s?[x×*]\s?10\s?(?:\^|\*\*)\s?\{?(-?\d{1,3})\}?|e([+-]?\d{1,3})"
+_DEGREES = rf"(?:{DEGREES}|°)"
+_PART = "halves|half|" + "|".join(
+    f"{part}s?" for part in ("third", "quarter", "fourth", "fifth", "sixth", "eighth", "tenth")
+)
+
+
+def canonical(text: str) -> str:
+    """The text with its numbers in plain digits: no words, separators, currency signs or scales.
+
+    A text of more than 65,536 characters is rewritten in pieces that end with a line or a word.
+
+    Args:
+        text: any text.
+    """
+    out, start = [], 0
+    while len(text) - start > _PIECE:
+        window = text[start : start + _PIECE]
+        end = start + (window.rfind("\n") + 1 or window.rfind(" ") + 1 or _PIECE)
+        out.append(_canonical(text[start:end]))
+        start = end
+    return "".join([*out, _canonical(text[start:])])
+
+
+def _canonical(text: str) -> str:
+    if not text.isascii():
+        text = _VULGAR.sub(r"\1 \2", text)
+        text = "".join(map(_plain, text.translate(_CHARACTERS)))
+    for pattern, replacement in _STEPS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _plain(character: str) -> str:
+    if character.isascii():
+        return character
+    category = unicodedata.category(character)
+    if category == "Nd":
+        return str(unicodedata.decimal(character))
+    if category == "Cf":
+        return ""
+    if category == "No" and "\u2044" in (parts := unicodedata.normalize("NFKC", character)):
+        return parts.replace("\u2044", "/")
+    return character
+
+
+def _digits(value: Fraction) -> str:
+    """The value with at most ``_PLACES`` decimals, without trailing zeros."""
+    whole, rest = divmod(abs(round(value * 10**_PLACES)), 10**_PLACES)
+    decimals = f"{rest:0{_PLACES}}".rstrip("0")
+    sign = "-" if value < 0 and (whole or rest) else ""
+    return f"{sign}{whole}{'.' if decimals else ''}{decimals}"
+
+
+def _words(found: re.Match[str]) -> str:
+    """A run of number words with its numbers as digits."""
+    pieces = re.split(r"(,? (?:and )?|-)", found[0], flags=re.IGNORECASE)
+    out, start = [], 0
+    while start < len(pieces):
+        number, end = _longest_number(pieces, start)
+        out.append(number)
+        out.extend(pieces[end : end + 1])
+        start = end + 1
+    return "".join(out)
+
+
+def _longest_number(pieces: list[str], start: int) -> tuple[str, int]:
+    """The longest number that starts with the word at ``start``, or that word, and its end.
+
+    Every prefix of a number is a number too, except the "a" of "a hundred".
+    """
+    number, stop = pieces[start], start + 1
+    for end in range(start + 1, min(len(pieces), start + 2 * _MAX_WORDS + 1) + 1, 2):
+        words = "".join(pieces[start:end]).lower().replace(",", "").replace("-", " ").split()
+        value = words_value(words)
+        if value is not None:
+            number, stop = str(value), end
+        elif end > start + 1:
+            break
+    return number, stop
+
+
+def _grouped(found: re.Match[str]) -> str:
+    return re.sub(r"\D", "", found[1]) + (found[2] or "")
+
+
+def _decimal(found: re.Match[str]) -> str:
+    text = found[0]
+    if len(text) > MAX_DIGITS or (text[0] == "0" and text[1:2].isdigit()):
+        return text
+    return _digits(Fraction(text))
+
+
+def _fraction(found: re.Match[str]) -> str:
+    whole, top, bottom = int(found[1] or 0), int(found[2]), int(found[3])
+    if not bottom or top % bottom == 0 or (found[1] and top > bottom):
+        return found[0]  # 36/2 is arithmetic
+    return _digits(whole + Fraction(top, bottom))
+
+
+def _named_part(found: re.Match[str]) -> str:
+    bottom = _PARTS[found[2].lower()]
+    top = 1 if found[1].lower() == "a" else int(found[1])
+    return _digits(Fraction(top, bottom))
+
+
+def _and_part(found: re.Match[str]) -> str:
+    return _digits(Fraction(found[1]) + Fraction(found[2] or 1) / _PARTS[found[3].lower()])
+
+
+def _point(found: re.Match[str]) -> str:
+    return f"{found[1]}.{found[2].replace(' ', '')}"
+
+
+def _dollars(found: re.Match[str]) -> str:
+    return f"{found[1]}.{found[2]:0>2} dollars"
+
+
+def _scaled(found: re.Match[str]) -> str:
+    return _digits(Fraction(found[1]) * _SCALES[found[2].lower()])
+
+
+def _power(found: re.Match[str]) -> str:
+    exponent = int(found[2] or found[3])
+    if abs(exponent) > 15:
+        return found[0]
+    return _digits(Fraction(found[1]) * Fraction(10) ** exponent)
+
+
+def _negative(found: re.Match[str]) -> str:
+    before = found.string[max(0, found.start() - 8) : found.start()].rstrip()
+    return found[0] if before[-1:].isdigit() or before.endswith((")", "%")) else f"-{found[1]}"
+
+
+_Step = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
+_STEPS: tuple[_Step, ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), replacement)
+    for pattern, replacement in (
+        # LaTeX
+        (r"(?<=\d)(?:\{,\}|\\,|\\!|\{,\}\\!)(?=\d{3})", ","),
+        (r"(?<=\d)\s?(?=\\[dtc]?frac)", " "),
+        (r"\\[dtc]?frac\s?\{\s?(-?\d+)\s?\}\s?\{\s?(\d+)\s?\}", r"\1/\2"),
+        (r"\\[dtc]?frac\s?(\d)(\d)(?!\d)", r"\1/\2"),
+        (r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|bm)\s?\{([^{}]*)\}", r"\1"),
+        (r"\\([$%])", r"\1"),
+        (r"\\times\b", "x"),
+        # words
+        (
+            rf"\b(?:a (?=hundred|thousand|million))?{ANY_NUMBER_WORD}"
+            rf"(?:(?:, |,? and | |-){ANY_NUMBER_WORD})*\b",
+            _words,
+        ),
+        (rf"{_NUMERAL} point (\d(?: ?\d)*)\b", _point),
+        # separators, decimal commas
+        (r"(?<![\d.,])(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped),
+        (r"(?<![\d.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3})(?!\d| \d)(\.\d+)?", _grouped),
+        (r"(?<![\d.,])(\d+),(\d{1,2})(?![\d,]|\.\d)", r"\1.\2"),
+        (r"(?<![\w.])\.(\d+)", r"0.\1"),
+        # currency
+        (r"([-+]?)[$€£¥₹]\s?([-+]?)(?=\d)", r"\1\2"),
+        (r"(?<=\d)\s?[€£₹]|(?<=\d)\$|(?<=\d)[,.][-–—](?!\s?\w)", ""),
+        (rf"{_NUMERAL} dollars? and (\d{{1,2}}) cents?\b", _dollars),
+        # powers, scales
+        (rf"{_NUMERAL}(?:{_POWER_OF_TEN})(?!\w)", _power),
+        (rf"{_NUMERAL}\s?(thousand|million|billion|hundred)s?(?!\w)", _scaled),
+        (rf"{_NUMERAL}((?-i:k|K|M|mn|bn))(?!\w)", _scaled),
+        # fractions
+        (rf"{_NUMERAL} and (?:an?|(\d+))[ -]({_PART})\b", _and_part),
+        (rf"\b(\d{{1,6}}|a(?= half| quarter))[ -]({_PART})\b", _named_part),
+        (
+            r"(?<![\d./,])(?:(\d{1,6})(?: | and ))?(?<![\d./,])(\d{1,6}) ?/ ?(\d{1,6})"
+            r"(?![\d/]|[.,]\d)",
+            _fraction,
+        ),
+        # units
+        (rf"(?<=\d)\s?{_DEGREES}\s?(?=[A-Za-z])", " degrees "),
+        (rf"(?<=\d)\s?{_DEGREES}", " degrees"),
+        (r"(?<=\d)\s?/\s?(?=[a-z]{2}|h\b)", " per "),
+        (r"(?<=\d)(?=(?!(?:st|nd|rd|th)\b)(?:[a-z]{2,}|(?-i:[ghlLm]))\b)", " "),
+        # zeros, percent, signs
+        (r"(?<![\d.])\d+\.\d+(?!\.?\d)", _decimal),
+        (r"(?<=\d)\s?(?:%|percent\b|per cent\b|pct\b)", "%"),
+        (r"\b(?:negative|minus)\s+(?=\d)(\d+(?:\.\d+)?)", _negative),
+        (r"(?<=[=:(])(\s?)- (?=\d)", r"\1-"),
+        (r"(?:^|(?<=[$({:=*])|(?<=[:=#] )|(?<=\bis ))\+(?=\d)", ""),
+    )
+)  # fmt: skip

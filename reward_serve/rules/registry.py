@@ -1,0 +1,66 @@
+"""The registry of verifiers, by the names in ``reward_serve.verifier_names``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from reward_serve.config.kinds import RuleConfig
+from reward_serve.rules import (
+    VERIFIER_VERSION,
+    Verification,
+    verify_any,
+    verify_strict_any,
+)
+from reward_serve.rules.base import Grade, TextVerifier, Verifier, gold_answer
+from reward_serve.rules.exact import grade_exact
+from reward_serve.rules.math_verified import MathVerifier
+from reward_serve.rules.numeric import grade_numeric
+from reward_serve.rules.own_function import FunctionVerifier
+from reward_serve.rules.pattern import PatternVerifier
+from reward_serve.rules.trainers_gsm8k import grade_strict_first, grade_strict_last
+from reward_serve.verifier_names import RulesName, VerifierName
+
+Rules = Callable[[str, Sequence[str]], Verification]
+_TextGrade = Callable[[str, str], Grade]
+
+_SCORES = {"right": 1.0, "wrong": 0.0, "abstain": None}
+
+RULES: dict[RulesName, Rules] = {"gsm8k": verify_any, "gsm8k_strict": verify_strict_any}
+"""The verifiers that may decide before a judge's model."""
+
+
+def make_verifier(config: RuleConfig) -> Verifier:
+    """The configured verifier.
+
+    Raises:
+        ConfigError: ``rule.function`` cannot be imported.
+    """
+    return _VERIFIERS[config.verifier](config)
+
+
+def _text(grade: _TextGrade) -> Callable[[RuleConfig], Verifier]:
+    return lambda config: TextVerifier(
+        f"verifier={config.verifier};version={VERIFIER_VERSION}", grade
+    )
+
+
+def _grade_by(rules: Rules) -> _TextGrade:
+    def grade(response: str, reference: str) -> Grade:
+        gold_answer(reference)
+        verification = rules(response, [reference])
+        return Grade(_SCORES[verification.outcome], verification.rule, verification.answer)
+
+    return grade
+
+
+_VERIFIERS: dict[VerifierName, Callable[[RuleConfig], Verifier]] = {
+    "gsm8k": _text(_grade_by(RULES["gsm8k"])),
+    "gsm8k_strict": _text(_grade_by(RULES["gsm8k_strict"])),
+    "gsm8k_strict_first": _text(grade_strict_first),
+    "gsm8k_strict_last": _text(grade_strict_last),
+    "numeric": _text(grade_numeric),
+    "math": lambda config: MathVerifier(VERIFIER_VERSION),
+    "exact": _text(grade_exact),
+    "regex": lambda config: PatternVerifier(config.pattern or "", VERIFIER_VERSION),
+    "function": lambda config: FunctionVerifier(config.function or ""),
+}

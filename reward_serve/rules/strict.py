@@ -1,0 +1,28 @@
+"""Requires GSM8K's answer format: the right number on a last line ``#### <number>``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from reward_serve.rules.gsm8k import Verification, verify_any
+
+_CLOSING_LINE = re.compile(r"####[ \t]*[-+$]{0,2}[\d.,]*\d\.?\s*\Z")
+
+
+def verify_strict_any(response: str, references: Sequence[str]) -> Verification:
+    """Like ``verify_any``, but a response that does not end in ``#### <number>`` is wrong.
+
+    Raises:
+        ValueError: a reference is empty.
+    """
+    verification = verify_any(response, references)
+    answer = response.rpartition("</think>")[2]
+    if "<think>" in answer and verification.outcome != "wrong":
+        return Verification("abstain", "unfinished_thinking", verification.answer)
+    marked = verification.rule != "number_matches" and _CLOSING_LINE.search(answer[-200:])
+    if verification.outcome == "wrong" or marked:
+        return verification
+    if "####" in answer:
+        return Verification("abstain", "strict_marker_in_doubt", verification.answer)
+    return Verification("wrong", "no_strict_marker", verification.answer)

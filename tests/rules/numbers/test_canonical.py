@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from reward_serve.rules.numbers.canonical import canonical
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("eighteen", "18"),
+        ("Twenty-Five apples", "25 apples"),
+        ("one hundred and twenty-five", "125"),
+        ("one thousand, eight hundred", "1800"),
+        ("a thousand", "1000"),
+        ("eighteen point five", "18.5"),
+        ("seven and a half", "7.5"),
+        ("five eighths", "0.625"),
+        ("two thirds", "0.666667"),
+        ("1,800", "1800"),
+        ("1,234,567.80", "1234567.8"),
+        ("14 400", "14400"),
+        ("14\u202f400", "14400"),
+        ("1'800", "1800"),
+        (r"1{,}800", "1800"),
+        (r"1\,800", "1800"),
+        ("18,5 Euro", "18.5 Euro"),
+        (".5", "0.5"),
+        ("18.00", "18"),
+        ("18.50", "18.5"),
+        ("$18.00", "18"),
+        ("-$7", "-7"),
+        ("$-7.50", "-7.5"),
+        ("18€", "18"),
+        (r"\$18", "18"),
+        ("18 dollars and 5 cents", "18.05 dollars"),
+        ("18,-", "18"),
+        ("€18.–", "18"),
+        ("18k", "18000"),
+        ("2.5K eggs", "2500 eggs"),
+        ("$2M", "2000000"),
+        ("1.2 million", "1200000"),
+        ("sixty thousand", "60000"),
+        ("1.8e4", "18000"),
+        (r"1.8 \times 10^{4}", "18000"),
+        ("3/4", "0.75"),
+        ("-3/4", "-0.75"),
+        ("3 1/2", "3.5"),
+        ("2 and 1/2", "2.5"),
+        ("½ cup", "0.5 cup"),
+        ("3½ cups", "3.5 cups"),
+        (r"\boxed{\dfrac{3}{4}}", r"\boxed{0.75}"),
+        (r"2\frac{1}{2}", "2.5"),
+        (r"\text{eighteen}", "18"),
+        ("18 %", "18%"),
+        ("fifty percent", "50%"),
+        (r"18\%", "18%"),
+        ("minus three", "-3"),
+        ("−18", "-18"),
+        ("x = - 18", "x = -18"),
+        ("１８", "18"),
+        ("१८", "18"),
+        ("1\u200b8", "18"),
+        ("+18", "18"),
+        ("#### +18", "#### 18"),
+        ("It is 18°.", "It is 18 degrees."),
+        (r"$18^{\circ}$C", "18 degrees$C"),
+        ("18 °C", "18 degrees C"),
+        (r"18^\circ", "18 degrees"),
+        ("$18/hr", "18 per hr"),
+        ("18/week", "18 per week"),
+        ("18pcs", "18 pcs"),
+        ("18h", "18 h"),
+    ],
+)
+def test_a_number_is_shown_in_plain_digits(written: str, shown: str) -> None:
+    assert canonical(written) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "18 +3",
+        "on the 18th",
+        "18,- 19",
+        "36/x",
+        "The answer is 18.",
+        "#### 18",
+        "17 or 18",
+        "18 to 20",
+        "36/2 = 18",  # arithmetic is for the reader
+        "9 minus 2",
+        "3 x 10 = 30",
+        "1/2/2020",
+        "18/17/20",
+        "1, 2, 3",
+        "10:05",
+        "007",
+        "version 1.2.3",
+        "someone, stone and phones",
+        "1/0",
+        "9" * 500 + " thousand",
+        "</response>",
+    ],
+)
+def test_text_that_is_no_single_number_is_kept(text: str) -> None:
+    assert canonical(text) == text
+
+
+def test_words_that_are_no_one_number_are_several() -> None:
+    assert canonical("five, six and seven or twenty twelve") == "5, 6 and 7 or 20 12"
+    assert canonical("One Hundred And Five And Twenty") == "105 And 20"
+
+
+def test_it_changes_nothing_a_second_time() -> None:
+    text = r"So \$1{,}800.50, 3½ or minus seven of 18k, two thirds and 1/2/2020 in ten percent"
+    assert canonical(canonical(text)) == canonical(text)
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        "one ",
+        "1 ",
+        "1,",
+        "1/",
+        "minus 1 ",
+        "a hundred and ",
+        "9",
+        "½",
+        r"\frac{1}{2}",
+        "$",
+        "1.",
+        "e1",
+    ],
+)
+def test_a_flood_takes_no_time(flood: str) -> None:
+    text = flood * (60_000 // len(flood))
+    began = time.perf_counter()
+    canonical(text)
+    assert time.perf_counter() - began < 2
+
+
+def test_a_long_text_is_rewritten_as_its_lines_are() -> None:
+    line = "She pays one thousand eight hundred, or 1,800.50 of 3/4\n"
+    assert canonical(line * 5_000) == canonical(line) * 5_000
+
+
+def test_a_long_text_without_a_break_is_rewritten_too() -> None:
+    assert len(canonical("½" * 100_000)) == 300_000

@@ -1,0 +1,42 @@
+"""Responses as long as an item may be, of parts that make a careless pattern backtrack."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+
+from reward_serve.rules import final_answer, verify_any, verify_strict_any
+from reward_serve.rules.exact import grade_exact
+from reward_serve.rules.numeric import grade_numeric
+from reward_serve.rules.trainers_gsm8k import grade_strict_first, grade_strict_last
+from reward_serve.schema import DEFAULT_ITEM_CHARS
+
+CHARACTERS = DEFAULT_ITEM_CHARS
+SECONDS = 5.0  # each takes less than 0.3; what is quadratic takes minutes
+
+PARTS = [
+    "1", "18 ", "1,", "1.", "1/", "2^", "1e", "18%", "1{,}", "1 1/2 ", "½", "١", "-", "$", "\\$",
+    "(", "{", "\\boxed{", "\\frac{1}{", "\\sqrt", "\\text{", "#### 18\n", "A: ", "<answer>",
+    "</response>", "<", "**", "~~", " ", "\n", "\u200b", "a", "e", "not ", "one ", "twenty-",
+    "eighteen and ", "hundred thousand ", "answer ", "answer\t", "box", "A:",
+    "The answer is 18, no wait, ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("part", PARTS, ids=repr)
+def test_a_verifiers_time_grows_with_the_length_alone(part: str) -> None:
+    response = (part * (CHARACTERS // len(part) + 1))[:CHARACTERS]
+    for verifier in (verify_any, verify_strict_any):
+        began = time.process_time()
+        verifier(response, ["18"])
+        assert time.process_time() - began < SECONDS
+    for grade in (grade_exact, grade_numeric, grade_strict_first, grade_strict_last):
+        began = time.process_time()
+        grade(response, "18")
+        assert time.process_time() - began < SECONDS
+    began = time.process_time()
+    with contextlib.suppress(ValueError):  # it holds no answer
+        final_answer(response)
+    assert time.process_time() - began < SECONDS

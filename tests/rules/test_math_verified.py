@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from reward_serve.rules.base import Grade, UnusableReferenceError
+from reward_serve.rules.math_verified import MathVerifier
+from reward_serve.schema import ScoreRequest
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[MathVerifier]:
+    verifier = MathVerifier("0")
+    yield verifier
+    verifier.close()
+
+
+async def grade(verifier: MathVerifier, response: str, reference: str) -> Grade:
+    return await verifier.verify(ScoreRequest(response=response), reference)
+
+
+async def test_formulas_compare_by_value(verifier: MathVerifier) -> None:
+    table = [
+        (r"So $\frac{1}{2}$", "0.5", 1.0),
+        ("The answer is 18.", "#### 18", 1.0),
+        (r"\boxed{18}", r"\boxed{18}", 1.0),
+        (r"\boxed{\frac{\sqrt{3}}{3}}", r"$\frac{1}{\sqrt{3}}$", 1.0),
+        (r"$(1, 2)$", r"\( (1,2) \)", 1.0),
+        (r"first $17$, then \boxed{18}", "18", 1.0),
+        ("<think>17</think> 18", "18", 1.0),
+        (r"\boxed{17}", "18", 0.0),
+        (r"\boxed{-18}", "18", 0.0),
+        ("I cannot tell", "18", 0.0),
+        ("", "18", 0.0),
+    ]
+    for response, reference, score in table:
+        assert (await grade(verifier, response, reference)).score == score, response
+
+
+async def test_a_hostile_formula_costs_a_bounded_time_and_no_score(verifier: MathVerifier) -> None:
+    hostile = await grade(verifier, r"\boxed{9^{9^{9^{9}}}}", "18")
+    assert (hostile.score, hostile.rule) == (None, "too_slow")
+    assert (await grade(verifier, r"\boxed{18}", "18")).score == 1.0
+
+
+async def test_a_reference_that_is_no_formula_cannot_be_used(verifier: MathVerifier) -> None:
+    with pytest.raises(UnusableReferenceError, match="send LaTeX"):
+        await grade(verifier, "18", r"\frac{1}{")
+
+
+def test_the_library_and_its_version_are_in_the_fingerprint(verifier: MathVerifier) -> None:
+    assert ";math_verify=0." in verifier.fingerprint
+    assert "reward_serve.rules.math_comparison" not in sys.modules
