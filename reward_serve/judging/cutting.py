@@ -1,7 +1,8 @@
 """Cut a response that exceeds its token budget.
 
-Its end is kept, where answers usually are, and its beginning too if the template sets
-``head_tokens``, for answers that precede their reasons.
+Its end is kept, where answers usually are. If its last marked answer stands before that, the answer
+is kept too; otherwise its beginning if the template sets ``head_tokens``, for answers that precede
+their reasons.
 """
 
 from __future__ import annotations
@@ -42,7 +43,12 @@ class Shortened(NamedTuple):
 
 
 def shortened(
-    response: str, budget: int, head: int, shown: Callable[[str], str], encode: Encode
+    response: str,
+    budget: int,
+    head: int,
+    shown: Callable[[str], str],
+    encode: Encode,
+    answer: tuple[int, int] | None = None,
 ) -> Shortened:
     """Cut the response to ``budget`` tokens.
 
@@ -53,12 +59,21 @@ def shortened(
             budget is less than twice as large.
         shown: transforms the text before it is tokenised.
         encode: tokenises the transformed text.
+        answer: start and end of the response's last marked answer, which is kept in any case.
     """
     skipped = max(0, len(response) - CHARACTERS_A_TOKEN * budget)
     text = shown(response[skipped:])
     ids, starts = encode(text)
-    if len(ids) <= budget and not (skipped and head):
+    if len(ids) <= budget and not (skipped and (head or answer)):
         return Shortened(text, ids, skipped, 0)
+    if answer is not None:
+        start, end = answer
+        after = len(encode(shown(response[max(start, skipped) :]))[0])
+        if start < skipped or after > budget - head:
+            size = len(encode(shown(response[start:end]) + JOINT)[0]) + 2
+            head = max(head, min(size, budget // 2))
+            kept = shortened(response[start:], budget, head, shown, encode)
+            return kept._replace(cut_characters=kept.cut_characters + start)
     before: list[int] = []
     beginning, after = "", 0
     if 0 < 2 * head <= budget:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, Shortened, by_characters, shortened
+from reward_serve.rules.committed import committed
 from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.templates import FIELDS, INSTRUCTION, PLACEHOLDER, Template
 
@@ -119,7 +120,8 @@ class Renderer:
         The response is cut to ``layout.response_tokens`` tokens, or to fewer if
         ``max_prompt_tokens`` minus ``layout.reserve_tokens`` leaves less room. Its end is kept
         (within its last ``32 * response_tokens`` characters), and its beginning too if the
-        template sets ``head_tokens``.
+        template sets ``head_tokens``. A template that shows the reference's final answer is shown
+        what the response committed to, always with its last marked answer.
 
         Raises:
             ValueError: the other fields leave no room for the response.
@@ -139,13 +141,12 @@ class Renderer:
                 f"the limit is {self._max_prompt_tokens}, of which {layout.reserve_tokens} are "
                 "reserved for the judge's answer; shorten them"
             )
-        response = shortened(
-            fields["response"],
-            min(layout.response_tokens, room),
-            template.head_tokens,
-            shown,
-            self._encode,
-        )
+        text, answer = fields["response"], None
+        if template.reference == "final_answer":
+            found = committed(text)
+            text, answer = found.text, found.span
+        budget = min(layout.response_tokens, room)
+        response = shortened(text, budget, template.head_tokens, shown, self._encode, answer)
         texts["response"], encoded["response"] = response.text, response.ids
         return skeleton.filled(texts, encoded, response)
 

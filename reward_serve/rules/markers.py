@@ -14,7 +14,7 @@ from itertools import islice, zip_longest
 
 from reward_serve.rules.numbers.foreign import may_be_numbers
 from reward_serve.rules.numbers.words import MODIFIER_WORDS, NUMBER_WORDS, word_list
-from reward_serve.rules.vocabulary import LEAD_DOUBTS, TAIL_DOUBTS
+from reward_serve.rules.vocabulary import LEAD_DOUBTS, REMARK_WORDS, TAIL_DOUBTS
 
 MAX_MARKERS = 100
 MAX_ANSWER = 200
@@ -106,6 +106,11 @@ class Marker:
             return False
         return any(map(str.isnumeric, self.text)) or not NUMBER_WORDS.isdisjoint(words)
 
+    def is_remark(self) -> bool:
+        """Whether the text is a remark on the answer: "the answer is correct"."""
+        words = re.split(r"[\W_]+", self.text.lower())
+        return REMARK_WORDS.issuperset(word for word in words if word)
+
     def is_last_word(self, response: str) -> bool:
         """Whether only punctuation, closing delimiters and end-of-text tokens follow."""
         return not any(map(str.isalnum, _CLOSING.sub("", response[self.end :])))
@@ -160,6 +165,12 @@ def read_markers(response: str) -> Sequence[Marker] | None:
             heading = match["label"] is None and match["box"] is None and text[0].isalpha()
             markers.append(Marker(text, match.start(), end, heading, doubted))
     return tuple(markers)
+
+
+def first_marker(response: str) -> int | None:
+    """The position after the first marker, whatever follows it; None without a marker."""
+    match = next(_marked(response), None)
+    return None if match is None else match.end()
 
 
 def _marked(response: str) -> Iterator[re.Match[str]]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import LabelError, Layout, Mode, Renderer, defuse
+from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.templates import (
     FIELDS,
     GenerateForm,
@@ -628,3 +629,33 @@ def test_without_a_tokenizer_three_characters_are_a_token() -> None:
     assert (prompt.token_ids, prompt.label_ids, prompt.cut_characters) == ([], {}, 300)
     with pytest.raises(ValueError, match="leave no room"):
         render(Renderer(None, max_prompt_tokens=40), template(), response="18")
+
+
+def shown_response(renderer: Renderer, response: str) -> str:
+    template = load_template("final_answer")
+    fields = {"question": "", "reference": "18", "response": response}
+    layout = Layout("label", template.response_tokens, reserve_tokens=1)
+    return renderer.render(template, fields, layout).fields["response"]
+
+
+@pytest.mark.parametrize("before", ["", "She sells them. " * 200])
+@pytest.mark.parametrize("answer", [r"\boxed{18}", "#### 18", r"The answer is \frac{7}{12} metres"])
+@pytest.mark.parametrize("after", ["Each day she counts them again. " * n for n in (12, 120, 5000)])
+def test_the_last_marked_answer_is_shown_with_the_end_whatever_follows(
+    renderer: Renderer, before: str, answer: str, after: str
+) -> None:
+    shown = shown_response(renderer, f"{before}\n{answer}\n{after}That is all.")
+    assert canonical(answer) in shown
+    assert shown.endswith("That is all.")
+
+
+def test_a_final_answer_prompt_shows_what_was_committed_to(renderer: Renderer) -> None:
+    response = "<think>17</think>It is 18 <!-- or 17 -->.\nSo #### 18\n\nQuestion: 5?\n#### 7"
+    assert shown_response(renderer, response) == "It is 18 .\nSo #### 18"
+
+
+@pytest.mark.parametrize("response", ["So 18.\n#### 18", "It is 18? No, 19.", "A: 18\n", " 18 "])
+def test_a_prompt_in_which_nothing_is_hidden_or_cut_shows_the_response(
+    renderer: Renderer, response: str
+) -> None:
+    assert shown_response(renderer, response) == response

