@@ -25,7 +25,7 @@ from examples.grpo.settings import Settings
 from examples.grpo.warm_up import WarmUp, warmed_up
 from reward_serve import launch
 from reward_serve.cli.console import prepare_with_progress
-from reward_serve.embedded.bundled import cache_folder
+from reward_serve.engines.bundled import cache_folder
 
 # A worker samples the next batch while it judges one.
 _WORKERS = {"max_concurrency": 2, "scheduling_strategy": "SPREAD"}

@@ -16,7 +16,7 @@ from examples.grpo.data_server import Item
 from examples.grpo.endpoint import API_KEY, EndpointError
 from examples.grpo.prompts import prompt_tokens
 from examples.grpo.samples import Group, Sample
-from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve.engines.bundled import prepare_bundled
 from reward_serve_skyrl import register_envs
 
 ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -18,7 +18,7 @@ from typing import Any
 from deployments.local import APP, console, deployed
 from loadtests.bench.common import NO_CACHE, PromptRenderer, Request, timed
 from reward_serve.client import Client, RewardClient
-from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
+from reward_serve.engines.bundled import ADAPTER, prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.engines.vllm_settings import CPU_BLOCK_SIZE
 from reward_serve.schema import ScoreResult, Status

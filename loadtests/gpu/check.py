@@ -26,7 +26,7 @@ from loadtests.gpu.carry import CARRIED
 from loadtests.gpu.place import Place
 from reward_serve import HttpRewardClient
 from reward_serve.config.models import JudgeModel
-from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve.engines.bundled import prepare_bundled
 from reward_serve.engines.vllm import VllmEngine
 from reward_serve.reward_models.base import Verdict
 from reward_serve.reward_models.judge import Judge

@@ -13,7 +13,7 @@ from rich.progress import Progress
 from reward_serve.client.handle import RewardClient
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.transport import Transport
-from reward_serve.embedded.bundled import (
+from reward_serve.engines.bundled import (
     ADAPTER,
     STEPS,
     BundledModelError,

@@ -1,1 +1,1 @@
-"""Inference engines. Only these modules import one."""
+"""Inference engines and their models. Only these modules import an engine."""

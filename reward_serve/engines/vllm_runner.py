@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from reward_serve.config.engine import NO_ADAPTER, EngineConfig
-from reward_serve.embedded.bundled import adapter_digest
 from reward_serve.engines.base import EngineError
+from reward_serve.engines.bundled import adapter_digest
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.engines.cpu import dtype_of, instruction_set
 from reward_serve.engines.fork_server import start_fork_server, use_fork_server

@@ -12,7 +12,7 @@ from reward_serve.config.engine import (
     SHIPPED_ADAPTER,
     EngineConfig,
 )
-from reward_serve.embedded.bundled import ADAPTER, prepare_bundled, prepare_int8
+from reward_serve.engines.bundled import ADAPTER, prepare_bundled, prepare_int8
 from reward_serve.engines.checkpoint import check_checkpoint, folder_digest, is_folder
 from reward_serve.engines.cpu import dtype_of
 from reward_serve.engines.hub import check_hub_id

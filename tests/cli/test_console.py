@@ -8,7 +8,7 @@ from rich.console import Console
 
 from reward_serve.cli import console
 from reward_serve.cli.console import prepare_with_progress
-from reward_serve.embedded.bundled import ADAPTER, Step
+from reward_serve.engines.bundled import ADAPTER, Step
 
 
 @pytest.mark.parametrize("terminal", [True, False])

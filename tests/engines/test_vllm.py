@@ -11,8 +11,8 @@ import pytest
 
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.engine_kwargs import vllm_engine_arguments
-from reward_serve.embedded.bundled import ADAPTER
 from reward_serve.engines import vllm_settings
+from reward_serve.engines.bundled import ADAPTER
 from reward_serve.engines.checkpoint import CheckpointError, folder_digest
 from reward_serve.engines.vllm import _usage
 from reward_serve.engines.vllm_settings import (

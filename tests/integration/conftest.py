@@ -22,7 +22,7 @@ from deployments.local import APP, deploy, wait_until_ready
 from loadtests.bench.kinds import small_classifier
 from reward_serve import HttpRewardClient, RewardClient
 from reward_serve.app import build_app
-from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve.engines.bundled import prepare_bundled
 
 Deploy = Callable[[str, dict[str, Any]], RewardClient]
 

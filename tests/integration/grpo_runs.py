@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from deployments.local import ROOT
-from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve.engines.bundled import prepare_bundled
 from tests.examples.grpo import fake_endpoint
 from tests.fake_service import Call, FakeService, Reply
 

@@ -13,7 +13,7 @@ from ray.cluster_utils import Cluster
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 from deployments.local import ROOT, free_port
-from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve.engines.bundled import prepare_bundled
 from tests.examples.grpo.fake_endpoint import FakeEndpoint
 from tests.integration.grpo_runs import HalfRight, options, until
 

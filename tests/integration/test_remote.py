@@ -18,7 +18,7 @@ from deployments.local import free_port
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult
 from reward_serve.app import build_app
 from reward_serve.client import Client
-from reward_serve.embedded.bundled import ADAPTER, prepare_bundled
+from reward_serve.engines.bundled import ADAPTER, prepare_bundled
 from reward_serve.schema import Status
 from tests.integration.conftest import wait_for
 

@@ -11,7 +11,7 @@ import ray
 
 from examples.demo import SAMPLES
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult, Status, __version__
-from reward_serve.embedded.bundled import ADAPTER, adapter_digest
+from reward_serve.engines.bundled import ADAPTER, adapter_digest
 from reward_serve.rules import verify
 from reward_serve.version import VERSION_HEADER
 

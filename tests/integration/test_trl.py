@@ -9,7 +9,7 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
-from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve.engines.bundled import prepare_bundled
 from reward_serve_trl import judge_reward
 
 pytestmark = pytest.mark.integration

@@ -1,1 +1,1 @@
-"""The bundled judge's LoRA adapter, a PEFT folder; ``reward_serve.embedded`` merges it."""
+"""The bundled judge's LoRA adapter, a PEFT folder; ``reward_serve.engines.bundled`` merges it."""

@@ -54,7 +54,7 @@ def tokenizer_of(model: str) -> Tokenizer:
     """
     from transformers import AutoTokenizer
 
-    from reward_serve.embedded.bundled import prepare_bundled
+    from reward_serve.engines.bundled import prepare_bundled
     from reward_serve.engines.tokenizer import ChatTokenizer
 
     folder = prepare_bundled() if model == BUNDLED_MODEL else model

@@ -32,7 +32,7 @@ from loadtests.chaos.load import Tally, closed_loop, quantiles
 from loadtests.chaos.processes import memory_mib
 from loadtests.chaos.questions import Questions, marked
 from loadtests.chaos.report import Figures, with_bounds
-from reward_serve.embedded.bundled import (
+from reward_serve.engines.bundled import (
     CACHE_VARIABLE,
     bundled_folder,
     find_fault,

@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 from examples.train_judge.prompts import Prompts, common
 from examples.train_judge.responses import Example
-from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve.engines.bundled import prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.templates import load_template
 

@@ -17,7 +17,7 @@ from examples.train_judge.evaluate import evaluate
 from examples.train_judge.recipe import Recipe
 from examples.train_judge.responses import Example
 from examples.train_judge.train import Trainer, batches
-from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve.engines.bundled import prepare_bundled
 
 RECIPE = Recipe(examples=8, batch_size=2, first=0.0, bare=0.0)
 PROBLEMS = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.embedded.bundled import prepare_bundled
+from reward_serve.engines.bundled import prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import Layout, Mode, Renderer
 from reward_serve.templates import Template, load_template, template_names

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from reward_serve.embedded.int8 import quantize
+from reward_serve.engines.int8 import quantize
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from reward_serve.embedded import bundled
-from reward_serve.embedded.bundled import (
+from reward_serve.engines import bundled
+from reward_serve.engines.bundled import (
     BundledModelError,
     bundled_folder,
     cache_folder,

