@@ -14,7 +14,8 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from reward_serve import HttpRewardClient, launch
+from reward_serve import HttpRewardClient
+from reward_serve.cli import clusters, serving
 from reward_serve.cli.console import prepare_with_progress
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,7 +89,7 @@ def serve_run(address: str, config: dict[str, Any]) -> None:
         SystemExit: ``serve run`` failed; its output was printed.
     """
     with _failures_shown(), console.status("serve run"):
-        launch.serve_run(address, config)
+        clusters.serve_run(address, config)
 
 
 def wait_until_ready(client: HttpRewardClient) -> None:
@@ -98,14 +99,14 @@ def wait_until_ready(client: HttpRewardClient) -> None:
         SystemExit: the application failed or timed out; Serve's message was printed.
     """
     with _failures_shown():
-        launch.wait_until_ready(console, [APP], client.is_ready, READY_TIMEOUT_S)
+        serving.wait_until_ready(console, [APP], client.is_ready, READY_TIMEOUT_S)
 
 
 @contextmanager
 def _failures_shown() -> Iterator[None]:
     try:
         yield
-    except launch.LaunchError as error:
+    except clusters.LaunchError as error:
         console.print(str(error), style="red", markup=False)
         raise SystemExit(1) from None
 

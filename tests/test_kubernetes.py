@@ -11,11 +11,11 @@ from ray.serve.schema import ServeDeploySchema
 from typer.testing import CliRunner
 
 from reward_serve.app import deployment_options
+from reward_serve.cli.clusters import START_SETTINGS
 from reward_serve.cli.main import cli
 from reward_serve.config.app import parse_config
 from reward_serve.config.base import ConfigError
 from reward_serve.http.auth import read_key_digests
-from reward_serve.launch import START_SETTINGS
 
 FOLDER = Path(__file__).resolve().parents[1] / "deploy" / "kubernetes"
 SERVICES = ("judge", "judge-gpu")

@@ -23,8 +23,8 @@ from examples.grpo.replay_buffer import ReplayBuffer
 from examples.grpo.rollout import RolloutWorker
 from examples.grpo.settings import Settings
 from examples.grpo.warm_up import WarmUp, warmed_up
-from reward_serve import launch
 from reward_serve.cli.console import prepare_with_progress
+from reward_serve.cli.serving import wait_until_ready
 from reward_serve.engines.bundled import cache_folder
 
 # A worker samples the next batch while it judges one.
@@ -173,7 +173,7 @@ def _await_service() -> None:
             f"this cluster has no Serve application {APP!r}: run `serve deploy "
             "deployments/judge.yaml` on it first, or pass a service with --judge URL"
         )
-    launch.wait_until_ready(console, [APP], lambda: True, READY_TIMEOUT_S)
+    wait_until_ready(console, [APP], lambda: True, READY_TIMEOUT_S)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from reward_serve.launch import models_of
+from reward_serve.cli.clusters import models_of
 
 
 def shortage(content: dict[str, Any], training: float, available: float) -> str | None:

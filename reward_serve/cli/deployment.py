@@ -69,7 +69,7 @@ def deployments_file(model: str, options: ModelOptions, server: ServerOptions) -
         typer.BadParameter: an option does not apply, or the file does not exist.
         ConfigError: a field is invalid; the message has the remedy.
     """
-    from reward_serve.launch.schema import checked  # imports Ray, which takes a second
+    from reward_serve.cli.file_schema import checked  # imports Ray, which takes a second
 
     if model.endswith(FILE_SUFFIXES):
         if options.given():

@@ -11,6 +11,7 @@ import typer
 import yaml
 from rich.console import Console
 
+from reward_serve.cli.clusters import LaunchError, models_of
 from reward_serve.cli.console import prepare_with_progress
 from reward_serve.cli.deployment import (
     Kind,
@@ -21,13 +22,14 @@ from reward_serve.cli.deployment import (
     deployments_file,
     is_open,
 )
+from reward_serve.cli.serving import serve_until_stopped
+from reward_serve.cli.signals import until_stopped
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL
 from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel, RuleModel
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm_settings import adapter_folder, locate
-from reward_serve.launch import LaunchError, models_of, serve_until_stopped, until_stopped
 from reward_serve.shipped import Build
 
 console = Console(stderr=True)

@@ -18,10 +18,10 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 
 from reward_serve import memory
 from reward_serve.config.app import ServerConfig
+from reward_serve.http import openai
 from reward_serve.http.auth import ApiKeys, KeyLimit, KeyLimitError
-from reward_serve.http.compat import openai
-from reward_serve.http.compat.docs import CHAT_DOCS, GET_REWARD_DOCS, REMOTE_RM_DOCS
-from reward_serve.http.compat.routes import CompatRoutes
+from reward_serve.http.compat import CompatRoutes
+from reward_serve.http.compat_docs import CHAT_DOCS, GET_REWARD_DOCS, REMOTE_RM_DOCS
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
 from reward_serve.http.docs import (
     BATCH_DOCS,

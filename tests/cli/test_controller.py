@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from reward_serve.cli import controller
+from reward_serve.cli.controller import ReplicaReports, Replicas, State, cause
 from reward_serve.config.app import parse_config
-from reward_serve.launch import controller
-from reward_serve.launch.controller import ReplicaReports, Replicas, State, cause
 
 WAITS = (
     "Deployment 'judge' in application 'reward' has 1 replicas that have taken more than 30s to "

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from reward_serve.launch.signals import signals, until_stopped
+from reward_serve.cli.signals import signals, until_stopped
 
 ROOT = Path(__file__).resolve().parents[2]
 SWALLOWED = """
 import signal
 from rich.console import Console
-from reward_serve.launch.signals import signals, until_stopped
+from reward_serve.cli.signals import signals, until_stopped
 
 with until_stopped(Console(stderr=True)):
     try:

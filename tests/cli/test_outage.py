@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from reward_serve.launch.outage import Endpoint, http_endpoints, outage, ray_endpoints
+from reward_serve.cli.outage import Endpoint, http_endpoints, outage, ray_endpoints
 from tests.fake_service import free_port
 
 
@@ -19,7 +19,7 @@ def listening() -> Iterator[tuple[str, int]]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr("reward_serve.launch.outage.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("reward_serve.cli.outage.time.monotonic", lambda: now[0])
     return now
 
 

@@ -7,10 +7,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from reward_serve.launch import serving
-from reward_serve.launch.clusters import LaunchError
-from reward_serve.launch.controller import ReplicaReports, State
-from reward_serve.launch.outage import Endpoint
+from reward_serve.cli import serving
+from reward_serve.cli.clusters import LaunchError
+from reward_serve.cli.controller import ReplicaReports, State
+from reward_serve.cli.outage import Endpoint
 from tests.fake_service import free_port
 
 

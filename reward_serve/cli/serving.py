@@ -9,8 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from reward_serve.client.http import HttpRewardClient
-from reward_serve.launch.clusters import (
+from reward_serve.cli.clusters import (
     LaunchError,
     application_names,
     joined_cluster,
@@ -18,9 +17,10 @@ from reward_serve.launch.clusters import (
     no_process_left,
     own_cluster,
 )
-from reward_serve.launch.controller import ReplicaReports, State, cause, states
-from reward_serve.launch.outage import Endpoint, http_endpoints, outage
-from reward_serve.launch.signals import signals
+from reward_serve.cli.controller import ReplicaReports, State, cause, states
+from reward_serve.cli.outage import Endpoint, http_endpoints, outage
+from reward_serve.cli.signals import signals
+from reward_serve.client.http import HttpRewardClient
 
 _EVERY_INTERFACE = ("0.0.0.0", "::")
 _POLL_S = 0.5

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
+from reward_serve.cli.file_schema import checked
 from reward_serve.config.base import ConfigError
-from reward_serve.launch.schema import checked
 from reward_serve.shipped import deployments_files
 
 RULE = {"models": [{"name": "rule", "kind": "rule"}]}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastapi import HTTPException
 
-from reward_serve.http.compat.rewards import openrlhf_items, rewards_of, slime_items
+from reward_serve.http.remote_rewards import openrlhf_items, rewards_of, slime_items
 from tests.fake_ingress import BEARER, KEYS, served
 
 PROMPT = "<|im_start|>user\nWhat is 9 + 9?<|im_end|>\n<|im_start|>assistant\n"

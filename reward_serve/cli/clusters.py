@@ -24,11 +24,11 @@ import psutil
 import yaml
 from rich.console import Console
 
+from reward_serve.cli.controller import shut_down
+from reward_serve.cli.outage import Endpoint, ray_endpoints
+from reward_serve.cli.signals import Stopped, signals
 from reward_serve.config.app import parse_config
 from reward_serve.config.models import ModelConfig
-from reward_serve.launch.controller import shut_down
-from reward_serve.launch.outage import Endpoint, ray_endpoints
-from reward_serve.launch.signals import Stopped, signals
 
 START_SETTINGS = {
     # By default Ray runs its workers, and so replicas and engines, at nice 15.

@@ -9,7 +9,7 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 ORPHAN = """
 import subprocess
-from reward_serve.launch.clusters import no_process_left
+from reward_serve.cli.clusters import no_process_left
 
 with no_process_left():
     print(subprocess.check_output("sleep 600 >/dev/null 2>&1 & echo $!", shell=True, text=True))

@@ -9,7 +9,8 @@ from typing import Any
 from fastapi import HTTPException, Request, Response
 
 from reward_serve.config.app import ServerConfig
-from reward_serve.http.compat import openai, rewards
+from reward_serve.http import openai
+from reward_serve.http import remote_rewards as rewards
 from reward_serve.http.contract import read_json, reply, retry_after
 from reward_serve.reward_models.chat import CHAT_TIMEOUT_S
 from reward_serve.routing.calls import NoAnswerError

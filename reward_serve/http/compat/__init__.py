@@ -1,1 +1,0 @@
-"""Protocols of other trainers and clients, enabled by ``server.compatible_with``."""
