@@ -1,11 +1,11 @@
 """The types of the HTTP paths' bodies, from which clients are generated.
 
-The routes parse and write bodies themselves, so these types only document.
+The handlers parse and write bodies themselves; these types only document them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -99,3 +99,79 @@ class Waiting(Health):
     """The reward models without a replica that can score."""
 
     detail: str
+
+
+Label = str | float | list[str | float] | None
+"""A reference, several, or none."""
+
+
+class OpenRlhfRequest(BaseModel):
+    """A batch in OpenRLHF's format."""
+
+    query: list[str] = Field(description="The prompts with their responses.")
+    prompts: list[str]
+    labels: list[Label] | None = None
+
+
+class Absent(Exact):
+    """1.0 for each item without a score."""
+
+    absent: list[float]
+
+
+class OpenRlhfRewards(Exact):
+    """The scores of a batch, in order."""
+
+    rewards: list[float]
+    scores: list[float]
+    extra_logs: Absent
+
+
+class SlimeRequest(BaseModel):
+    """A sample in slime's format."""
+
+    response: str
+    prompt: Any = Field(None, description="The question, or a conversation as messages.")
+    label: Label = None
+
+
+class CompletionMessage(Exact):
+    """The model's turn."""
+
+    role: Literal["assistant"]
+    content: str
+
+
+class Choice(Exact):
+    """One of a request's completions."""
+
+    index: int
+    message: CompletionMessage
+    logprobs: None
+    finish_reason: Literal["stop", "length"]
+
+
+class ChatCompletion(BaseModel):
+    """Completions in OpenAI's format."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: dict[str, Any]
+
+
+class OpenAIErrorFields(Exact):
+    """What OpenAI's clients read."""
+
+    message: str
+    type: str
+    param: None
+    code: str
+
+
+class OpenAIError(Problem):
+    """An error in OpenAI's format, with this service's ``detail``."""
+
+    error: OpenAIErrorFields

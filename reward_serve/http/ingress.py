@@ -6,12 +6,10 @@ Requests are passed unchanged to a reward model's replica, which validates them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from fastapi import FastAPI, HTTPException, Request, Response, Security
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
-from fastapi.security import HTTPBearer
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from starlette.middleware.authentication import AuthenticationMiddleware
@@ -21,19 +19,8 @@ from reward_serve.config.app import ServerConfig
 from reward_serve.http import openai
 from reward_serve.http.auth import ApiKeys, KeyLimit, KeyLimitError
 from reward_serve.http.compat import CompatRoutes
-from reward_serve.http.compat_docs import CHAT_DOCS, GET_REWARD_DOCS, REMOTE_RM_DOCS
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
-from reward_serve.http.docs import (
-    BATCH_DOCS,
-    EXPLAIN_DOCS,
-    HEALTH_DOCS,
-    KEY_DOCS,
-    LIMIT_DOCS,
-    MODELS_DOCS,
-    READY_DOCS,
-    SINGLE_DOCS,
-    DocumentedApi,
-)
+from reward_serve.http.docs import DocumentedApi
 from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
 from reward_serve.routing.deployment import handle_of
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
@@ -41,10 +28,6 @@ from reward_serve.schema import Status, retry_after_s
 from reward_serve.version import __version__
 
 logger = logging.getLogger("ray.serve")
-
-_BEARER = HTTPBearer(
-    scheme_name="API key", description="One of the deployment's API keys", auto_error=False
-)
 
 
 @serve.ingress()
@@ -76,9 +59,24 @@ class Ingress:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called once by Serve to build the ASGI application."""
-        server = self._server
-        compatible = CompatRoutes(self._dispatcher, server, self._hold)
-        return _api(self, self._keys, compatible, server.compatible_with, server.explain)
+        compatible = CompatRoutes(self._dispatcher, self._server, self._hold)
+        handlers = {
+            "score": self.score,
+            "score_batch": self.score_batch,
+            "explain": self.explain,
+            "models": self.list_models,
+            "chat_completions": compatible.chat_completions,
+            "get_reward": compatible.get_reward,
+            "remote_rm": compatible.remote_rm,
+            "health": self.health,
+            "ready": self.ready,
+        }
+        api = DocumentedApi(handlers, self._server, has_keys=bool(self._keys))
+        if self._keys:
+            keys = BearerKeys(ApiKeys(self._keys))
+            api.add_middleware(AuthenticationMiddleware, backend=keys, on_error=unauthorized)
+        api.add_middleware(Exchange)  # added last, so outermost
+        return api
 
     async def models(self) -> dict[str, Any]:
         """For clients by handle: the reward models, their applications, limit and version."""
@@ -125,18 +123,18 @@ class Ingress:
         explanation = await self._dispatcher.explain(body)
         return _answered(explanation["result"], explanation)
 
-    async def list_models(self) -> Response:
+    async def list_models(self, _: Request) -> Response:
         """List the reward models: kind, fingerprint, templates, limits and readiness."""
         content = {"models": await self._dispatcher.describe(), "version": __version__}
         if "openai" in self._server.compatible_with:
             content |= openai.listed([*self._dispatcher.applications, *self._dispatcher.aliases])
         return reply(content)
 
-    async def health(self) -> Response:
+    async def health(self, _: Request) -> Response:
         """Report that the HTTP process is up."""
         return reply({"status": "ok"})
 
-    async def ready(self) -> Response:
+    async def ready(self, _: Request) -> Response:
         """Report whether every reward model has a replica that can score."""
         entries = await self._dispatcher.describe()
         waiting = [entry["name"] for entry in entries if not entry["ready"]]
@@ -179,49 +177,3 @@ def _answered(result: dict[str, Any], content: dict[str, Any]) -> Response:
     if code != 200:
         content = {"detail": result["reason"], **content}
     return reply(content, code, headers)
-
-
-def _api(
-    routes: Ingress,
-    key_digests: Mapping[str, str],
-    compatible: CompatRoutes,
-    compatible_with: Collection[str],
-    explains: bool,
-) -> FastAPI:
-    """The application with its routes, authentication and documentation.
-
-    If there are API keys, every path except ``/health`` and ``/ready`` needs one, including
-    ``/docs`` and unknown paths.
-    """
-    api = DocumentedApi(title="reward_serve", version=__version__)
-    if key_digests:
-        limited, keyed = _keyed(KEY_DOCS | LIMIT_DOCS), _keyed(KEY_DOCS)
-    else:
-        limited = keyed = dict
-    api.post("/v1/score", **limited(SINGLE_DOCS))(routes.score)
-    api.post("/v1/score/batch", **limited(BATCH_DOCS))(routes.score_batch)
-    api.post("/v1/explain", include_in_schema=explains, **limited(EXPLAIN_DOCS))(routes.explain)
-    api.get("/v1/models", **keyed(MODELS_DOCS))(routes.list_models)
-    if "openai" in compatible_with:
-        api.post("/v1/chat/completions", **limited(CHAT_DOCS))(compatible.chat_completions)
-    if "openrlhf" in compatible_with:
-        api.post("/get_reward", **limited(GET_REWARD_DOCS))(compatible.get_reward)
-    if "slime" in compatible_with:
-        api.post("/remote_rm", **limited(REMOTE_RM_DOCS))(compatible.remote_rm)
-    api.get("/health", **HEALTH_DOCS)(routes.health)
-    api.get("/ready", **READY_DOCS)(routes.ready)
-    if key_digests:
-        keys = BearerKeys(ApiKeys(key_digests))
-        api.add_middleware(AuthenticationMiddleware, backend=keys, on_error=unauthorized)
-    api.add_middleware(Exchange)  # added last, so outermost
-    return api
-
-
-def _keyed(refusals: dict[int | str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Adds the API key and its error responses to a path's documentation."""
-
-    def described(docs: dict[str, Any]) -> dict[str, Any]:
-        responses = {**docs["responses"], **refusals}
-        return {**docs, "responses": responses, "dependencies": [Security(_BEARER)]}
-
-    return described
