@@ -7,31 +7,39 @@ import importlib.util
 import os
 import platform
 import shutil
+import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import psutil
 import typer
+from packaging.requirements import Requirement
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from reward_serve.cli.console import URL_VARIABLE, api_key, service_url
-from reward_serve.cli.environment import INSTALL, deviations
-from reward_serve.cli.open_ports import open_ports, replica_processes
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.vllm_build import installed_build
 from reward_serve.engines.bundled import bundled_folder
 from reward_serve.engines.cpu import dtype_of, instruction_set
+from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
 
 console = Console(stderr=True)
 
 MOST_SHOWN = 5
+REPLICA = "ray::ServeReplica:"  # prefix of a replica's command line
+INSTALL = {
+    "cpu": "reward-serve requirements cpu | uv pip install --no-deps --torch-backend=cpu -r -",
+    "cuda": "reward-serve requirements cuda | uv pip install --no-deps -r -",
+}
+"""The command that installs the packages of each build."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +155,31 @@ def _environment() -> Finding:
     build = installed_build()
     if build is None:
         return Finding("environment", "cannot run judges: vLLM is not installed")
-    differing = deviations(build)
+    differing = list(_deviations(build))
     if not differing:
         return Finding("environment", f"{build}: all packages as pinned")
     shown = ", ".join(differing[:MOST_SHOWN])
     more = f" and {len(differing) - MOST_SHOWN} more" if len(differing) > MOST_SHOWN else ""
     found = f"{build}; not as pinned: {shown}{more}"
     return Finding("environment", found, INSTALL[build], warning=True)
+
+
+def _deviations(build: Build) -> Iterator[str]:
+    """Packages that are missing or not at their pinned version, each with the pin."""
+    for line in requirements_file(build).read_text(encoding="utf-8").splitlines():
+        if not line or line.lstrip().startswith("#"):
+            continue
+        pinned = Requirement(line)
+        if pinned.marker and not pinned.marker.evaluate():
+            continue
+        try:
+            version = importlib.metadata.version(pinned.name)
+        except importlib.metadata.PackageNotFoundError:
+            version = "missing"
+        if version == "missing" or not pinned.specifier.contains(version, prereleases=True):
+            yield f"{pinned.name} {version} ({pinned.specifier})"
+        elif build == "cuda" and version.endswith("+cpu"):
+            yield f"{pinned.name} {version} (a CPU build)"
 
 
 def _gpus() -> list[str]:
@@ -188,19 +214,22 @@ def _bundled() -> Finding:
 
 def _replica_ports() -> Finding:
     what = "replica ports"
-    try:
-        replicas = replica_processes()
-    except OSError as error:
-        return Finding(what, f"unknown: {error}")
+    replicas = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if (process.info["cmdline"] or [""])[0].startswith(REPLICA)
+    ]
     if not replicas:
         return Finding(what, "no Serve replica is running here")
     ports: set[int] = set()
     found = "no Serve replica listens on all interfaces"
     for replica in replicas:
         try:
-            ports |= open_ports(replica)
-        except PermissionError as error:
-            found = f"unknown ({error}); run doctor as the user of the replicas"
+            ports |= _open_ports(replica)
+        except psutil.NoSuchProcess:
+            continue
+        except psutil.AccessDenied as error:
+            found = f"unknown ({error}); run doctor as the user of the replicas, in their container"
     if not ports:
         return Finding(what, found)
     return Finding(
@@ -209,6 +238,40 @@ def _replica_ports() -> Finding:
         "anyone who reaches these ports can run code here: restrict them to the cluster's nodes "
         "with a firewall (docs/threat-model.md)",
         warning=True,
+    )
+
+
+def _open_ports(replica: psutil.Process) -> set[int]:
+    """The ports that a replica opens on all interfaces; none if this machine has only loopback.
+
+    A replica has two, indistinguishable from outside: the Ray worker's gRPC server, and a Serve
+    server that unpickles what it receives (docs/threat-model.md).
+
+    Raises:
+        psutil.AccessDenied: the replica belongs to another user or container.
+    """
+    try:
+        is_here = Path(f"/proc/{replica.pid}/ns/net").samefile("/proc/self/ns/net")
+    except OSError:
+        is_here = False
+    if not is_here:
+        raise psutil.AccessDenied(replica.pid)
+    if not _has_network():
+        return set()
+    return {
+        listener.laddr.port
+        for listener in replica.net_connections("tcp")
+        if listener.status == psutil.CONN_LISTEN and listener.laddr.ip in ("0.0.0.0", "::")
+    }
+
+
+def _has_network() -> bool:
+    """Whether an interface other than loopback has an IP address."""
+    return any(
+        address.family in (socket.AF_INET, socket.AF_INET6)
+        for name, addresses in psutil.net_if_addrs().items()
+        for address in addresses
+        if name != "lo"
     )
 
 

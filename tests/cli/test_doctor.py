@@ -4,14 +4,19 @@ import importlib.metadata
 import shutil
 import socket
 import subprocess
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 import reward_serve.cli.doctor
-from reward_serve.cli.doctor import Finding, examine_machine, examine_service
+from reward_serve.cli.doctor import REPLICA, Finding, examine_machine, examine_service
 from reward_serve.schema import Status, failure
 from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
@@ -20,6 +25,15 @@ from tests.fake_service import FakeService, Reply, free_port
 SMI = """#!/bin/sh
 printf 'NVIDIA H200, 143771 MiB\\nNVIDIA H200, 143771 MiB\\n'
 """
+LISTEN = """
+import socket, sys
+families = {True: socket.AF_INET6, False: socket.AF_INET}
+listeners = [socket.create_server((host, 0), family=families[":" in host]) for host in sys.argv[1:]]
+print(*(listener.getsockname()[1] for listener in listeners), flush=True)
+sys.stdin.read()
+"""
+LOOPBACK = SimpleNamespace(family=socket.AF_INET, address="127.0.0.1")
+ETHERNET = SimpleNamespace(family=socket.AF_INET, address="192.0.2.7")
 
 
 def by_name(findings: list[Finding]) -> dict[str, Finding]:
@@ -168,27 +182,57 @@ def test_the_ports_of_replicas(
     is_problem: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def open_ports(process: Path) -> set[int]:
-        of_process = ports[process.name]
-        if of_process is None:
-            raise PermissionError(13, "Permission denied", str(process))
-        return of_process
+    def open_ports(replica: psutil.Process) -> set[int]:
+        of_replica = ports[str(replica.pid)]
+        if of_replica is None:
+            raise psutil.AccessDenied(replica.pid)
+        return of_replica
 
-    processes = [Path("/proc", name) for name in ports]
-    monkeypatch.setattr(reward_serve.cli.doctor, "replica_processes", lambda: processes)
-    monkeypatch.setattr(reward_serve.cli.doctor, "open_ports", open_ports)
+    processes = [
+        SimpleNamespace(pid=int(pid), info={"cmdline": [f"{REPLICA}reward:rule"]}) for pid in ports
+    ]
+    monkeypatch.setattr("psutil.process_iter", lambda _: processes)
+    monkeypatch.setattr(reward_serve.cli.doctor, "_open_ports", open_ports)
     finding = by_name(examine_machine())["replica ports"]
     assert found in finding.found
     assert (finding.remedy is not None) is is_problem
 
 
-def test_without_proc_the_ports_of_replicas_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent() -> list[Path]:
-        raise FileNotFoundError(2, "No such file or directory", "/proc")
+@contextmanager
+def listening(title: str, *hosts: str) -> Iterator[list[int]]:
+    """A process of this title that listens on these addresses; gives its ports."""
+    with subprocess.Popen(
+        [title, "-c", LISTEN, *hosts],
+        executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        yield [int(port) for port in process.stdout.readline().split()]
+        process.communicate(timeout=10)
 
-    monkeypatch.setattr(reward_serve.cli.doctor, "replica_processes", absent)
-    finding = by_name(examine_machine())["replica ports"]
-    assert finding.found.startswith("unknown: ")
+
+@pytest.mark.parametrize("has_network", [True, False])
+def test_a_replica_that_listens_on_all_interfaces_is_found_where_there_is_a_network(
+    has_network: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interfaces = {"lo": [LOOPBACK], **({"eth0": [ETHERNET]} if has_network else {})}
+    monkeypatch.setattr("psutil.net_if_addrs", lambda: interfaces)
+    with listening(f"{REPLICA}reward:rule", "0.0.0.0", "::", "127.0.0.1") as ports:
+        finding = by_name(examine_machine())["replica ports"]
+    shown = finding.found.rpartition(": ")[2].split(", ") if finding.remedy else []
+    assert ({str(port) for port in ports[:2]} <= set(shown)) is has_network
+    assert str(ports[2]) not in shown
+
+
+def test_another_process_that_listens_on_all_interfaces_is_not_a_replica() -> None:
+    with listening("ray::IDLE", "0.0.0.0") as (port,):
+        assert str(port) not in by_name(examine_machine())["replica ports"].found
+
+
+def test_a_replica_of_another_container_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "samefile", lambda *_: False)
+    with listening(f"{REPLICA}reward:rule", "0.0.0.0"):
+        finding = by_name(examine_machine())["replica ports"]
+    assert "in their container" in finding.found
     assert finding.remedy is None
 
 
