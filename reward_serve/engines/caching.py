@@ -11,10 +11,12 @@ import asyncio
 import hashlib
 import math
 from array import array
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+
+from cachetools import LRUCache
 
 from reward_serve.engines.base import Engine, LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.schema import Usage
@@ -53,9 +55,7 @@ class CachingEngine:
         """Calls passed to the engine."""
         self._engine = engine
         self._max_entries = max_entries
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._kept: OrderedDict[bytes, LabelOutput | TextOutput] = OrderedDict()
+        self._kept: LRUCache[bytes, LabelOutput | TextOutput] = LRUCache(max_bytes, _size)
         self._flights: dict[bytes, _Flight] = {}
 
     def describe(self) -> dict[str, str]:
@@ -85,7 +85,6 @@ class CachingEngine:
     async def _once(self, key: bytes, ask: Callable[[], Awaitable[Output]]) -> Output:
         kept: Any = self._kept.get(key)
         if kept is not None:
-            self._kept.move_to_end(key)
             self.hits += 1
             repeated: Output = _cached(kept)
             return repeated
@@ -112,11 +111,10 @@ class CachingEngine:
             del self._flights[key]
         if task.cancelled() or task.exception() is not None or not _is_sound(task.result()):
             return
-        if key not in self._kept:
-            self._bytes += _size(task.result())
-        self._kept[key] = task.result()
-        while len(self._kept) > self._max_entries or self._bytes > self._max_bytes:
-            self._bytes -= _size(self._kept.popitem(last=False)[1])
+        with suppress(ValueError):  # larger than the cache
+            self._kept[key] = task.result()
+        if len(self._kept) > self._max_entries:
+            self._kept.popitem()
 
 
 def _key(kind: str, prompt: Prompt, asked: Sequence[object]) -> bytes:

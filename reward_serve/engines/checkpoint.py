@@ -1,4 +1,4 @@
-"""Checks a checkpoint before an engine spends half a minute on a broken or missing one."""
+"""Checks a checkpoint folder or hub id before an engine spends half a minute on a bad one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
+_HUB_TIMEOUT_S = 10.0
 
 
 class CheckpointError(RuntimeError):
@@ -43,6 +44,33 @@ def check_checkpoint(model: str) -> Path:
     for shard in {*folder.glob("*.safetensors"), *_indexed_shards(folder)}:
         _check_safetensors(shard)
     return folder
+
+
+def check_hub_id(model: str, revision: str | None = None) -> None:
+    """Ask the hub once for a model that is not in this machine's cache.
+
+    Temporary failures of the hub are left to the engine, which retries.
+
+    Args:
+        model: a hub id such as Qwen/Qwen2.5-1.5B-Instruct.
+        revision: a branch, tag or commit; None for the default branch.
+
+    Raises:
+        CheckpointError: the hub is unreachable, or has no such model for this account.
+    """
+    import httpx
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled
+
+    hub = HfApi()
+    try:
+        if isinstance(try_to_load_from_cache(model, "config.json", revision=revision), str):
+            return
+        if hub.model_info(model, revision=revision, timeout=_HUB_TIMEOUT_S).gated:
+            hub.auth_check(model)
+    except (httpx.HTTPError, HFValidationError, OfflineModeIsEnabled) as error:
+        if message := _hub_message(model, revision, error):
+            raise CheckpointError(message) from None
 
 
 def folder_digest(folder: Path) -> str:
@@ -106,3 +134,38 @@ def _check_safetensors(path: Path) -> None:
             f"engine.model: {path} has {size} bytes, but its header says {expected}; it is "
             "truncated or modified: copy the model again"
         )
+
+
+def _hub_message(model: str, revision: str | None, error: Exception) -> str | None:
+    """What is wrong and how to fix it; None if it may be temporary."""
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    if isinstance(error, GatedRepoError):
+        return (
+            f"engine.model: {model!r} is gated; accept its terms on the hub, and set HF_TOKEN to a "
+            "token of that account"
+        )
+    if isinstance(error, (RepositoryNotFoundError, HFValidationError)):
+        return (
+            f"engine.model: {model!r} is neither a folder nor a model that this account can read "
+            "on the hub; check the spelling, or set HF_TOKEN to a token that may read it"
+        )
+    if isinstance(error, RevisionNotFoundError):
+        return (
+            f"engine.revision: {model!r} has no revision {revision!r} on the hub; name a branch, "
+            "a tag or a commit"
+        )
+    if isinstance(error, HfHubHTTPError):
+        return None
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return (
+        f"engine.model: {model!r} is not in this machine's cache, and the hub cannot be "
+        f"reached ({reason}); download it on a machine with network access (hf download {model} "
+        f"--local-dir FOLDER) and serve the folder, or set HF_ENDPOINT to a mirror"
+    )

@@ -13,9 +13,13 @@ from reward_serve.config.engine import (
     EngineConfig,
 )
 from reward_serve.engines.bundled import ADAPTER, prepare_bundled, prepare_int8
-from reward_serve.engines.checkpoint import check_checkpoint, folder_digest, is_folder
+from reward_serve.engines.checkpoint import (
+    check_checkpoint,
+    check_hub_id,
+    folder_digest,
+    is_folder,
+)
 from reward_serve.engines.cpu import dtype_of
-from reward_serve.engines.hub import check_hub_id
 from reward_serve.engines.process_guard import own_child_processes
 
 CPU_BLOCK_SIZE = 32

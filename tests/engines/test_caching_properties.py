@@ -120,9 +120,9 @@ class Askers:
         return await self.cache.generate(Prompt((), [number]), Sampling(9))
 
     def _check(self) -> None:
-        kept = self.cache._kept.values()
+        kept = list(self.cache._kept.values())
         assert len(kept) <= self._bounds[0]
-        assert sum(map(_size, kept)) == self.cache._bytes <= self._bounds[1]
+        assert sum(map(_size, kept)) == self.cache._kept.currsize <= self._bounds[1]
         for output in kept:
             assert isinstance(output, TextOutput) or not math.isnan(output.logprobs["7"])
 

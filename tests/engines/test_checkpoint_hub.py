@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reward_serve.engines.checkpoint import CheckpointError
-from reward_serve.engines.hub import check_hub_id
+from reward_serve.engines.checkpoint import CheckpointError, check_hub_id
 from tests.fake_service import free_port
 
 MODEL = "org/judge"
