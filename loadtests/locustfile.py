@@ -1,5 +1,6 @@
-"""Load tests of a running service, for locust: ``make loadtest SHAPE=grpo_burst URL=...``.
+"""Load tests of a running service, for locust.
 
+    python -m loadtests.load --shape grpo_burst --url http://127.0.0.1:8000
     locust -f loadtests/locustfile.py --host http://127.0.0.1:8000 --shape spike
 
 Callers send single requests or batches. Every reply is checked against its request

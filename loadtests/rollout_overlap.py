@@ -1,4 +1,4 @@
-"""Does judging overlap generation? ``make rollout-overlap``.
+"""Does judging overlap generation? ``python -m loadtests.rollout_overlap``.
 
 SkyRL 0.4.0's ``SkyRLGymGenerator`` rolls out 16 prompts with 4 samples each. The policy only waits:
 times are drawn from a seeded log-normal and scaled so that the longest takes 10.7 s, as in the

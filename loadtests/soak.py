@@ -1,4 +1,4 @@
-"""``make soak``: half an hour of GRPO bursts, with the memory of every process of the service.
+"""Half an hour of GRPO bursts, with the memory of every process of the service.
 
 It fails if the load test fails or a process grows: the median of the last tenth of the bursts minus
 that of the second tenth, when everything has been used once. The check after the load, which sends
@@ -60,7 +60,7 @@ def main(
             }
             for name in grown
         },
-        "command": f"make soak MINUTES={minutes:g}",
+        "command": f"python -m loadtests.soak --minutes {minutes:g}",
         "machine": machine(),
     }
     summary.unlink()

@@ -55,4 +55,4 @@ RUNS = {
     "failures-as-zero": Settings(steps=40, failing=0.2, failed_as="zero", evaluate_every=40),
     "failures-absent": Settings(steps=40, failing=0.2, evaluate_every=40),
 }
-"""The runs that ``make grpo-compare`` compares."""
+"""The runs that ``make grpo ARGS=all`` compares."""

@@ -1,1 +1,1 @@
-"""The first run on a GPU: what travels there, ``make gpu-check`` and ``make bench-gpu``."""
+"""The first run on a GPU: what is sent to the machine, and its two commands, check and bench."""

@@ -1,4 +1,4 @@
-"""``make bench-gpu``: each part measures, and writes its part of gpu.json.
+"""``python -m loadtests.gpu.bench``: each part measures, and writes its part of gpu.json.
 
 python -m loadtests.gpu.bench --only settings,together --out $OUT
 python -m loadtests.gpu.bench --device cpu --out /tmp/rehearsal   # figures that mean nothing

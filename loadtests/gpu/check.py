@@ -1,4 +1,4 @@
-"""``make gpu-check``: is the bundled judge on a card the judge that it is on the CPU?
+"""Does the bundled judge on a GPU give the verdicts that it gives on a CPU?
 
 python -m loadtests.gpu.check reference --data rows.jsonl   # on the CPU, beforehand
 python -m loadtests.gpu.check run --data rows.jsonl         # on the card; exit 1 where it is not

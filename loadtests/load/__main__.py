@@ -1,4 +1,4 @@
-"""``make loadtest``: run locust against a running service, or a new one.
+"""``python -m loadtests.load``: run locust against a running service, or a new one.
 
 python -m loadtests.load --shape spike --url http://127.0.0.1:8000 --peak-users 32
 

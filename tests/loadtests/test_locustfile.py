@@ -53,7 +53,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 def load(url: str, rows: Path, out: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """``make loadtest``'s exit code and figures."""
+    """``loadtests.load``'s exit code and figures."""
     command = [sys.executable, "-m", "loadtests.load", "--url", url, "--out", str(out)]
     command += ["--data", str(rows), "--duration", "2", "--timeout-s", "5", *arguments]
     done = subprocess.run(
