@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reward_serve.config.app import ServerConfig, parse_config, parse_gateway
 from reward_serve.config.base import INGRESS_NAME
 from reward_serve.config.models import ModelConfig
+from reward_serve.config.resolve import resolve
 from reward_serve.http.auth import read_key_digests
 
 if TYPE_CHECKING:
@@ -30,13 +31,14 @@ def build_app(args: dict[str, Any]) -> Application:
     """Build the application described by ``args`` of a deployments file.
 
     Raises:
-        ConfigError: ``args`` are invalid; the message names the field and the remedy.
+        ConfigError: ``args`` are invalid or do not fit this machine; the message names the field
+            and the remedy.
     """
     from ray import serve
 
     from reward_serve.replica.deployment import RewardReplica
 
-    config = parse_config(args)
+    config = resolve(parse_config(args))
     replica = serve.deployment(RewardReplica)
     models = {
         model.name: replica.options(name=model.name, **deployment_options(model)).bind(

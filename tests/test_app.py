@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import math
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+import yaml
 from ray.serve.config import AutoscalingConfig
 from ray.util.placement_group import _valid_resource_shape
 
@@ -188,6 +190,14 @@ def test_a_replica_receives_its_model_and_the_batch_limit() -> None:
     expected = parse_config(config)
     assert bound["judge"].init_args == (expected.models[0].model_dump(mode="json"), 9, 2)
     assert bound["ingress"].init_args[0] == expected.server.model_dump(mode="json")
+
+
+def test_a_replica_receives_the_content_of_its_template_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_bytes((files("reward_serve.templates") / "solution.yaml").read_bytes())
+    bound = deployments(args(judge={"template": str(file)}))
+    judge = bound["judge"].init_args[0]["judge"]
+    assert judge["template_data"] == yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(

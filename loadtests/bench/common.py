@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from reward_serve.config.vllm_build import installed_build
+from reward_serve.config.resolve import installed_build
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.rendering import Layout, Renderer
 from reward_serve.rules import final_answer

@@ -25,7 +25,7 @@ from reward_serve.cli.console import URL_VARIABLE, api_key, service_url
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.config.engine import EngineConfig
-from reward_serve.config.vllm_build import installed_build
+from reward_serve.config.resolve import installed_build
 from reward_serve.engines.bundled import bundled_folder
 from reward_serve.engines.cpu import dtype_of, instruction_set
 from reward_serve.shipped import Build, requirements_file

@@ -5,6 +5,7 @@ The default host is 127.0.0.1; ``serve run`` listens on all interfaces.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
@@ -12,9 +13,10 @@ from ray.serve.schema import HTTPOptionsSchema, ServeApplicationSchema, ServeDep
 
 from reward_serve.config.app import parse_config, parse_gateway
 from reward_serve.config.base import ConfigError, ConfigFaults
+from reward_serve.config.resolve import resolve
 
-_PARSERS = {
-    "reward_serve.app:build_app": parse_config,
+_CHECKS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "reward_serve.app:build_app": lambda args: resolve(parse_config(args)),
     "reward_serve.app:build_gateway": parse_gateway,
 }
 
@@ -46,10 +48,10 @@ def checked(content: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(faults.explain(error)) from None
     for place, application in enumerate(file.applications):
         path = application.import_path
-        if parse := _PARSERS.get(path):
-            parse(application.args)
+        if check := _CHECKS.get(path):
+            check(application.args)
         elif path.partition(":")[0].partition(".")[0] == "reward_serve":
-            known = " or ".join(_PARSERS)
+            known = " or ".join(_CHECKS)
             raise ConfigError(f"applications.{place}.import_path: must be {known} (found {path!r})")
     http = content.get("http_options", {})
     return content | {"http_options": {"host": file.http_options.host, **http}}

@@ -5,11 +5,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from reward_serve.config.base import Count, Seconds, Section
-from reward_serve.config.engine_kwargs import check_engine_kwargs
 
 BUNDLED_MODEL = "bundled"
 SHIPPED_ADAPTER = "shipped"
 NO_ADAPTER = "none"
+
+# A reward model is frozen: its weights must not change or be unloaded while it serves.
+_FROZEN = {"enable_lora", "enable_sleep_mode", "weight_transfer_config", "worker_extension_cls"}
+# These use more GPUs than the replica requests from Ray.
+_PARALLEL = {"data_parallel_size", "pipeline_parallel_size", "prefill_context_parallel_size"}
 
 
 class EngineConfig(Section):
@@ -74,8 +78,18 @@ class EngineConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _engine_kwargs_are_known(self) -> Self:
-        check_engine_kwargs(self.engine_kwargs, own=set(type(self).model_fields))
+    def _engine_kwargs_are_allowed(self) -> Self:
+        for name in self.engine_kwargs:
+            field = f"engine_kwargs.{name}"
+            if name in type(self).model_fields:
+                raise ValueError(f"{field}: has its own field; set engine.{name} instead")
+            if name in _FROZEN:
+                raise ValueError(f"{field}: a reward model is frozen while it serves; remove it")
+            if name in _PARALLEL:
+                raise ValueError(
+                    f"{field}: uses GPUs that the replica does not request; use more replicas or "
+                    "engine.tensor_parallel_size"
+                )
         return self
 
 

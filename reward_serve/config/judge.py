@@ -6,14 +6,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from reward_serve.config.base import Count, Section
-from reward_serve.templates import (
-    FILE_SUFFIXES,
-    Template,
-    load_template,
-    parse_template,
-    read_template_file,
-    template_names,
-)
+from reward_serve.templates import FILE_SUFFIXES, Template, load_template, parse_template
 
 OptionName = Literal[
     "mode",
@@ -36,7 +29,7 @@ class JudgeConfig(Section):
         "where Serve builds the application",
     )
     template_data: dict[str, Any] | None = Field(
-        None, description="the template file's content; filled in when it is read"
+        None, description="the template file's content; filled in by resolve()"
     )
     mode: Literal["label", "generate"] = "label"
     rules_first: bool | None = Field(
@@ -73,26 +66,9 @@ class JudgeConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _template_is_there(self) -> Self:
-        if self.template.endswith(FILE_SUFFIXES):
-            if self.template_data is None:
-                self.template_data = read_template_file(Path(self.template))
-        elif self.template_data is not None:
+    def _data_are_a_files(self) -> Self:
+        if self.template_data is not None and not self.template.endswith(FILE_SUFFIXES):
             raise ValueError("template_data: only for a template file; remove it")
-        elif self.template not in template_names():
-            raise ValueError(
-                f"template: no template is named {self.template!r}; choose from "
-                f"{', '.join(template_names())} or give the path of a .yaml file"
-            )
-        if self.mode == "label" and self.default_template.label is None:
-            raise ValueError(
-                f"mode: template {self.default_template.name!r} has no labels; set mode: generate"
-            )
-        if self.rules_first and self.default_template.rules is None:
-            raise ValueError(
-                f"rules_first: true, but template {self.default_template.name!r} has no rules; "
-                "remove rules_first, or set rules: gsm8k in the template"
-            )
         return self
 
     @model_validator(mode="after")

@@ -3,11 +3,11 @@
 All kinds share name, resources, autoscaling and the limits on items.
 """
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from reward_serve.config.base import INGRESS_NAME, Count, Section
+from reward_serve.config.base import INGRESS_NAME, Count, Seconds, Section
 from reward_serve.config.engine import (
     BUNDLED_MODEL,
     EngineConfig,
@@ -17,17 +17,67 @@ from reward_serve.config.engine import (
 )
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.kinds import ClassifierConfig, PanelConfig, RuleConfig
-from reward_serve.config.replicas import (
-    AutoscalingConfig,
-    CacheConfig,
-    ResourcesConfig,
-    VerdictLogConfig,
-)
-from reward_serve.config.vllm_build import installed_build
 from reward_serve.schema import DEFAULT_ITEM_CHARS
 
-# The runtime_env fields with which a replica still uses this environment's packages.
-_SAME_PACKAGES = {"env_vars", "working_dir"}
+
+class CacheConfig(Section):
+    """A replica's cache of the engine's outputs, keyed by the prompt's tokens.
+
+    Concurrent requests with the same prompt share one call to the engine.
+    """
+
+    enabled: bool = True
+    max_entries: Count = 65_536
+    max_mib: Annotated[float, Field(gt=0)] = 64.0
+
+
+class ResourcesConfig(Section):
+    """The resources that one replica requests from Ray."""
+
+    num_cpus: Annotated[float, Field(gt=0)] | None = None
+    num_gpus: Annotated[float, Field(ge=0)] | None = None
+    accelerator_type: str | None = None
+    runtime_env: dict[str, Any] | None = None
+
+
+class AutoscalingConfig(Section):
+    """Scale replicas with the number of items (not calls) in flight."""
+
+    min_replicas: Annotated[int, Field(ge=0)] = 1
+    max_replicas: Count = 1
+    initial_replicas: Annotated[int, Field(ge=0)] | None = None
+    target_items: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="target items in flight per replica; default: max_concurrent_items"
+    )
+    look_back_period_s: Seconds = 15.0
+    upscale_delay_s: Annotated[float, Field(ge=0)] = 10.0
+    downscale_delay_s: Annotated[float, Field(ge=0)] = 300.0
+
+    @model_validator(mode="after")
+    def _bounds_fit(self) -> Self:
+        if self.max_replicas < self.min_replicas:
+            raise ValueError(
+                f"max_replicas: {self.max_replicas} is below min_replicas "
+                f"{self.min_replicas}; raise it"
+            )
+        if self.initial_replicas is not None and not (
+            self.min_replicas <= self.initial_replicas <= self.max_replicas
+        ):
+            raise ValueError(
+                f"initial_replicas: {self.initial_replicas} is outside "
+                f"{self.min_replicas}..{self.max_replicas}; choose a number in this range"
+            )
+        return self
+
+
+class VerdictLogConfig(Section):
+    """A sample of the verdicts, written as JSON lines by each replica on its node."""
+
+    folder: str | None = Field(None, min_length=1, description="folder of the log; null: no log")
+    rate: Annotated[float, Field(ge=0, le=1)] = Field(0.01, description="fraction of requests")
+    redact: bool = Field(False, description="leave out the response and the reference")
+    tail_characters: Count = Field(400, description="characters to log from a response's end")
+    max_mib: Annotated[float, Field(gt=0)] = Field(64.0, description="disk limit per replica")
 
 
 class _Model(Section):
@@ -68,14 +118,6 @@ class _EngineModel(_Model):
     def _resources_fit_the_engine(self) -> Self:
         self.resources.num_gpus = gpus_of_replica(self.engine, self.resources.num_gpus)
         on_gpu = self.resources.num_gpus > 0
-        own_packages = set(self.resources.runtime_env or {}) - _SAME_PACKAGES
-        if not on_gpu and not own_packages and installed_build() == "cuda":
-            raise ValueError(
-                "resources.num_gpus: 0, but the installed vLLM is built for CUDA and has no CPU "
-                "kernels; give the replica a GPU (1, or a share such as 0.1), set "
-                "resources.runtime_env.py_executable to an interpreter with the CPU build, or "
-                "install that build here (`reward-serve requirements cpu`)"
-            )
         self.engine.device = "cuda" if on_gpu else "cpu"
         if self.resources.num_cpus is None:
             self.resources.num_cpus = 1.0 if on_gpu else 2.0

@@ -20,7 +20,7 @@ from ray.serve.schema import ServeDeploySchema
 from typer.testing import CliRunner, Result
 
 import reward_serve.cli.deployment
-import reward_serve.config.models
+import reward_serve.config.resolve
 from reward_serve.app import deployment_options
 from reward_serve.cli.main import cli
 from reward_serve.client.http import HttpRewardClient
@@ -51,7 +51,7 @@ def application(schema: ServeDeploySchema) -> AppConfig:
 
 
 def has_build(monkeypatch: pytest.MonkeyPatch, build: Build | None) -> None:
-    for module in (reward_serve.cli.deployment, reward_serve.config.models):
+    for module in (reward_serve.cli.deployment, reward_serve.config.resolve):
         monkeypatch.setattr(module, "installed_build", lambda: build)
 
 

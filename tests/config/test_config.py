@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,17 +49,6 @@ def test_a_judge_needs_only_a_name_and_a_kind() -> None:
     assert (model.autoscaling.min_replicas, model.autoscaling.max_replicas) == (1, 1)
     assert model.max_concurrent_items == 2 * model.engine.max_num_seqs
     assert config.server.max_batch_items == 1024
-
-
-def test_rules_first_needs_a_template_with_rules() -> None:
-    said = fault(args(judge={"template": "graded", "rules_first": True}))
-    assert "rules_first: true, but template 'graded' has no rules; remove rules_first" in said
-    assert judge(judge={"template": "solution", "rules_first": True}).judge.rules_first is True
-
-
-def test_a_template_without_rules_needs_no_rules_first() -> None:
-    model = judge(judge={"template": "graded"})
-    assert judge(**model.model_dump(mode="json", include={"judge"})) == model
 
 
 def test_a_rule_needs_only_a_name_and_a_kind() -> None:
@@ -418,17 +406,6 @@ def test_no_number_is_infinite(config: dict[str, Any]) -> None:
     ("kwargs", "expected"),
     [
         pytest.param(
-            {"enforce_eagr": True},
-            "engine_kwargs.enforce_eagr: vLLM has no such engine argument; "
-            "did you mean 'enforce_eager'?",
-            id="misspelt",
-        ),
-        pytest.param(
-            {"qqqqzz": 1},
-            "engine_kwargs.qqqqzz: vLLM has no such engine argument; remove it",
-            id="like nothing",
-        ),
-        pytest.param(
             {"max_model_len": 4096},
             "engine_kwargs.max_model_len: has its own field; set engine.max_model_len instead",
             id="own field",
@@ -451,6 +428,15 @@ def test_no_number_is_infinite(config: dict[str, Any]) -> None:
                 "weight_transfer_config",
                 "worker_extension_cls",
             )
+        ),
+        *(
+            pytest.param(
+                {name: 2},
+                f"engine_kwargs.{name}: uses GPUs that the replica does not request; use more "
+                "replicas or engine.tensor_parallel_size",
+                id=name,
+            )
+            for name in ("data_parallel_size", "pipeline_parallel_size")
         ),
     ],
 )
@@ -506,10 +492,6 @@ def test_a_key_in_the_file_itself_is_refused_and_not_repeated() -> None:
 @pytest.mark.parametrize(
     ("judge", "said"),
     [
-        pytest.param({"template": "similarity"}, "no labels; set mode: generate", id="no labels"),
-        pytest.param({"template": "/no/such.yaml"}, "cannot be read (No such file", id="no file"),
-        pytest.param({"template": "x/solution.yaml"}, "rename 'solution.yaml'", id="taken name"),
-        pytest.param({"template": "nope"}, "or give the path of a .yaml file", id="unknown"),
         pytest.param({"template_data": {}}, "template_data: only for a template file", id="data"),
         pytest.param({"samples": 2}, "2 samples at temperature: 0 are identical", id="alike"),
         pytest.param(
@@ -526,23 +508,6 @@ def test_a_judge_with_contradictory_settings_is_refused(judge: dict[str, Any], s
     text = fault(args(judge=judge))
     assert text.startswith("models.0")
     assert said in text
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("{", "is not YAML"),
-        ("- a", "contains list"),
-        ("user: 3", "system: Field required"),
-        ("usr: x", "usr: Extra inputs are not permitted"),
-    ],
-)
-def test_an_invalid_template_file_is_refused_in_one_line(
-    content: str, said: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(content, encoding="utf-8")
-    assert said in fault(args(judge={"template": str(file)}))
 
 
 def panel(members: list[Any], **settings: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reward_serve.config.engine import EngineConfig
-from reward_serve.config.engine_kwargs import vllm_engine_arguments
+from reward_serve.config.resolve import vllm_engine_arguments
 from reward_serve.engines import vllm_settings
 from reward_serve.engines.bundled import ADAPTER
 from reward_serve.engines.checkpoint import CheckpointError, folder_digest

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import JudgeModel
 from reward_serve.reward_models.base import InvalidRequestError, Verdict
 from reward_serve.reward_models.generate import aggregate
@@ -161,7 +158,8 @@ class TestThinking:
 
 class TestTemplateFile:
     @pytest.fixture
-    def file(self, tmp_path: Path) -> Path:
+    def ours(self) -> dict[str, Any]:
+        """A judge's settings once the file was read."""
         form = {"instruction": "End with 'MARK: <x>'.", "verdict": r"MARK: (\S+)"}
         data = {
             "description": "Ours.",
@@ -170,41 +168,31 @@ class TestTemplateFile:
             "user": "{REFERENCE_SOLUTION}\n<response>\n{CANDIDATE_SOLUTION}\n</response>",
             "generate": {**form, "example": "MARK: 1"},
         }
-        file = tmp_path / "ours.yaml"
-        file.write_text(yaml.safe_dump(data), encoding="utf-8")
-        return file
+        return {"template": "mine/ours.yaml", "template_data": data, "mode": "generate"}
 
-    async def test_it_judges_by_default_and_by_its_name(self, file: Path) -> None:
+    async def test_it_judges_by_default_and_by_its_name(self, ours: dict[str, Any]) -> None:
         engine = writes("MARK: 0.5")
-        scorer = judge(engine, template=str(file), mode="generate")
+        scorer = judge(engine, **ours)
         for name in (None, "ours"):
             verdict = await scorer.score(request(template=name))
             assert (verdict.score, verdict.template) == (0.5, "ours")
         assert "18\n<response>\nIt is 18.\n</response>" in engine.prompts[0]
         assert scorer.describe()["templates"][0] == "ours"
 
-    async def test_the_shipped_ones_stay_at_hand(self, file: Path) -> None:
-        scorer = judge(FakeEngine(), template=str(file), mode="generate")
+    async def test_the_shipped_ones_stay_at_hand(self, ours: dict[str, Any]) -> None:
+        scorer = judge(FakeEngine(), **ours)
         assert (await scorer.score(request(template="solution"))).template == "solution"
 
-    async def test_a_request_cannot_name_a_file(self, file: Path) -> None:
-        scorer = judge(FakeEngine(), template=str(file), mode="generate")
-        for name in (str(file), "ours.yaml", f"{file.parent}/ours"):
+    async def test_a_request_cannot_name_a_file(self, ours: dict[str, Any]) -> None:
+        scorer = judge(FakeEngine(), **ours)
+        for name in (ours["template"], "ours.yaml", "mine/ours"):
             with pytest.raises(InvalidRequestError, match="template: no template is named"):
                 await scorer.score(request(template=name))
 
-    def test_a_replica_needs_no_file(self, file: Path) -> None:
-        config = JudgeConfig(template=str(file), mode="generate")
-        file.unlink()
-        read = JudgeConfig.model_validate(config.model_dump(mode="json"))
-        assert read == config
-        assert read.default_template.name == "ours"
-
-    def test_another_content_is_another_fingerprint(self, file: Path) -> None:
+    def test_another_content_is_another_fingerprint(self, ours: dict[str, Any]) -> None:
         fingerprints = set()
         for _ in range(2):
-            scorer = judge(FakeEngine(), template=str(file), mode="generate")
+            scorer = judge(FakeEngine(), **ours)
             fingerprints.add(scorer.describe()["fingerprint"])
-            text = file.read_text(encoding="utf-8").replace("You mark.", "You mark!")
-            file.write_text(text, encoding="utf-8")
+            ours["template_data"] = {**ours["template_data"], "system": "You mark!"}
         assert len(fingerprints) == 2

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reward_serve.config.replicas import VerdictLogConfig
+from reward_serve.config.models import VerdictLogConfig
 from reward_serve.lines import LineFile
 from reward_serve.replica.observing.base import Times
 from reward_serve.reward_models.sampling import chosen, request_hash

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.config.replicas import VerdictLogConfig
+from reward_serve.config.models import VerdictLogConfig
 from reward_serve.lines import LineFile
 from reward_serve.replica.observing import verdicts
 from reward_serve.replica.observing.base import Times

