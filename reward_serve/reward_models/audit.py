@@ -15,13 +15,12 @@ from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.findings import Findings
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.sampling import chosen, request_hash
-from reward_serve.rules import Verification
+from reward_serve.rules.grade import RIGHT, Grade
 from reward_serve.schema import ScoreRequest, Status
 
 logger = logging.getLogger(__name__)
 
 _AT_ONCE = 4
-_SCORES = {"right": 1.0, "wrong": 0.0}
 
 
 class AuditedJudge:
@@ -77,7 +76,7 @@ class AuditedJudge:
 
     async def _audit(self, request: ScoreRequest, verdict: Verdict) -> None:
         rule = await self._judge.by_rule(request)
-        if rule is None or rule.outcome == "abstain":
+        if rule is None or rule.score is None:
             return
         try:
             if verdict.source == "rule":
@@ -88,11 +87,11 @@ class AuditedJudge:
             return
         self._compare(request, rule, verdict)
 
-    def _compare(self, request: ScoreRequest, rule: Verification, verdict: Verdict) -> None:
+    def _compare(self, request: ScoreRequest, rule: Grade, verdict: Verdict) -> None:
         if verdict.status is not Status.OK or verdict.score is None:
             self.counts["failed"] += 1
             return
-        if (verdict.score >= 0.5) == (_SCORES[rule.outcome] >= 0.5):
+        if (verdict.score >= 0.5) == (rule.score == RIGHT):
             self.counts["agreed"] += 1
             return
         self.counts["disagreed"] += 1

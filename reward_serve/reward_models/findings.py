@@ -10,13 +10,9 @@ from typing import Literal
 
 from reward_serve.explanation import Explanation, RuleOutcome, ShownPrompt, Span
 from reward_serve.reward_models.base import Verdict
+from reward_serve.rules.grade import Grade
 
 Part = Literal["rules", "rendering", "engine"]
-_OUTCOMES: dict[float | None, Literal["right", "wrong", "abstain"]] = {
-    1.0: "right",
-    0.0: "wrong",
-    None: "abstain",
-}
 
 
 @dataclass
@@ -51,10 +47,9 @@ class Findings:
             self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - began
 
 
-def rule_outcome(
-    score: float | None, rule: str, answer: str | None, span: tuple[int, int] | None
-) -> RuleOutcome:
+def rule_outcome(grade: Grade) -> RuleOutcome:
     """The rules' outcome in the format of explanations."""
-    place = None if span is None else Span(start=span[0], end=span[1])
-    outcome = _OUTCOMES.get(score, "graded")
-    return RuleOutcome(outcome=outcome, score=score, rule=rule, answer=answer, span=place)
+    place = None if grade.span is None else Span(start=grade.span[0], end=grade.span[1])
+    return RuleOutcome(
+        outcome=grade.outcome, score=grade.score, rule=grade.rule, answer=grade.answer, span=place
+    )

@@ -26,14 +26,16 @@ from reward_serve.reward_models.base import (
 )
 from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.comparison import Comparison, PromptRenderer
-from reward_serve.reward_models.findings import Findings
+from reward_serve.reward_models.findings import Findings, rule_outcome
 from reward_serve.reward_models.generate import check_options, generate_verdict, settings_of
 from reward_serve.reward_models.label import label_verdict
 from reward_serve.reward_models.recording import Recorder, attempted
-from reward_serve.reward_models.rule import decided, verified
-from reward_serve.rules import VERIFIER_VERSION, Verification
+from reward_serve.reward_models.rule import decided
+from reward_serve.rules import VERIFIER_VERSION
 from reward_serve.rules.base import takes_long
+from reward_serve.rules.grade import Grade
 from reward_serve.rules.registry import RULES
+from reward_serve.rules.spans import located
 from reward_serve.schema import ScoreRequest, Source
 from reward_serve.templates import Template, load_template, template_names
 from reward_serve.templates.inline import inline_template, is_inline
@@ -88,7 +90,7 @@ class Judge:
         way = self._way(request)
         if self._rules(way.template):
             proven = await self._by_rule(request, way.template)
-            if proven and proven.outcome != "abstain":
+            if proven and proven.score is not None:
                 return decided(proven, way.fingerprint, way.template.name)
         return await self._by_model(request, way, self._engine(request), self._renderer)
 
@@ -99,8 +101,9 @@ class Judge:
             rule = await self._by_rule(request, way.template)
         proven = None
         if rule is not None:
-            findings.rule = await off_loop(takes_long(request), verified, rule, request.response)
-            if self._rules(way.template) and rule.outcome != "abstain":
+            found = await off_loop(takes_long(request), located, request.response, rule)
+            findings.rule = rule_outcome(found)
+            if self._rules(way.template) and rule.score is not None:
                 proven = decided(rule, way.fingerprint, way.template.name)
         recorder = Recorder(self._renderer, self._engine(request), findings)
         asked = self._by_model(request, way, recorder, recorder)
@@ -110,7 +113,7 @@ class Judge:
         findings.model = await attempted(asked, _MODELS_SHARE * request.timeout_s)
         return proven
 
-    async def by_rule(self, request: ScoreRequest) -> Verification | None:
+    async def by_rule(self, request: ScoreRequest) -> Grade | None:
         """The verification by the template's rules; None if it has no rules."""
         return await self._by_rule(request, self._template(request))
 
@@ -163,7 +166,7 @@ class Judge:
         check_references(request.references)
         return _Way(template, mode, self._fingerprint(template, mode))
 
-    async def _by_rule(self, request: ScoreRequest, template: Template) -> Verification | None:
+    async def _by_rule(self, request: ScoreRequest, template: Template) -> Grade | None:
         if template.rules is None or not request.references:
             return None
         rules = RULES[template.rules]

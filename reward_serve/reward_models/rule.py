@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from reward_serve.config.models import RuleModel
-from reward_serve.explanation import RuleOutcome
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError, Verdict, best, gathered
 from reward_serve.reward_models.findings import Findings, rule_outcome
-from reward_serve.rules import Verification
-from reward_serve.rules.base import Grade, UnusableReferenceError, VerifierError, takes_long
+from reward_serve.rules.base import UnusableReferenceError, VerifierError, takes_long
+from reward_serve.rules.grade import RIGHT, Grade
 from reward_serve.rules.registry import make_verifier
-from reward_serve.rules.spans import located, span_of
+from reward_serve.rules.spans import located
 from reward_serve.schema import ScoreRequest, Status
-
-_SCORES = {"right": 1.0, "wrong": 0.0}
-_LABELS = {score: label for label, score in _SCORES.items()}
 
 
 class RuleRewardModel:
@@ -43,10 +39,8 @@ class RuleRewardModel:
         with findings.timed("rules"):
             verdict, grade = await self._graded(request)
         if grade is not None:
-            span = grade.span or await off_loop(
-                takes_long(request), span_of, request.response, grade.rule, grade.answer
-            )
-            findings.rule = rule_outcome(grade.score, grade.rule, grade.answer, span)
+            grade = await off_loop(takes_long(request), located, request.response, grade)
+            findings.rule = rule_outcome(grade)
         return verdict
 
     async def _graded(self, request: ScoreRequest) -> tuple[Verdict, Grade | None]:
@@ -68,7 +62,7 @@ class RuleRewardModel:
             fingerprint = self._verifier.fingerprint
             failed = Verdict(status=Status.ERROR, reason=str(error), fingerprint=fingerprint)
             return failed, None
-        verdict = best([self._verdict(grade) for grade in grades], highest=1.0)
+        verdict = best([self._verdict(grade) for grade in grades], highest=RIGHT)
         return verdict, next(grade for grade in grades if grade.score == verdict.score)
 
     def describe(self) -> dict[str, Any]:
@@ -88,37 +82,24 @@ class RuleRewardModel:
         self._verifier.close()
 
     def _verdict(self, grade: Grade) -> Verdict:
-        details = {"rule": grade.rule, "answer": grade.answer}
         fingerprint = self._verifier.fingerprint
         if grade.score is None:
             return Verdict(
                 status=Status.UNPARSEABLE,
                 reason=f"the verifier abstains: {grade.rule}",
-                details=details,
+                details={"rule": grade.rule, "answer": grade.answer},
                 fingerprint=fingerprint,
             )
-        return Verdict(
-            score=grade.score,
-            source="rule",
-            label=_LABELS.get(grade.score),
-            details=details,
-            fingerprint=fingerprint,
-        )
+        return decided(grade, fingerprint)
 
 
-def verified(verification: Verification, response: str) -> RuleOutcome:
-    """A verification as explanations have it."""
-    found = located(response, verification)
-    return rule_outcome(_SCORES.get(found.outcome), found.rule, found.answer, found.span)
-
-
-def decided(verification: Verification, fingerprint: str, template: str | None = None) -> Verdict:
-    """The verdict of a verifier that did not abstain."""
+def decided(grade: Grade, fingerprint: str, template: str | None = None) -> Verdict:
+    """The verdict of a rule that did not abstain."""
     return Verdict(
-        score=_SCORES[verification.outcome],
+        score=grade.score,
         source="rule",
-        label=verification.outcome,
-        details={"rule": verification.rule, "answer": verification.answer},
+        label=None if grade.outcome == "graded" else grade.outcome,
+        details={"rule": grade.rule, "answer": grade.answer},
         template=template,
         fingerprint=fingerprint,
     )

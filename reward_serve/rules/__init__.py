@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from reward_serve.rules.gsm8k import Verification, final_answer, verify, verify_any
+from reward_serve.rules.grade import Grade
+from reward_serve.rules.gsm8k import final_answer, verify, verify_any
 from reward_serve.rules.strict import verify_strict_any
 
 VERIFIER_VERSION = "5"
@@ -10,7 +11,7 @@ VERIFIER_VERSION = "5"
 
 __all__ = [
     "VERIFIER_VERSION",
-    "Verification",
+    "Grade",
     "final_answer",
     "verify",
     "verify_any",

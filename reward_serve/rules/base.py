@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from reward_serve.off_loop import off_loop
+from reward_serve.rules.grade import Grade
 from reward_serve.rules.gsm8k import final_answer
 from reward_serve.schema import ScoreRequest
 
@@ -19,25 +19,6 @@ class VerifierError(RuntimeError):
 
 class UnusableReferenceError(ValueError):
     """The reference contains nothing that this verifier can compare with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grade:
-    """A verifier's result for a response and one reference.
-
-    Attributes:
-        score: 1.0 is right, 0.0 wrong; a custom function may return any finite number; None
-            abstains.
-        rule: the deciding rule, or the reason for abstaining.
-        answer: the text that was found and compared.
-        span: start and end of the rule's match in the response, in characters; None if unknown, or
-            if ``spans.span_of`` can find it by the answer.
-    """
-
-    score: float | None
-    rule: str
-    answer: str | None = None
-    span: tuple[int, int] | None = None
 
 
 class Verifier(Protocol):

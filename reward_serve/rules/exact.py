@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from reward_serve.rules.base import Grade
+from reward_serve.rules.grade import Grade
 
 
 def normalised(text: str) -> str:

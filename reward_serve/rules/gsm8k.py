@@ -15,11 +15,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Literal
 
+from reward_serve.rules.grade import ABSTAINED, RIGHT, WRONG, Grade
 from reward_serve.rules.markers import braced, read_markers
 from reward_serve.rules.mathematics import compare_formulas
 from reward_serve.rules.numbers.parsing import Number, parse_number
@@ -47,26 +46,6 @@ _BLANK_LETTERS = frozenset("$+<=>^`|~\u115f\u1160\u2800\u3164\uffa0")
 _BLANK_CATEGORIES = frozenset(["Cc", "Cf", "Cs", "Mn", "Me"])
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """The outcome of the rules for one response.
-
-    Attributes:
-        outcome: "right" and "wrong" are proven; "abstain" leaves the decision to a judge.
-        rule: The rule that decided ("marker_matches", "marker_differs", "number_matches",
-            "number_differs", "reference_absent", "answer_stuffing", "empty_response",
-            "only_opener") or, for an abstention, why.
-        answer: The text after the deciding marker, or the number, or None.
-        span: Start and end in the response of what the rule matched, in characters, where
-            ``spans.located`` has found it; verdicts do without.
-    """
-
-    outcome: Literal["right", "wrong", "abstain"]
-    rule: str
-    answer: str | None = None
-    span: tuple[int, int] | None = None
-
-
 def final_answer(reference: str) -> str:
     r"""Return the gold answer of a GSM8K solution.
 
@@ -85,7 +64,7 @@ def final_answer(reference: str) -> str:
     return text
 
 
-def verify(response: str, reference: str) -> Verification:
+def verify(response: str, reference: str) -> Grade:
     """Prove a response right or wrong against a reference, or abstain.
 
     Args:
@@ -102,9 +81,9 @@ def verify(response: str, reference: str) -> Verification:
     if not gold_text:
         raise ValueError(f"reference: is empty or ends in a bare '####': {reference[-40:]!r}")
     if _is_blank(response[:_FIRST_LOOK]) and _is_blank(response):
-        return Verification("wrong", "empty_response")
+        return Grade(WRONG, "empty_response")
     if len(response) > MAX_RESPONSE:
-        return Verification("abstain", "response_too_long")
+        return Grade(ABSTAINED, "response_too_long")
     gold = parse_number(gold_text)
     visible = _visible(response)
     if gold is None:
@@ -113,13 +92,13 @@ def verify(response: str, reference: str) -> Verification:
     if verification.outcome != "abstain":
         return verification
     if gold.value != 1 and _is_only_opener(response):
-        return Verification("wrong", "only_opener")
+        return Grade(WRONG, "only_opener")
     if not _names_a_value(verification) and not may_hold(response, gold.value):
-        return Verification("wrong", "reference_absent", verification.answer)
+        return Grade(WRONG, "reference_absent", verification.answer)
     return verification
 
 
-def verify_any(response: str, references: Sequence[str]) -> Verification:
+def verify_any(response: str, references: Sequence[str]) -> Grade:
     """Verify a response against several references, any of which makes it right.
 
     Args:
@@ -185,7 +164,7 @@ def _said_once(text: str) -> str:
     return first if lines or not _GROUP.search(first) else text
 
 
-def _names_a_value(verification: Verification) -> bool:
+def _names_a_value(verification: Grade) -> bool:
     if verification.rule == "marker_not_understood" and verification.answer is not None:
         return not _is_remark(verification.answer)
     return verification.rule in {"value_in_doubt", "percent_on_one_side"}
@@ -203,12 +182,12 @@ def _asks_again(response: str) -> bool:
     )
 
 
-def _judge_numbers(response: str, gold: Number) -> Verification:
+def _judge_numbers(response: str, gold: Number) -> Grade:
     markers = read_markers(response)
     if markers is None:
-        return Verification("abstain", "too_many_markers")
+        return Grade(ABSTAINED, "too_many_markers")
     if _asks_again(response):
-        return Verification("abstain", "another_question")
+        return Grade(ABSTAINED, "another_question")
     claims = [
         (marker, parse_number(marker.text))
         for position, marker in enumerate(markers, start=1)
@@ -217,65 +196,65 @@ def _judge_numbers(response: str, gold: Number) -> Verification:
     if not claims and not markers:
         return _judge_bare_number(response, gold)
     if not claims:
-        return Verification("abstain", "no_rule_applies")
+        return Grade(ABSTAINED, "no_rule_applies")
     last, number = claims[-1]
     answer = _printable(last.text)
     numbers = [other for _, other in claims if other is not None]
     values = {(other.value, other.percent) for other in numbers}
     if len(values) > MAX_ANSWERS:
-        return Verification("wrong", "answer_stuffing", answer)
+        return Grade(WRONG, "answer_stuffing", answer)
     unclear = any(UNIT_DOUBTS.intersection(other.unit) for other in numbers)
     if number is None or unclear or len(numbers) < len(claims):
-        return Verification("abstain", "marker_not_understood", answer)
+        return Grade(ABSTAINED, "marker_not_understood", answer)
     if len(values) > 1:
-        return Verification("abstain", "markers_disagree", answer)
+        return Grade(ABSTAINED, "markers_disagree", answer)
     if last.doubted:
-        return Verification("abstain", "marker_in_doubt", answer)
+        return Grade(ABSTAINED, "marker_in_doubt", answer)
     if last.is_taken_back(response):
-        return Verification("abstain", "text_after_marker", answer)
+        return Grade(ABSTAINED, "text_after_marker", answer)
     return _compare(number, gold, answer)
 
 
-def _judge_bare_number(response: str, gold: Number) -> Verification:
+def _judge_bare_number(response: str, gold: Number) -> Grade:
     """Compare a response that is a number without a unit, and nothing else."""
     number = None if "=" in response else parse_number(response)
     if number is not None and not number.unit:
         compared = _compare(number, gold, _printable(response), by="number")
         if compared.outcome != "abstain":
             return compared
-    return Verification("abstain", "no_rule_applies")
+    return Grade(ABSTAINED, "no_rule_applies")
 
 
-def _compare(number: Number, gold: Number, answer: str, by: str = "marker") -> Verification:
+def _compare(number: Number, gold: Number, answer: str, by: str = "marker") -> Grade:
     cents = bool(CENTS.intersection(number.unit)) != bool(CENTS.intersection(gold.unit))
     if number.percent != gold.percent:
-        return Verification("abstain", "percent_on_one_side", answer)
+        return Grade(ABSTAINED, "percent_on_one_side", answer)
     if number.value == gold.value and not cents:
-        return Verification("right", f"{by}_matches", answer)
+        return Grade(RIGHT, f"{by}_matches", answer)
     units = not MEASURES.isdisjoint(number.unit + gold.unit)
     near = may_equal(number.value, gold.value, units=units)
     opposite = number.value == -gold.value and not number.percent
     if cents or not number.plain or (near and not opposite):
-        return Verification("abstain", "value_in_doubt", answer)
-    return Verification("wrong", f"{by}_differs", answer)
+        return Grade(ABSTAINED, "value_in_doubt", answer)
+    return Grade(WRONG, f"{by}_differs", answer)
 
 
-def _judge_text(response: str, gold: str) -> Verification:
+def _judge_text(response: str, gold: str) -> Grade:
     markers = read_markers(response)
     if not markers or _asks_again(response):
-        return Verification("abstain", "reference_not_numeric")
+        return Grade(ABSTAINED, "reference_not_numeric")
     last = markers[-1]
     answer = _printable(last.text)
-    unsure = Verification("abstain", "reference_not_numeric", answer)
+    unsure = Grade(ABSTAINED, "reference_not_numeric", answer)
     agreed = all(_same_text(marker.text, last.text) for marker in markers)
     if last.doubted or not agreed or last.is_taken_back(response):
         return unsure
     if _same_text(last.text, gold) and last.is_last_word(response):
-        return Verification("right", "marker_matches", answer)
+        return Grade(RIGHT, "marker_matches", answer)
     comparison = compare_formulas(last.text, gold)
     if comparison == "equal":
-        return Verification("right", "marker_matches", answer)
-    return Verification("wrong", "marker_differs", answer) if comparison == "unequal" else unsure
+        return Grade(RIGHT, "marker_matches", answer)
+    return Grade(WRONG, "marker_differs", answer) if comparison == "unequal" else unsure
 
 
 def _same_text(text: str, other: str) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from importlib.metadata import version as installed_version
 
-from reward_serve.rules.base import Grade, UnusableReferenceError, gold_answer
+from reward_serve.rules.base import UnusableReferenceError, gold_answer
 from reward_serve.rules.child_process import ChildProcess, UndecidedError
+from reward_serve.rules.grade import ABSTAINED, Grade
 from reward_serve.schema import ScoreRequest
 
 LIMIT_S = 2.0
@@ -40,7 +41,7 @@ class MathVerifier:
         try:
             compared = await self._child.call(visible[-TAIL_CHARACTERS:], gold)
         except UndecidedError as error:
-            return Grade(None, error.rule)
+            return Grade(ABSTAINED, error.rule)
         if compared["rule"] == "reference_not_read":
             raise UnusableReferenceError(
                 f"{reference[-64:]!a} is not a formula that math-verify can parse; send LaTeX, "

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from reward_serve.rules.base import Grade, UnusableReferenceError, gold_answer
+from reward_serve.rules.base import UnusableReferenceError, gold_answer
+from reward_serve.rules.grade import WRONG, Grade
 from reward_serve.rules.numbers.parsing import parse_number
 from reward_serve.rules.trainers_gsm8k import CLIP_CHARACTERS
 
@@ -32,7 +33,7 @@ def grade_numeric(response: str, reference: str) -> Grade:
     runs = _RUN.findall(response[-CLIP_CHARACTERS:])
     found = next((run for run in reversed(runs) if run not in (".", ",")), None)
     if found is None:
-        return Grade(0.0, "no_number")
+        return Grade(WRONG, "no_number")
     right = _value(found) == gold.value
     return Grade(float(right), "number_matches" if right else "number_differs", found)
 

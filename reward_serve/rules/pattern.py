@@ -8,9 +8,10 @@ from collections import deque
 from typing import Any
 
 from reward_serve.off_loop import off_loop
-from reward_serve.rules.base import Grade, gold_answer, takes_long
+from reward_serve.rules.base import gold_answer, takes_long
 from reward_serve.rules.child_process import ChildProcess, UndecidedError
 from reward_serve.rules.exact import normalised
+from reward_serve.rules.grade import ABSTAINED, WRONG, Grade
 from reward_serve.rules.numbers.parsing import parse_number
 from reward_serve.schema import ScoreRequest
 
@@ -43,9 +44,9 @@ class PatternVerifier:
         try:
             match: list[Any] | None = await self._child.call(self._pattern, request.response)
         except UndecidedError as error:
-            return Grade(None, error.rule)
+            return Grade(ABSTAINED, error.rule)
         if match is None:
-            return Grade(0.0, "no_match")
+            return Grade(WRONG, "no_match")
         found, start, end = match
         right = await off_loop(takes_long(request), _same, found, gold)
         rule = "match_equals" if right else "match_differs"

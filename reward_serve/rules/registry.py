@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from reward_serve.config.kinds import RuleConfig
 from reward_serve.rules import (
     VERIFIER_VERSION,
-    Verification,
     verify_any,
     verify_strict_any,
 )
-from reward_serve.rules.base import Grade, TextVerifier, Verifier, gold_answer
+from reward_serve.rules.base import TextVerifier, Verifier, gold_answer
 from reward_serve.rules.exact import grade_exact
+from reward_serve.rules.grade import Grade
 from reward_serve.rules.math_verified import MathVerifier
 from reward_serve.rules.numeric import grade_numeric
 from reward_serve.rules.own_function import FunctionVerifier
@@ -20,10 +20,8 @@ from reward_serve.rules.pattern import PatternVerifier
 from reward_serve.rules.trainers_gsm8k import grade_strict_first, grade_strict_last
 from reward_serve.verifier_names import RulesName, VerifierName
 
-Rules = Callable[[str, Sequence[str]], Verification]
+Rules = Callable[[str, Sequence[str]], Grade]
 _TextGrade = Callable[[str, str], Grade]
-
-_SCORES = {"right": 1.0, "wrong": 0.0, "abstain": None}
 
 RULES: dict[RulesName, Rules] = {"gsm8k": verify_any, "gsm8k_strict": verify_strict_any}
 """The verifiers that may decide before a judge's model."""
@@ -47,8 +45,7 @@ def _text(grade: _TextGrade) -> Callable[[RuleConfig], Verifier]:
 def _grade_by(rules: Rules) -> _TextGrade:
     def grade(response: str, reference: str) -> Grade:
         gold_answer(reference)
-        verification = rules(response, [reference])
-        return Grade(_SCORES[verification.outcome], verification.rule, verification.answer)
+        return rules(response, [reference])
 
     return grade
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from reward_serve.rules.gsm8k import MAX_RESPONSE, Verification
+from reward_serve.rules.grade import Grade
+from reward_serve.rules.gsm8k import MAX_RESPONSE
 from reward_serve.rules.markers import read_markers
 
 _WHOLE = frozenset(["empty_response", "only_opener"])
@@ -23,9 +24,10 @@ _MAX_WORDS = 80
 _WINDOW, _OVERLAP = 2**15, 2**12  # characters; each search holds the GIL
 
 
-def located(response: str, verification: Verification) -> Verification:
-    """The verification with the span of its rule's match."""
-    return replace(verification, span=span_of(response, verification.rule, verification.answer))
+def located(response: str, grade: Grade) -> Grade:
+    """The grade with the span of its rule's match, where the rule did not give it."""
+    span = grade.span or span_of(response, grade.rule, grade.answer)
+    return replace(grade, span=span)
 
 
 def span_of(response: str, rule: str, answer: str | None) -> tuple[int, int] | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from reward_serve.rules.gsm8k import Verification, verify_any
+from reward_serve.rules.grade import ABSTAINED, WRONG, Grade
+from reward_serve.rules.gsm8k import verify_any
 
 _CLOSING_LINE = re.compile(r"####[ \t]*[-+$]{0,2}[\d.,]*\d\.?\s*\Z")
 
 
-def verify_strict_any(response: str, references: Sequence[str]) -> Verification:
+def verify_strict_any(response: str, references: Sequence[str]) -> Grade:
     """Like ``verify_any``, but a response that does not end in ``#### <number>`` is wrong.
 
     Raises:
@@ -19,10 +20,10 @@ def verify_strict_any(response: str, references: Sequence[str]) -> Verification:
     verification = verify_any(response, references)
     answer = response.rpartition("</think>")[2]
     if "<think>" in answer and verification.outcome != "wrong":
-        return Verification("abstain", "unfinished_thinking", verification.answer)
+        return Grade(ABSTAINED, "unfinished_thinking", verification.answer)
     marked = verification.rule != "number_matches" and _CLOSING_LINE.search(answer[-200:])
     if verification.outcome == "wrong" or marked:
         return verification
     if "####" in answer:
-        return Verification("abstain", "strict_marker_in_doubt", verification.answer)
-    return Verification("wrong", "no_strict_marker", verification.answer)
+        return Grade(ABSTAINED, "strict_marker_in_doubt", verification.answer)
+    return Grade(WRONG, "no_strict_marker", verification.answer)

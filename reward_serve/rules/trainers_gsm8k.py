@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 
-from reward_serve.rules.base import Grade, gold_answer
+from reward_serve.rules.base import gold_answer
+from reward_serve.rules.grade import WRONG, Grade
 
 CLIP_CHARACTERS = 300
 
@@ -40,7 +41,7 @@ def grade_strict_last(response: str, reference: str) -> Grade:
 def _grade(found: re.Match[str] | None, clipped: int, reference: str) -> Grade:
     gold = gold_answer(reference).replace(",", "").replace("$", "").strip()
     if found is None:
-        return Grade(0.0, "no_marker")
+        return Grade(WRONG, "no_marker")
     right = found[1].replace(",", "") == gold
     span = (clipped + found.start(), clipped + found.end())
     return Grade(float(right), "marker_matches" if right else "marker_differs", found[1], span)

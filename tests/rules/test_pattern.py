@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from reward_serve.rules.base import Grade
+from reward_serve.rules.grade import Grade
 from reward_serve.rules.pattern import PatternVerifier, last_match
 from reward_serve.schema import ScoreRequest
 
