@@ -14,7 +14,6 @@ from reward_serve.http.auth import digest_of
 from reward_serve.http.ingress import Ingress
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.completions import Completer
-from reward_serve.replica.explaining import Explainer
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.rule import RuleRewardModel
@@ -59,8 +58,7 @@ class FakeHandle:
         self.app_name, self.deployment_name = "tests", name
         self._before = before
         rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
-        self._scorer = Scorer(name, rule, Admission(64, 4096), 1024)
-        self._explainer = Explainer(name, rule, Admission(64, 4096), 10_000, at_once=2)
+        self._scorer = Scorer(name, rule, Admission(64, 4096), 1024, explanations=2)
         writer: Any = EchoingChat()
         self._completer = Completer(name, writer, Admission(64, 4096), 10_000)
 
@@ -77,7 +75,7 @@ class FakeHandle:
 
     @property
     def explain(self) -> FakeMethod:
-        return FakeMethod(self._explainer.explain, self._before)
+        return FakeMethod(self._scorer.explain, self._before)
 
     @property
     def complete(self) -> FakeMethod:

@@ -15,7 +15,6 @@ from typing import Any, Self, TypeVar
 from reward_serve.config.models import RuleModel
 from reward_serve.http.contract import http_status
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.explaining import Explainer
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import Status
@@ -53,8 +52,7 @@ class FakeService:
         self.connections = 0
         self.version = version
         rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
-        self._scorer = Scorer("rule", rule, Admission(64, 4096), 1024)
-        self._explainer = Explainer("rule", rule, Admission(64, 4096), 2**21, at_once=2)
+        self._scorer = Scorer("rule", rule, Admission(64, 4096), 1024, explanations=2)
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.service = self
         self._thread = threading.Thread(
@@ -76,7 +74,7 @@ class FakeService:
             results = self._scored(self._scorer.score_batch(call.body["requests"]))
             return Reply({"results": results})
         if call.path == "/v1/explain":
-            explanation = self._scored(self._explainer.explain(call.body))
+            explanation = self._scored(self._scorer.explain(call.body))
             return Reply(explanation, http_status(Status(explanation["result"]["status"])))
         if call.path == "/v1/models":
             return Reply({"models": [{"name": "rule", "ready": True}], "version": self.version})

@@ -15,32 +15,32 @@ from loadtests.bench.common import load, spread
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.config.app import ServerConfig
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.observing.metrics import Metrics
+from reward_serve.replica.metrics import Metrics
 from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models.base import Verdict
-from reward_serve.schema import ScoreRequest
+from reward_serve.reward_models.base import RewardModel
+from reward_serve.reward_models.trace import Trace
+from reward_serve.schema import ScoreRequest, ScoreResult, Status
 
 CALLS = {1: (150, 150), 32: (6_000, 800), 256: (20_000, 1_500)}
 """Concurrency to the number of items sent to the service and to the raw deployment."""
 
 
-class InstantModel:
+class InstantModel(RewardModel):
     """A reward model that returns immediately."""
 
-    async def score(self, request: ScoreRequest) -> Verdict:
+    async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score every request 1.0."""
-        return Verdict(score=1.0, source="judge", label="1", probabilities={"0": 0.0, "1": 1.0})
+        return ScoreResult(
+            status=Status.OK,
+            score=1.0,
+            source="judge",
+            label="1",
+            probabilities={"0": 0.0, "1": 1.0},
+        )
 
     def describe(self) -> dict[str, Any]:
         """Describe nothing."""
         return {}
-
-    async def failure(self) -> str | None:
-        """None."""
-        return None
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class InstantReplica:

@@ -17,9 +17,8 @@ from loadtests.bench.common import read_rows, timed
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.vllm import VllmEngine
-from reward_serve.reward_models.base import Verdict
 from reward_serve.reward_models.judge import Judge
-from reward_serve.schema import ScoreRequest
+from reward_serve.schema import ScoreRequest, ScoreResult
 
 BUDGETS = (32, 48, 64, 96, 128, 192)
 ROWS = 400
@@ -57,11 +56,11 @@ async def _run(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-async def verdicts(judge: Judge, requests: list[ScoreRequest]) -> list[Verdict]:
+async def verdicts(judge: Judge, requests: list[ScoreRequest]) -> list[ScoreResult]:
     """The judge's verdicts, in order."""
     places = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(request: ScoreRequest) -> Verdict:
+    async def one(request: ScoreRequest) -> ScoreResult:
         async with places:
             return await judge.score(request)
 

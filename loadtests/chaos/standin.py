@@ -130,7 +130,10 @@ class StandInReplica:
 
     def __init__(self, slots: int, service_s: float, fault_rate: float = 0.0) -> None:
         self._engine = StandIn(slots, service_s, Faults(fault_rate))
-        fields: dict[str, Any] = {"judge": {"rules_first": False}, "cache": {"enabled": False}}
+        fields: dict[str, Any] = {
+            "judge": {"rules_first": False, "audit_rate": 0.0},
+            "cache": {"enabled": False},
+        }
         config = JudgeModel(name=NAME, kind="judge", max_concurrent_items=slots, **fields)
         self._admission = Admission(slots, config.max_queued_items)
         judge = Judge(config, self._engine)

@@ -28,9 +28,8 @@ from reward_serve import HttpRewardClient
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.bundled import prepare_bundled
 from reward_serve.engines.vllm import VllmEngine
-from reward_serve.reward_models.base import Verdict
 from reward_serve.reward_models.judge import Judge
-from reward_serve.schema import ScoreRequest
+from reward_serve.schema import ScoreRequest, ScoreResult
 from reward_serve_lab.attacks.suite import crossed
 
 FORMATS = SAMPLES.with_name("formats.jsonl")
@@ -176,7 +175,7 @@ def _judge(engine: VllmEngine) -> Judge:
     return Judge(config, engine)
 
 
-def _probability(verdict: Verdict) -> float:
+def _probability(verdict: ScoreResult) -> float:
     """Of the label that earns 1.
 
     Raises:

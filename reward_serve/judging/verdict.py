@@ -7,9 +7,8 @@ contain a verdict to be quoted.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from reward_serve.schema import Status
+from reward_serve.schema import ScoreResult, Status, failure
 from reward_serve.templates import Template
 
 _THINK_END = "</think>"
@@ -17,23 +16,7 @@ _THINK_START = "<think>"
 _DECORATION = " \t\r*_`$.'\""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenVerdict:
-    """A parsed verdict, or why the answer has none.
-
-    Attributes:
-        score: set exactly when ``status`` is ``ok``.
-        label: the verdict as written.
-        reason: set exactly when ``status`` is not ``ok``.
-    """
-
-    status: Status
-    score: float | None = None
-    label: str | None = None
-    reason: str | None = None
-
-
-def read_verdict(template: Template, text: str, cut_off: bool) -> WrittenVerdict:
+def read_verdict(template: Template, text: str, cut_off: bool) -> ScoreResult:
     """Parse the verdict in a judge's text.
 
     A text that was cut off has no final verdict, even if it contains one: the judge may have been
@@ -43,31 +26,33 @@ def read_verdict(template: Template, text: str, cut_off: bool) -> WrittenVerdict
         template: the template, with the pattern of a verdict.
         text: the judge's text.
         cut_off: whether the judge reached its token limit.
+
+    Returns:
+        The score and the label as written, or why there is none; ``text`` is the judge's.
     """
     if cut_off:
-        return WrittenVerdict(
-            Status.TRUNCATED, reason="the judge was cut off; raise judge.max_tokens"
-        )
+        reason = "the judge was cut off; raise judge.max_tokens"
+        return failure(Status.TRUNCATED, reason, text=text)
     answer = strip_thinking(text)
     if answer is None:
-        return WrittenVerdict(Status.UNPARSEABLE, reason="the judge never finished thinking")
-    matches = list(re.finditer(template.generate.verdict, answer))
+        reason = "the judge never finished thinking"
+        return failure(Status.UNPARSEABLE, reason, text=text)
+    pattern = template.generate.verdict
+    matches = list(re.finditer(pattern, answer))
     if not matches:
-        return WrittenVerdict(
-            Status.UNPARSEABLE,
-            reason=f"the judge's text does not match {template.generate.verdict!r}",
-        )
+        reason = f"the judge's text does not match {pattern!r}"
+        return failure(Status.UNPARSEABLE, reason, text=text)
     # The pattern is loose, so that a planted verdict does not win over a conclusion in markdown.
     # The match is parsed strictly, so that "1.5" is not read as "1".
     label = (matches[-1][1] or "").strip(_DECORATION).removeprefix("\\boxed{").removesuffix("}")
     score = _score(template, label)
     if score is None:
-        return WrittenVerdict(
-            Status.UNPARSEABLE,
-            reason=f"the last match of {template.generate.verdict!r} reads {label[:64]!r}, which "
-            f"is neither a label nor on the scale of 0 to {template.generate.scale:g}",
+        reason = (
+            f"the last match of {pattern!r} reads {label[:64]!r}, which is neither a label nor on "
+            f"the scale of 0 to {template.generate.scale:g}"
         )
-    return WrittenVerdict(Status.OK, score=score, label=label)
+        return failure(Status.UNPARSEABLE, reason, text=text)
+    return ScoreResult(status=Status.OK, score=score, label=label, text=text)
 
 
 def strip_thinking(text: str) -> str | None:

@@ -10,11 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from reward_serve.replica.admission import Admission
-from reward_serve.replica.failures import failure_of, within_deadline
-from reward_serve.reward_models.base import InvalidRequestError, summed_usage
+from reward_serve.replica.admission import Admission, within_deadline
+from reward_serve.reward_models.base import InvalidRequestError, failure_of, summed_usage
 from reward_serve.reward_models.chat import Chat, ChatRequest
-from reward_serve.schema import Status, describe_errors
+from reward_serve.schema import Status, describe_errors, retry_after_s
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +44,11 @@ class Completer:
             failed = failure_of(error, f"reward model {self._name}, chat completion")
             if failed.status is not Status.INVALID:
                 logger.warning("reward model %s: no completion: %s", self._name, failed.reason)
-            return {**failed._asdict(), "status": failed.status.value}
+            return {
+                "status": failed.status.value,
+                "reason": failed.reason,
+                "retry_after_s": retry_after_s(failed.details),
+            }
 
     async def _completed(self, body: object) -> dict[str, Any]:
         if self._chat is None:

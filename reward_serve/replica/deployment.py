@@ -24,21 +24,16 @@ from reward_serve.config.models import (
     RemoteModel,
     RuleModel,
 )
-from reward_serve.engines.base import Engine
 from reward_serve.explanation import Explanation
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.completions import Completer
-from reward_serve.replica.explaining import Explainer
-from reward_serve.replica.observing.base import Observer
-from reward_serve.replica.observing.failures import FailureLog
-from reward_serve.replica.observing.memory import MemoryTrimmer
-from reward_serve.replica.observing.metrics import Metrics
-from reward_serve.replica.observing.verdicts import VerdictLog
+from reward_serve.replica.metrics import Metrics
+from reward_serve.replica.observers import FailureLog, MemoryTrimmer, Observer
 from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models.audit import AuditedJudge
+from reward_serve.replica.verdict_log import VerdictLog
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.judge import Judge
-from reward_serve.reward_models.panel import Ask, Explain, Panel
+from reward_serve.reward_models.panel import Ask, Panel
 from reward_serve.schema import Status, failure
 from reward_serve.version import __version__
 
@@ -76,12 +71,9 @@ class RewardReplica:
             max_batch_items,
             config.max_item_chars,
             self._observers,
+            explanations,
         )
-        self._explainer = Explainer(
-            config.name, self._model, admission, config.max_item_chars, explanations
-        )
-        chat = self._model.chat if isinstance(self._model, AuditedJudge) else None
-        self._completer = Completer(config.name, chat, admission, config.max_item_chars)
+        self._completer = Completer(config.name, self._model.chat, admission, config.max_item_chars)
         await self._first_verdict(Scorer(config.name, self._model, admission, max_batch_items))
         self._timings_s["total"] = time.monotonic() - began
         self._tasks = [
@@ -114,8 +106,8 @@ class RewardReplica:
             yield chunk
 
     async def explain(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The ``Explanation`` of one ``ExplainRequest``; see ``explaining.Explainer``."""
-        return await self._explainer.explain(request)
+        """The ``Explanation`` of one ``ExplainRequest``; see ``scoring.Scorer``."""
+        return await self._scorer.explain(request)
 
     async def complete(self, body: dict[str, Any]) -> dict[str, Any]:
         """A chat completion by a judge's model; see ``completions.Completer``."""
@@ -197,8 +189,8 @@ class RewardReplica:
             self._model.close()
 
 
-def _member(config: PanelModel, member: MemberConfig) -> tuple[Ask, Explain]:
-    """The functions that send a panel's request to a member, by handle."""
+def _member(config: PanelModel, member: MemberConfig) -> Ask:
+    """The function that sends a panel's request to a member, by handle."""
     from ray import serve
 
     from reward_serve.client import Client, RewardClient, ServiceUnavailableError
@@ -208,17 +200,15 @@ def _member(config: PanelModel, member: MemberConfig) -> tuple[Ask, Explain]:
     by_handle = RewardClient(application, member.model)
     client = Client(by_handle, on_failure="none", max_attempts=2)
 
-    async def explain(body: dict[str, Any]) -> Explanation:
+    async def ask(body: dict[str, Any], explains: bool) -> Explanation:
+        if not explains:
+            return Explanation(result=await client.ascore(body))
         try:
             return await by_handle.aexplain(body)
         except ServiceUnavailableError as error:
             return Explanation(result=failure(Status.ERROR, str(error), model=member.model))
 
-    return client.ascore, explain
-
-
-def _judge(config: JudgeModel | RemoteModel, engine: Engine) -> AuditedJudge:
-    return AuditedJudge(Judge(config, engine), config.judge.audit_rate)
+    return ask
 
 
 async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
@@ -228,14 +218,13 @@ async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
         engine = await VllmEngine.start(
             config.engine, config.resources.num_cpus or 1, config.resources.num_gpus or 0
         )
-        return _judge(config, engine), dict(engine.timings_s)
+        return Judge(config, engine), dict(engine.timings_s)
     if isinstance(config, RemoteModel):
         from reward_serve.engines.openai import OpenAIEngine
 
-        return _judge(config, OpenAIEngine(config.remote)), {}
+        return Judge(config, OpenAIEngine(config.remote)), {}
     if isinstance(config, PanelModel):
-        asks, explains = zip(*(_member(config, m) for m in config.panel.members), strict=True)
-        return Panel(config, asks, explains), {}
+        return Panel(config, [_member(config, member) for member in config.panel.members]), {}
     if isinstance(config, ClassifierModel):
         from reward_serve.engines.vllm_classifier import VllmClassifier
         from reward_serve.reward_models.classifier import Classifier

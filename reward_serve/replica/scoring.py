@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
-from reward_serve.replica.admission import Admission
-from reward_serve.replica.failures import failure_of, within_deadline
-from reward_serve.replica.observing.base import Observer, Times
-from reward_serve.reward_models.base import InvalidRequestError, Scores, Verdict
+from reward_serve.explanation import ExplainRequest, Explanation, Seconds
+from reward_serve.replica.admission import Admission, Turns, within_deadline
+from reward_serve.replica.observers import Observer, Times
+from reward_serve.reward_models.base import InvalidRequestError, RewardModel, failure_of
+from reward_serve.reward_models.trace import Trace
 from reward_serve.routing.sizes import bounded, size_of
 from reward_serve.schema import (
     DEFAULT_ITEM_CHARS,
@@ -25,70 +25,15 @@ from reward_serve.schema import (
     Status,
     describe_errors,
     echoes,
+    failure,
 )
 
 _FLUSH_S = 0.02
-_TURN_S = 0.005
-_TURN_CHARACTERS = 2**12
-_SHORT_CHARACTERS = 2**10
-_ITEM_CHARACTERS = 2**9  # no item takes less time than one of this size
-
-
-@dataclass(slots=True)
-class _Timing:
-    """When a request arrived, and when it was passed to the reward model."""
-
-    began: float
-    placed: float | None = None
-
-    def times(self, now: float) -> Times:
-        if self.placed is None:
-            return Times(now - self.began)
-        return Times(now - self.began, self.placed - self.began, now - self.placed)
-
-
-class _Turns:
-    """Limits the work that items begin in one turn of the event loop, so that others get theirs.
-
-    A turn has room for ``_TURN_S`` of validation, and for the rules and prompts of one long item
-    and of short ones with ``_TURN_CHARACTERS``. Tasks of a reward model do the latter work later.
-    """
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._left = _TURN_CHARACTERS
-        self._has_long = False
-        self._renewing = False
-
-    async def validation(self) -> None:
-        """Wait for a turn with time left."""
-        while time.monotonic() - self._began > _TURN_S:
-            await self._ends()
-
-    async def work(self, characters: int) -> None:
-        """Wait for a turn with room for an item, and take it."""
-        if characters > _SHORT_CHARACTERS:
-            while self._has_long:
-                await self._ends()
-            self._has_long = True
-            return
-        while self._left <= 0:
-            await self._ends()
-        self._left -= max(characters, _ITEM_CHARACTERS)
-
-    async def _ends(self) -> None:
-        if not self._renewing:
-            self._renewing = True
-            asyncio.get_running_loop().call_soon(self._renew)
-        await asyncio.sleep(0)
-
-    def _renew(self) -> None:
-        self._began, self._left = time.monotonic(), _TURN_CHARACTERS
-        self._has_long = self._renewing = False
+_EXPLANATION_PAUSE_S = 1.0
 
 
 class Scorer:
-    """Turns requests into results and never raises.
+    """Turns requests into results and explanations, and never raises.
 
     Args:
         name: the reward model's name in results.
@@ -96,18 +41,20 @@ class Scorer:
         admission: limits the items in progress and waiting.
         max_batch_items: all items of a larger batch are invalid.
         max_item_chars: an item with more characters in total is invalid.
-        observers: notified of the end of every request.
+        observers: notified of the end of every request, except explanations.
+        explanations: maximum explanations in progress or waiting; 0 turns them off.
         clock: monotonic clock in seconds.
     """
 
     def __init__(
         self,
         name: str,
-        model: Scores,
+        model: RewardModel,
         admission: Admission,
         max_batch_items: int,
         max_item_chars: int = DEFAULT_ITEM_CHARS,
         observers: Sequence[Observer] = (),
+        explanations: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
@@ -117,7 +64,9 @@ class Scorer:
         self._observers = observers
         self._max_item_chars = max_item_chars
         self._clock = clock
-        self._turns = _Turns()
+        self._turns = Turns()
+        self._explanations = explanations
+        self._explaining = 0
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
         """Score one request; its deadline starts now.
@@ -126,40 +75,106 @@ class Scorer:
             request: a ``ScoreRequest`` as plain data.
             batch: the batch that it belongs to; batches are admitted in turn.
         """
-        timing = _Timing(self._clock())
+        times = Times(self._clock())
         try:
-            result = await self._result(request, batch, timing)
+            result = await self._result(request, times, batch)
         except asyncio.CancelledError:
+            times.ended = self._clock()
             for observer in self._observers:
-                observer.cancelled(request, timing.times(self._clock()))
+                observer.cancelled(request, times)
             raise
-        times = timing.times(self._clock())
         for observer in self._observers:
             observer.observe(request, result, times)
         return result
 
-    async def _result(self, request: object, batch: object, timing: _Timing) -> dict[str, Any]:
-        began = timing.began
+    async def explain(self, request: object) -> dict[str, Any]:
+        """The ``Explanation`` of one ``ExplainRequest``, both as plain data.
+
+        It is scored as by ``score``, and waits for admission like other items.
+        """
+        refusal = self._refusal()
+        if refusal is not None:
+            result = self._finished(refusal, Times(self._clock()), echoes(request))
+            return Explanation.model_validate({"result": result}).model_dump(mode="json")
+        times, trace = Times(self._clock()), Trace()
+        self._explaining += 1
+        try:
+            result = await self._result(request, times, trace=trace)
+            prompts = await asyncio.to_thread(lambda: [shown() for shown in trace.prompts])
+        finally:
+            self._explaining -= 1
+        echoed = {name: result[name] for name in ("id", "metadata", "model")}
+        explanation = Explanation(
+            result=ScoreResult.model_validate(result),
+            rule=trace.rule,
+            model=trace.model and trace.model.model_copy(update=echoed),
+            prompts=prompts,
+            cached=trace.cached,
+            seconds=Seconds(total=times.total, queue=times.queue, **trace.seconds),
+            members=trace.members,
+        )
+        return explanation.model_dump(mode="json")
+
+    def _refusal(self) -> ScoreResult | None:
+        """Why nothing is explained now; None if something can be."""
+        if not self._explanations:
+            reason = "explain: is off in this deployment; set server.explain: true"
+            return failure(Status.INVALID, reason)
+        if self._explaining < self._explanations:
+            return None
+        reason = (
+            f"{self._explaining} explanations are in progress in this replica; the limit is "
+            f"server.max_concurrent_explanations: {self._explanations}; retry after a pause"
+        )
+        pause = {"retry_after_s": _EXPLANATION_PAUSE_S}
+        return failure(Status.OVERLOADED, reason, details=pause)
+
+    async def _result(
+        self, request: object, times: Times, batch: object = None, trace: Trace | None = None
+    ) -> dict[str, Any]:
         await self._turns.validation()  # validation takes up to 20 ms
         try:
-            parsed = ScoreRequest.model_validate(request)
+            if trace is None:
+                parsed = ScoreRequest.model_validate(request)
+            else:
+                parsed = ExplainRequest.model_validate(request)
+                trace.tokens = parsed.tokens
         except ValidationError as error:
-            return self._failed(Status.INVALID, describe_errors(error), echoes(request), began)
+            invalid = failure(Status.INVALID, describe_errors(error))
+            return self._finished(invalid, times, echoes(request))
         echoed: dict[str, Any] = {"id": parsed.id, "metadata": parsed.metadata}
         try:
-            verdict = await self._verdict(parsed, batch, timing)
-            result = ScoreResult(
-                **{name: getattr(verdict, name) for name in Verdict.__slots__},
-                **echoed,
-                model=self._name,
-                latency_ms=1000 * (self._clock() - began),
-            )
-            return result.model_dump(mode="json")
+            result = await self._scored(parsed, times, batch, trace)
+            return self._finished(result, times, echoed)
         except Exception as error:
-            failed = failure_of(error, f"reward model {self._name}, request id={parsed.id!r}")
-            if failed.retry_after_s:
-                echoed["details"] = {"retry_after_s": failed.retry_after_s}
-            return self._failed(failed.status, failed.reason, echoed, began)
+            what = f"reward model {self._name}, request id={parsed.id!r}"
+            return self._finished(failure_of(error, what), times, echoed)
+
+    def _finished(
+        self, result: ScoreResult, times: Times, echoed: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The result as plain data, with what only the replica knows."""
+        times.ended = self._clock()
+        finished = result.model_dump(mode="json")
+        finished |= echoed
+        finished["model"], finished["latency_ms"] = self._name, 1000 * times.total
+        return finished
+
+    async def _scored(
+        self, request: ScoreRequest, times: Times, batch: object, trace: Trace | None
+    ) -> ScoreResult:
+        if request.model not in (None, self._name):
+            asked = ascii((request.model or "")[:64])
+            raise InvalidRequestError(
+                f"model: no model is named {asked} in this deployment; choose {self._name!r}"
+            )
+        characters = self._checked_length(request)
+        place = self._admission.place(request.timeout_s, batch)
+        async with within_deadline(request.timeout_s) as deadline, place:
+            times.placed = self._clock()
+            await self._turns.work(characters)
+            request.timeout_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
+            return await self._model.score(request, trace)
 
     async def score_batch(self, requests: object, batch: object = None) -> list[dict[str, Any]]:
         """Score each request, in order; one item's failure does not affect the others.
@@ -214,20 +229,6 @@ class Scorer:
             for task in tasks:
                 task.cancel()
 
-    async def _verdict(self, request: ScoreRequest, batch: object, timing: _Timing) -> Verdict:
-        if request.model not in (None, self._name):
-            asked = ascii((request.model or "")[:64])
-            raise InvalidRequestError(
-                f"model: no model is named {asked} in this deployment; choose {self._name!r}"
-            )
-        characters = self._checked_length(request)
-        place = self._admission.place(request.timeout_s, batch)
-        async with within_deadline(request.timeout_s) as deadline, place:
-            timing.placed = self._clock()
-            await self._turns.work(characters)
-            left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
-            return await self._model.score(request.model_copy(update={"timeout_s": left_s}))
-
     def _checked_length(self, request: ScoreRequest) -> int:
         sizes = request.characters
         total, longest = sum(sizes.values()), max(sizes, key=sizes.__getitem__)
@@ -238,21 +239,10 @@ class Scorer:
             )
         return total
 
-    def _failed(
-        self, status: Status, reason: str, echoed: dict[str, Any], began: float
-    ) -> dict[str, Any]:
-        result = ScoreResult(
-            status=status,
-            reason=reason,
-            model=self._name,
-            latency_ms=1000 * (self._clock() - began),
-            **echoed,
-        )
-        return result.model_dump(mode="json")
-
     def _too_large(self, request: object, size: int) -> dict[str, Any]:
         reason = f"requests: {size} items; the limit is {self._max_batch_items}, so split the batch"
-        return self._failed(Status.INVALID, reason, echoes(request), self._clock())
+        invalid = failure(Status.INVALID, reason)
+        return self._finished(invalid, Times(self._clock()), echoes(request))
 
     @staticmethod
     def _items(requests: object) -> Sequence[object]:

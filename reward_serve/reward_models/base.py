@@ -3,73 +3,99 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from reward_serve.engines.base import TextOutput
-from reward_serve.rules import final_answer
-from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status, Usage
+from reward_serve.engines.base import EngineError, OverloadedError, TextOutput
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
+
+if TYPE_CHECKING:
+    from reward_serve.reward_models.chat import Chat
+    from reward_serve.reward_models.trace import Trace
 
 T = TypeVar("T")
 
-if TYPE_CHECKING:
-    from reward_serve.reward_models.findings import Findings
+logger = logging.getLogger(__name__)
 
 
 class InvalidRequestError(ValueError):
     """This model cannot score the request; the message names the field and the remedy."""
 
 
-def check_references(references: Sequence[str]) -> None:
-    """Check that every reference contains an answer.
+class DeadlinePassedError(Exception):
+    """The request's own deadline passed, as opposed to a timeout inside the reward model."""
 
-    Raises:
-        InvalidRequestError: one does not.
+
+class RewardModel(Protocol):
+    """Scores requests, independently of Ray and HTTP."""
+
+    chat: Chat | None = None
+    """Chat completions, if the model generates text."""
+
+    async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
+        """Score one request; cancelling the call aborts its work.
+
+        Args:
+            request: its ``timeout_s`` is the time left until its deadline.
+            trace: records how the result came about and what the alternatives are, step by step,
+                so that a failure keeps the earlier steps; None unless the result is explained.
+
+        Returns:
+            The result without ``id``, ``metadata``, ``model`` and ``latency_ms``, which the
+            replica adds.
+
+        Raises:
+            InvalidRequestError: the request is invalid.
+            EngineError: the engine failed.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, fingerprint, templates and start-up times, for ``/v1/models``."""
+
+    async def failure(self) -> str | None:
+        """Why this model cannot score any more; None while it can."""
+        return None
+
+    def close(self) -> None:
+        """Release the model's resources."""
+        return
+
+
+def failure_of(error: Exception, what: str) -> ScoreResult:
+    """The result of a request that ended with an exception; logs unexpected exceptions.
+
+    Args:
+        error: the exception.
+        what: the model and request, for the log.
     """
-    for reference in references:
-        try:
-            answer = final_answer(reference)
-        except ValueError:
-            answer = ""
-        if not answer.strip():
-            raise InvalidRequestError(
-                f"reference: {reference[-64:]!a} contains no answer; send the gold answer"
-            )
+    match error:
+        case InvalidRequestError():
+            return failure(Status.INVALID, str(error))
+        case OverloadedError():
+            pause = {"retry_after_s": error.retry_after_s}
+            return failure(Status.OVERLOADED, str(error), details=pause)
+        case DeadlinePassedError():
+            return failure(Status.TIMEOUT, str(error))
+        case EngineError():
+            return failure(Status.ERROR, str(error))
+    logger.error("%s failed", what, exc_info=error)
+    return failure(Status.ERROR, f"{type(error).__name__}: {error}")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A reward model's verdict on a request; the replica adds the rest of the ``ScoreResult``.
+def best(results: Sequence[ScoreResult], highest: float) -> ScoreResult:
+    """The best of the results for one response, one for each reference, with the usage of all.
 
-    Attributes:
-        score: set exactly when ``status`` is ``ok``.
+    A failed comparison might have been the best, so the result is the failure unless another one
+    has the highest possible score.
     """
-
-    status: Status = Status.OK
-    score: float | None = None
-    source: Source | None = None
-    label: str | None = None
-    probabilities: dict[str, float] | None = None
-    text: str | None = None
-    reason: str | None = None
-    template: str | None = None
-    fingerprint: str | None = None
-    details: dict[str, Any] | None = None
-    usage: Usage = field(default_factory=Usage)
-
-
-def best(verdicts: Sequence[Verdict], highest: float) -> Verdict:
-    """The best of the verdicts on one response, one for each reference.
-
-    A failed comparison might have been the best, so the result is the failure unless another
-    verdict has the highest possible score.
-    """
-    chosen = max(verdicts, key=lambda v: -math.inf if v.score is None else v.score)
+    if len(results) == 1:
+        return results[0]
+    chosen = max(results, key=lambda r: -math.inf if r.score is None else r.score)
     if chosen.score is None or chosen.score < highest:
-        chosen = next((v for v in verdicts if v.status is not Status.OK), chosen)
-    return replace(chosen, usage=summed_usage(verdicts))
+        chosen = next((r for r in results if r.score is None), chosen)
+    return chosen.model_copy(update={"usage": summed_usage(results)})
 
 
 async def gathered(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -82,40 +108,7 @@ async def gathered(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
 
 
-def summed_usage(answers: Sequence[Verdict | ScoreResult | TextOutput]) -> Usage:
+def summed_usage(answers: Sequence[ScoreResult | TextOutput]) -> Usage:
     """The total usage of the answers."""
     counts = [answer.usage.model_dump() for answer in answers]
     return Usage(**{name: sum(count[name] for count in counts) for name in counts[0]})
-
-
-class Scores(Protocol):
-    """What scores requests; cancelling a call aborts its work."""
-
-    async def score(self, request: ScoreRequest) -> Verdict:
-        """Score one request; its ``timeout_s`` is the time left until its deadline.
-
-        Raises:
-            InvalidRequestError: the request is invalid.
-            EngineError: the engine failed.
-        """
-
-
-class RewardModel(Scores, Protocol):
-    """Scores requests and explains results, independently of Ray and HTTP."""
-
-    async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
-        """The verdict of ``score``, recording how it came about and what the alternatives are.
-
-        Args:
-            request: as for ``score``, which raises as this does.
-            findings: filled on the way.
-        """
-
-    def describe(self) -> dict[str, Any]:
-        """Kind, fingerprint, templates and start-up times, for ``/v1/models``."""
-
-    async def failure(self) -> str | None:
-        """Why this model cannot score any more; None while it can."""
-
-    def close(self) -> None:
-        """Release the model's resources."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from reward_serve.config.models import ClassifierModel
@@ -14,14 +15,13 @@ from reward_serve.engines.base import ClassifierEngine, LogitsOutput
 from reward_serve.explanation import Cut, FieldSpan, ShownPrompt
 from reward_serve.judging.conversation import Conversation, ConversationRenderer
 from reward_serve.off_loop import off_loop
-from reward_serve.reward_models.base import InvalidRequestError, Verdict
+from reward_serve.reward_models.base import InvalidRequestError, RewardModel
 from reward_serve.reward_models.comparison import LONG_PROMPT
-from reward_serve.reward_models.findings import Findings
-from reward_serve.reward_models.recording import shown_tokens
-from reward_serve.schema import ScoreRequest, Status
+from reward_serve.reward_models.trace import Trace, timed
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 
 
-class Classifier:
+class Classifier(RewardModel):
     """A sequence-classification reward model."""
 
     def __init__(self, config: ClassifierModel, engine: ClassifierEngine) -> None:
@@ -36,21 +36,19 @@ class Classifier:
         shown = ";".join(f"{name}={value}" for name, value in settings.items())
         self._fingerprint = f"{key};context={engine.max_model_len};{shown}"
 
-    async def score(self, request: ScoreRequest) -> Verdict:
+    async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """The conversation's logit, normalised as configured."""
-        rendered = await self._rendered(conversation(request))
-        return self._verdict(rendered, await self._engine.logits(rendered.token_ids))
-
-    async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
-        """The same, and the conversation as the model reads it."""
         turns = conversation(request)
-        with findings.timed("rendering"):
+        with timed(trace, "rendering"):
             rendered = await self._rendered(turns)
-        findings.prompts.append(lambda: self._shown(request, turns, rendered, findings.tokens))
-        with findings.timed("engine"):
+        if trace is not None:
+            trace.prompts.append(partial(self._shown, request, turns, rendered, trace))
+        with timed(trace, "engine"):
             output = await self._engine.logits(rendered.token_ids)
-        findings.model, findings.cached = self._verdict(rendered, output), False
-        return findings.model
+        result = self._result(rendered, output)
+        if trace is not None:
+            trace.model, trace.cached = result, False
+        return result
 
     async def _rendered(self, turns: list[dict[str, str]]) -> Conversation:
         is_long = sum(len(turn["content"]) for turn in turns) + 32 * len(turns) > LONG_PROMPT
@@ -59,19 +57,16 @@ class Classifier:
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
 
-    def _verdict(self, rendered: Conversation, output: LogitsOutput) -> Verdict:
+    def _result(self, rendered: Conversation, output: LogitsOutput) -> ScoreResult:
         details: dict[str, Any] = {"logits": list(output.logits)}
         details |= {"cut_turns": rendered.cut_turns} if rendered.cut_turns else {}
         details |= {"cut_characters": rendered.cut_characters} if rendered.cut_characters else {}
         logit = self._logit(output.logits)
         if not all(map(math.isfinite, output.logits)):
-            return Verdict(
-                status=Status.ERROR,
-                reason="the model's logit is NaN or infinite; check its weights and dtype",
-                fingerprint=self._fingerprint,
-                usage=output.usage,
-            )
-        return Verdict(
+            reason = "the model's logit is NaN or infinite; check its weights and dtype"
+            return failure(Status.ERROR, reason, fingerprint=self._fingerprint, usage=output.usage)
+        return ScoreResult(
+            status=Status.OK,
             score=self._normalised(logit),
             source="classifier",
             details=details,
@@ -84,7 +79,7 @@ class Classifier:
         request: ScoreRequest,
         turns: list[dict[str, str]],
         rendered: Conversation,
-        tokens: bool,
+        trace: Trace,
     ) -> ShownPrompt:
         text, fields, cut = "", [], []
         for part, turn, begin in self._renderer.texts(turns, rendered.shown):
@@ -98,9 +93,9 @@ class Classifier:
             place = _place(request, turns, turn)
             cut.append(Cut(**place, start=0, end=len(turns[turn]["content"])))
         ids = rendered.token_ids
-        shown = shown_tokens(self._engine.tokenizer, ids) if tokens else None
+        tokens = trace.shown_tokens(self._engine.tokenizer, ids)
         return ShownPrompt(
-            mode="classify", text=text, fields=fields, cut=cut, token_count=len(ids), tokens=shown
+            mode="classify", text=text, fields=fields, cut=cut, token_count=len(ids), tokens=tokens
         )
 
     def describe(self) -> dict[str, Any]:

@@ -1,56 +1,58 @@
-"""The comparison of a response with one reference, for both modes of a judge."""
+"""The comparison of a response with its references, for both modes of a judge."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, TypeVar
 
-from reward_serve.engines.base import Prompt
-from reward_serve.judging.cutting import CHARACTERS_A_TOKEN
-from reward_serve.judging.rendering import LabelError, Layout, Mode
+from reward_serve.engines.base import Engine, LabelOutput, Prompt, TextOutput
+from reward_serve.explanation import Cut, ShownPrompt, Turn
+from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, cut_span
+from reward_serve.judging.rendering import LabelError, Layout, Mode, Renderer, shown_as
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.reward_models.trace import Trace, filled, timed
 from reward_serve.rules import final_answer
 from reward_serve.rules.base import takes_long
-from reward_serve.schema import ScoreRequest
+from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status
 from reward_serve.templates import Template
+
+Answer = TypeVar("Answer", LabelOutput, TextOutput)
 
 LONG_PROMPT = 2**12
 """Characters of a prompt that take some 30 ms to render at worst."""
 
 
-class PromptRenderer(Protocol):
-    """A ``Renderer``, or a ``Recorder`` around one."""
-
-    def render(self, template: Template, fields: Mapping[str, str], layout: Layout) -> Prompt:
-        """The prompt for one candidate; see ``Renderer.render``."""
-
-
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A response to compare with one reference.
+    """How a judge compares a request's response with each reference.
 
     Attributes:
-        request: the request, which may have several references.
+        request: the request.
         template: the judging template.
-        reference: the reference to compare with; empty if the template shows none.
+        mode: label or generate.
         response_tokens: maximum tokens of the response to show.
-        fingerprint: the verdict's fingerprint.
+        fingerprint: the result's fingerprint.
+        source: the result's source, unless it is cached.
+        engine: the judge's engine, with its cache unless the request bypasses it.
+        renderer: the engine's renderer.
+        trace: records prompts and answers, if the result is explained.
     """
 
     request: ScoreRequest
     template: Template
-    reference: str
+    mode: Mode
     response_tokens: int
     fingerprint: str
+    source: Source
+    engine: Engine
+    renderer: Renderer
+    trace: Trace | None
 
     async def render(
-        self,
-        renderer: PromptRenderer,
-        mode: Mode,
-        reserve_tokens: int,
-        enable_thinking: bool = False,
+        self, reference: str, reserve_tokens: int, enable_thinking: bool = False
     ) -> Prompt:
         """Render the prompt, with room for ``reserve_tokens`` of the judge's answer.
 
@@ -58,20 +60,41 @@ class Comparison:
             InvalidRequestError: the question and the reference leave no room, or a label is not a
                 single token for this model.
         """
-        shown = self.template.reference == "final_answer"
-        fields = {
-            "question": self.request.question or "",
-            "reference": final_answer(self.reference) if shown else self.reference,
-            "response": self.request.response,
-        }
-        layout = Layout(mode, self.response_tokens, reserve_tokens, enable_thinking)
+        template, response = self.template, self.request.response
+        if template.reference == "final_answer":
+            reference = final_answer(reference)
+        question = self.request.question or ""
+        fields = {"question": question, "reference": reference, "response": response}
+        layout = Layout(self.mode, self.response_tokens, reserve_tokens, enable_thinking)
         try:
-            return await off_loop(self._is_long(), renderer.render, self.template, fields, layout)
+            with timed(self.trace, "rendering"):
+                prompt = await off_loop(
+                    self._is_long(), self.renderer.render, template, fields, layout
+                )
         except LabelError as error:
-            name = self.template.name
-            raise InvalidRequestError(f"template: {name!r} in label mode: {error}") from None
+            raise InvalidRequestError(
+                f"template: {template.name!r} in label mode: {error}"
+            ) from None
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
+        if self.trace is not None:
+            number = len(self.trace.prompts) if "reference" in template.fields else None
+            self.trace.prompts.append(partial(self._shown, prompt, enable_thinking, number))
+        return prompt
+
+    async def answer(self, call: Awaitable[Answer]) -> Answer:
+        """Await an answer of the engine."""
+        with timed(self.trace, "engine"):
+            answer = await call
+        if self.trace is not None:
+            self.trace.cached = answer.cached and self.trace.cached is not False
+        return answer
+
+    def result(self, status: Status, **fields: Any) -> ScoreResult:
+        """A result with this template and fingerprint."""
+        return ScoreResult(
+            status=status, template=self.template.name, fingerprint=self.fingerprint, **fields
+        )
 
     def _is_long(self) -> bool:
         """Whether the prompts of all references have more than ``LONG_PROMPT`` characters.
@@ -86,6 +109,25 @@ class Comparison:
         shared = response + len(request.question or "") + len(self.template.user)
         references = request.references
         return shared * max(1, len(references)) + sum(map(len, references)) > LONG_PROMPT
+
+    def _shown(self, prompt: Prompt, enable_thinking: bool, number: int | None) -> ShownPrompt:
+        """The prompt in the format of explanations."""
+        template, mode = self.template, self.mode
+        shown = ShownPrompt(mode=mode, reference=number)
+        if parts := self.renderer.text(template, mode, enable_thinking):
+            shown.text, shown.fields = filled(parts, prompt.fields)
+        else:
+            turns = self.renderer.turns(template, mode, enable_thinking)
+            messages = [(role, *filled(parts, prompt.fields)) for role, parts in turns]
+            shown.messages = [Turn(role=r, content=text, fields=f) for r, text, f in messages]
+        if prompt.cut_characters:
+            response, kept = self.request.response, prompt.fields["response"]
+            place = cut_span(response, kept, prompt.head_characters, shown_as(template))
+            shown.cut = [Cut(field="response", start=place[0], end=place[1], exact=place[2])]
+        if self.engine.tokenizer is not None and self.trace is not None:
+            shown.token_count = len(prompt.token_ids)
+            shown.tokens = self.trace.shown_tokens(self.engine.tokenizer, prompt.token_ids)
+        return shown
 
 
 def cut_details(prompt: Prompt) -> dict[str, Any]:

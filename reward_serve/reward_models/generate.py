@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.engines.base import Engine, Sampling, TextOutput
+from reward_serve.engines.base import Sampling, TextOutput
 from reward_serve.judging.rendering import Mode
 from reward_serve.judging.verdict import read_verdict
-from reward_serve.reward_models.base import InvalidRequestError, Verdict, gathered, summed_usage
-from reward_serve.reward_models.comparison import Comparison, PromptRenderer, cut_details
-from reward_serve.schema import Options, Source, Status
-from reward_serve.templates import Template
+from reward_serve.reward_models.base import InvalidRequestError, gathered, summed_usage
+from reward_serve.reward_models.comparison import Comparison, cut_details
+from reward_serve.schema import Options, ScoreResult, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,76 +119,57 @@ def _check_budget(asked: int, writing: Writing, ends_thinking: bool) -> None:
         )
 
 
-async def generate_verdict(
-    asked: Comparison,
-    engine: Engine,
-    renderer: PromptRenderer,
-    source: Source,
-    config: JudgeConfig,
-) -> Verdict:
+async def generate_verdict(asked: Comparison, reference: str, config: JudgeConfig) -> ScoreResult:
     """Generate the verdict, or combine the verdicts of several samples.
-
-    Args:
-        asked: the comparison.
-        engine: the judge's engine.
-        renderer: the engine's renderer.
-        source: the verdict's source, unless it is cached.
-        config: the deployment's settings.
 
     Raises:
         InvalidRequestError: the question and the reference leave no room.
         EngineError: the engine failed.
     """
     way = writing_of(asked.request.options, config)
-    prompt = await asked.render(renderer, "generate", way.sampling.max_tokens, way.enable_thinking)
+    prompt = await asked.render(reference, way.sampling.max_tokens, way.enable_thinking)
     outputs = await gathered(
-        engine.generate(prompt, replace(way.sampling, sample=sample))
+        asked.answer(asked.engine.generate(prompt, replace(way.sampling, sample=sample)))
         for sample in range(way.samples)
     )
-    base = Verdict(
-        template=asked.template.name,
-        fingerprint=asked.fingerprint,
-        details=cut_details(prompt) or None,
-    )
-    verdicts = [_written(output, asked.template, base, source) for output in outputs]
-    return aggregate(verdicts, config.aggregate)
+    results = [_result(asked, output, cut_details(prompt) or None) for output in outputs]
+    return aggregate(results, config.aggregate)
 
 
-def _written(output: TextOutput, template: Template, base: Verdict, own: Source) -> Verdict:
-    """The verdict in one generated answer."""
-    written = read_verdict(template, output.text, output.cut_off)
-    source: Source = "cache" if output.cached else own
-    return replace(
-        base,
-        status=written.status,
-        score=written.score,
-        source=source if written.status is Status.OK else None,
-        label=written.label,
-        text=output.text,
-        reason=written.reason,
-        usage=output.usage,
+def _result(asked: Comparison, output: TextOutput, details: dict[str, Any] | None) -> ScoreResult:
+    """The result of one generated answer."""
+    source: Source = "cache" if output.cached else asked.source
+    result = read_verdict(asked.template, output.text, output.cut_off)
+    return result.model_copy(
+        update={
+            "source": None if result.score is None else source,
+            "template": asked.template.name,
+            "fingerprint": asked.fingerprint,
+            "details": details,
+            "usage": output.usage,
+        }
     )
 
 
-def aggregate(verdicts: Sequence[Verdict], how: Literal["vote", "mean"]) -> Verdict:
+def aggregate(results: Sequence[ScoreResult], how: Literal["vote", "mean"]) -> ScoreResult:
     """Combine the verdicts of several samples.
 
     If at most half of them have a score, the result is the first failure. ``vote`` takes the most
     frequent score, in a tie the lowest; ``mean`` takes the mean. The text is that of a sample with
     this score, or with the nearest; ``details.samples`` lists every score.
     """
-    if len(verdicts) == 1:
-        return verdicts[0]
-    scores = [verdict.score for verdict in verdicts if verdict.score is not None]
-    details = (verdicts[0].details or {}) | {"samples": [verdict.score for verdict in verdicts]}
-    usage = summed_usage(verdicts)
-    if 2 * len(scores) <= len(verdicts):
-        failed = next(verdict for verdict in verdicts if verdict.score is None)
-        reason = f"{len(verdicts) - len(scores)} of {len(verdicts)} samples: {failed.reason}"
-        return replace(failed, reason=reason, details=details, usage=usage)
+    if len(results) == 1:
+        return results[0]
+    scores = [result.score for result in results if result.score is not None]
+    details = (results[0].details or {}) | {"samples": [result.score for result in results]}
+    combined: dict[str, Any] = {"details": details, "usage": summed_usage(results)}
+    if 2 * len(scores) <= len(results):
+        failed = next(result for result in results if result.score is None)
+        reason = f"{len(results) - len(scores)} of {len(results)} samples: {failed.reason}"
+        return failed.model_copy(update={**combined, "reason": reason})
     counts = Counter(scores)
     score = fmean(scores) if how == "mean" else min(scores, key=lambda s: (-counts[s], s))
-    scored = [verdict for verdict in verdicts if verdict.score is not None]
-    nearest = min(scored, key=lambda verdict: abs((verdict.score or 0.0) - score))
+    scored = [result for result in results if result.score is not None]
+    nearest = min(scored, key=lambda result: abs((result.score or 0.0) - score))
     label = nearest.label if nearest.score == score else None
-    return replace(nearest, score=score, label=label, details=details, usage=usage)
+    return nearest.model_copy(update={**combined, "score": score, "label": label})

@@ -7,7 +7,7 @@ decides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
 from typing import Any
 
 from reward_serve.config.engine import ends_thinking
@@ -17,26 +17,25 @@ from reward_serve.engines.base import Engine
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.judging.rendering import Mode, Renderer
 from reward_serve.off_loop import off_loop
+from reward_serve.reward_models.audit import Audit
 from reward_serve.reward_models.base import (
     InvalidRequestError,
-    Verdict,
+    RewardModel,
     best,
-    check_references,
+    failure_of,
     gathered,
 )
 from reward_serve.reward_models.chat import Chat
-from reward_serve.reward_models.comparison import Comparison, PromptRenderer
-from reward_serve.reward_models.findings import Findings, rule_outcome
+from reward_serve.reward_models.comparison import Comparison
 from reward_serve.reward_models.generate import check_options, generate_verdict, settings_of
 from reward_serve.reward_models.label import label_verdict
-from reward_serve.reward_models.recording import Recorder, attempted
-from reward_serve.reward_models.rule import decided
+from reward_serve.reward_models.rule import result_of
+from reward_serve.reward_models.trace import Trace, timed
 from reward_serve.rules import VERIFIER_VERSION
-from reward_serve.rules.base import takes_long
+from reward_serve.rules.base import UnusableReferenceError, gold_answer, takes_long
 from reward_serve.rules.grade import Grade
 from reward_serve.rules.registry import RULES
-from reward_serve.rules.spans import located
-from reward_serve.schema import ScoreRequest, Source
+from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status, failure
 from reward_serve.templates import Template, load_template, template_names
 from reward_serve.templates.inline import inline_template, is_inline
 from reward_serve.verifier_names import RulesName
@@ -44,16 +43,7 @@ from reward_serve.verifier_names import RulesName
 _MODELS_SHARE = 0.9  # of a deadline, where the answer to a request does not wait for the model
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """The template and mode of a request."""
-
-    template: Template
-    mode: Mode
-    fingerprint: str
-
-
-class Judge:
+class Judge(RewardModel):
     """A judge on one engine.
 
     Args:
@@ -68,12 +58,13 @@ class Judge:
         self._config: JudgeConfig = config.judge
         self._source: Source = config.kind
         cache = config.cache
-        self._anew = engine
+        self._engine = engine
         self._cache = (
             CachingEngine(engine, cache.max_entries, int(cache.max_mib * 2**20))
             if cache.enabled
             else None
         )
+        self._audit = Audit(self._config.audit_rate)
         self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
@@ -81,46 +72,28 @@ class Judge:
         self._default = self._own or load_template(self._config.template)
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
         self.chat = Chat(self._cache or engine, self._config, self._ends_thinking)
-        """Chat completions by the judge's model."""
         if self._config.mode == "label":
             self._renderer.label_ids(self._default)
 
-    async def score(self, request: ScoreRequest) -> Verdict:
-        """Score one request; with several references, the best match is used."""
-        way = self._way(request)
-        if self._rules(way.template):
-            proven = await self._by_rule(request, way.template)
-            if proven and proven.score is not None:
-                return decided(proven, way.fingerprint, way.template.name)
-        return await self._by_model(request, way, self._engine(request), self._renderer)
+    async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
+        """Score one request; with several references, the best match is used.
 
-    async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
-        """The same, with the rules' outcome and the model's verdict whichever of them decides."""
-        way = self._way(request)
-        with findings.timed("rules"):
-            rule = await self._by_rule(request, way.template)
-        proven = None
-        if rule is not None:
-            found = await off_loop(takes_long(request), located, request.response, rule)
-            findings.rule = rule_outcome(found)
-            if self._rules(way.template) and rule.score is not None:
-                proven = decided(rule, way.fingerprint, way.template.name)
-        recorder = Recorder(self._renderer, self._engine(request), findings)
-        asked = self._by_model(request, way, recorder, recorder)
-        if proven is None:
-            findings.model = await asked
-            return findings.model
-        findings.model = await attempted(asked, _MODELS_SHARE * request.timeout_s)
-        return proven
-
-    async def by_rule(self, request: ScoreRequest) -> Grade | None:
-        """The verification by the template's rules; None if it has no rules."""
-        return await self._by_rule(request, self._template(request))
-
-    async def by_model(self, request: ScoreRequest) -> Verdict:
-        """The model's verdict, without rules."""
-        way = self._way(request)
-        return await self._by_model(request, way, self._engine(request), self._renderer)
+        A trace has the rules' outcome and the model's result, whichever of them decides.
+        """
+        asked = self._comparison(request, trace)
+        rules_first = self._rules(asked.template) is not None
+        grade = await self._graded(asked) if rules_first or trace is not None else None
+        if rules_first and grade is not None and grade.score is not None:
+            result = result_of(grade, asked.fingerprint, asked.template.name)
+            if trace is not None:
+                trace.model = await self._if_in_time(asked)
+        else:
+            result = await self._by_model(asked)
+            if trace is not None:
+                trace.model = result
+        if trace is None and self._audit.wants(request):
+            self._audit.compare(request, self._both(asked, grade, result))
+        return result
 
     def describe(self) -> dict[str, Any]:
         """Kind, settings and fingerprint of the default template and mode."""
@@ -138,20 +111,21 @@ class Judge:
             "enable_thinking": self._config.enable_thinking,
             "samples": self._config.samples,
             "max_samples": self._config.max_samples,
-            "max_model_len": self._anew.max_model_len,
+            "max_model_len": self._engine.max_model_len,
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
             "fingerprint": self._fingerprint(default, self._config.mode),
+            "audit": dict(self._audit.counts),
         }
 
     async def failure(self) -> str | None:
         """Why the engine cannot serve any more; None while it can."""
-        return await self._anew.failure()
+        return await self._engine.failure()
 
     def close(self) -> None:
         """Stop the engine."""
-        self._anew.close()
+        self._engine.close()
 
-    def _way(self, request: ScoreRequest) -> _Way:
+    def _comparison(self, request: ScoreRequest, trace: Trace | None) -> Comparison:
         """Resolve and check the request's template and mode.
 
         Raises:
@@ -163,37 +137,64 @@ class Judge:
         for name in template.fields:
             if name != "response" and not getattr(request, name):
                 raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
-        check_references(request.references)
-        return _Way(template, mode, self._fingerprint(template, mode))
+        try:
+            for reference in request.references:
+                gold_answer(reference)
+        except UnusableReferenceError as error:
+            raise InvalidRequestError(f"reference: {error}") from None
+        uncached = request.options.cache is False
+        return Comparison(
+            request=request,
+            template=template,
+            mode=mode,
+            response_tokens=self._budget(template),
+            fingerprint=self._fingerprint(template, mode),
+            source=self._source,
+            engine=self._engine if uncached else self._cache or self._engine,
+            renderer=self._renderer,
+            trace=trace,
+        )
 
-    async def _by_rule(self, request: ScoreRequest, template: Template) -> Grade | None:
-        if template.rules is None or not request.references:
+    async def _graded(self, asked: Comparison) -> Grade | None:
+        """The grade by the template's rules; None if it has no rules, or there is no reference."""
+        request, name = asked.request, asked.template.rules
+        if name is None or not request.references:
             return None
-        rules = RULES[template.rules]
-        return await off_loop(takes_long(request), rules, request.response, request.references)
+        with timed(asked.trace, "rules"):
+            grade = await off_loop(
+                takes_long(request), RULES[name], request.response, request.references
+            )
+        if asked.trace is not None:
+            await asked.trace.graded(grade, request)
+        return grade
 
-    async def _by_model(
-        self, request: ScoreRequest, way: _Way, engine: Engine, renderer: PromptRenderer
-    ) -> Verdict:
-        references = request.references if "reference" in way.template.fields else [""]
-        budget = self._budget(way.template)
-        asked = [
-            Comparison(request, way.template, reference, budget, way.fingerprint)
-            for reference in references
-        ]
-        verdicts = await gathered(self._ask(each, way.mode, engine, renderer) for each in asked)
-        return best(verdicts, highest=way.template.highest)
+    async def _by_model(self, asked: Comparison) -> ScoreResult:
+        template = asked.template
+        references = asked.request.references if "reference" in template.fields else [""]
+        if asked.mode == "label":
+            calls = [label_verdict(asked, reference) for reference in references]
+        else:
+            calls = [generate_verdict(asked, reference, self._config) for reference in references]
+        return best(await gathered(calls), highest=template.highest)
 
-    async def _ask(
-        self, asked: Comparison, mode: Mode, engine: Engine, renderer: PromptRenderer
-    ) -> Verdict:
-        if mode == "label":
-            return await label_verdict(asked, engine, renderer, self._source)
-        return await generate_verdict(asked, engine, renderer, self._source, self._config)
+    async def _if_in_time(self, asked: Comparison) -> ScoreResult:
+        """The model's result where only the explanation needs it; a failure is a typed result."""
+        within_s = _MODELS_SHARE * asked.request.timeout_s
+        try:
+            async with asyncio.timeout(within_s):
+                return await self._by_model(asked)
+        except TimeoutError:
+            return failure(Status.TIMEOUT, f"no answer within {within_s:.1f} s")
+        except Exception as error:
+            return failure_of(error, "the model, asked only for an explanation,")
 
-    def _engine(self, request: ScoreRequest) -> Engine:
-        """The engine with its cache, or without it if the request bypasses the cache."""
-        return self._anew if request.options.cache is False else self._cache or self._anew
+    async def _both(
+        self, asked: Comparison, grade: Grade | None, result: ScoreResult
+    ) -> tuple[Grade | None, ScoreResult]:
+        """The rules' grade and the model's result, given the one that decided."""
+        if result.source == "rule":
+            return grade, await self._by_model(asked)
+        return grade or await self._graded(asked), result
 
     def _template(self, request: ScoreRequest) -> Template:
         name = request.template
@@ -237,7 +238,7 @@ class Judge:
         rules = f"{name}-{VERIFIER_VERSION}" if name else "off"
         writing = settings_of(self._config) if mode == "generate" else ""
         return (
-            f"{self._engine_key};context={self._anew.max_model_len};"
+            f"{self._engine_key};context={self._engine.max_model_len};"
             f"template={template.name}@{template.digest};mode={mode};"
             f"response_tokens={self._budget(template)};rules={rules}{writing}"
         )

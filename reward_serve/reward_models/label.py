@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from reward_serve.engines.base import Engine
-from reward_serve.reward_models.base import InvalidRequestError, Verdict
-from reward_serve.reward_models.comparison import Comparison, PromptRenderer, cut_details
-from reward_serve.schema import Source, Status
+from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.reward_models.comparison import Comparison, cut_details
+from reward_serve.schema import ScoreResult, Source, Status
 
 # An endpoint returns only its likeliest tokens; a vLLM engine returns the labels themselves.
 _NO_LABEL: dict[Source, tuple[Status, str]] = {
@@ -24,16 +23,8 @@ _NO_LABEL: dict[Source, tuple[Status, str]] = {
 }
 
 
-async def label_verdict(
-    asked: Comparison, engine: Engine, renderer: PromptRenderer, source: Source
-) -> Verdict:
+async def label_verdict(asked: Comparison, reference: str) -> ScoreResult:
     """Score by labels: the likelier label's value if they are binary, else the expected value.
-
-    Args:
-        asked: the comparison.
-        engine: the judge's engine.
-        renderer: the engine's renderer.
-        source: the verdict's source, unless it is cached.
 
     Raises:
         InvalidRequestError: the template has no labels, or one is not a token of this model.
@@ -45,29 +36,22 @@ async def label_verdict(
             f"options.mode: template {template.name!r} has no labels; remove the mode, or set "
             "generate"
         )
-    prompt = await asked.render(renderer, "label", reserve_tokens=1)
+    prompt = await asked.render(reference, reserve_tokens=1)
     values = template.label.values
-    output = await engine.label_logprobs(prompt, list(values))
+    output = await asked.answer(asked.engine.label_logprobs(prompt, list(values)))
     logprobs = {label: output.logprobs[label] for label in values}
     if not math.isfinite(max(logprobs.values())) or any(map(math.isnan, logprobs.values())):
-        status, reason = _NO_LABEL[source]
-        return Verdict(
-            status=status,
-            reason=reason,
-            template=template.name,
-            fingerprint=asked.fingerprint,
-            usage=output.usage,
-        )
+        status, reason = _NO_LABEL[asked.source]
+        return asked.result(status, reason=reason, usage=output.usage)
     probabilities = softmax(logprobs)
     likeliest = max(probabilities, key=lambda label: (probabilities[label], -values[label]))
     expected = sum(p * values[label] for label, p in probabilities.items())
-    return Verdict(
+    return asked.result(
+        Status.OK,
         score=values[likeliest] if template.label.binary else expected,
-        source="cache" if output.cached else source,
+        source="cache" if output.cached else asked.source,
         label=likeliest,
         probabilities=probabilities,
-        template=template.name,
-        fingerprint=asked.fingerprint,
         details=cut_details(prompt) | {"label_mass": sum(map(math.exp, logprobs.values()))},
         usage=output.usage,
     )

@@ -8,19 +8,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from reward_serve.config.kinds import MemberConfig
 from reward_serve.config.models import PanelModel
 from reward_serve.explanation import Explanation
-from reward_serve.reward_models.base import Verdict, summed_usage
-from reward_serve.reward_models.findings import Findings
+from reward_serve.reward_models.base import RewardModel, summed_usage
+from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure, retry_after_s
 
-Ask = Callable[[dict[str, Any]], Awaitable[ScoreResult]]
-Explain = Callable[[dict[str, Any]], Awaitable[Explanation]]
+Ask = Callable[[dict[str, Any], bool], Awaitable[Explanation]]
+"""Sends a member a request and never raises; without the flag, the answer is only a result."""
 
 # Statuses to report when a panel misses its quorum, retryable ones first.
 _SEVERITY = (
@@ -34,85 +33,73 @@ _SEVERITY = (
 _PERMANENT = frozenset([Status.INVALID, Status.UNPARSEABLE, Status.TRUNCATED])
 
 
-class Panel:
+class Panel(RewardModel):
     """Combines its members' scores.
 
     Args:
         config: a model of kind ``panel``.
-        asks: for each member, in order, a function that sends it a request and never raises.
-        explains: likewise, what has it explain one.
+        asks: one for each member, in order.
     """
 
-    def __init__(
-        self, config: PanelModel, asks: Sequence[Ask], explains: Sequence[Explain] = ()
-    ) -> None:
+    def __init__(self, config: PanelModel, asks: Sequence[Ask]) -> None:
         self._config = config.panel
         self._members = list(zip(_names(config.panel.members), config.panel.members, strict=True))
         self._asks = asks
-        self._explains = explains
         self._quorum = config.panel.quorum or 1
         self.counts = {"agreed": 0, "disagreed": 0, "failed": 0}
         """Requests on which all scored members agreed or not; ``failed`` without a quorum."""
 
-    async def score(self, request: ScoreRequest) -> Verdict:
-        """Score one request by the members' vote or mean."""
-        bodies = self._bodies(request)
-        results = await asyncio.gather(*map(_answer, self._asks, bodies))
-        verdict = self._verdict(results)
-        if verdict.score is None:
-            self.counts["failed"] += 1
-        else:
-            disagreed = (verdict.details or {})["disagreement"]
-            self.counts["disagreed" if disagreed else "agreed"] += 1
-        return verdict
-
-    async def explain(self, request: ScoreRequest, findings: Findings) -> Verdict:
-        """The verdict on the members' explained results, with their explanations."""
-        bodies = self._bodies(request)
-        explanations = await asyncio.gather(*map(_explanation, self._explains, bodies))
-        names = [name for name, _ in self._members]
-        findings.members = dict(zip(names, explanations, strict=True))
-        return self._verdict([explanation.result for explanation in explanations])
-
-    def _bodies(self, request: ScoreRequest) -> list[dict[str, Any]]:
-        """What each member is asked."""
-        body = request.model_dump(mode="json", exclude_unset=True, exclude={"model", "id"})
+    async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
+        """Score one request by the members' vote or mean; a trace has their explanations."""
+        body = request.model_dump(
+            mode="json", exclude_unset=True, exclude={"model", "id", "tokens"}
+        )
         body["timeout_s"] = self._config.member_deadline * request.timeout_s
-        return [
+        bodies = [
             {**body, "template": member.template} if member.template else body
             for _, member in self._members
         ]
-
-    def _verdict(self, results: Sequence[ScoreResult]) -> Verdict:
-        usage = summed_usage(results)
-        fingerprint = self._fingerprint([result.fingerprint or "" for result in results])
-        details: dict[str, Any] = {
-            "members": {
-                name: _shown(result)
-                for (name, _), result in zip(self._members, results, strict=True)
-            }
-        }
-        scores = [
-            (result.score, member.weight)
-            for (_, member), result in zip(self._members, results, strict=True)
-            if result.score is not None
-        ]
-        if len(scores) < self._quorum:
-            status, reason = self._without_quorum(results)
-            pause_s = max(retry_after_s(result.details) for result in results)
-            details |= {"retry_after_s": pause_s} if status is Status.OVERLOADED else {}
-            return Verdict(
-                status=status, reason=reason, details=details, usage=usage, fingerprint=fingerprint
-            )
-        score, label, disagreement = self._aggregate(scores)
-        return Verdict(
-            score=score,
-            source="panel",
-            label=label,
-            details={**details, "disagreement": disagreement},
-            usage=usage,
-            fingerprint=fingerprint,
+        explains = trace is not None
+        answers = await asyncio.gather(
+            *(_answer(ask, body, explains) for ask, body in zip(self._asks, bodies, strict=True))
         )
+        result = self._result([answer.result for answer in answers])
+        if trace is not None:
+            names = [name for name, _ in self._members]
+            trace.members = dict(zip(names, answers, strict=True))
+        elif result.score is None:
+            self.counts["failed"] += 1
+        else:
+            disagreed = (result.details or {})["disagreement"]
+            self.counts["disagreed" if disagreed else "agreed"] += 1
+        return result
+
+    def _result(self, results: Sequence[ScoreResult]) -> ScoreResult:
+        members = [
+            (name, member.weight, result)
+            for (name, member), result in zip(self._members, results, strict=True)
+        ]
+        details: dict[str, Any] = {"members": {name: _shown(r) for name, _, r in members}}
+        about: dict[str, Any] = {
+            "details": details,
+            "usage": summed_usage(results),
+            "fingerprint": self._fingerprint([result.fingerprint or "" for result in results]),
+        }
+        scores = [(r.score, weight) for _, weight, r in members if r.score is not None]
+        if len(scores) < self._quorum:
+            status = self._without_quorum(results)
+            if status is Status.OVERLOADED:
+                details["retry_after_s"] = max(retry_after_s(r.details) for r in results)
+            why = "; ".join(
+                f"{name}: {r.status.value}: {r.reason}" for name, _, r in members if r.score is None
+            )
+            reason = (
+                f"{len(scores)} of {len(results)} members have a score, {self._quorum} are needed: "
+                f"{why}"
+            )
+            return failure(status, reason, **about)
+        score, label, details["disagreement"] = self._aggregate(scores)
+        return ScoreResult(status=Status.OK, score=score, source="panel", label=label, **about)
 
     def describe(self) -> dict[str, Any]:
         """Kind, members and settings."""
@@ -124,13 +111,6 @@ class Panel:
             "panel": dict(self.counts),
             "fingerprint": self._fingerprint([]),
         }
-
-    async def failure(self) -> str | None:
-        """None: an unreachable member may recover, and each request reports its own failure."""
-        return None
-
-    def close(self) -> None:
-        """Nothing to release: the members are separate deployments."""
 
     def _aggregate(self, scores: Sequence[tuple[float, float]]) -> tuple[float, str | None, float]:
         """Score, label and disagreement: the outvoted fraction of weight, or the scores' range."""
@@ -144,23 +124,13 @@ class Panel:
         right = share > 0.5 and not math.isclose(share, 0.5)  # weights of 0.1 do not add up
         return float(right), "right" if right else "wrong", min(share, 1 - share)
 
-    def _without_quorum(self, results: Sequence[ScoreResult]) -> tuple[Status, str]:
+    def _without_quorum(self, results: Sequence[ScoreResult]) -> Status:
         """The failure to report: a retryable one if a retry could reach the quorum."""
-        failed = Counter(result.status for result in results if result.score is None)
-        permanent = sum(count for status, count in failed.items() if status in _PERMANENT)
+        failed = {result.status for result in results if result.score is None}
+        permanent = sum(result.status in _PERMANENT for result in results)
         hopeless = len(results) - permanent < self._quorum
         known = [status for status in _SEVERITY if status in failed]
-        status = next(s for s in known if not hopeless or s in _PERMANENT)
-        why = "; ".join(
-            f"{name}: {result.status.value}: {result.reason}"
-            for (name, _), result in zip(self._members, results, strict=True)
-            if result.score is None
-        )
-        scored = len(results) - failed.total()
-        return (
-            status,
-            f"{scored} of {len(results)} members have a score, {self._quorum} are needed: {why}",
-        )
+        return next(s for s in known if not hopeless or s in _PERMANENT)
 
     def _fingerprint(self, members: Sequence[str]) -> str:
         settings = self._config.model_dump_json(exclude={"member_deadline"})
@@ -170,19 +140,11 @@ class Panel:
         return f"panel={self._config.aggregate};members={names};digest={digest}"
 
 
-async def _answer(ask: Ask, body: dict[str, Any]) -> ScoreResult:
-    """The member's result, or a timeout if it exceeds its deadline."""
+async def _answer(ask: Ask, body: dict[str, Any], explains: bool) -> Explanation:
+    """The member's answer, or a timeout if it exceeds its deadline."""
     try:
         async with asyncio.timeout(body["timeout_s"]):
-            return await ask(body)
-    except TimeoutError:
-        return failure(Status.TIMEOUT, f"no answer within its {body['timeout_s']:.1f} s")
-
-
-async def _explanation(explain: Explain, body: dict[str, Any]) -> Explanation:
-    try:
-        async with asyncio.timeout(body["timeout_s"]):
-            return await explain(body)
+            return await ask(body, explains)
     except TimeoutError:
         reason = f"no answer within its {body['timeout_s']:.1f} s"
         return Explanation(result=failure(Status.TIMEOUT, reason))

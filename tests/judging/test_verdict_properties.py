@@ -61,7 +61,8 @@ def test_the_last_verdict_wins(template: Template, before: str, thought: str) ->
 def test_a_verdict_in_a_thought_never_counts(template: Template, thought: str, answer: str) -> None:
     alone = read_verdict(template, answer, cut_off=False)
     for text in (f"<think>{thought}</think>{answer}", f"{thought}</think>{answer}"):
-        assert read_verdict(template, text, cut_off=False) == alone
+        found = read_verdict(template, text, cut_off=False)
+        assert found == alone.model_copy(update={"text": text})
     verdict = read_verdict(template, f"{answer}<think>{answer}", cut_off=False)
     assert verdict.status is Status.UNPARSEABLE
 

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from reward_serve.engines.base import OverloadedError
-from reward_serve.replica.admission import Admission, Pace
+from reward_serve.engines.base import EngineError, OverloadedError
+from reward_serve.replica.admission import Admission, Pace, within_deadline
+from reward_serve.reward_models.base import DeadlinePassedError
 
 
 class Visitors:
@@ -332,3 +333,28 @@ def test_items_that_leave_together_count_each() -> None:
         for _ in range(40):
             pace.left()
     assert pace.seconds(100) == pytest.approx(10.0, rel=0.2)
+
+
+async def test_the_deadline_differs_from_a_timeout_inside_the_block() -> None:
+    with pytest.raises(DeadlinePassedError, match=r"0\.01 s passed"):
+        async with within_deadline(0.01):
+            await asyncio.sleep(5)
+    with pytest.raises(TimeoutError):
+        async with within_deadline(5):
+            raise TimeoutError
+
+
+async def test_a_cancelled_engine_call_is_an_engine_error_and_a_cancelled_caller_is_not() -> None:
+    with pytest.raises(EngineError):
+        async with within_deadline(5):
+            raise asyncio.CancelledError
+
+    async def wait() -> None:
+        async with within_deadline(5):
+            await asyncio.sleep(5)
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

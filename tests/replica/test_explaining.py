@@ -9,7 +9,6 @@ import pytest
 from reward_serve.config.models import RuleModel
 from reward_serve.explanation import Explanation
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.explaining import Explainer
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.rule import RuleRewardModel
@@ -20,17 +19,18 @@ from tests.reward_models.test_judge import FakeEngine, judge, says
 KEYS = tuple(Explanation.model_fields)
 
 
-def explainer(model: RewardModel | None = None, at_once: int = 2, **bounds: Any) -> Explainer:
+def explainer(model: RewardModel | None = None, at_once: int = 2, **bounds: Any) -> Scorer:
     admission = Admission(bounds.get("concurrent", 8), bounds.get("queued", 8))
     rule = RuleRewardModel(RuleModel(name="m", kind="rule"))
-    return Explainer("m", model or rule, admission, bounds.get("max_item_chars", 2**21), at_once)
+    most = bounds.get("max_item_chars", 2**21)
+    return Scorer("m", model or rule, admission, 1, most, explanations=at_once)
 
 
 def a_judge(**settings: Any) -> RewardModel:
     return judge(FakeEngine(label=says(p0=0.1, p1=0.9)), **settings)
 
 
-async def explained(each: Explainer, request: object) -> Explanation:
+async def explained(each: Scorer, request: object) -> Explanation:
     explanation = await each.explain(request)
     assert tuple(explanation) == KEYS
     json.dumps(explanation, allow_nan=False).encode()
@@ -100,17 +100,20 @@ async def test_a_request_at_fault_is_invalid_and_names_the_field(
     assert (explanation.result.reason or "").startswith(f"{field}: ")
 
 
-class Waiting:
+class Waiting(RewardModel):
     """A reward model that waits until it is let go."""
 
     def __init__(self) -> None:
         self.let_go = asyncio.Event()
         self.asked = 0
 
-    async def explain(self, request: ScoreRequest, findings: object) -> Any:
+    async def score(self, request: ScoreRequest, trace: object = None) -> Any:
         self.asked += 1
         await self.let_go.wait()
         raise KeyError("done")
+
+    def describe(self) -> dict[str, Any]:
+        return {}
 
 
 async def test_beyond_a_few_at_once_they_are_refused_and_nothing_is_done() -> None:
@@ -133,7 +136,7 @@ async def test_beyond_a_few_at_once_they_are_refused_and_nothing_is_done() -> No
 async def test_explanations_that_hang_hold_up_no_verdict() -> None:
     model: Any = Waiting()
     admission = Admission(3, 0)
-    each = Explainer("m", model, admission, 2**21, at_once=2)
+    each = Scorer("m", model, admission, 1, explanations=2)
     hanging = [asyncio.create_task(each.explain({"response": "x"})) for _ in range(2)]
     await asyncio.sleep(0.01)
     scorer = Scorer("m", RuleRewardModel(RuleModel(name="m", kind="rule")), admission, 1)

@@ -14,10 +14,8 @@ from reward_serve.config.models import ClassifierModel, JudgeModel, RuleModel
 from reward_serve.engines.base import LabelOutput, LogitsOutput, Prompt, Sampling, TextOutput
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.explaining import Explainer
-from reward_serve.replica.observing.failures import FailureLog
+from reward_serve.replica.observers import FailureLog
 from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models.audit import AuditedJudge
 from reward_serve.reward_models.classifier import Classifier
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.rule import RuleRewardModel
@@ -74,10 +72,10 @@ class FakeEngine:
     def close(self) -> None: ...
 
 
-def judge(**settings: Any) -> AuditedJudge:
+def judge(**settings: Any) -> Judge:
     config = {"inline_templates": True, "audit_rate": 1.0, **settings}
     model = JudgeModel.model_validate({"name": "m", "kind": "judge", "judge": config})
-    return AuditedJudge(Judge(model, FakeEngine()), 1.0)
+    return Judge(model, FakeEngine())
 
 
 def rule(verifier: str) -> RuleRewardModel:
@@ -225,8 +223,8 @@ async def test_a_batch_lets_others_pass(kind: str, batch: str) -> None:
 @pytest.mark.parametrize("kind", ["judge", "gsm8k"])
 async def test_an_explanation_lets_others_pass(kind: str, part: str) -> None:
     asked = {"response": text(part, 190_000) + f"\n#### {'1 - ' * 45}", "reference": "18"}
-    explainer = Explainer("m", MODELS[kind](), Admission(64, 4096), DEFAULT_ITEM_CHARS, 1)
-    assert await shortest_pause(lambda: explainer.explain(asked)) < LONGEST_S
+    scorer = Scorer("m", MODELS[kind](), Admission(64, 4096), 1, explanations=1)
+    assert await shortest_pause(lambda: scorer.explain(asked)) < LONGEST_S
 
 
 @pytest.mark.slow

@@ -13,18 +13,26 @@ import pytest
 from reward_serve.config.models import RuleModel
 from reward_serve.engines.base import EngineError
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.observing.base import Times
+from reward_serve.replica.observers import Times
 from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models.base import InvalidRequestError, Verdict
+from reward_serve.reward_models.base import InvalidRequestError, RewardModel
 from reward_serve.reward_models.rule import RuleRewardModel
+from reward_serve.reward_models.trace import Trace
 from reward_serve.routing.sizes import MESSAGE_BYTES, size_of
-from reward_serve.schema import DEFAULT_ITEM_CHARS, ScoreRequest, ScoreResult, Status, Usage
+from reward_serve.schema import (
+    DEFAULT_ITEM_CHARS,
+    ScoreRequest,
+    ScoreResult,
+    Status,
+    Usage,
+    failure,
+)
 
 KEYS = tuple(ScoreResult.model_fields)
 
 
 @dataclass
-class FakeRewardModel:
+class FakeRewardModel(RewardModel):
     """Does what the response says; counts what it was asked and what was cancelled."""
 
     asked: list[str] = field(default_factory=list)
@@ -33,7 +41,7 @@ class FakeRewardModel:
     most_at_work: int = 0
     _at_work: int = 0
 
-    async def score(self, request: ScoreRequest) -> Verdict:
+    async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         self.asked.append(request.response)
         self.left_s.append(request.timeout_s)
         self._at_work += 1
@@ -46,7 +54,7 @@ class FakeRewardModel:
         finally:
             self._at_work -= 1
 
-    async def _verdict(self, response: str) -> Verdict:
+    async def _verdict(self, response: str) -> ScoreResult:
         match response.split():
             case ["sleep", seconds, *_]:
                 await asyncio.sleep(float(seconds))
@@ -61,22 +69,18 @@ class FakeRewardModel:
             case ["slow", *_]:
                 raise TimeoutError("the engine's own")
             case ["nan", *_]:
-                return Verdict(score=math.nan)
+                return ScoreResult(status=Status.OK, score=math.nan)
             case ["empty", *_]:
-                return Verdict()
+                return ScoreResult(status=Status.OK)
             case ["abandon", *_]:
                 raise asyncio.CancelledError("not the caller's")
             case ["unparseable", *_]:
-                return Verdict(status=Status.UNPARSEABLE, text="hm", reason="no verdict")
-        return Verdict(score=1.0, source="judge", usage=Usage(prompt_tokens=len(response)))
+                return failure(Status.UNPARSEABLE, "no verdict", text="hm")
+        usage = Usage(prompt_tokens=len(response))
+        return ScoreResult(status=Status.OK, score=1.0, source="judge", usage=usage)
 
     def describe(self) -> dict[str, Any]:
         return {}
-
-    async def failure(self) -> str | None:
-        return None
-
-    def close(self) -> None: ...
 
 
 class Bench:
@@ -415,7 +419,7 @@ async def test_the_parts_of_a_batch_take_turns_as_one(parts: str, before: int) -
     order: list[str] = []
 
     class Ordered(FakeRewardModel):
-        async def score(self, request: ScoreRequest) -> Verdict:
+        async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
             order.append(request.response)
             await asyncio.sleep(0)
             return await super().score(request)
@@ -477,11 +481,11 @@ async def test_a_caller_who_leaves_a_batch_cancels_all_of_it() -> None:
 
 async def test_latency_is_the_time_from_arrival_to_verdict_in_milliseconds() -> None:
     seen = Seen()
-    ticks = iter([10.0, 10.0625, 10.25, 10.25])
+    ticks = iter([10.0, 10.0625, 10.25])
     clock = lambda: next(ticks)  # noqa: E731
     scorer = Scorer("judge", FakeRewardModel(), Admission(1, 1), 1, observers=[seen], clock=clock)
     assert (await scorer.score({"response": "18"}))["latency_ms"] == 250
-    assert seen.ended == [("ok", Times(total=0.25, queue=0.0625, model=0.1875))]
+    assert seen.ended == [("ok", Times(10.0, placed=10.0625, ended=10.25))]
 
 
 async def test_every_end_is_observed_once() -> None:

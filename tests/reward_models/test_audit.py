@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from reward_serve.engines.base import EngineError
-from reward_serve.reward_models.audit import AuditedJudge
+from reward_serve.reward_models.judge import Judge
+from reward_serve.reward_models.trace import Trace
 from tests.reward_models.test_judge import FakeEngine, judge, request, says
 
 RIGHT, WRONG = says(p0=0.1, p1=0.9), says(p0=0.9, p1=0.1)
@@ -19,8 +20,8 @@ def broken(prompt: str) -> dict[str, float]:
     raise EngineError("gone")
 
 
-def audited(engine: FakeEngine, rate: float = 1.0, **settings: Any) -> AuditedJudge:
-    return AuditedJudge(judge(engine, **settings), rate)
+def audited(engine: FakeEngine, rate: float = 1.0, **settings: Any) -> Judge:
+    return judge(engine, audit_rate=rate, **settings)
 
 
 async def settle() -> None:
@@ -90,10 +91,10 @@ async def test_no_more_than_a_few_run_at_a_time(monkeypatch: pytest.MonkeyPatch)
         await model.score(request("#### 18", id=str(number)))
     over.set()
     await settle()
-    assert model.counts == {**NONE, "agreed": 4}
+    assert model.describe()["audit"] == {**NONE, "agreed": 4}
     await model.score(request("#### 18"))
     await settle()
-    assert model.counts["agreed"] == 5
+    assert model.describe()["audit"]["agreed"] == 5
 
 
 async def test_disagreements_are_logged_and_not_each(caplog: pytest.LogCaptureFixture) -> None:
@@ -107,12 +108,10 @@ async def test_disagreements_are_logged_and_not_each(caplog: pytest.LogCaptureFi
     assert logged[0].startswith("rules and model disagree on 1 of 1 requests so far")
 
 
-async def test_it_describes_fails_and_ends_as_its_judge() -> None:
-    engine = FakeEngine(broken="gone")
-    model = audited(engine)
-    described = model.describe()
-    assert described.pop("audit") == NONE
-    assert described == judge(engine).describe()
-    assert await model.failure() == "gone"
-    model.close()
-    assert engine.closed
+async def test_an_explanation_is_not_audited() -> None:
+    engine = FakeEngine(label=RIGHT)
+    model = audited(engine, rules_first=True)
+    await model.score(request("#### 18"), Trace())
+    await settle()
+    assert len(engine.prompts) == 1
+    assert model.describe()["audit"] == NONE

@@ -12,7 +12,7 @@ from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.classifier import Classifier, conversation
-from reward_serve.reward_models.findings import Findings
+from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import ScoreRequest, Status, Usage
 from tests.judging.test_conversation import FakeTokenizer, text_of
 
@@ -144,18 +144,18 @@ async def test_the_fingerprint_holds_what_a_score_depends_on() -> None:
 
 
 async def test_the_conversation_that_is_shown_is_the_one_that_the_model_read() -> None:
-    engine, findings = FakeEngine(1.0), Findings(tokens=True)
-    verdict = await classifier(engine).explain(ASKED, findings)
-    (prompt,) = [shown() for shown in findings.prompts]
+    engine, trace = FakeEngine(1.0), Trace(tokens=True)
+    verdict = await classifier(engine).score(ASKED, trace)
+    (prompt,) = [shown() for shown in trace.prompts]
 
-    assert (verdict.score, findings.model, findings.cached) == (1.0, verdict, False)
+    assert (verdict.score, trace.model, trace.cached) == (1.0, verdict, False)
     assert prompt.text == engine.asked[0]
     assert (prompt.mode, prompt.token_count) == ("classify", 18)
     assert [token.text for token in prompt.tokens or ()][:2] == ["<|user|>", "2"]
     assert [token.special for token in prompt.tokens or ()][:2] == [True, False]
     places = {each.field: prompt.text[each.start : each.end] for each in prompt.fields}
     assert places == {"question": "2 + 3?", "response": "It is 5."}
-    assert set(findings.seconds) == {"rendering", "engine"}
+    assert set(trace.seconds) == {"rendering", "engine"}
 
 
 async def test_what_a_classifier_does_not_see_is_shown_by_field_and_turn() -> None:
@@ -165,9 +165,9 @@ async def test_what_a_classifier_does_not_see_is_shown_by_field_and_turn() -> No
         {"role": "user", "content": "last?"},
     ]
     asked = ScoreRequest.model_validate({"messages": messages, "response": "y" * 100})
-    engine, findings = FakeEngine(1.0), Findings()
-    await classifier(engine).explain(asked, findings)
-    (prompt,) = [shown() for shown in findings.prompts]
+    engine, trace = FakeEngine(1.0), Trace()
+    await classifier(engine).score(asked, trace)
+    (prompt,) = [shown() for shown in trace.prompts]
     cuts = {(cut.field, cut.turn): (cut.start, cut.end) for cut in prompt.cut}
 
     assert prompt.text == engine.asked[0]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from reward_serve.config.models import JudgeModel
-from reward_serve.reward_models.base import InvalidRequestError, Verdict
+from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.generate import aggregate
 from reward_serve.reward_models.judge import Judge
-from reward_serve.schema import Options, Status, Usage
+from reward_serve.schema import Options, ScoreResult, Status, Usage, failure
 from tests.reward_models.test_judge import FakeEngine, judge, request, says
 
 REASONING = {"engine_kwargs": {"reasoning_parser": "qwen3"}}
@@ -32,12 +32,14 @@ def thinker(engine: FakeEngine, **settings: Any) -> Judge:
     return Judge(JudgeModel.model_validate(config), engine)
 
 
-def samples(*scores: float | None) -> list[Verdict]:
+def samples(*scores: float | None) -> list[ScoreResult]:
     """A verdict a score; where it is None, unparseable."""
     return [
-        Verdict(score=score, source="judge", text=f"text {i}", label=f"{score:g}")
+        ScoreResult(
+            status=Status.OK, score=score, source="judge", text=f"text {i}", label=f"{score:g}"
+        )
         if score is not None
-        else Verdict(status=Status.UNPARSEABLE, reason="no verdict", text=f"text {i}")
+        else failure(Status.UNPARSEABLE, "no verdict", text=f"text {i}")
         for i, score in enumerate(scores)
     ]
 
@@ -75,7 +77,10 @@ class TestAggregate:
         assert aggregate(samples(0.0, 1.0), "mean").label is None
 
     def test_tokens_add_up(self) -> None:
-        both = [Verdict(score=1.0, usage=Usage(completion_tokens=n)) for n in (3, 4)]
+        both = [
+            ScoreResult(status=Status.OK, score=1.0, usage=Usage(completion_tokens=n))
+            for n in (3, 4)
+        ]
         assert aggregate(both, "vote").usage.completion_tokens == 7
 
     def test_a_single_sample_is_itself(self) -> None:

@@ -26,10 +26,10 @@ from reward_serve.judging.rendering import LabelError
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models import judge as judge_module
-from reward_serve.reward_models.base import InvalidRequestError, Verdict, best
+from reward_serve.reward_models.base import InvalidRequestError, best
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.label import softmax
-from reward_serve.schema import Options, ScoreRequest, Status, Usage
+from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve.templates import (
     GenerateForm,
     LabelForm,
@@ -119,7 +119,7 @@ def opened() -> list[str]:
 
 
 def judge(engine: FakeEngine, **settings: Any) -> Judge:
-    config = JudgeConfig.model_validate({"rules_first": False, **settings})
+    config = JudgeConfig.model_validate({"rules_first": False, "audit_rate": 0.0, **settings})
     return Judge(JudgeModel(name="judge", kind="judge", judge=config), engine)
 
 
@@ -601,10 +601,11 @@ class TestSeveralReferences:
         assert verdict.usage.completion_tokens == 2
 
     def test_a_graded_score_below_the_highest_does_not_hide_a_failure(self) -> None:
-        verdicts = [Verdict(score=0.5), Verdict(status=Status.ERROR, reason="broken")]
-        assert best(verdicts, highest=1.0).status is Status.ERROR
-        assert best(verdicts, highest=0.5).score == 0.5
-        assert best([Verdict(score=0.2), Verdict(score=0.5)], highest=1.0).score == 0.5
+        low, half = (ScoreResult(status=Status.OK, score=score) for score in (0.2, 0.5))
+        results = [half, failure(Status.ERROR, "broken")]
+        assert best(results, highest=1.0).status is Status.ERROR
+        assert best(results, highest=0.5).score == 0.5
+        assert best([low, half], highest=1.0).score == 0.5
 
     async def test_an_engines_failure_at_one_reference_is_raised(self) -> None:
         wrong = {"0": -0.1, "1": -3.0}
@@ -732,6 +733,7 @@ class TestTheModelItself:
             "max_samples": 8,
             "max_model_len": 777,
             "fingerprint": verdict.fingerprint,
+            "audit": {"agreed": 0, "disagreed": 0, "failed": 0},
         }
 
     async def test_it_fails_and_ends_with_its_engine(self) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from reward_serve.config.models import PanelModel
 from reward_serve.explanation import Explanation
-from reward_serve.reward_models.findings import Findings
-from reward_serve.reward_models.panel import Ask, Explain, Panel
+from reward_serve.reward_models.panel import Ask, Panel
+from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
 from tests import virtual_time
 
@@ -17,19 +17,20 @@ REQUEST = ScoreRequest(response="#### 18", reference="18", id="a", model="panel"
 
 
 def member(score: float | None, status: Status = Status.OK, seen: list[Any] | None = None) -> Ask:
-    async def ask(body: dict[str, Any]) -> ScoreResult:
+    async def ask(body: dict[str, Any], explains: bool) -> Explanation:
         if seen is not None:
             seen.append(body)
         await asyncio.sleep(0)
         if score is None:
-            return failure(status, "it could not", fingerprint="f")
-        return ScoreResult(
+            return Explanation(result=failure(status, "it could not", fingerprint="f"))
+        result = ScoreResult(
             status=Status.OK,
             score=score,
             source="judge",
             fingerprint="f",
             usage=Usage(prompt_tokens=7),
         )
+        return Explanation(result=result, cached=True if explains else None)
 
     return ask
 
@@ -40,6 +41,10 @@ def panel(asks: list[Ask], members: list[Any] | None = None, **settings: Any) ->
         {"name": "panel", "kind": "panel", "panel": {"members": names, **settings}}
     )
     return Panel(config, asks)
+
+
+def details(result: ScoreResult) -> dict[str, Any]:
+    return dict(result.details or {})
 
 
 @pytest.mark.parametrize(
@@ -57,7 +62,7 @@ async def test_a_vote_is_right_where_more_than_half_say_so(
 ) -> None:
     verdict = await panel([member(each) for each in scores]).score(REQUEST)
     assert (verdict.score, verdict.label) == (score, "right" if score else "wrong")
-    assert (verdict.details or {})["disagreement"] == pytest.approx(disagreement)
+    assert details(verdict)["disagreement"] == pytest.approx(disagreement)
     assert verdict.source == "panel"
     assert verdict.usage.prompt_tokens == 7 * len(scores)
 
@@ -72,7 +77,7 @@ async def test_a_mean_is_weighted_and_tells_how_far_the_scores_lie_apart() -> No
     members = [{"model": "a", "weight": 3}, "b"]
     verdict = await panel([member(1.0), member(0.2)], members, aggregate="mean").score(REQUEST)
     assert verdict.score == pytest.approx(0.8)
-    assert (verdict.details or {})["disagreement"] == pytest.approx(0.8)
+    assert details(verdict)["disagreement"] == pytest.approx(0.8)
     assert verdict.label is None
 
 
@@ -94,7 +99,7 @@ async def test_weights_that_do_not_add_up_in_floating_point_are_a_tie_all_the_sa
 
 
 def test_a_member_that_is_silent_is_waited_for_no_longer_than_its_part() -> None:
-    async def silent(_: dict[str, Any]) -> ScoreResult:
+    async def silent(*_: Any) -> Explanation:
         await asyncio.sleep(3600)
         raise AssertionError
 
@@ -107,24 +112,25 @@ def test_a_member_that_is_silent_is_waited_for_no_longer_than_its_part() -> None
     verdict, took = virtual_time.run(judged)
     assert verdict.score == 1.0
     assert 0 < took < 0.2
-    assert (verdict.details or {})["members"]["m1"]["status"] == "timeout"
+    assert details(verdict)["members"]["m1"]["status"] == "timeout"
 
 
 async def test_an_overloaded_panel_asks_to_wait_as_long_as_its_members_do() -> None:
-    async def full(_: dict[str, Any]) -> ScoreResult:
-        return failure(Status.OVERLOADED, "full", details={"retry_after_s": 7.0})
+    async def full(*_: Any) -> Explanation:
+        pause = {"retry_after_s": 7.0}
+        return Explanation(result=failure(Status.OVERLOADED, "full", details=pause))
 
     verdict = await panel([full, member(1.0)]).score(REQUEST)
     assert verdict.status is Status.OVERLOADED
-    assert (verdict.details or {})["retry_after_s"] == 7.0
+    assert details(verdict)["retry_after_s"] == 7.0
 
 
 async def test_a_member_that_fails_has_no_voice() -> None:
     verdict = await panel([member(1.0), member(None, Status.TIMEOUT), member(1.0)]).score(REQUEST)
     assert verdict.score == 1.0
-    members = (verdict.details or {})["members"]
+    members = details(verdict)["members"]
     assert (members["m1"]["status"], members["m1"]["score"]) == ("timeout", None)
-    assert (verdict.details or {})["disagreement"] == 0.0
+    assert details(verdict)["disagreement"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -172,38 +178,23 @@ async def test_a_fingerprint_tells_settings_and_members_apart() -> None:
 
 async def test_a_panel_is_explained_by_its_members_explanations() -> None:
     seen: list[Any] = []
-
-    def explains(score: float) -> Explain:
-        async def explain(body: dict[str, Any]) -> Explanation:
-            seen.append(body)
-            return Explanation(result=await member(score)(body))
-
-        return explain
-
-    config = PanelModel.model_validate(
-        {"name": "panel", "kind": "panel", "panel": {"members": ["a", "b", "c"]}}
-    )
-    scores = (1.0, 0.0, 1.0)
-    model = Panel(config, [member(s) for s in scores], [explains(s) for s in scores])
-    findings = Findings()
-    verdict = await model.explain(REQUEST, findings)
+    model = panel([member(score, seen=seen) for score in (1.0, 0.0, 1.0)], ["a", "b", "c"])
+    trace = Trace()
+    verdict = await model.score(REQUEST, trace)
 
     assert verdict == await model.score(REQUEST)
-    assert {n: e.result.score for n, e in (findings.members or {}).items()} == {
-        "a": 1.0, "b": 0.0, "c": 1.0,
+    assert {n: (e.result.score, e.cached) for n, e in (trace.members or {}).items()} == {
+        "a": (1.0, True), "b": (0.0, True), "c": (1.0, True),
     }  # fmt: skip
     assert all(0 < body["timeout_s"] < 10 for body in seen)
     assert model.counts["disagreed"] == 1, "an explanation is not counted"
 
 
 def test_a_member_that_explains_nothing_in_time_has_failed() -> None:
-    async def hang(body: dict[str, Any]) -> Explanation:
+    async def hang(*_: Any) -> Explanation:
         await asyncio.Event().wait()
         raise AssertionError
 
-    config = PanelModel.model_validate(
-        {"name": "panel", "kind": "panel", "panel": {"members": ["a", "b"], "quorum": 2}}
-    )
-    findings = Findings()
-    verdict = virtual_time.run(lambda: Panel(config, [], [hang, hang]).explain(REQUEST, findings))
+    model = panel([hang, hang], quorum=2)
+    verdict = virtual_time.run(lambda: model.score(REQUEST, Trace()))
     assert (verdict.status, verdict.score) == (Status.TIMEOUT, None)

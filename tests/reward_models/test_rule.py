@@ -6,8 +6,8 @@ import pytest
 
 from reward_serve.config.models import RuleModel
 from reward_serve.reward_models.base import InvalidRequestError
-from reward_serve.reward_models.findings import Findings
 from reward_serve.reward_models.rule import RuleRewardModel
+from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import ScoreRequest, Status, Usage
 
 
@@ -174,20 +174,20 @@ async def test_the_words_that_each_verifier_matched_are_shown(
     model = RuleRewardModel(
         RuleModel.model_validate({"name": "m", "kind": "rule", "rule": settings})
     )
-    asked, findings = ScoreRequest(response=response, reference="18"), Findings()
+    asked, trace = ScoreRequest(response=response, reference="18"), Trace()
     try:
-        verdict = await model.explain(asked, findings)
+        verdict = await model.score(asked, trace)
         assert verdict == await model.score(asked)
     finally:
         model.close()
-    assert findings.rule is not None
-    assert findings.rule.score == verdict.score
-    span = findings.rule.span
+    assert trace.rule is not None
+    assert trace.rule.score == verdict.score
+    span = trace.rule.span
     assert (None if span is None else response[span.start : span.end]) == words
 
 
 async def test_of_several_references_the_outcome_is_that_of_the_best(rule: RuleRewardModel) -> None:
-    findings = Findings()
-    await rule.explain(ScoreRequest(response="#### 18", reference=["17", "18"]), findings)
-    assert findings.rule is not None
-    assert (findings.rule.outcome, findings.rule.rule) == ("right", "marker_matches")
+    trace = Trace()
+    await rule.score(ScoreRequest(response="#### 18", reference=["17", "18"]), trace)
+    assert trace.rule is not None
+    assert (trace.rule.outcome, trace.rule.rule) == ("right", "marker_matches")

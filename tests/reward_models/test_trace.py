@@ -1,4 +1,4 @@
-"""What a judge notes of its prompts and answers while it explains a result."""
+"""What a judge records of its prompts and answers when a result is explained."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import RemoteModel
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt
 from reward_serve.explanation import ShownPrompt
-from reward_serve.reward_models.base import Verdict
-from reward_serve.reward_models.findings import Findings
 from reward_serve.reward_models.judge import Judge
-from reward_serve.schema import Options, ScoreRequest, Status
+from reward_serve.reward_models.trace import Trace
+from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status
 from tests.reward_models.test_judge import FakeEngine, by_reference, judge, request, says
 
 RIGHT = says(p0=0.1, p1=0.9)
@@ -25,10 +24,10 @@ RIGHT = says(p0=0.1, p1=0.9)
 
 async def explained(
     model: Judge, asked: ScoreRequest, tokens: bool = False
-) -> tuple[Verdict, Findings, list[ShownPrompt]]:
-    findings = Findings(tokens)
-    verdict = await model.explain(asked, findings)
-    return verdict, findings, [shown() for shown in findings.prompts]
+) -> tuple[ScoreResult, Trace, list[ShownPrompt]]:
+    trace = Trace(tokens)
+    verdict = await model.score(asked, trace)
+    return verdict, trace, [shown() for shown in trace.prompts]
 
 
 def failing(error: Exception) -> Callable[[str], Any]:
@@ -77,33 +76,33 @@ async def test_what_the_judge_does_not_see_is_shown() -> None:
 async def test_the_rules_and_the_model_are_both_shown_whichever_decides() -> None:
     engine = FakeEngine(label=says(p0=0.9, p1=0.1))
     asked = request("#### 18")
-    by_rule, findings, _ = await explained(judge(engine, rules_first=True), asked)
+    by_rule, trace, _ = await explained(judge(engine, rules_first=True), asked)
 
     assert (by_rule.source, by_rule.score) == ("rule", 1.0)
-    assert findings.rule is not None
-    assert (findings.rule.outcome, findings.rule.rule) == ("right", "marker_matches")
-    assert findings.rule.span is not None
-    assert (findings.rule.span.start, findings.rule.span.end) == (0, 7)
-    assert findings.model is not None
-    assert (findings.model.source, findings.model.score) == ("judge", 0.0)
+    assert trace.rule is not None
+    assert (trace.rule.outcome, trace.rule.rule) == ("right", "marker_matches")
+    assert trace.rule.span is not None
+    assert (trace.rule.span.start, trace.rule.span.end) == (0, 7)
+    assert trace.model is not None
+    assert (trace.model.source, trace.model.score) == ("judge", 0.0)
 
-    by_model, findings, _ = await explained(judge(engine), asked)
+    by_model, trace, _ = await explained(judge(engine), asked)
     assert (by_model.source, by_model.score) == ("judge", 0.0)
-    assert findings.rule is not None
-    assert findings.rule.outcome == "right"
+    assert trace.rule is not None
+    assert trace.rule.outcome == "right"
 
 
 @pytest.mark.parametrize("fault", [EngineError("gone"), KeyError("gone")])
 async def test_a_model_that_fails_fails_no_verdict_of_a_rule(fault: Exception) -> None:
     model = judge(FakeEngine(label=failing(fault)), rules_first=True)
-    verdict, findings, _ = await explained(model, request("#### 18"))
+    verdict, trace, _ = await explained(model, request("#### 18"))
 
     assert (verdict.score, verdict.source) == (1.0, "rule")
-    assert findings.model is not None
-    assert findings.model.status is Status.ERROR
-    assert "gone" in (findings.model.reason or "")
+    assert trace.model is not None
+    assert trace.model.status is Status.ERROR
+    assert "gone" in (trace.model.reason or "")
     with pytest.raises(type(fault)):
-        await model.explain(request("It may be so"), Findings())
+        await model.score(request("It may be so"), Trace())
 
 
 async def test_a_model_that_hangs_leaves_a_rule_its_verdict_within_the_deadline() -> None:
@@ -114,11 +113,11 @@ async def test_a_model_that_hangs_leaves_a_rule_its_verdict_within_the_deadline(
 
     asked = request("#### 18", timeout_s=0.2)
     model = judge(FakeHangingEngine(), rules_first=True)
-    verdict, findings, _ = await asyncio.wait_for(explained(model, asked), 5)
+    verdict, trace, _ = await asyncio.wait_for(explained(model, asked), 5)
 
     assert verdict.score == 1.0
-    assert findings.model is not None
-    assert findings.model.status is Status.TIMEOUT
+    assert trace.model is not None
+    assert trace.model.status is Status.TIMEOUT
 
 
 async def test_there_is_a_prompt_for_each_reference() -> None:
@@ -147,20 +146,20 @@ async def test_the_time_of_each_part_is_measured() -> None:
             return await super().label_logprobs(prompt, labels)
 
     model = judge(FakeSlowEngine(label=RIGHT))
-    _, findings, _ = await explained(model, request("eighteen", ["17", "18", "19"]))
+    _, trace, _ = await explained(model, request("eighteen", ["17", "18", "19"]))
 
-    assert set(findings.seconds) == {"rules", "rendering", "engine"}
-    assert 0.04 < findings.seconds["engine"] < 0.14, "three at once count once"
+    assert set(trace.seconds) == {"rules", "rendering", "engine"}
+    assert 0.04 < trace.seconds["engine"] < 0.14, "three at once count once"
 
 
 async def test_generate_mode_shows_what_was_asked_and_written() -> None:
     engine = FakeEngine(text=lambda prompt: ("Hm. VERDICT: 1", False))
     asked = request("eighteen", options=Options(mode="generate"))
-    verdict, findings, (prompt,) = await explained(judge(engine), asked)
+    verdict, trace, (prompt,) = await explained(judge(engine), asked)
 
     assert (prompt.mode, prompt.text) == ("generate", engine.prompts[0])
     assert verdict.text == "Hm. VERDICT: 1"
-    assert findings.model == verdict
+    assert trace.model == verdict
 
 
 async def test_an_endpoint_that_renders_itself_is_shown_as_messages() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from reward_serve.config.models import VerdictLogConfig
 from reward_serve.lines import LineFile
-from reward_serve.replica.observing.base import Times
+from reward_serve.replica.observers import Observer, Times
 from reward_serve.reward_models.sampling import chosen, request_hash
 from reward_serve.schema import MAX_NAME_CHARACTERS, MAX_REFERENCES, echoes
 
@@ -25,7 +25,7 @@ _QUEUED_LINES = 10_000
 _STEP_CHARACTERS = 64
 
 
-class VerdictLog:
+class VerdictLog(Observer):
     """Appends sampled requests to ``verdicts-MODEL-PID.jsonl``, from a separate thread.
 
     Every line has the same keys. Requests without a verdict have their ``status`` and ``reason``,

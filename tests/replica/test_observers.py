@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reward_serve.replica.observing.base import Times
-from reward_serve.replica.observing.failures import FailureLog
+from reward_serve import memory
+from reward_serve.replica.observers import FailureLog, MemoryTrimmer, Times
 from reward_serve.schema import ScoreResult, Status, failure
 
 
@@ -18,14 +18,18 @@ def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> 
     return lambda: [record.getMessage() for record in caplog.records]
 
 
+def took(seconds: float) -> Times:
+    return Times(0.0, ended=seconds)
+
+
 def failed(status: Status = Status.TIMEOUT, reason: str = "late") -> dict[str, Any]:
     return failure(status, reason, id="a").model_dump(mode="json")
 
 
 def test_a_failure_is_a_line_with_its_context(lines: Any) -> None:
     log = FailureLog("judge")
-    log.observe({"response": "18"}, failed(), Times(1.5, 0.25, 1.25))
-    log.observe({}, ScoreResult(status=Status.OK, score=0.0).model_dump(mode="json"), Times(1.0))
+    log.observe({"response": "18"}, failed(), Times(0.0, 0.25, 1.5))
+    log.observe({}, ScoreResult(status=Status.OK, score=0.0).model_dump(mode="json"), took(1.0))
 
     (line,) = lines()
     logged = json.loads(line.removeprefix("no verdict: "))
@@ -43,7 +47,7 @@ def test_a_failure_is_a_line_with_its_context(lines: Any) -> None:
 
 
 def test_what_a_caller_wrote_cannot_forge_a_line(lines: Any) -> None:
-    FailureLog("judge").observe({}, failed(reason="x\n\x1b[31mno verdict: {}\u2028"), Times(1.0))
+    FailureLog("judge").observe({}, failed(reason="x\n\x1b[31mno verdict: {}\u2028"), took(1.0))
 
     (line,) = lines()
     assert line.isascii()
@@ -53,11 +57,24 @@ def test_what_a_caller_wrote_cannot_forge_a_line(lines: Any) -> None:
 def test_a_flood_is_counted_and_logged_once_a_second(lines: Any) -> None:
     log = FailureLog("judge")
     for _ in range(500):
-        log.observe({}, failed(Status.OVERLOADED), Times(0.001))
+        log.observe({}, failed(Status.OVERLOADED), took(0.001))
     assert len(lines()) == 20
     log.flush()
     logged = json.loads(lines()[-1].partition(": ")[2])
     assert logged == {"model": "judge", "overloaded": 480}
     log.flush()
-    log.observe({}, failed(), Times(0.001))
+    log.observe({}, failed(), took(0.001))
     assert len(lines()) == 22
+
+
+def test_large_requests_are_trimmed_once_they_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    trims: list[None] = []
+    monkeypatch.setattr(memory, "trim", lambda: trims.append(None))
+    trimmer = MemoryTrimmer()
+    trimmer.observe({"response": "a" * (memory.LARGE_BYTES - 1000)}, {}, Times(0.0))
+    trimmer.flush()
+    assert trims == []
+    trimmer.observe({"response": "a" * 2000}, {}, Times(0.0))
+    trimmer.flush()
+    trimmer.flush()
+    assert trims == [None]

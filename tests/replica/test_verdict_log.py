@@ -12,10 +12,10 @@ import pytest
 
 from reward_serve.config.models import VerdictLogConfig
 from reward_serve.lines import LineFile
-from reward_serve.replica.observing import verdicts
-from reward_serve.replica.observing.base import Times
-from reward_serve.replica.observing.verdicts import VerdictLog
+from reward_serve.replica import verdict_log
+from reward_serve.replica.verdict_log import VerdictLog
 from reward_serve.schema import ScoreResult, Status, failure
+from tests.replica.test_observers import took
 
 RIGHT = ScoreResult(
     status=Status.OK,
@@ -30,7 +30,7 @@ RIGHT = ScoreResult(
 def written(folder: Path, asked: list[dict[str, Any]], **settings: Any) -> list[dict[str, Any]]:
     log = VerdictLog("judge", VerdictLogConfig(folder=str(folder), **settings))
     for request in asked:
-        log.observe(request, RIGHT, Times(0.5))
+        log.observe(request, RIGHT, took(0.5))
     log.close()
     lines = [line for path in folder.iterdir() for line in path.read_text("utf-8").splitlines()]
     return [json.loads(line) for line in lines]
@@ -74,7 +74,7 @@ def test_files_do_not_grow_beyond_their_bound(tmp_path: Path) -> None:
 
 def logged(folder: Path, request: object, result: ScoreResult, **settings: Any) -> dict[str, Any]:
     log = VerdictLog("judge", VerdictLogConfig(folder=str(folder), rate=1.0, **settings))
-    log.observe(request, result.model_dump(mode="json"), Times(0.1))
+    log.observe(request, result.model_dump(mode="json"), took(0.1))
     log.close()
     (path,) = folder.iterdir()
     line: dict[str, Any] = json.loads(path.read_text("utf-8"))
@@ -102,8 +102,8 @@ def test_a_request_without_a_verdict_has_its_status_and_why(tmp_path: Path) -> N
 
 def test_a_request_whose_caller_left_is_cancelled(tmp_path: Path) -> None:
     log = VerdictLog("judge", VerdictLogConfig(folder=str(tmp_path), rate=1.0))
-    log.observe({"response": "18"}, RIGHT, Times(0.1))
-    log.cancelled({"response": "18", "id": "a", "metadata": {"step": 3}}, Times(0.1))
+    log.observe({"response": "18"}, RIGHT, took(0.1))
+    log.cancelled({"response": "18", "id": "a", "metadata": {"step": 3}}, took(0.1))
     log.close()
     (path,) = tmp_path.iterdir()
     ended, left = map(json.loads, path.read_text("utf-8").splitlines())
@@ -158,7 +158,7 @@ def test_a_full_disk_is_one_warning(
     (tmp_path / f"verdicts-judge-{os.getpid()}.jsonl").symlink_to("/dev/full")
     log = VerdictLog("judge", VerdictLogConfig(folder=str(tmp_path), rate=1.0))
     for _ in range(100):
-        log.observe({"response": "18"}, RIGHT, Times(0.1))
+        log.observe({"response": "18"}, RIGHT, took(0.1))
     log.close()
 
     (warning,) = {record.getMessage() for record in said.records}
@@ -171,10 +171,10 @@ def test_lines_that_a_slow_disk_drops_are_counted_once_a_second(
 ) -> None:
     go_on = threading.Event()
     monkeypatch.setattr(LineFile, "append", lambda *_: go_on.wait())
-    monkeypatch.setattr(verdicts, "_QUEUED_LINES", 1)
+    monkeypatch.setattr(verdict_log, "_QUEUED_LINES", 1)
     log = VerdictLog("judge", VerdictLogConfig(folder=str(tmp_path), rate=1.0))
     for _ in range(9):
-        log.observe({"response": "18"}, RIGHT, Times(0.1))
+        log.observe({"response": "18"}, RIGHT, took(0.1))
     log.flush()
     log.flush()
     go_on.set()

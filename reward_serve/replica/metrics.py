@@ -9,13 +9,13 @@ from collections import Counter as Counts
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reward_serve.replica.observing.base import Times
+from reward_serve.replica.observers import Observer, Times
 
 _SECONDS = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0]
 _SCORES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 
 
-class Metrics:
+class Metrics(Observer):
     """Counters and histograms of one replica; docs/observability.md lists them.
 
     Args:

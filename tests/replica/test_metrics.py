@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from ray.serve import metrics as serve_metrics
 
-from reward_serve.replica.observing.base import Times
-from reward_serve.replica.observing.metrics import Metrics
+from reward_serve.replica.metrics import Metrics
+from reward_serve.replica.observers import Times
 from reward_serve.schema import ScoreResult, Status, Usage, failure
+from tests.replica.test_observers import took
 
 
 class Recorded:
@@ -49,9 +50,9 @@ def test_counts_are_passed_on_together_and_once(recorded: dict[str, Recorded]) -
         status=Status.OK, score=1.0, source="judge", template="final_answer", usage=usage
     ).model_dump(mode="json")
     for _ in range(3):
-        metrics.observe({}, ok, Times(0.5, 0.1, 0.4))
-    metrics.observe({}, failure(Status.OVERLOADED, "full").model_dump(mode="json"), Times(0.001))
-    metrics.cancelled({}, Times(0.1))
+        metrics.observe({}, ok, Times(0.0, 0.1, 0.5))
+    metrics.observe({}, failure(Status.OVERLOADED, "full").model_dump(mode="json"), took(0.001))
+    metrics.cancelled({}, took(0.1))
     assert recorded["requests_total"].recorded_values == []
     metrics.flush()
     metrics.flush()
@@ -72,8 +73,8 @@ def test_counts_are_passed_on_together_and_once(recorded: dict[str, Recorded]) -
 def test_times_and_scores_are_observed_where_there_are_any(recorded: dict[str, Recorded]) -> None:
     metrics = Metrics(lambda: 0, dict)
     right = ScoreResult(status=Status.OK, score=0.0, source="rule").model_dump(mode="json")
-    metrics.observe({}, right, Times(0.5, 0.1, 0.4))
-    metrics.observe({}, failure(Status.INVALID, "no").model_dump(mode="json"), Times(0.25))
+    metrics.observe({}, right, Times(0.0, 0.1, 0.5))
+    metrics.observe({}, failure(Status.INVALID, "no").model_dump(mode="json"), took(0.25))
 
     assert recorded["latency_seconds"].recorded_values == [0.5, 0.25]
     assert recorded["queue_seconds"].recorded_values == [0.1]

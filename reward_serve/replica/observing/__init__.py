@@ -1,1 +1,0 @@
-"""A replica's observability: metrics, a log of failures, a log of sampled verdicts."""
