@@ -5,8 +5,9 @@ r"""Rewrite the numbers of a text in plain digits, so that a judge compares valu
     canonical("three and a half, 3 1/2, 3.50 or \frac{7}{2}")  # "3.5, 3.5, 3.5 or 3.5"
     canonical("18k is 1.8 x 10^4 and not 18 percent")          # "18000 is 18000 and not 18%"
 
-Other text is left unchanged and arithmetic is not evaluated. Only a judge reads the result; no rule
-relies on it, so an ambiguous number may be rewritten by its likeliest reading.
+Other text is left unchanged: lists, tuples and intervals such as "[0,1)", terms such as "2k", and
+arithmetic. Only a judge reads the result; no rule relies on it, so an ambiguous number may be
+rewritten by its likeliest reading.
 """
 
 from __future__ import annotations
@@ -43,11 +44,19 @@ _SCALES = {
     "bn": 10**9,
 }
 _NUMERAL = r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)"
-_POWER_OF_TEN = r"\s?[x×*]\s?10\s?(?:\^|\*\*)\s?\{?(-?\d{1,3})\}?|e([+-]?\d{1,3})"
+_TEN = r"10\s?(?:\^|\*\*)\s?(?:\{(-?\d{1,3})\}|(-?\d{1,3}))"
+_POWER_OF_TEN = rf"\s?[x×*·]\s?{_TEN}|e([+-]?\d{{1,3}})"
 _DEGREES = rf"(?:{DEGREES}|°)"
 _PART = "halves|half|" + "|".join(
     f"{part}s?" for part in ("third", "quarter", "fourth", "fifth", "sixth", "eighth", "tenth")
 )
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+_OPENS = re.compile(r"(?:[(\[]|\\\{|(?<![\w}\]])\{)\s?$")
+_CLOSES = re.compile(r"\s?(?:[)\]]|\\?\}|\\right)")
+_COUNTED = re.compile(r"\s?(?:[€£$%°]|(?!(?:and|or|und|oder|y|o|et|ou|e|i|lub)\b)[^\W\d_])")
+_SUM_BEFORE = re.compile(r"(?:[^\WkK]|[)\]}])\s?[-+^]\s?$")
+_SUM_AFTER = re.compile(r"\s?(?:\\[a-z]|\^|[-+]\s?(?:\d+(?!\s?k)|[a-z\\(]))", re.IGNORECASE)
+_OPERAND = re.compile(r"(?:[\d)%\]}]|(?<![^\W\d_])[^\W\d_])\s?$")
 
 
 def canonical(text: str) -> str:
@@ -125,6 +134,12 @@ def _longest_number(pieces: list[str], start: int) -> tuple[str, int]:
     return number, stop
 
 
+def _around(found: re.Match[str]) -> tuple[str, str]:
+    """The characters before and after a match that decide what it is."""
+    text, start, end = found.string, found.start(), found.end()
+    return text[max(0, start - 8) : start], text[end : end + 16]
+
+
 def _grouped(found: re.Match[str]) -> str:
     return re.sub(r"\D", "", found[1]) + (found[2] or "")
 
@@ -161,20 +176,53 @@ def _dollars(found: re.Match[str]) -> str:
     return f"{found[1]}.{found[2]:0>2} dollars"
 
 
+def _decimal_comma(found: re.Match[str]) -> str:
+    """For example 18.5 for "18,5", unless the two may be elements of a list."""
+    before, after = _around(found)
+    bracketed = _OPENS.search(before) and _CLOSES.match(after)
+    listed = (len(found[0]) == 3 and found[1] != "0") or before.endswith("-")
+    if bracketed or (listed and before[-1:] not in ("€", "$") and not _COUNTED.match(after)):
+        return found[0]
+    return f"{found[1]}.{found[2]}"
+
+
+def _ten(found: re.Match[str]) -> str:
+    exponent = int(found[1] or found[2])
+    return str(10**exponent) if 0 <= exponent <= 15 else found[0]
+
+
+def _superscript(found: re.Match[str]) -> str:
+    return f"10^{found[1].translate(_SUPERSCRIPTS)}"
+
+
+def _frac(found: re.Match[str]) -> str:
+    r"""For example -7/4 for "\frac{7}{-4}" and 7/4 for "-\frac{-7}{4}"."""
+    sign, top, bottom = found[1] or "", int(found[2]), int(found[3])
+    negative = (top < 0) != (bottom < 0)
+    if sign and negative:
+        if _OPERAND.search(_around(found)[0]):
+            return found[0]
+        sign, negative = "", False
+    return f"{sign}{'-' if negative else ''}{abs(top)}/{abs(bottom)}"
+
+
 def _scaled(found: re.Match[str]) -> str:
+    before, after = _around(found)
+    term = found[2] == "k" and len(found[1]) == 1
+    if term and (_SUM_AFTER.match(after) or _SUM_BEFORE.search(before)):
+        return found[0]  # "2k + 1"
     return _digits(Fraction(found[1]) * _SCALES[found[2].lower()])
 
 
 def _power(found: re.Match[str]) -> str:
-    exponent = int(found[2] or found[3])
+    exponent = int(found[2] or found[3] or found[4])
     if abs(exponent) > 15:
         return found[0]
     return _digits(Fraction(found[1]) * Fraction(10) ** exponent)
 
 
 def _negative(found: re.Match[str]) -> str:
-    before = found.string[max(0, found.start() - 8) : found.start()].rstrip()
-    return found[0] if before[-1:].isdigit() or before.endswith((")", "%")) else f"-{found[1]}"
+    return found[0] if _OPERAND.search(_around(found)[0]) else f"-{found[1]}"
 
 
 _Step = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
@@ -184,11 +232,12 @@ _STEPS: tuple[_Step, ...] = tuple(
         # LaTeX
         (r"(?<=\d)(?:\{,\}|\\,|\\!|\{,\}\\!)(?=\d{3})", ","),
         (r"(?<=\d)\s?(?=\\[dtc]?frac)", " "),
-        (r"\\[dtc]?frac\s?\{\s?(-?\d+)\s?\}\s?\{\s?(\d+)\s?\}", r"\1/\2"),
+        (r"(-\s?)?\\[dtc]?frac\s?\{\s?(-?\d+)\s?\}\s?\{\s?(-?\d+)\s?\}", _frac),
         (r"\\[dtc]?frac\s?(\d)(\d)(?!\d)", r"\1/\2"),
         (r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|bm)\s?\{([^{}]*)\}", r"\1"),
         (r"\\([$%])", r"\1"),
-        (r"\\times\b", "x"),
+        (r"\\times\b|\\cdot(?=\s?10\s?[\^⁰¹²³⁴-⁹⁻])", "x"),
+        (r"(?<![\d.,])10([⁰¹²³⁴-⁹⁻]{1,3})", _superscript),
         # words
         (
             rf"\b(?:a (?=hundred|thousand|million))?{ANY_NUMBER_WORD}"
@@ -197,9 +246,9 @@ _STEPS: tuple[_Step, ...] = tuple(
         ),
         (rf"{_NUMERAL} point (\d(?: ?\d)*)\b", _point),
         # separators, decimal commas
-        (r"(?<![\d.,])(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped),
+        (r"(?<![\d.,[])(?<!\\\{)(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped),
         (r"(?<![\d.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3})(?!\d| \d)(\.\d+)?", _grouped),
-        (r"(?<![\d.,])(\d+),(\d{1,2})(?![\d,]|\.\d)", r"\1.\2"),
+        (r"(?<![\d.,])(\d+),(\d{1,2})(?![\d,]|\.\d)", _decimal_comma),
         (r"(?<![\w.])\.(\d+)", r"0.\1"),
         # currency
         (r"([-+]?)[$€£¥₹]\s?([-+]?)(?=\d)", r"\1\2"),
@@ -207,6 +256,7 @@ _STEPS: tuple[_Step, ...] = tuple(
         (rf"{_NUMERAL} dollars? and (\d{{1,2}}) cents?\b", _dollars),
         # powers, scales
         (rf"{_NUMERAL}(?:{_POWER_OF_TEN})(?!\w)", _power),
+        (rf"(?<![\w.^)}}\]])(?<!\^\{{)(?<![x×*·/] ){_TEN}(?![\d.])", _ten),
         (rf"{_NUMERAL}\s?(thousand|million|billion|hundred)s?(?!\w)", _scaled),
         (rf"{_NUMERAL}((?-i:k|K|M|mn|bn))(?!\w)", _scaled),
         # fractions
@@ -220,13 +270,13 @@ _STEPS: tuple[_Step, ...] = tuple(
         # units
         (rf"(?<=\d)\s?{_DEGREES}\s?(?=[A-Za-z])", " degrees "),
         (rf"(?<=\d)\s?{_DEGREES}", " degrees"),
-        (r"(?<=\d)\s?/\s?(?=[a-z]{2}|h\b)", " per "),
+        (r"(?<=\d)\s?/\s?(?=(?!(?:ln|log|sin|cos|tan|exp|sqrt|pi)\b)(?:[a-z]{2}|h\b))", " per "),
         (r"(?<=\d)(?=(?!(?:st|nd|rd|th)\b)(?:[a-z]{2,}|(?-i:[ghlLm]))\b)", " "),
         # zeros, percent, signs
         (r"(?<![\d.])\d+\.\d+(?!\.?\d)", _decimal),
         (r"(?<=\d)\s?(?:%|percent\b|per cent\b|pct\b)", "%"),
         (r"\b(?:negative|minus)\s+(?=\d)(\d+(?:\.\d+)?)", _negative),
         (r"(?<=[=:(])(\s?)- (?=\d)", r"\1-"),
-        (r"(?:^|(?<=[$({:=*])|(?<=[:=#] )|(?<=\bis ))\+(?=\d)", ""),
+        (r"(?:^|(?<=[$({[:=*,→])|(?<=[:=#,→] )|(?<=\bis ))\+(?=\d)", ""),
     )
 )  # fmt: skip

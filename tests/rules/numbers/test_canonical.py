@@ -3,6 +3,8 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reward_serve.rules.numbers.canonical import canonical
 
@@ -73,6 +75,18 @@ from reward_serve.rules.numbers.canonical import canonical
         ("18/week", "18 per week"),
         ("18pcs", "18 pcs"),
         ("18h", "18 h"),
+        ("-18,5 Grad", "-18.5 Grad"),
+        ("2,5 kg", "2.5 kg"),
+        ("0,5", "0.5"),
+        ("(3, +5)", "(3, 5)"),
+        ("→ +216", "→ 216"),
+        (r"\frac{7}{-4}", "-1.75"),
+        (r"-\frac{-7}{4}", "1.75"),
+        ("10³", "1000"),
+        ("10^{3}", "1000"),
+        (r"5 \cdot 10^2", "500"),
+        ("5·10²", "500"),
+        ("$8k + $2k", "8000 + 2000"),
     ],
 )
 def test_a_number_is_shown_in_plain_digits(written: str, shown: str) -> None:
@@ -104,6 +118,24 @@ def test_a_number_is_shown_in_plain_digits(written: str, shown: str) -> None:
         "1/0",
         "9" * 500 + " thousand",
         "</response>",
+        "-2,1",
+        "x = 1,2",
+        "the roots are 1,2 and 3",
+        "[0,1]",
+        "[0,1)",
+        r"\left(10,15\right]",
+        "(3,-4)",
+        r"\{1,2\}",
+        "{1,2}",
+        "[1,200)",
+        "2k+1",
+        r"\pi + 2k\pi",
+        "1 - 3k",
+        "x minus 3",
+        "2/ln(x)",
+        "x^{10^2}",
+        r"3-\frac{-7}{4}",
+        r"3 \cdot 4",
     ],
 )
 def test_text_that_is_no_single_number_is_kept(text: str) -> None:
@@ -151,3 +183,43 @@ def test_a_long_text_is_rewritten_as_its_lines_are() -> None:
 
 def test_a_long_text_without_a_break_is_rewritten_too() -> None:
     assert len(canonical("½" * 100_000)) == 300_000
+
+
+integers = st.integers(-99, 99)
+PAIRS = (
+    "({},{})",
+    "[{},{}]",
+    "[{},{})",
+    "({},{}]",
+    "{{{},{}}}",
+    r"\{{{},{}\}}",
+    r"\left({},{}\right]",
+)
+
+
+@given(
+    st.sampled_from(PAIRS), integers, integers, st.sampled_from(["{}", "x = {}.", r"\boxed{{{}}}"])
+)
+def test_two_numbers_in_brackets_stay_two(pair: str, one: int, two: int, around: str) -> None:
+    text = around.format(pair.format(one, two))
+    assert canonical(text) == text
+
+
+@given(st.integers(2, 9), st.integers(1, 99), st.sampled_from("+-"), st.sampled_from("kx"))
+def test_a_term_of_a_sum_keeps_its_variable(factor: int, other: int, sign: str, name: str) -> None:
+    for text in (f"{factor}{name}{sign}{other}", f"{other} {sign} {factor}{name}"):
+        assert canonical(text) == text
+
+
+@given(st.integers(-999, 999), st.integers(1, 99).filter(lambda n: n not in (1, 10)))
+def test_a_sign_may_stand_in_either_half_of_a_fraction(top: int, bottom: int) -> None:
+    above, below = rf"\frac{{{-top}}}{{{bottom}}}", rf"\frac{{{top}}}{{{-bottom}}}"
+    assert canonical(above) == canonical(below)
+
+
+@given(st.integers(1, 99), st.integers(1, 9), st.sampled_from(["x", "×", r"\times", r"\cdot", "·"]))
+def test_a_power_of_ten_is_its_number(factor: int, exponent: int, sign: str) -> None:
+    raised = str(exponent).translate(str.maketrans("123456789", "¹²³⁴⁵⁶⁷⁸⁹"))
+    for power in (f"10^{exponent}", f"10^{{{exponent}}}", f"10{raised}"):
+        assert canonical(power) == str(10**exponent)
+        assert canonical(f"{factor} {sign} {power}") == str(factor * 10**exponent)
