@@ -24,10 +24,6 @@ _MARGIN = 0.75  # usable fraction of a deadline; the rest covers errors of the e
 _MEMORY_S = 10.0
 _ITEMS_TO_TRUST = 16
 _USUAL_GROUP = 8
-_TURN_S = 0.005
-_TURN_CHARACTERS = 2**12
-_SHORT_CHARACTERS = 2**10
-_ITEM_CHARACTERS = 2**9  # no item takes less time than one of this size
 
 _Queue = OrderedDict[asyncio.Future[None], None]
 
@@ -192,46 +188,6 @@ class Pace:
         if self._seen < _ITEMS_TO_TRUST:
             return 0.0
         return items * self._seconds / self._items
-
-
-class Turns:
-    """Limits the work that items begin in one turn of the event loop, so that others get theirs.
-
-    A turn has room for ``_TURN_S`` of validation, and for the rules and prompts of one long item
-    and of short ones with ``_TURN_CHARACTERS``. Tasks of a reward model do the latter work later.
-    """
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._left = _TURN_CHARACTERS
-        self._has_long = False
-        self._renewing = False
-
-    async def validation(self) -> None:
-        """Wait for a turn with time left."""
-        while time.monotonic() - self._began > _TURN_S:
-            await self._ends()
-
-    async def work(self, characters: int) -> None:
-        """Wait for a turn with room for an item, and take it."""
-        if characters > _SHORT_CHARACTERS:
-            while self._has_long:
-                await self._ends()
-            self._has_long = True
-            return
-        while self._left <= 0:
-            await self._ends()
-        self._left -= max(characters, _ITEM_CHARACTERS)
-
-    async def _ends(self) -> None:
-        if not self._renewing:
-            self._renewing = True
-            asyncio.get_running_loop().call_soon(self._renew)
-        await asyncio.sleep(0)
-
-    def _renew(self) -> None:
-        self._began, self._left = time.monotonic(), _TURN_CHARACTERS
-        self._has_long = self._renewing = False
 
 
 @asynccontextmanager

@@ -13,8 +13,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from reward_serve.explanation import ExplainRequest, Explanation, Seconds
-from reward_serve.replica.admission import Admission, Turns, within_deadline
+from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.replica.observers import Observer, Times
+from reward_serve.replica.turns import Turns
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, failure_of
 from reward_serve.reward_models.trace import Trace
 from reward_serve.routing.sizes import bounded, size_of
