@@ -1,13 +1,11 @@
-"""Gets application states from Serve's controller, and shuts Serve down.
-
-``serve.status`` and ``serve.shutdown`` can block if the controller is gone; these functions do not.
-"""
+"""Gets application states from Serve, and shuts it down, without waiting for a dead controller."""
 
 from __future__ import annotations
 
 import re
-import time
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +13,12 @@ from reward_serve.config.models import ModelConfig
 
 _FAILED = ("DEPLOY_FAILED", "UNHEALTHY")
 _TIMEOUT_S = 2.0
-_SHUTDOWN_S = 30.0
 _POLL_S = 0.5
 _NOT_SCHEDULED = "to be scheduled"  # in Serve's message if a replica is waiting for resources
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _EXCEPTION = re.compile(r"^(?:[\w.]*\.)?\w*(?:Error|Exception|Exit|Interrupt)\b(?:\([\w.]*\))?:")
+
+_unanswered: list[Future[Any]] = []  # at most one call, for the next poll
 
 
 @dataclass(frozen=True)
@@ -60,39 +59,44 @@ class State:
 
 def states(names: Iterable[str]) -> dict[str, State]:
     """The state of each application; ``UNKNOWN`` while Serve does not answer."""
-    import ray
-    from ray.serve.context import _get_global_client
-    from ray.serve.schema import ServeInstanceDetails
+    from ray import serve
+    from ray.exceptions import ActorDiedError, RayError
 
-    client = _get_global_client(raise_if_no_controller_running=False)
+    call = _unanswered.pop() if _unanswered else _in_background(serve.status)
     applications = {}
     try:
-        if client is not None:
-            reply = client._controller.get_serve_instance_details.remote()
-            details = ServeInstanceDetails(**ray.get(reply, timeout=_TIMEOUT_S))
-            applications = details._get_status().applications
-    except ray.exceptions.ActorDiedError:  # permanently; Ray restarts a controller that crashes
+        applications = call.result(_TIMEOUT_S).applications
+    except ActorDiedError:  # permanently; Ray restarts a controller that crashes
         pass
-    except ray.exceptions.RayError as error:
+    except (RayError, TimeoutError) as error:
+        if not call.done():
+            _unanswered.append(call)
         return {name: State("UNKNOWN", str(error), {}) for name in names}
     return {name: _state(applications.get(name)) for name in names}
 
 
-def shut_down(is_pointless: Callable[[], bool]) -> None:
-    """Shut Serve down gracefully; stop waiting once ``is_pointless()``."""
-    import ray
-    from ray.serve.context import _get_global_client
+def shut_down(is_lost: Callable[[], bool]) -> None:
+    """Shut Serve down gracefully; stop waiting once ``is_lost()``."""
+    from ray import serve
 
-    if is_pointless():
-        return
-    client = _get_global_client(raise_if_no_controller_running=False)
-    if client is None:
-        return
-    ending = client._controller.graceful_shutdown.remote()
-    until = time.monotonic() + _SHUTDOWN_S
-    while not is_pointless() and time.monotonic() < until:
-        if ray.wait([ending], timeout=_POLL_S)[0]:
-            return
+    if not is_lost():
+        ending = _in_background(serve.shutdown)
+        while not is_lost() and not wait([ending], _POLL_S).done:
+            pass
+
+
+def _in_background(function: Callable[[], Any]) -> Future[Any]:
+    """Call the function in a thread, which does not keep the process from exiting."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
 def _state(application: Any) -> State:

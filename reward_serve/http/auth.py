@@ -86,11 +86,11 @@ class KeyLimit:
         Raises:
             KeyLimitError: the key's limit would be exceeded.
         """
-        at_work = self._in_flight[name]
-        if self._limit is not None and at_work + items > self._limit:
+        in_flight = self._in_flight[name]
+        if self._limit is not None and in_flight + items > self._limit:
             never = items > self._limit
             raise KeyLimitError(
-                f"key {name!r}: {items} items in addition to {at_work} in flight exceed "
+                f"key {name!r}: {items} items in addition to {in_flight} in flight exceed "
                 f"server.max_concurrent_items_per_key: {self._limit}; "
                 f"{'split the batch' if never else 'retry after a pause'}",
                 never,

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
+from ray.exceptions import ActorDiedError
 
 from reward_serve.cli import controller
 from reward_serve.cli.controller import ReplicaReports, Replicas, State, cause
@@ -106,3 +108,44 @@ def test_the_ordinary_start_of_one_replica_is_not_a_lack() -> None:
 )
 def test_the_cause_of_a_failure_stands_without_its_traceback(message: str, expected: str) -> None:
     assert cause(message) == expected
+
+
+def test_a_slow_controller_is_asked_once_and_its_answer_counts_when_it_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer, calls = Event(), []
+
+    def status() -> SimpleNamespace:
+        calls.append(answer.wait())
+        return SimpleNamespace(applications={})
+
+    monkeypatch.setattr("ray.serve.status", status)
+    monkeypatch.setattr(controller, "_TIMEOUT_S", 0.05)
+    assert controller.states(["reward"])["reward"].name == "UNKNOWN"
+    assert controller.states(["reward"])["reward"].name == "UNKNOWN"
+    answer.set()
+    monkeypatch.setattr(controller, "_TIMEOUT_S", 5.0)
+    assert controller.states(["reward"])["reward"].name == "ABSENT"
+    assert calls == [True]
+
+
+def test_shutting_down_ends_once_the_cluster_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = Event()
+    monkeypatch.setattr("ray.serve.shutdown", ended.wait)
+    monkeypatch.setattr(controller, "_POLL_S", 0.05)
+    lost = iter([False, False, True])
+    try:
+        controller.shut_down(lambda: next(lost))
+        assert next(lost, None) is None
+    finally:
+        ended.set()
+
+
+def test_a_controller_that_died_for_good_has_no_applications(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def status() -> None:
+        raise ActorDiedError
+
+    monkeypatch.setattr("ray.serve.status", status)
+    assert controller.states(["reward"])["reward"].name == "ABSENT"
