@@ -78,10 +78,12 @@ class Cluster:
     Attributes:
         address: address of its GCS, for other processes to connect to.
         endpoints: ports that must accept connections while it serves.
+        logs: this machine's folder of Serve's logs.
     """
 
     address: str
     endpoints: list[Endpoint]
+    logs: Path
 
     def is_lost(self) -> bool:
         """Whether any endpoint refuses connections now."""
@@ -103,8 +105,7 @@ def own_cluster(content: dict[str, Any], out: Console) -> Iterator[Cluster]:
         serve_run(cluster.address, content)
         yield cluster
     except LaunchError as error:
-        node = ray._private.worker.global_worker.node
-        logs = Path(node.get_logs_dir_path(), "serve") if node else "/tmp/ray/session_latest/logs"
+        logs = cluster.logs if cluster else "/tmp/ray/session_latest/logs"
         raise LaunchError(f"{error}\nlogs: {logs}") from None
     finally:
         signals.ignore()
@@ -187,11 +188,12 @@ def _connect(address: str) -> Cluster:
     settings = {"_system_config": _SYSTEM_CONFIG} if address == "local" else {}
     quiet = {"log_to_driver": False, "logging_level": "error"}
     try:
-        ray.init(address=address, namespace="serve", **quiet, **settings)
+        context = ray.init(address=address, namespace="serve", **quiet, **settings)
     except SystemExit:  # raised by Ray's SIGTERM handler
         raise Stopped from None
     signals.listen()
-    return Cluster(str(ray.get_runtime_context().gcs_address), ray_endpoints())
+    logs = Path(context.address_info["session_dir"], "logs", "serve")
+    return Cluster(str(ray.get_runtime_context().gcs_address), ray_endpoints(), logs)
 
 
 def _check_beside(content: dict[str, Any]) -> None:
