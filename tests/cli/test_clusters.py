@@ -16,7 +16,7 @@ with no_process_left():
 """
 
 
-def test_a_process_whose_parent_has_gone_is_ended_too() -> None:
+def test_orphans_are_killed_too() -> None:
     command = [sys.executable, "-c", ORPHAN]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert not psutil.pid_exists(int(done.stdout))

@@ -35,11 +35,11 @@ def test_an_application_is_usable_once_each_deployment_has_a_replica() -> None:
     assert state("RUNNING").is_usable  # scaled to zero
 
 
-def test_replicas_that_stop_are_not_wanted() -> None:
+def test_stopping_replicas_are_not_counted() -> None:
     assert state("RUNNING", RUNNING=1, STOPPING=2).replicas == {"judge": Replicas(1, 1, False)}
 
 
-def test_a_lack_of_replicas_is_said_once_then_on_change_with_what_they_need(
+def test_missing_replicas_are_reported_once_and_at_each_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 2.0})
@@ -68,7 +68,7 @@ def test_a_lack_of_replicas_is_said_once_then_on_change_with_what_they_need(
     ]
 
 
-def test_a_first_replica_without_room_is_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_replica_without_room_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 2.0})
     monkeypatch.setattr("ray.available_resources", lambda: {"CPU": 1.5})
     assert list(ReplicaReports(JUDGE).lines([state("DEPLOYING", WAITS, STARTING=1)])) == [
@@ -76,7 +76,7 @@ def test_a_first_replica_without_room_is_said_too(monkeypatch: pytest.MonkeyPatc
     ]
 
 
-def test_the_ordinary_start_of_one_replica_is_not_a_lack() -> None:
+def test_the_normal_start_of_one_replica_is_not_reported() -> None:
     reports = ReplicaReports(JUDGE)
     assert list(reports.lines([state("DEPLOYING", STARTING=1)])) == []
     assert list(reports.lines([state("RUNNING", RUNNING=1)])) == []
@@ -106,7 +106,7 @@ def test_the_ordinary_start_of_one_replica_is_not_a_lack() -> None:
         ),
     ],
 )
-def test_the_cause_of_a_failure_stands_without_its_traceback(message: str, expected: str) -> None:
+def test_the_cause_of_a_failure_is_shown_without_its_traceback(message: str, expected: str) -> None:
     assert cause(message) == expected
 
 

@@ -61,9 +61,7 @@ def test_a_shipped_file_is_unchanged(name: str) -> None:
         (file({"args": {"models": []}}), "args: models"),
     ],
 )
-def test_what_serve_run_would_ignore_or_trip_over_is_refused_by_name(
-    content: dict[str, Any], expected: str
-) -> None:
+def test_invalid_fields_are_refused_by_name(content: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         checked(content)
     assert expected in str(caught.value)
@@ -74,13 +72,11 @@ def test_what_serve_run_would_ignore_or_trip_over_is_refused_by_name(
     ("http", "host"),
     [({}, "127.0.0.1"), ({"port": 8001}, "127.0.0.1"), ({"host": "0.0.0.0"}, "0.0.0.0")],
 )
-def test_every_interface_is_bound_only_where_the_file_says_so(
-    http: dict[str, Any], host: str
-) -> None:
+def test_all_interfaces_are_bound_only_if_the_file_says_so(http: dict[str, Any], host: str) -> None:
     assert checked(file(http_options=http))["http_options"] == {"host": host, **http}
     assert checked(file())["http_options"] == {"host": "127.0.0.1"}
 
 
-def test_an_application_of_others_is_not_read() -> None:
+def test_other_applications_args_are_not_validated() -> None:
     content = file({"import_path": "theirs:app", "args": {"anything": 1}})
     assert checked(content)["applications"] == content["applications"]

@@ -23,11 +23,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_what_listens_is_there(listening: tuple[str, int]) -> None:
+def test_a_listening_endpoint_is_up(listening: tuple[str, int]) -> None:
     assert outage([Endpoint("Ray's raylet", listening, 0.0)]) is None
 
 
-def test_what_refuses_for_its_patience_is_gone_and_is_named(
+def test_an_endpoint_that_refuses_for_its_patience_is_reported_by_name(
     listening: tuple[str, int], clock: list[float]
 ) -> None:
     port = free_port()
@@ -42,7 +42,7 @@ def test_what_refuses_for_its_patience_is_gone_and_is_named(
     )
 
 
-def test_what_comes_back_is_given_its_whole_patience_again(clock: list[float]) -> None:
+def test_an_endpoint_that_comes_back_gets_its_full_patience_again(clock: list[float]) -> None:
     port = free_port()
     proxy = Endpoint("Serve's HTTP proxy", ("127.0.0.1", port), 60.0)
     assert not proxy.is_gone()
@@ -57,7 +57,7 @@ def test_what_comes_back_is_given_its_whole_patience_again(clock: list[float]) -
 
 
 @pytest.mark.parametrize(("head", "patience_s"), [("192.0.2.1", 3.0), ("192.0.2.2", 20.0)])
-def test_a_head_on_another_machine_may_be_unreachable_for_longer(
+def test_a_gcs_on_another_machine_may_be_unreachable_for_longer(
     head: str, patience_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = SimpleNamespace(gcs_address=f"{head}:6379", get_node_id=lambda: "here")

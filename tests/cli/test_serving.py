@@ -27,7 +27,7 @@ def there() -> Iterator[Endpoint]:
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, names: list[str]) -> str:
-    """The reason for which watching ends, if Serve says these states and then ABSENT."""
+    """Why watching ends when Serve reports these states and then ABSENT."""
     said = iter(names)
     monkeypatch.setattr(
         serving, "states", lambda _: {"reward": State(next(said, "ABSENT"), "", {})}
@@ -52,7 +52,7 @@ def test_watching_ends_when_serve_is_removed(
     assert reason == "Serve, or an application of this file, was removed from the cluster"
 
 
-def test_watching_goes_on_while_the_controller_restarts_and_over_a_short_absence(
+def test_watching_continues_while_the_controller_restarts_and_over_a_short_absence(
     monkeypatch: pytest.MonkeyPatch, there: Endpoint
 ) -> None:
     names = ["RUNNING", *["UNKNOWN"] * 30, "ABSENT", "RUNNING", *["DEPLOYING"] * 30, "UNHEALTHY"]

@@ -15,7 +15,7 @@ from reward_serve.schema import Usage
 
 
 class Engine:
-    """Answers with the sum of the prompt's tokens, when it is let."""
+    """Answers with the sum of the prompt's tokens once ``go`` is set."""
 
     max_model_len = 128
 
@@ -87,7 +87,7 @@ async def test_an_equal_question_is_answered_without_the_engine() -> None:
     assert (cache.hits, cache.misses) == (1, 1)
 
 
-async def test_equal_questions_at_a_time_are_one() -> None:
+async def test_concurrent_equal_questions_are_computed_once() -> None:
     engine = Engine()
     cache = cached(engine)
     engine.go.clear()
@@ -118,7 +118,7 @@ async def test_different_questions_are_both_asked(one: Any, other: Any) -> None:
     assert len(engine.asked) == 2
 
 
-async def test_an_engine_of_messages_has_them_for_its_key() -> None:
+async def test_without_token_ids_the_messages_are_the_key() -> None:
     engine = Engine()
     cache = cached(engine)
     for text in ("18", "18", "19"):
@@ -127,7 +127,7 @@ async def test_an_engine_of_messages_has_them_for_its_key() -> None:
     assert len(engine.asked) == 2
 
 
-async def test_written_text_is_kept_unless_it_is_sampled() -> None:
+async def test_greedy_text_is_cached_and_sampled_text_is_not() -> None:
     engine = Engine()
     cache = cached(engine)
 
@@ -158,7 +158,7 @@ async def test_a_failure_reaches_all_callers_and_is_not_cached() -> None:
     assert len(engine.asked) == 2
 
 
-async def test_one_who_goes_takes_nobody_along() -> None:
+async def test_a_cancelled_caller_does_not_abort_the_others() -> None:
     engine = Engine()
     cache = cached(engine)
     engine.go.clear()
@@ -172,7 +172,7 @@ async def test_one_who_goes_takes_nobody_along() -> None:
     assert engine.aborted == 0
 
 
-async def test_when_all_have_gone_the_work_is_aborted_and_asked_anew_later() -> None:
+async def test_a_call_is_aborted_when_all_its_callers_are_cancelled_and_can_be_repeated() -> None:
     engine = Engine()
     cache = cached(engine)
     engine.go.clear()
@@ -191,16 +191,16 @@ async def test_when_all_have_gone_the_work_is_aborted_and_asked_anew_later() -> 
     assert (await cache.label_logprobs(asking(1), ["0"])).cached
 
 
-async def test_the_least_recently_asked_for_goes_first() -> None:
+async def test_the_least_recently_used_output_is_evicted_first() -> None:
     cache = cached(Engine(), max_entries=2)
-    for token in (1, 2, 1, 3):  # 3 sends 2 away
+    for token in (1, 2, 1, 3):  # 3 evicts 2
         await cache.label_logprobs(asking(token), ["0"])
 
     assert (await cache.label_logprobs(asking(1), ["0"])).cached
     assert not (await cache.label_logprobs(asking(2), ["0"])).cached
 
 
-async def test_probabilities_that_are_no_numbers_are_not_kept() -> None:
+async def test_nan_probabilities_are_not_cached() -> None:
     engine = Engine()
     cache = cached(engine)
     engine.logprob = math.nan
@@ -222,7 +222,9 @@ async def test_the_cache_stays_within_its_bytes() -> None:
 
 
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(1, 4))
-def test_any_order_of_questions_gets_its_own_answers(questions: list[int], kept: int) -> None:
+def test_concurrent_questions_in_any_order_get_their_own_answers(
+    questions: list[int], kept: int
+) -> None:
     async def ask() -> None:
         engine = Engine()
         cache = cached(engine, max_entries=kept)

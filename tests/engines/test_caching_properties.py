@@ -1,4 +1,4 @@
-"""Whatever is asked, fails or is given up, in whatever order."""
+"""Random sequences of calls, answers, failures and cancellations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ops = st.lists(
 
 
 class Engine:
-    """Answers with the question, when and how the test says."""
+    """Answers with the question's number, when the test says so."""
 
     max_model_len = 128
     tokenizer: Any = None
@@ -59,7 +59,9 @@ class Engine:
 
     async def _work(self, question: str) -> str:
         call = question, asyncio.get_running_loop().create_future()
-        assert question not in [other for other, _ in self.at_work], "asked twice at a time"
+        assert question not in [other for other, _ in self.at_work], (
+            "computed twice at the same time"
+        )
         self.at_work.append(call)
         try:
             fate: str = await call[1]
@@ -83,7 +85,7 @@ class Askers:
         kind, number = op
         if kind in ("label", "write"):
             self._asked.append((op, asyncio.create_task(self._ask(op))))
-            await settle()  # one who gave up lets go of the engine first
+            await settle()  # so that a cancelled call leaves the engine first
         elif kind == "give up" and self._asked:
             self._asked[number % len(self._asked)][1].cancel()
         elif kind == "settle":
@@ -101,7 +103,7 @@ class Askers:
             await settle()
             self._check()
         for (kind, number), task in self._asked:
-            assert task.done(), "one waits forever"
+            assert task.done(), "a caller waits forever"
             if task.cancelled() or isinstance(task.exception(), EngineError):
                 continue
             output = task.result()
@@ -128,7 +130,7 @@ class Askers:
 
 
 @given(ops, st.integers(0, 6), st.sampled_from([0, 1_500, 4_000, 45_000, 2**20]))
-def test_every_answer_is_its_questions_own_and_what_is_kept_stays_in_bounds(
+def test_every_answer_is_its_own_questions_and_the_cache_stays_within_bounds(
     happenings: list[Op], max_entries: int, max_bytes: int
 ) -> None:
     async def asks() -> None:

@@ -53,7 +53,7 @@ Start = Callable[[], tuple["subprocess.Popen[str]", dict[str, Any]]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts an owner with a core; gives what the core reports about itself."""
+    """Starts an owner with a core; returns the owner and the core's report."""
     for name, text in {"preloaded": PRELOADED, "core": CORE, "owner": OWNER}.items():
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
@@ -66,7 +66,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield start
 
 
-def test_the_core_starts_where_the_imports_are_done(start: Start) -> None:
+def test_the_core_starts_in_a_process_that_has_the_imports(start: Start) -> None:
     owner, core = start()
     assert core["preloaded"]
     assert core["server"] != owner.pid
@@ -87,7 +87,7 @@ def test_server_and_core_die_with_a_killed_owner(start: Start) -> None:
     assert is_gone_within(2, core["server"])
 
 
-def test_the_owner_learns_of_a_killed_core(start: Start) -> None:
+def test_the_owner_sees_the_exit_code_of_a_killed_core(start: Start) -> None:
     owner, core = start()
     os.kill(core["core"], signal.SIGKILL)
     assert read_line(owner) == str(-signal.SIGKILL)

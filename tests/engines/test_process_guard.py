@@ -77,7 +77,7 @@ def test_the_workers_of_an_owned_engine_die_too(start: Start) -> None:
     assert is_gone_within(2, worker)
 
 
-def test_a_process_of_nobodys_engine_outlives_its_parent(start: Start) -> None:
+def test_an_unowned_process_outlives_its_parent(start: Start) -> None:
     parent = start(owned=False)
     child = int(read_line(parent))
     try:
@@ -89,7 +89,7 @@ def test_a_process_of_nobodys_engine_outlives_its_parent(start: Start) -> None:
     assert is_gone_within(2, child)
 
 
-def test_an_engine_whose_owner_died_before_it_could_ask_ends_itself(start: Start) -> None:
+def test_an_engine_whose_owner_died_before_install_exits(start: Start) -> None:
     owner = start(owned=True, before=WAITS_FOR_AN_ORPHANS_PARENT)
     child = int(read_line(owner))
     owner.send_signal(signal.SIGKILL)

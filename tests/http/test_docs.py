@@ -56,7 +56,7 @@ def test_no_reference_of_the_openapi_document_dangles(compatible_with: list[str]
     assert all(isinstance(resolved(document, node), dict) for node in referring)
 
 
-def test_a_type_is_in_the_document_of_those_who_serve_it_alone() -> None:
+def test_a_type_is_documented_only_where_it_is_served() -> None:
     compatible = served(compatible_with=["openai"]).get("/openapi.json").json()
     assert "ChatRequest" in compatible["components"]["schemas"]
     assert "ChatRequest" not in openapi()["components"]["schemas"]
@@ -116,7 +116,7 @@ def test_a_result_is_described_with_all_its_fields(name: str, more: set[str]) ->
     assert set(types["Status"]["enum"]) == {status.value for status in Status}
 
 
-def test_a_refusal_is_a_result_or_only_says_why() -> None:
+def test_a_refusal_is_a_failed_score_or_a_problem() -> None:
     refused = json_schema(openapi(), openapi()["paths"]["/v1/score"]["post"]["responses"]["422"])
     assert [part["$ref"].rsplit("/", 1)[1] for part in refused["anyOf"]] == [
         "FailedScore",
