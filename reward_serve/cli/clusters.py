@@ -51,7 +51,8 @@ class LaunchError(RuntimeError):
 def no_process_left() -> Iterator[None]:
     """Kill all descendants at the end of the block, including orphans.
 
-    Ray's agents and workers exit once their raylet is gone, but late on a busy machine.
+    This process becomes the parent of orphans by prctl(2). Without it, SIGTERM to the process group
+    takes 8 s instead of 3 s, since ``ray.shutdown`` waits for workers whose raylet is gone.
     """
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
