@@ -13,9 +13,8 @@ from reward_serve.engines.base import TextOutput
 from reward_serve.http.auth import digest_of
 from reward_serve.http.ingress import Ingress
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.completions import Completer
 from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models.chat import ChatRequest
+from reward_serve.reward_models.chat import Chat, ChatRequest
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import Usage
 
@@ -58,9 +57,8 @@ class FakeHandle:
         self.app_name, self.deployment_name = "tests", name
         self._before = before
         rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
+        rule.chat = cast("Chat", EchoingChat())
         self._scorer = Scorer(name, rule, Admission(64, 4096), 1024, explanations=2)
-        writer: Any = EchoingChat()
-        self._completer = Completer(name, writer, Admission(64, 4096), 10_000)
 
     def options(self, **_: Any) -> FakeHandle:
         return self
@@ -79,7 +77,7 @@ class FakeHandle:
 
     @property
     def complete(self) -> FakeMethod:
-        return FakeMethod(self._completer.complete, self._before)
+        return FakeMethod(self._scorer.complete, self._before)
 
     @property
     def describe(self) -> FakeMethod:

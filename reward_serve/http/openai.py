@@ -24,7 +24,7 @@ def completion(answer: dict[str, Any], model: str) -> dict[str, Any]:
     """A response in OpenAI's format.
 
     Args:
-        answer: an answer of ``completions.Completer`` with status ``ok``.
+        answer: an answer of ``scoring.Scorer.complete`` with status ``ok``.
         model: the model's name in the request.
     """
     usage = answer["usage"]

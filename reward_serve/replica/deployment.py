@@ -26,7 +26,6 @@ from reward_serve.config.models import (
 )
 from reward_serve.explanation import Explanation
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.completions import Completer
 from reward_serve.replica.metrics import Metrics
 from reward_serve.replica.observers import FailureLog, MemoryTrimmer, Observer
 from reward_serve.replica.scoring import Scorer
@@ -73,7 +72,6 @@ class RewardReplica:
             self._observers,
             explanations,
         )
-        self._completer = Completer(config.name, self._model.chat, admission, config.max_item_chars)
         await self._first_verdict(Scorer(config.name, self._model, admission, max_batch_items))
         self._timings_s["total"] = time.monotonic() - began
         self._tasks = [
@@ -110,8 +108,8 @@ class RewardReplica:
         return await self._scorer.explain(request)
 
     async def complete(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A chat completion by a judge's model; see ``completions.Completer``."""
-        return await self._completer.complete(body)
+        """A chat completion by a judge's model; see ``scoring.Scorer``."""
+        return await self._scorer.complete(body)
 
     async def describe(self) -> dict[str, Any]:
         """The model's entry in ``/v1/models``, with the replica's process id and start-up times."""

@@ -27,46 +27,36 @@ class Metrics(Observer):
     def __init__(self, items: Callable[[], int], describe: Callable[[], Mapping[str, Any]]) -> None:
         from ray.serve import metrics
 
-        self._requests = metrics.Counter(
-            "reward_serve_requests_total",
-            description="Requests by template, status and source.",
-            tag_keys=("template", "status", "source"),
+        def counter(name: str, description: str, *tags: str) -> metrics.Counter:
+            return metrics.Counter(f"reward_serve_{name}_total", description, tags)
+
+        def histogram(name: str, description: str, bounds: list[float]) -> metrics.Histogram:
+            return metrics.Histogram(f"reward_serve_{name}", description, bounds)
+
+        self._requests = counter(
+            "requests", "Requests by template, status and source.", "template", "status", "source"
         )
-        self._tokens = metrics.Counter(
-            "reward_serve_tokens_total",
-            description="Tokens of the engine: prompt, cached (part of prompt), completion.",
-            tag_keys=("kind",),
+        self._tokens = counter(
+            "tokens", "Tokens of the engine: prompt, cached (part of prompt), completion.", "kind"
         )
         self._of_model = {
-            "cache": metrics.Counter(
-                "reward_serve_cache_total",
-                description="Hits and misses of the verdict cache.",
-                tag_keys=("outcome",),
+            "cache": counter("cache", "Hits and misses of the verdict cache.", "outcome"),
+            "audit": counter(
+                "audits", "Requests scored by rules and model: whether they agreed.", "outcome"
             ),
-            "audit": metrics.Counter(
-                "reward_serve_audits_total",
-                description="Requests scored by rules and model: whether they agreed.",
-                tag_keys=("outcome",),
-            ),
-            "panel": metrics.Counter(
-                "reward_serve_panels_total",
-                description="Requests scored by a panel: whether its members agreed.",
-                tag_keys=("outcome",),
+            "panel": counter(
+                "panels", "Requests scored by a panel: whether its members agreed.", "outcome"
             ),
         }
-        histograms = {
-            "latency_seconds": ("From arrival to result, including queueing.", _SECONDS),
-            "queue_seconds": ("From arrival to the reward model.", _SECONDS),
-            "model_seconds": ("In the reward model: rules, rendering, engine.", _SECONDS),
-            "score": ("Scores.", _SCORES),
-        }
-        self._latency, self._queue, self._model, self._score = (
-            metrics.Histogram(f"reward_serve_{name}", description=description, boundaries=bounds)
-            for name, (description, bounds) in histograms.items()
+        self._latency = histogram(
+            "latency_seconds", "From arrival to result, including queueing.", _SECONDS
         )
-        self._items = metrics.Gauge(
-            "reward_serve_items", description="Items in progress or waiting."
+        self._queue = histogram("queue_seconds", "From arrival to the reward model.", _SECONDS)
+        self._model = histogram(
+            "model_seconds", "In the reward model: rules, rendering, engine.", _SECONDS
         )
+        self._score = histogram("score", "Scores.", _SCORES)
+        self._items = metrics.Gauge("reward_serve_items", "Items in progress or waiting.")
         self._ended: Counts[tuple[str, str, str]] = Counts()
         self._used: Counts[str] = Counts()
         self._reported: Counts[tuple[str, str]] = Counts()

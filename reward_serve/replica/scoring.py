@@ -1,22 +1,31 @@
 """Scores requests with one reward model: validation, admission, deadlines, typed failures.
 
-This is the work of a replica, without Ray. No request raises; each gets a ``ScoreResult``.
+This is the work of a replica, without Ray. No request raises: a score request gets a
+``ScoreResult``, an explanation or a chat completion the status of one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
+from reward_serve.engines.base import TextOutput
 from reward_serve.explanation import ExplainRequest, Explanation, Seconds
 from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.replica.observers import Observer, Times
 from reward_serve.replica.turns import Turns
-from reward_serve.reward_models.base import InvalidRequestError, RewardModel, failure_of
+from reward_serve.reward_models.base import (
+    InvalidRequestError,
+    RewardModel,
+    failure_of,
+    summed_usage,
+)
+from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.trace import Trace
 from reward_serve.routing.sizes import bounded, size_of
 from reward_serve.schema import (
@@ -27,14 +36,17 @@ from reward_serve.schema import (
     describe_errors,
     echoes,
     failure,
+    retry_after_s,
 )
+
+logger = logging.getLogger(__name__)
 
 _FLUSH_S = 0.02
 _EXPLANATION_PAUSE_S = 1.0
 
 
 class Scorer:
-    """Turns requests into results and explanations, and never raises.
+    """Turns requests into results, explanations and completions, and never raises.
 
     Args:
         name: the reward model's name in results.
@@ -118,17 +130,16 @@ class Scorer:
 
     def _refusal(self) -> ScoreResult | None:
         """Why nothing is explained now; None if something can be."""
+        if self._explaining < self._explanations:
+            return None
         if not self._explanations:
             reason = "explain: is off in this deployment; set server.explain: true"
             return failure(Status.INVALID, reason)
-        if self._explaining < self._explanations:
-            return None
         reason = (
             f"{self._explaining} explanations are in progress in this replica; the limit is "
             f"server.max_concurrent_explanations: {self._explanations}; retry after a pause"
         )
-        pause = {"retry_after_s": _EXPLANATION_PAUSE_S}
-        return failure(Status.OVERLOADED, reason, details=pause)
+        return failure(Status.OVERLOADED, reason, details={"retry_after_s": _EXPLANATION_PAUSE_S})
 
     async def _result(
         self, request: object, times: Times, batch: object = None, trace: Trace | None = None
@@ -145,8 +156,7 @@ class Scorer:
             return self._finished(invalid, times, echoes(request))
         echoed: dict[str, Any] = {"id": parsed.id, "metadata": parsed.metadata}
         try:
-            result = await self._scored(parsed, times, batch, trace)
-            return self._finished(result, times, echoed)
+            return self._finished(await self._scored(parsed, times, batch, trace), times, echoed)
         except Exception as error:
             what = f"reward model {self._name}, request id={parsed.id!r}"
             return self._finished(failure_of(error, what), times, echoed)
@@ -161,6 +171,43 @@ class Scorer:
         finished["model"], finished["latency_ms"] = self._name, 1000 * times.total
         return finished
 
+    async def complete(self, body: object) -> dict[str, Any]:
+        """A chat completion by the reward model's language model, for a ``ChatRequest``.
+
+        Returns:
+            ``status``, with ``choices`` and ``usage`` if it is ``ok``, else with ``reason`` and
+            ``retry_after_s``.
+        """
+        try:
+            outputs = await self._completed(body)
+        except Exception as error:
+            failed = failure_of(error, f"reward model {self._name}, chat completion")
+            if failed.status is not Status.INVALID:
+                logger.warning("reward model %s: no completion: %s", self._name, failed.reason)
+            return {
+                "status": failed.status.value,
+                "reason": failed.reason,
+                "retry_after_s": retry_after_s(failed.details),
+            }
+        return {
+            "status": Status.OK.value,
+            "choices": [{"text": each.text, "cut_off": each.cut_off} for each in outputs],
+            "usage": summed_usage(outputs).model_dump(),
+        }
+
+    async def _completed(self, body: object) -> Sequence[TextOutput]:
+        if self._model.chat is None:
+            raise InvalidRequestError(
+                f"model: {self._name!r} does not generate text; choose a judge, or use /v1/score"
+            )
+        try:
+            request = ChatRequest.model_validate(body)
+        except ValidationError as error:
+            raise InvalidRequestError(describe_errors(error)) from None
+        self._checked_length({"messages": request.characters})
+        async with within_deadline(request.timeout_s), self._admission.place(request.timeout_s):
+            return await self._model.chat.complete(request)
+
     async def _scored(
         self, request: ScoreRequest, times: Times, batch: object, trace: Trace | None
     ) -> ScoreResult:
@@ -169,7 +216,7 @@ class Scorer:
             raise InvalidRequestError(
                 f"model: no model is named {asked} in this deployment; choose {self._name!r}"
             )
-        characters = self._checked_length(request)
+        characters = self._checked_length(request.characters)
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
             times.placed = self._clock()
@@ -230,8 +277,8 @@ class Scorer:
             for task in tasks:
                 task.cancel()
 
-    def _checked_length(self, request: ScoreRequest) -> int:
-        sizes = request.characters
+    def _checked_length(self, sizes: Mapping[str, int]) -> int:
+        """The total number of characters in the fields of these sizes, if it is not too large."""
         total, longest = sum(sizes.values()), max(sizes, key=sizes.__getitem__)
         if total > self._max_item_chars:
             raise InvalidRequestError(
@@ -242,8 +289,9 @@ class Scorer:
 
     def _too_large(self, request: object, size: int) -> dict[str, Any]:
         reason = f"requests: {size} items; the limit is {self._max_batch_items}, so split the batch"
-        invalid = failure(Status.INVALID, reason)
-        return self._finished(invalid, Times(self._clock()), echoes(request))
+        return self._finished(
+            failure(Status.INVALID, reason), Times(self._clock()), echoes(request)
+        )
 
     @staticmethod
     def _items(requests: object) -> Sequence[object]:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from reward_serve.config.models import RuleModel
 from reward_serve.engines.base import EngineError, TextOutput
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.completions import Completer
+from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.chat import ChatRequest
+from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import Usage
 
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "9 + 9?"}]}
@@ -31,8 +33,10 @@ class FakeChat:
         return [TextOutput("18", True, Usage(prompt_tokens=4, completion_tokens=1))] * 2
 
 
-def completer(chat: Any, concurrent: int = 1, queued: int = 1) -> Completer:
-    return Completer("judge", chat, Admission(concurrent, queued), 100)
+def completer(chat: Any, admission: Admission | None = None) -> Scorer:
+    model = RuleRewardModel(RuleModel(name="judge", kind="rule"))
+    model.chat = chat
+    return Scorer("judge", model, admission or Admission(1, 1), 1, max_item_chars=100)
 
 
 async def test_every_answer_and_all_tokens_are_reported() -> None:
@@ -71,7 +75,7 @@ async def test_a_failure_is_typed(
 
 async def test_it_waits_for_the_same_places_as_scores_do() -> None:
     admission = Admission(1, 0)
-    judge = Completer("judge", FakeChat(seconds=1), admission, 100)  # type: ignore[arg-type]
+    judge = completer(FakeChat(seconds=1), admission)
     first = asyncio.create_task(judge.complete(BODY))
     await asyncio.sleep(0.01)
     assert admission.items == 1

@@ -16,7 +16,7 @@ from tests.replica.test_observers import took
 class Recorded:
     """A metric of Ray's that keeps the values it is given."""
 
-    def __init__(self, name: str, **_: object) -> None:
+    def __init__(self, name: str, *_: object) -> None:
         self.name = name
         self.recorded_values: list[Any] = []
 
@@ -33,8 +33,8 @@ class Recorded:
 def recorded(monkeypatch: pytest.MonkeyPatch) -> dict[str, Recorded]:
     made: dict[str, Recorded] = {}
 
-    def make(name: str, **settings: object) -> Recorded:
-        made[name.removeprefix("reward_serve_")] = Recorded(name, **settings)
+    def make(name: str, *settings: object) -> Recorded:
+        made[name.removeprefix("reward_serve_")] = Recorded(name, *settings)
         return made[name.removeprefix("reward_serve_")]
 
     for kind in ("Counter", "Histogram", "Gauge"):
