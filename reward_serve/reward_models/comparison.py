@@ -14,6 +14,7 @@ from reward_serve.judging.rendering import LabelError, Layout, Mode, Renderer, s
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.trace import Trace, filled, timed
+from reward_serve.reward_models.writing import Writing
 from reward_serve.rules import final_answer
 from reward_serve.rules.base import takes_long
 from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status
@@ -33,6 +34,7 @@ class Comparison:
         request: the request.
         template: the judging template.
         mode: label or generate.
+        writing: how the judge generates its answer.
         response_tokens: maximum tokens of the response to show.
         fingerprint: the result's fingerprint.
         source: the result's source, unless it is cached.
@@ -44,6 +46,7 @@ class Comparison:
     request: ScoreRequest
     template: Template
     mode: Mode
+    writing: Writing
     response_tokens: int
     fingerprint: str
     source: Source
@@ -51,10 +54,8 @@ class Comparison:
     renderer: Renderer
     trace: Trace | None
 
-    async def render(
-        self, reference: str, reserve_tokens: int, enable_thinking: bool = False
-    ) -> Prompt:
-        """Render the prompt, with room for ``reserve_tokens`` of the judge's answer.
+    async def render(self, reference: str) -> Prompt:
+        """Render the prompt, with room for the judge's answer.
 
         Raises:
             InvalidRequestError: the question and the reference leave no room, or a label is not a
@@ -65,7 +66,8 @@ class Comparison:
             reference = final_answer(reference)
         question = self.request.question or ""
         fields = {"question": question, "reference": reference, "response": response}
-        layout = Layout(self.mode, self.response_tokens, reserve_tokens, enable_thinking)
+        reserved, thinking = self.writing.sampling.max_tokens, self.writing.enable_thinking
+        layout = Layout(self.mode, self.response_tokens, reserved, thinking)
         try:
             with timed(self.trace, "rendering"):
                 prompt = await off_loop(
@@ -79,7 +81,7 @@ class Comparison:
             raise InvalidRequestError(str(error)) from None
         if self.trace is not None:
             number = len(self.trace.prompts) if "reference" in template.fields else None
-            self.trace.prompts.append(partial(self._shown, prompt, enable_thinking, number))
+            self.trace.prompts.append(partial(self._shown, prompt, number))
         return prompt
 
     async def answer(self, call: Awaitable[Answer]) -> Answer:
@@ -110,14 +112,14 @@ class Comparison:
         references = request.references
         return shared * max(1, len(references)) + sum(map(len, references)) > LONG_PROMPT
 
-    def _shown(self, prompt: Prompt, enable_thinking: bool, number: int | None) -> ShownPrompt:
+    def _shown(self, prompt: Prompt, number: int | None) -> ShownPrompt:
         """The prompt in the format of explanations."""
-        template, mode = self.template, self.mode
+        template, mode, thinking = self.template, self.mode, self.writing.enable_thinking
         shown = ShownPrompt(mode=mode, reference=number)
-        if parts := self.renderer.text(template, mode, enable_thinking):
+        if parts := self.renderer.text(template, mode, thinking):
             shown.text, shown.fields = filled(parts, prompt.fields)
         else:
-            turns = self.renderer.turns(template, mode, enable_thinking)
+            turns = self.renderer.turns(template, mode, thinking)
             messages = [(role, *filled(parts, prompt.fields)) for role, parts in turns]
             shown.messages = [Turn(role=r, content=text, fields=f) for r, text, f in messages]
         if prompt.cut_characters:

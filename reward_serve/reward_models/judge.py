@@ -27,10 +27,11 @@ from reward_serve.reward_models.base import (
 )
 from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.comparison import Comparison
-from reward_serve.reward_models.generate import check_options, generate_verdict, settings_of
+from reward_serve.reward_models.generate import generate_verdict
 from reward_serve.reward_models.label import label_verdict
 from reward_serve.reward_models.rule import result_of
 from reward_serve.reward_models.trace import Trace, timed
+from reward_serve.reward_models.writing import settings_of, writing_of
 from reward_serve.rules import VERIFIER_VERSION
 from reward_serve.rules.base import UnusableReferenceError, gold_answer, takes_long
 from reward_serve.rules.grade import Grade
@@ -133,7 +134,7 @@ class Judge(RewardModel):
         """
         template = self._template(request)
         mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
-        check_options(request.options, self._config, mode, self._ends_thinking)
+        writing = writing_of(request.options, self._config, mode, self._ends_thinking)
         for name in template.fields:
             if name != "response" and not getattr(request, name):
                 raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
@@ -147,6 +148,7 @@ class Judge(RewardModel):
             request=request,
             template=template,
             mode=mode,
+            writing=writing,
             response_tokens=self._budget(template),
             fingerprint=self._fingerprint(template, mode),
             source=self._source,
@@ -174,7 +176,10 @@ class Judge(RewardModel):
         if asked.mode == "label":
             calls = [label_verdict(asked, reference) for reference in references]
         else:
-            calls = [generate_verdict(asked, reference, self._config) for reference in references]
+            calls = [
+                generate_verdict(asked, reference, self._config.aggregate)
+                for reference in references
+            ]
         return best(await gathered(calls), highest=template.highest)
 
     async def _if_in_time(self, asked: Comparison) -> ScoreResult:

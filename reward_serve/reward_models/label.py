@@ -36,7 +36,7 @@ async def label_verdict(asked: Comparison, reference: str) -> ScoreResult:
             f"options.mode: template {template.name!r} has no labels; remove the mode, or set "
             "generate"
         )
-    prompt = await asked.render(reference, reserve_tokens=1)
+    prompt = await asked.render(reference)
     values = template.label.values
     output = await asked.answer(asked.engine.label_logprobs(prompt, list(values)))
     logprobs = {label: output.logprobs[label] for label in values}

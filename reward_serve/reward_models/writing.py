@@ -1,0 +1,122 @@
+"""How a judge writes: a request's options over the deployment's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reward_serve.config.judge import JudgeConfig
+from reward_serve.engines.base import Sampling
+from reward_serve.judging.rendering import Mode
+from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.schema import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How the judge generates.
+
+    Attributes:
+        sampling: sampling parameters of each answer.
+        enable_thinking: whether the chat template enables thinking.
+        samples: number of answers.
+    """
+
+    sampling: Sampling
+    enable_thinking: bool = False
+    samples: int = 1
+
+
+_ONE_TOKEN = Writing(Sampling(max_tokens=1))
+
+
+def writing_of(options: Options, config: JudgeConfig, mode: Mode, ends_thinking: bool) -> Writing:
+    """Merge a request's options with the deployment's settings; one token in label mode.
+
+    Args:
+        options: the request's options.
+        config: the deployment's settings.
+        mode: the mode of this request.
+        ends_thinking: whether the engine can limit thinking.
+
+    Raises:
+        InvalidRequestError: the deployment does not allow an option, or it would have no effect;
+            names the option and the remedy.
+    """
+    for name, value in options:
+        if value is not None and name not in config.allowed_options:
+            raise InvalidRequestError(
+                f"options.{name}: not allowed by this deployment; remove it, or add it to "
+                "judge.allowed_options"
+            )
+    if mode == "label":
+        _check_label_mode(options)
+        return _ONE_TOKEN
+    temperature, thinking = options.temperature, options.enable_thinking
+    enabled = config.enable_thinking if thinking is None else thinking
+    sampling = Sampling(
+        max_tokens=options.max_tokens or config.max_tokens,
+        temperature=config.temperature if temperature is None else temperature,
+        top_p=options.top_p or config.top_p,
+        thinking_tokens=(options.thinking_tokens or config.thinking_tokens) if enabled else None,
+    )
+    writing = Writing(sampling, enabled, options.samples or config.samples)
+    _check_samples(writing, config)
+    if options.thinking_tokens is not None:
+        _check_thinking(options.thinking_tokens, writing, ends_thinking)
+    return writing
+
+
+def settings_of(config: JudgeConfig) -> str:
+    """The deployment's settings, for fingerprints."""
+    thinking = (config.thinking_tokens or "on") if config.enable_thinking else "off"
+    return (
+        f";max_tokens={config.max_tokens};temperature={config.temperature:g};"
+        f"top_p={config.top_p:g};thinking={thinking};samples={config.samples}-{config.aggregate}"
+    )
+
+
+def _check_label_mode(options: Options) -> None:
+    for name in ("enable_thinking", "thinking_tokens", "samples"):
+        asked = getattr(options, name)
+        if asked and not (name == "samples" and asked == 1):
+            raise InvalidRequestError(
+                f"options.{name}: has no effect in label mode; remove it, or set "
+                "options.mode: generate"
+            )
+
+
+def _check_samples(writing: Writing, config: JudgeConfig) -> None:
+    max_tokens, samples = writing.sampling.max_tokens, writing.samples
+    if max_tokens > config.max_tokens:
+        raise InvalidRequestError(
+            f"options.max_tokens: {max_tokens} is above the deployment's maximum of "
+            f"{config.max_tokens}; request fewer, or raise judge.max_tokens"
+        )
+    if samples > config.max_samples:
+        raise InvalidRequestError(
+            f"options.samples: {samples} is above the deployment's maximum of "
+            f"{config.max_samples}; request fewer, or raise judge.max_samples"
+        )
+    if samples > 1 and writing.sampling.temperature == 0:
+        raise InvalidRequestError(
+            f"options.samples: {samples} samples at temperature 0 are identical; set "
+            "options.temperature, such as 0.6, or samples: 1"
+        )
+
+
+def _check_thinking(asked: int, writing: Writing, ends_thinking: bool) -> None:
+    if not writing.enable_thinking:
+        raise InvalidRequestError(
+            "options.thinking_tokens: thinking is off; set options.enable_thinking"
+        )
+    if not ends_thinking:
+        raise InvalidRequestError(
+            "options.thinking_tokens: this engine cannot limit thinking; remove it, or set "
+            "engine.engine_kwargs.reasoning_parser, for example to qwen3"
+        )
+    most = writing.sampling.max_tokens
+    if asked >= most:
+        raise InvalidRequestError(
+            f"options.thinking_tokens: {asked} leaves no room for a verdict in max_tokens: "
+            f"{most}; lower it"
+        )
