@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from reward_serve.reward_models.sampling import chosen, request_hash
 from reward_serve.rules.grade import RIGHT, Grade
@@ -42,15 +41,15 @@ class Audit:
             return False
         return chosen(request_hash(request), self._rate)
 
-    def compare(self, request: ScoreRequest, both: Coroutine[Any, Any, Both]) -> None:
-        """Compare the rules' grade with the model's result once both are known."""
+    def compare(self, request: ScoreRequest, both: Callable[[], Awaitable[Both]]) -> None:
+        """Compare the rules' grade with the model's result, in the background."""
         task = asyncio.ensure_future(self._compare(request, both))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _compare(self, request: ScoreRequest, both: Coroutine[Any, Any, Both]) -> None:
+    async def _compare(self, request: ScoreRequest, both: Callable[[], Awaitable[Both]]) -> None:
         try:
-            grade, result = await both
+            grade, result = await both()
         except Exception as error:
             self.counts["failed"] += 1
             logger.debug("an audit failed: %r", error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -84,10 +84,10 @@ class Comparison:
             self.trace.prompts.append(partial(self._shown, prompt, number))
         return prompt
 
-    async def answer(self, call: Awaitable[Answer]) -> Answer:
-        """Await an answer of the engine."""
+    async def answer(self, ask: Callable[..., Awaitable[Answer]], *args: Any) -> Answer:
+        """An answer of the engine, by one of its methods."""
         with timed(self.trace, "engine"):
-            answer = await call
+            answer = await ask(*args)
         if self.trace is not None:
             self.trace.cached = answer.cached and self.trace.cached is not False
         return answer

@@ -27,7 +27,7 @@ async def generate_verdict(asked: Comparison, reference: str, how: Aggregate) ->
     writing = asked.writing
     prompt = await asked.render(reference)
     outputs = await gathered(
-        asked.answer(asked.engine.generate(prompt, replace(writing.sampling, sample=sample)))
+        asked.answer(asked.engine.generate, prompt, replace(writing.sampling, sample=sample))
         for sample in range(writing.samples)
     )
     results = [_result(asked, output, cut_details(prompt) or None) for output in outputs]

@@ -8,6 +8,7 @@ decides.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from reward_serve.config.engine import ends_thinking
@@ -93,7 +94,7 @@ class Judge(RewardModel):
             if trace is not None:
                 trace.model = result
         if trace is None and self._audit.wants(request):
-            self._audit.compare(request, self._both(asked, grade, result))
+            self._audit.compare(request, partial(self._both, asked, grade, result))
         return result
 
     def describe(self) -> dict[str, Any]:

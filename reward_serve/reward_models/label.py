@@ -38,7 +38,7 @@ async def label_verdict(asked: Comparison, reference: str) -> ScoreResult:
         )
     prompt = await asked.render(reference)
     values = template.label.values
-    output = await asked.answer(asked.engine.label_logprobs(prompt, list(values)))
+    output = await asked.answer(asked.engine.label_logprobs, prompt, list(values))
     logprobs = {label: output.logprobs[label] for label in values}
     if not math.isfinite(max(logprobs.values())) or any(map(math.isnan, logprobs.values())):
         status, reason = _NO_LABEL[asked.source]
