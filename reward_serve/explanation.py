@@ -22,6 +22,11 @@ class ExplainRequest(ScoreRequest):
 
     tokens: bool = Field(False, strict=True, description="Include the prompts' tokens.")
 
+    def score_request(self) -> ScoreRequest:
+        """The request to score, as a reward model gets it without an explanation."""
+        fields = {name: getattr(self, name) for name in ScoreRequest.model_fields}
+        return ScoreRequest.model_construct(self.model_fields_set - {"tokens"}, **fields)
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)

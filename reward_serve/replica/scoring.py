@@ -149,8 +149,8 @@ class Scorer:
             if trace is None:
                 parsed = ScoreRequest.model_validate(request)
             else:
-                parsed = ExplainRequest.model_validate(request)
-                trace.tokens = parsed.tokens
+                explained = ExplainRequest.model_validate(request)
+                parsed, trace.tokens = explained.score_request(), explained.tokens
         except ValidationError as error:
             invalid = failure(Status.INVALID, describe_errors(error))
             return self._finished(invalid, times, echoes(request))

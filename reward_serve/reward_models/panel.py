@@ -51,9 +51,7 @@ class Panel(RewardModel):
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request by the members' vote or mean; a trace has their explanations."""
-        body = request.model_dump(
-            mode="json", exclude_unset=True, exclude={"model", "id", "tokens"}
-        )
+        body = request.model_dump(mode="json", exclude_unset=True, exclude={"model", "id"})
         body["timeout_s"] = self._config.member_deadline * request.timeout_s
         bodies = [
             {**body, "template": member.template} if member.template else body

@@ -55,6 +55,27 @@ async def test_the_result_is_what_scoring_gives() -> None:
     )
 
 
+async def test_a_model_gets_the_same_request_with_and_without_an_explanation() -> None:
+    class FakeKeeping(RewardModel):
+        def __init__(self) -> None:
+            self.kept: list[Any] = []
+
+        async def score(self, request: ScoreRequest, trace: object = None) -> Any:
+            self.kept.append((request.model_dump(exclude={"timeout_s"}), request.model_fields_set))
+            raise KeyError("done")
+
+        def describe(self) -> dict[str, Any]:
+            return {}
+
+    model = FakeKeeping()
+    each = explainer(model)
+    body = {"response": "x", "reference": "18", "options": {"mode": "label"}}
+    await each.score(body)
+    await each.explain({**body, "tokens": True})
+    scored, with_explanation = model.kept
+    assert scored == with_explanation
+
+
 async def test_times_of_the_parts_add_up_to_no_more_than_all_of_it() -> None:
     explanation = await explained(explainer(a_judge()), {"response": "eighteen", "reference": "18"})
     parts = explanation.seconds.model_dump()
