@@ -1,15 +1,16 @@
-"""Small SVG charts in the page's colors; the page also shows their numbers as text."""
+"""Small charts in the page's colors; the page also shows their numbers as text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from nicegui.element import Element
+from nicegui import ui
 
 from reward_serve_lab.ui.elements import tag
 from reward_serve_lab.ui.text import legible
 
-_WIDTH, _HEIGHT = 100.0, 40.0
+Series = dict[str, Any]
 
 STATUS_TONES = {
     "ok": "ok",
@@ -24,7 +25,11 @@ STATUS_TONES = {
 """The color of each status."""
 
 SOURCES = ("judge", "rule", "cache", "classifier", "remote", "panel", "fallback")
-"""Sources with a color of their own; a log may contain others."""
+"""The sources; a log may contain others."""
+
+_TONES = {"ok": "--ok", "warn": "--warn", "bad": "--bad", "muted": "--line-strong"}
+_SOURCE_COLORS = {"rule": "--ok", "cache": "--warn", "other": "--line-strong"}
+_COLOR = "--accent"
 
 
 def score_tone(score: float | None) -> str:
@@ -36,76 +41,57 @@ def score_tone(score: float | None) -> str:
 
 def histogram(title: str, counts: Sequence[int], low: float, high: float) -> None:
     """Counts in equal bins from ``low`` to ``high``."""
-    top = max(counts, default=0) or 1
-    with _figure(title, f"{top:,}", f"{low:g}", f"{high:g}"):
-        width = _WIDTH / max(1, len(counts))
-        for index, count in enumerate(counts):
-            if not count:
-                continue
-            height = max(0.8, _HEIGHT * count / top)
-            bar = tag("rect", "bar", x=index * width + 0.2, y=_HEIGHT - height)
-            bar._props |= {"width": width - 0.4, "height": height}
-            step = (high - low) / len(counts)
-            with bar:
-                begin = low + index * step
-                tag("title", text=f"{begin:g} to {begin + step:g}: {count:,}")
+    step = (high - low) / max(1, len(counts))
+    bins = [f"{low + n * step:g} to {low + (n + 1) * step:g}" for n in range(len(counts))]
+    data = [count or None for count in counts]
+    bar = {"type": "bar", "data": data, "barCategoryGap": "10%", "barMinHeight": 2}
+    _figure(title, {"type": "category", "data": bins}, [_colored(bar, _COLOR)])
 
 
-def scatter(title: str, points: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> None:
+def scatter(title: str, points: Mapping[str, Sequence[tuple[float, float]]]) -> None:
     """Points (x, y) by source; x starts at 0, and y covers at least 0 to 1."""
-    flat = [point for some in points.values() for point in some]
-    most = max((x for x, _ in flat), default=0.0) or 1.0
-    low = min([0.0, *(y for _, y in flat)])
-    high = max([1.0, *(y for _, y in flat)])
     by_source: dict[str, list[tuple[float, float]]] = {}
     for kind, some in points.items():
         by_source.setdefault(kind if kind in SOURCES else "other", []).extend(some)
-    with _figure(title, f"{high:g}", "0", f"{most:,.0f} {unit}", f"{low:g}", keys=list(by_source)):
-        for source, some in by_source.items():
-            steps = (
-                f"M{x / most * 98 + 1:.2f} {38 - (y - low) / (high - low) * 36:.2f}h0"
-                for x, y in some
-            )
-            tag("path", f"dots {source}", d="".join(steps))
+    values = [y for some in by_source.values() for _, y in some]
+    series = [
+        _colored(
+            {"type": "scatter", "name": source, "data": some, "symbolSize": 5},
+            _SOURCE_COLORS.get(source, _COLOR),
+        )
+        for source, some in by_source.items()
+    ]
+    y_range = {"min": min([0.0, *values]), "max": max([1.0, *values])}
+    _figure(title, {"type": "value", "min": 0}, series, y_range)
 
 
 def stacked(
     title: str, columns: Sequence[Mapping[str, int]], first: str, last: str, order: Sequence[str]
 ) -> None:
     """Stacked counts by kind, in columns."""
-    top = max((sum(column.values()) for column in columns), default=0) or 1
-    with _figure(title, f"{top:,}", first, last):
-        width = _WIDTH / max(1, len(columns))
-        for index, column in enumerate(columns):
-            below = 0.0
-            for kind in order:
-                count = column.get(kind, 0)
-                if not count:
-                    continue
-                height = _HEIGHT * count / top
-                tone = STATUS_TONES.get(kind, "muted")
-                bar = tag("rect", f"bar {tone}", x=index * width + 0.15)
-                bar._props |= {"y": _HEIGHT - below - height, "width": width - 0.3}
-                bar._props["height"] = height
-                with bar:
-                    tag("title", text=f"{legible(kind, 40)}: {count:,}")
-                below += height
+    series = [
+        _colored(
+            {
+                "type": "bar",
+                "stack": "all",
+                "name": legible(kind, 40),
+                "data": [column.get(kind) or None for column in columns],
+                "barCategoryGap": "10%",
+            },
+            _TONES[STATUS_TONES.get(kind, "muted")],
+        )
+        for kind in order
+        if any(column.get(kind) for column in columns)
+    ]
+    ends = [first, *[""] * (len(columns) - 2), last]
+    _figure(title, {"type": "category", "data": ends, "axisLabel": {"interval": 0}}, series)
 
 
 def line(title: str, values: Sequence[float | None], last: str) -> None:
     """Values over time, newest on the right; None is a gap."""
-    known = [value for value in values if value is not None]
-    top = max(known, default=0.0) or 1.0
-    with _figure(title, f"{top:,.3g}", "", last):
-        steps, pen = [], "M"
-        for index, value in enumerate(values):
-            if value is None:
-                pen = "M"
-                continue
-            x = _WIDTH * index / max(1, len(values) - 1)
-            steps.append(f"{pen}{x:.2f} {_HEIGHT - 1 - (_HEIGHT - 4) * value / top:.2f}")
-            pen = "L"
-        tag("path", "trace", d="".join(steps) or "M0 39h0")
+    trace = _colored({"type": "line", "data": list(values), "showSymbol": False}, _COLOR)
+    ends = [*[""] * (len(values) - 1), last]
+    _figure(title, {"type": "category", "data": ends, "axisLabel": {"interval": 0}}, [trace])
 
 
 def bars(values: Mapping[str, float], chosen: str | None = None) -> None:
@@ -121,24 +107,30 @@ def bars(values: Mapping[str, float], chosen: str | None = None) -> None:
                 tag("span", "number", f"{value:.4f}")
 
 
+def _colored(series: Series, color: str) -> Series:
+    return series | {
+        "itemStyle": {"color": f"var({color})"},
+        "lineStyle": {"color": f"var({color})"},
+    }
+
+
 def _figure(
-    title: str, top: str, left: str, right: str, bottom: str = "0", keys: Sequence[str] = ()
-) -> Element:
-    """Create a figure with title and axis limits; return its SVG element."""
+    title: str, x_axis: Series, series: Sequence[Series], y_range: Series | None = None
+) -> None:
+    muted = {"color": "var(--muted)", "fontSize": 11}
     with tag("figure", "chart"):
         tag("figcaption", text=title)
-        with tag("div", "plot"):
-            tag("span", "y-top", top)
-            tag("span", "y-bottom", bottom)
-            drawing = tag("svg", viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}", role="img")
-            drawing._props |= {"preserveAspectRatio": "none", "aria-label": title}
-        with tag("div", "x-axis"):
-            tag("span", text=left)
-            tag("span", text=right)
-        if keys:
-            with tag("div", "keys"):
-                for key in keys:
-                    with tag("span"):
-                        tag("span", f"swatch {key}", aria_hidden="true")
-                        tag("span", text=key)
-    return drawing
+        ui.echart(
+            {
+                "animation": False,
+                "aria": {"enabled": True},
+                "textStyle": muted,
+                "legend": {"show": x_axis["type"] == "value", "bottom": 0, "textStyle": muted},
+                "grid": {"left": 36, "right": 12, "top": 8, "bottom": 44 if y_range else 24},
+                "tooltip": {"confine": True},
+                "xAxis": {"axisTick": {"show": False}, "splitLine": {"show": False}, **x_axis},
+                "yAxis": {"type": "value", "splitNumber": 2, **(y_range or {})},
+                "series": list(series),
+            },
+            renderer="svg",
+        )

@@ -254,7 +254,7 @@ def _row(verdict: Verdict) -> TableRow:
 
 def _show_charts(answer: Answer) -> None:
     charts.histogram("Scores", answer.scores, answer.low, answer.high)
-    charts.scatter("Score against length, by source", answer.points, "characters")
+    charts.scatter("Score against length in characters, by source", answer.points)
     tones = list(charts.STATUS_TONES)
     others = {status for column in answer.statuses for status in column} - set(tones)
     charts.stacked(
