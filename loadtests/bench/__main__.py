@@ -48,7 +48,7 @@ def main(
         "P1": lambda: label_mode.run(requests),
         "P2": lambda: bare_engine.run(requests, 2 * rounds + 1),  # its differences are small
         "P3": lambda: instant_model.run(rounds),
-        "P4": lambda: groups.run(requests),
+        "P4": lambda: groups.run(requests, rounds),
         "P6": lambda: start.run(rounds),
         "long": lambda: long.run(rounds),
         "prompt": lambda: prompt.run(data),

@@ -1,139 +1,194 @@
-"""P4: routing a group to one replica, against Serve's power of two choices.
+"""P4: what it brings to send a group's samples to one replica.
 
-Two replicas of one core each. Groups of 8 use the ``solution`` template, whose gold solution stands
-before the response, so that a group shares it. All groups arrive at once, one after another
-(``burst``) or sample by sample (``interleaved``). Our client coalesces them; power of two choices
-gets them one by one, which balances the replicas best. Shareable tokens are counted in whole blocks
-of the prefix cache: the longest start of each prompt that an earlier prompt has.
-``short_interleaved`` uses ``final_answer``, whose prompts share only the template's text.
+One coalescing client sends the same groups of 8 in three ways, in turn, to the same replicas:
+
+- ``affinity``: by the client's own placement, rendezvous hashing with bounded loads;
+- ``per_group``: each batch is split by group, and two random replicas are compared for each call
+  (power of two choices, Serve's default);
+- ``ring``: the same calls with the group as ``session_id``, placed by Serve's consistent hashing.
+
+The samples of a step arrive at once, group by group (``together``) or in random order (``apart``,
+as rollouts of different lengths end). Prompts are ``short`` (``final_answer``), ``long``
+(``solution``, references of about 1,000 tokens), or short in ``generate`` mode. The bundled engine
+runs on two replicas, a stand-in on two and eight.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import product
+from random import Random
 from typing import Any
 
-from deployments.local import APP, console, deployed
-from loadtests.bench.common import NO_CACHE, PromptRenderer, Request, timed
+from deployments.local import APP, console
+from loadtests.bench.common import NO_CACHE, Request, spread, timed
+from loadtests.bench.prefix_cache import PrefixReplica
 from reward_serve.client import Client, RewardClient
-from reward_serve.engines.bundled import ADAPTER, prepare_bundled
-from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.engines.vllm_settings import CPU_BLOCK_SIZE
+from reward_serve.routing.placement import Placement, Share, group_key
 from reward_serve.schema import ScoreResult, Status
 
-GROUPS, SAMPLES, REPLICAS = 16, 8, 2
+SAMPLES = 8
+GROUPS = 4
+"""Groups of a step for each replica."""
+WAYS = ("affinity", "per_group", "ring")
+PROMPTS: dict[str, dict[str, Any]] = {
+    "short": {"template": "final_answer", "options": NO_CACHE},
+    "long": {"template": "solution", "options": NO_CACHE},
+    "generate": {
+        "template": "final_answer",
+        "options": {**NO_CACHE, "mode": "generate", "max_tokens": 16},
+    },
+}
+ORDERS = ("together", "apart")
+SETTINGS = (("engine", 2), ("stand-in", 2), ("stand-in", 8))
+_REFERENCE_CHARACTERS = 2_400
 _TIMEOUT_S = 900.0
 
-Ask = Callable[[Request], Awaitable[ScoreResult]]
+
+class PerGroup(Placement):
+    """A call for each group of a batch, whose replica Serve chooses.
+
+    Args:
+        sessions: whether the group is the call's session.
+    """
+
+    def __init__(self, sessions: bool) -> None:
+        super().__init__()
+        self._sessions = sessions
+
+    def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
+        """The parts of a batch, whatever the replicas."""
+        groups: dict[int, list[int]] = {}
+        for index, item in enumerate(items):
+            groups.setdefault(group_key(item), []).append(index)
+        return [Share(str(key) if self._sessions else None, part) for key, part in groups.items()]
 
 
-def run(requests: list[Request]) -> dict[str, Any]:
-    """``ratio``: the share of the shareable tokens of the burst that our routing reused."""
-    from transformers import AutoTokenizer
+def run(requests: list[Request], rounds: int) -> dict[str, Any]:
+    """Tokens from the prefix cache, tokens computed, and answers a second, by setting and way."""
+    figures = {}
+    for engine, replicas in SETTINGS:
+        with deployed(engine, replicas):
+            name = f"{engine}, {replicas} replicas"
+            figures[name] = asyncio.run(_measured(requests, replicas, rounds, name))
+    return {"groups_per_replica": GROUPS, "samples": SAMPLES, "rounds": rounds, **figures}
 
-    folder = prepare_bundled(adapter=ADAPTER)
-    tokenizer = ChatTokenizer(AutoTokenizer.from_pretrained(folder))
-    rendered = {name: PromptRenderer(tokenizer, name) for name in ("solution", "final_answer")}
-    figures: dict[str, Any] = {}
-    for way, affinity in (("affinity", True), ("power_of_two", False)):
-        with deployed(
-            rules_first=False,
-            affinity=affinity,
-            resources={"num_cpus": 1},
-            autoscaling={"min_replicas": REPLICAS, "max_replicas": REPLICAS},
-        ):
-            _wait_for_replicas()
-            figures[way] = asyncio.run(_run(requests, rendered, affinity))
-    pairs = [
-        (order, figures["affinity"][order], figures["power_of_two"][order]) for order in _ORDERS
-    ]
+
+@contextmanager
+def deployed(engine: str, replicas: int) -> Iterator[None]:
+    """Deploy a judge with a number of replicas on a new cluster; shut both down after the block."""
+    import ray
+    from ray import serve
+
+    from reward_serve.app import bind_ingress, deployment_options
+    from reward_serve.config.app import parse_config
+    from reward_serve.config.resolve import resolve
+    from reward_serve.replica.deployment import RewardReplica
+
+    model: dict[str, Any] = {
+        "name": "judge",
+        "kind": "judge",
+        "judge": {"rules_first": False, "audit_rate": 0.0},
+        "resources": {"num_cpus": 1},
+        "autoscaling": {"min_replicas": replicas, "max_replicas": replicas},
+    }
+    config = resolve(parse_config({"models": [model]}))
+    (judge,) = config.models
+    replica = RewardReplica if engine == "engine" else PrefixReplica
+    one = serve.deployment(replica).options(name="judge", **deployment_options(judge))
+    bound = one.bind(judge.model_dump(mode="json"), config.server.max_batch_items)
+    ray.init(
+        address="local",
+        num_cpus=replicas,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+    )
+    try:
+        with console.status(f"P4: {replicas} replicas of the {engine}"):
+            serve.start(http_options={"host": None})
+            serve.run(bind_ingress(config.server, {"judge": bound}), name=APP, route_prefix=None)
+        yield
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+async def _measured(
+    requests: list[Request], replicas: int, rounds: int, name: str
+) -> dict[str, Any]:
+    clients = {way: await _client(way) for way in WAYS}
+    found: dict[str, Any] = {}
+    for prompts, order in product(PROMPTS, ORDERS):
+        runs: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+        for number in range(-1, rounds):  # the first round, which is short, warms up
+            for place, way in enumerate(WAYS):
+                mark = f"{prompts} {order} {number} {place}"
+                groups = GROUPS * replicas if number >= 0 else 1
+                asked = step(requests, groups, prompts, order, mark)
+                with console.status(f"P4: {name}: {prompts}, {order}, {way}"):
+                    seconds, results = await timed(
+                        lambda c=clients[way], a=asked: asyncio.gather(*map(c.ascore, a))  # type: ignore[misc]
+                    )
+                if number >= 0:
+                    runs[way].append(_figures(seconds, results))
+        found[f"{prompts}, {order}"] = {way: _spreads(runs, way) for way in WAYS}
+    return found
+
+
+async def _client(way: str) -> Client:
+    transport = RewardClient(APP, timeout_s=_TIMEOUT_S)
+    await transport.ascore({"response": "#### 1", "reference": "1"})
+    assert transport._dispatcher
+    if way != "affinity":
+        deployment = transport._dispatcher._models["judge"]
+        deployment._placement = PerGroup(sessions=way == "ring")
+    return Client(transport, timeout_s=_TIMEOUT_S)
+
+
+def step(
+    requests: Sequence[Request], groups: int, prompts: str, order: str, mark: str
+) -> list[Request]:
+    """The samples of a step, whose groups have a reference of their own, in order of arrival."""
+    asked = []
+    for group in range(groups):
+        own = f"({mark} {group}) "
+        reference = requests[5 * group % len(requests)]["reference"]
+        if prompts == "long":
+            reference = own + (f"{reference}\n" * _REFERENCE_CHARACTERS)[:_REFERENCE_CHARACTERS]
+        for sample in range(SAMPLES):
+            response = requests[(5 * group + sample) % len(requests)]["response"]
+            one = {"response": f"({sample}) {own}{response}", "reference": reference}
+            asked.append({**one, "group": own, **PROMPTS[prompts]})
+    if order == "apart":
+        Random(mark.rpartition(" ")[0]).shuffle(asked)  # alike for all ways of a round
+    return asked
+
+
+def _figures(seconds: float, results: Sequence[ScoreResult]) -> dict[str, float]:
+    answered = (Status.OK, Status.UNPARSEABLE, Status.TRUNCATED)
+    lost = [result for result in results if result.status not in answered]
+    if lost:
+        raise RuntimeError(f"{len(lost)} items have no verdict: {lost[0].reason}")
+    prompt = sum(result.usage.prompt_tokens for result in results)
+    cached = sum(result.usage.cached_tokens for result in results)
     return {
-        "ratio": figures["affinity"]["burst"]["reused_share"],
-        "speedup": {
-            order: ours["answers_per_s"] / rs["answers_per_s"] for order, ours, rs in pairs
-        },
-        "replicas": REPLICAS,
-        "groups": GROUPS,
-        "samples": SAMPLES,
-        **figures,
+        "answers_per_s": len(results) / seconds,
+        "cached_tokens": cached,
+        "computed_tokens": prompt - cached,
     }
 
 
-_ORDERS = {"burst": "solution", "interleaved": "solution", "short_interleaved": "final_answer"}
-"""Each order of arrival, and its template."""
-
-
-async def _run(
-    requests: list[Request], rendered: dict[str, PromptRenderer], affinity: bool
-) -> dict[str, Any]:
-    by_handle = RewardClient(APP, timeout_s=_TIMEOUT_S)
-    ask = Client(by_handle, timeout_s=_TIMEOUT_S).ascore if affinity else by_handle.ascore
-    gold = list({one["reference"]: one for one in requests})
-    figures = {}
-    for number, (order, template) in enumerate(_ORDERS.items()):
-        ours = gold[number * GROUPS : (number + 1) * GROUPS]
-        # Warm up with the template's text, which all prompts share.
-        warm = stream(requests, gold[-4:], template, "interleaved")
-        await asyncio.gather(*map(ask, warm))
-        asked = stream(requests, ours, template, order)
-        with console.status(f"P4: {order}, {'affinity' if affinity else 'power of two'}"):
-            seconds, results = await timed(lambda a=asked: asyncio.gather(*map(ask, a)))  # type: ignore[misc]
-        if any(result.status is not Status.OK for result in results):
-            raise RuntimeError(f"{order}: {[r.reason for r in results if r.reason][:1]}")
-        prompts = [rendered[template].ids(one) for one in [*warm, *asked]]
-        shareable = shareable_tokens(prompts[len(warm) :], before=prompts[: len(warm)])
-        reused = sum(result.usage.cached_tokens for result in results)
-        figures[order] = {
-            "reused_share": reused / shareable,
-            "reused_tokens": reused,
-            "shareable_tokens": shareable,
-            "prompt_tokens": sum(map(len, prompts[len(warm) :])),
-            "answers_per_s": len(asked) / seconds,
-        }
-    return figures
-
-
-def stream(
-    requests: Sequence[Request], gold: Sequence[str], template: str, order: str
-) -> list[Request]:
-    """A group of distinct responses for each gold solution, in order of arrival."""
-    groups = [
-        [
-            {
-                "response": f"({sample}) {requests[(5 * g + sample) % len(requests)]['response']}",
-                "reference": reference,
-                "template": template,
-                "options": NO_CACHE,
-            }
-            for sample in range(SAMPLES)
-        ]
-        for g, reference in enumerate(gold)
-    ]
-    turns = groups if order == "burst" else zip(*groups, strict=True)
-    return [one for turn in turns for one in turn]
-
-
-def shareable_tokens(prompts: Sequence[Sequence[int]], before: Sequence[Sequence[int]]) -> int:
-    """Tokens in whole blocks that an earlier prompt starts with, without the last token."""
-    seen: set[tuple[int, ...]] = set()
-    shared = 0
-    for number, ids in enumerate([*before, *prompts]):
-        ends = range(CPU_BLOCK_SIZE, len(ids) + 1, CPU_BLOCK_SIZE)
-        starts = [tuple(ids[:end]) for end in ends]
-        if number >= len(before):
-            shared += sum(CPU_BLOCK_SIZE for one in starts if one in seen and len(one) < len(ids))
-        seen.update(starts)
-    return shared
-
-
-def _wait_for_replicas() -> None:
-    from ray import serve
-
-    with console.status(f"P4: {REPLICAS} replicas"):
-        while True:
-            deployment = serve.status().applications[APP].deployments["judge"]
-            if deployment.replica_states.get("RUNNING", 0) == REPLICAS:
-                return
-            time.sleep(1)
+def _spreads(runs: dict[str, list[dict[str, float]]], way: str) -> dict[str, Any]:
+    """A way's figures, and their ratios to affinity's round by round."""
+    pairs = list(zip(runs[way], runs["affinity"], strict=True))
+    return {
+        "cached_tokens": statistics.median(own["cached_tokens"] for own in runs[way]),
+        "computed_tokens": statistics.median(own["computed_tokens"] for own in runs[way]),
+        "answers_per_s": spread([own["answers_per_s"] for own in runs[way]]),
+        "answers_ratio": spread([a["answers_per_s"] / b["answers_per_s"] for a, b in pairs]),
+        "computed_ratio": spread([a["computed_tokens"] / b["computed_tokens"] for a, b in pairs]),
+    }

@@ -60,10 +60,11 @@ def bars(name: str, measured: dict[str, Any]) -> dict[str, float]:
             for way in ("raw", "handle", "http")
         }
     if name == "P4":
+        cases = measured["stand-in, 8 replicas"]
         return {
-            f"{way}, {order}": measured[way][order]["reused_share"]
-            for order in ("burst", "interleaved")
-            for way in ("power_of_two", "affinity")
+            f"{way}, {case}": figures["answers_per_s"]["median"]
+            for case in ("short, apart", "long, apart")
+            for way, figures in cases[case].items()
         }
     if name == "P6":
         return {"bare": measured["bare_s"]["median"], "service": measured["service_s"]["median"]}
@@ -74,7 +75,7 @@ _PANELS = {
     "P1": ("label mode and the old path", "answers/s", True),
     "P2": ("the same prompts, each way", "verdicts/s", False),
     "P3": ("around a model that answers at once", "items/s", True),
-    "P4": ("shareable tokens that two replicas reuse", "share", False),
+    "P4": ("groups on eight replicas (stand-ins)", "answers/s", False),
     "P6": ("start to first verdict", "s", False),
     "scaling": ("the engine and its roofline", "prompt tokens", True),
     "cache": ("repeated requests", "answers/s", False),

@@ -20,8 +20,7 @@ from reward_serve.routing.calls import (
     by_value,
     no_answer,
 )
-from reward_serve.routing.placement import Placement, Share
-from reward_serve.routing.replicas import known_replicas
+from reward_serve.routing.placement import Placement, Share, known_replicas
 from reward_serve.routing.sizes import MESSAGE_BYTES, size_of
 from reward_serve.schema import echoes, failure, longest_timeout_s
 

@@ -1,9 +1,11 @@
 """Choose the replica of each item in a batch.
 
 The samples of a group share work (the prompt up to the response, equal answers) if they go to the
-same replica. Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018) puts
-a group on the replica of its key, which is the same in every process, unless that replica exceeds
-its share of this process's items. The group then moves to the least loaded replica and stays there.
+same replica. That is the group's first choice by rendezvous hashing, which is the same in every
+process, and stays when another replica comes or goes. Loads are bounded, as in consistent hashing
+with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018): a replica takes 1.1 times the mean of
+this process's items in flight. A group that would exceed that moves to the least loaded replica,
+and stays there.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ from __future__ import annotations
 import math
 import threading
 import zlib
-from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from reward_serve.routing.sizes import MESSAGE_BYTES, bounded, size_of
 
@@ -21,6 +24,18 @@ _SLACK = 1.1
 _ALWAYS = 8  # items that a replica takes regardless of its load: a typical group
 _REMEMBERED = 8192
 _KEY_CHARS = 512
+
+_known: dict[tuple[str, str], tuple[str, ...]] = {}
+
+
+def note_replicas(app: str, deployment: str, replicas: Iterable[str]) -> None:
+    """Set the ids of a deployment's replicas, as this process's routers report them."""
+    _known[app, deployment] = tuple(replicas)
+
+
+def known_replicas(app: str, deployment: str) -> tuple[str, ...]:
+    """The replica ids of a deployment; empty if Serve places its calls."""
+    return _known.get((app, deployment), ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,25 +63,28 @@ class Placement:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._replicas: tuple[str, ...] = ()
-        self._loads: dict[str, int] = {}
+        self._loads: Counter[str] = Counter()
         self._under_way: set[Share] = set()
-        self._moved: OrderedDict[int, str] = OrderedDict()
+        self._moved: dict[int, str] = {}
 
-    def shares(self, items: Sequence[object], replicas: tuple[str, ...]) -> list[Share]:
+    def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
         """Split the batch into calls; call ``done`` with each share when it is answered."""
         if len(replicas) < 2 or not items:
             return _messages(items, None, range(len(items)))
-        keys = [group_key(item) for item in items]
+        groups: dict[int, list[int]] = {}
+        for index, item in enumerate(items):
+            groups.setdefault(group_key(item), []).append(index)
         parts: dict[str, list[int]] = {}
         with self._lock:
-            if self._replicas != replicas:
-                self._replicas = replicas
-                self._loads = dict.fromkeys(replicas, 0)
-                self._under_way.clear()
-                self._moved.clear()
-            for index, replica in enumerate(self._place(keys)):
-                parts.setdefault(replica, []).append(index)
+            mean = (sum(self._loads[one] for one in replicas) + len(items)) / len(replicas)
+            most = max(_ALWAYS, math.ceil(_SLACK * mean))
+            for key, members in groups.items():
+                step = len(members) if len(members) <= most else _ALWAYS
+                for start in range(0, len(members), step):
+                    piece = members[start : start + step]
+                    replica = self._home(key, len(piece), replicas, most)
+                    self._loads[replica] += len(piece)
+                    parts.setdefault(replica, []).extend(piece)
             shares = [one for part in parts.items() for one in _messages(items, *part)]
             self._under_way.update(shares)
         return shares
@@ -78,35 +96,20 @@ class Placement:
                 self._under_way.remove(share)
                 self._loads[share.replica] -= len(share.indices)
 
-    def _place(self, keys: Sequence[int]) -> list[str]:
-        mean = (sum(self._loads.values()) + len(keys)) / len(self._loads)
-        most = max(_ALWAYS, math.ceil(_SLACK * mean))
-        homes = {key: self._home(key, size, most) for key, size in Counter(keys).items()}
-        placed = (homes[key] for key in keys)
-        return [self._fewest(1) if home is None else home for home in placed]
-
-    def _home(self, key: int, size: int, most: int) -> str | None:
-        """Assign the group to a replica; None if the group is too large for one replica."""
-        if size > most:
-            return None
-        home = self._moved.get(key) or self._replicas[key % len(self._replicas)]
-        if self._loads[home] + size <= most:
-            self._loads[home] += size
-            return home
-        home = self._moved[key] = self._fewest(size)
-        if len(self._moved) > _REMEMBERED:
-            self._moved.popitem(last=False)
+    def _home(self, key: int, size: int, replicas: Sequence[str], most: int) -> str:
+        home = self._moved.get(key, "")
+        if home not in replicas:
+            home = first_choice(key, replicas)
+        if self._loads[home] + size > most:
+            home = self._moved[key] = min(replicas, key=self._loads.__getitem__)
+            if len(self._moved) > _REMEMBERED:
+                del self._moved[next(iter(self._moved))]
         return home
 
-    def _fewest(self, size: int) -> str:
-        replica = min(self._loads, key=self._loads.__getitem__)
-        self._loads[replica] += size
-        return replica
 
-
-def _messages(items: Sequence[object], replica: str | None, indices: Sequence[int]) -> list[Share]:
-    parts = bounded(indices, lambda index: size_of(items[index]))
-    return [Share(replica, part, size) for part, size in parts]
+def first_choice(group: int, replicas: Sequence[str]) -> str:
+    """The group's replica by rendezvous hashing, the same in every process."""
+    return max(replicas, key=lambda one: blake2b(f"{one} {group}".encode()).digest())
 
 
 def group_key(item: object) -> int:
@@ -126,3 +129,8 @@ def _text(value: object) -> str:
     if isinstance(value, list | tuple):
         return "\x1f".join(_text(part) for part in value[:8])
     return type(value).__name__
+
+
+def _messages(items: Sequence[object], replica: str | None, indices: Sequence[int]) -> list[Share]:
+    parts = bounded(indices, lambda index: size_of(items[index]))
+    return [Share(replica, part, size) for part, size in parts]

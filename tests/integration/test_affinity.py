@@ -21,8 +21,7 @@ from ray import serve
 
 from reward_serve import HttpRewardClient, RewardClient, Status
 from reward_serve.app import build_app
-from reward_serve.routing.placement import group_key
-from reward_serve.routing.replicas import known_replicas
+from reward_serve.routing.placement import first_choice, group_key, known_replicas
 from tests.integration.conftest import wait_for
 
 SEVERAL = "several"
@@ -77,7 +76,7 @@ def burst() -> list[dict[str, Any]]:
     ids = known_replicas(SEVERAL, "rule")
     homes: dict[str, list[str]] = {replica: [] for replica in ids}
     for group in map("group {}".format, range(200)):
-        homes[ids[group_key({"group": group}) % 3]].append(group)
+        homes[first_choice(group_key({"group": group}), ids)].append(group)
     return [
         {"response": "", "reference": replica, "group": group, "id": f"{group} {sample}"}
         for replica, groups in homes.items()

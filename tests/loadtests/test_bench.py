@@ -12,11 +12,12 @@ import pytest
 
 from loadtests.bench.common import chunks, load, machine, marked, read_requests, spread
 from loadtests.bench.cpu import cpu_seconds, spent
-from loadtests.bench.groups import SAMPLES, shareable_tokens, stream
+from loadtests.bench.groups import PROMPTS, WAYS, PerGroup, step
 from loadtests.bench.instant_model import InstantReplica
 from loadtests.bench.plots import bars, plot
+from loadtests.bench.prefix_cache import BLOCK_TOKENS, PrefixCache, PrefixReplica
 from loadtests.bench.scaling import prompt_flops
-from reward_serve.engines.vllm_settings import CPU_BLOCK_SIZE
+from reward_serve.routing.placement import group_key
 
 
 def rate(value: float) -> dict[str, Any]:
@@ -31,8 +32,10 @@ REPORT: dict[str, Any] = {
         for concurrency in (1, 32, 256)
     },
     "P4": {
-        way: {order: {"reused_share": 0.5} for order in ("burst", "interleaved")}
-        for way in ("affinity", "power_of_two")
+        "stand-in, 8 replicas": {
+            case: {way: {"answers_per_s": spread([5.0])} for way in WAYS}
+            for case in ("short, apart", "long, apart")
+        }
     },
     "scaling": {
         "points": [
@@ -111,25 +114,66 @@ def test_each_benchmark_has_its_panel(name: str) -> None:
     assert all(value > 0 for value in bars(name, REPORT[name]).values())
 
 
-def test_shareable_tokens_are_whole_blocks_of_an_earlier_prompt() -> None:
-    block = list(range(CPU_BLOCK_SIZE))
-    first, second = [*block, *block, 1, 2], [*block, *block, 3]
-    assert shareable_tokens([first], before=[]) == 0
-    assert shareable_tokens([first, second], before=[]) == 2 * CPU_BLOCK_SIZE
-    assert shareable_tokens([second], before=[first]) == 2 * CPU_BLOCK_SIZE
-    # The last token is always computed.
-    assert shareable_tokens([block * 2], before=[first]) == CPU_BLOCK_SIZE
-    assert shareable_tokens([[9, *block], first], before=[]) == 0
+def test_a_prefix_cache_keeps_whole_blocks_of_a_prompts_beginning() -> None:
+    cache = PrefixCache(blocks=8)
+    block = list(range(BLOCK_TOKENS))
+    prompt = [*block, *block, 1, 2]
+    assert cache.add(prompt) == 0
+    assert cache.add(prompt) == 2 * BLOCK_TOKENS
+    assert cache.add([*block, *block]) == BLOCK_TOKENS  # the last token is always computed
+    assert cache.add([9, *block, *block]) == 0
+    assert cache.add([*block, 3, *block]) == BLOCK_TOKENS
 
 
-def test_a_stream_is_in_bursts_or_interleaved() -> None:
-    requests = [{"response": str(n), "reference": "r"} for n in range(40)]
-    burst = stream(requests, ["a", "b"], "solution", "burst")
-    turns = stream(requests, ["a", "b"], "solution", "interleaved")
+def test_a_prefix_cache_drops_what_was_used_least_recently() -> None:
+    cache = PrefixCache(blocks=2)
+    first, second, third = ([n] * BLOCK_TOKENS + [n] for n in range(3))
+    for prompt in (first, second, first, third):
+        cache.add(prompt)
+    assert cache.add(first) == BLOCK_TOKENS
+    assert cache.add(second) == 0
 
-    assert [one["reference"] for one in burst] == ["a"] * SAMPLES + ["b"] * SAMPLES
-    assert [one["reference"] for one in turns] == ["a", "b"] * SAMPLES
-    assert len({(one["reference"], one["response"]) for one in turns}) == 2 * SAMPLES
+
+@pytest.mark.parametrize("prompts", PROMPTS)
+async def test_the_stand_in_scores_a_step_and_computes_a_groups_reference_once(
+    prompts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loadtests.bench.prefix_cache._TOKENS_PER_S", 1e6)
+    fields = {"judge": {"rules_first": False}, "max_concurrent_items": 64}
+    replica = PrefixReplica({"name": "judge", "kind": "judge", **fields}, 64)
+    asked = step([{"response": "#### 18", "reference": "18"}], 2, prompts, "apart", "mark")
+    results = await replica.score_batch(asked)
+
+    assert {result["status"] for result in results} == {"ok"}
+    prompt = sum(result["usage"]["prompt_tokens"] for result in results)
+    cached = sum(result["usage"]["cached_tokens"] for result in results)
+    if prompts == "long":
+        assert 14 * 750 < cached < prompt - 2 * 750
+    else:
+        assert 0 < cached < prompt
+
+
+def test_a_step_is_the_same_for_every_way_but_for_its_mark() -> None:
+    requests = [{"response": str(n), "reference": f"r{n}"} for n in range(40)]
+    together, apart, other = (
+        step(requests, 3, "short", order, f"short 0 {way}")
+        for order, way in (("together", 0), ("apart", 0), ("apart", 1))
+    )
+    assert [one["group"][-3:] for one in together] == ["0) "] * 8 + ["1) "] * 8 + ["2) "] * 8
+    assert [one["group"] for one in together] != [one["group"] for one in apart]
+    assert [one["group"][-3:] for one in apart] == [one["group"][-3:] for one in other]
+    assert not {one["response"] for one in apart} & {one["response"] for one in other}
+    assert len({one["response"] for one in apart}) == len(apart)
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_calls_per_group_hold_a_group_each(sessions: bool) -> None:
+    items = [{"group": f"g{n % 3}"} for n in range(12)]
+    shares = PerGroup(sessions).shares(items, ["r0", "r1"])
+    assert [list(share.indices) for share in shares] == [[n, n + 3, n + 6, n + 9] for n in range(3)]
+    assert [share.replica for share in shares] == (
+        [str(group_key(one)) for one in items[:3]] if sessions else [None] * 3
+    )
 
 
 def test_operations_grow_faster_than_the_prompts_tokens() -> None:

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.routing.placement import Placement, Share, group_key
+from reward_serve.routing.placement import (
+    Placement,
+    Share,
+    first_choice,
+    group_key,
+    known_replicas,
+    note_replicas,
+)
 from reward_serve.routing.sizes import MESSAGE_BYTES
 
 Item = dict[str, Any]
@@ -27,6 +34,11 @@ def groups(count: int, samples: int = 8) -> list[Item]:
 
 def interleaved(count: int, samples: int = 8) -> list[Item]:
     return sorted(groups(count, samples), key=lambda item: int(item["response"]))
+
+
+def home(group: str, replicas: tuple[str, ...]) -> str:
+    """Its first choice."""
+    return first_choice(group_key({"group": group}), replicas)
 
 
 def homes(items: list[Item], shares: list[Share]) -> dict[str, set[str]]:
@@ -73,11 +85,12 @@ def test_groups_that_come_in_pieces_meet_again(batch: int) -> None:
 
 def test_a_group_goes_to_the_same_replica_in_every_process() -> None:
     ask = (
-        "from reward_serve.routing.placement import group_key\n"
-        "print([group_key({'group': str(n)}) for n in range(9)])"
+        "from reward_serve.routing.placement import first_choice, group_key\n"
+        "groups = [group_key({'group': str(n)}) for n in range(9)]\n"
+        f"print([first_choice(group, {ids(4)[::-1]}) for group in groups])"
     )
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str([group_key({"group": str(n)}) for n in range(9)])
+    assert done.stdout.strip() == str([home(str(n), ids(4)) for n in range(9)])
 
     lone: list[Item] = [{"group": f"g{n}"} for n in range(50)]
     first, second = Placement(), Placement()
@@ -88,10 +101,62 @@ def test_a_group_goes_to_the_same_replica_in_every_process() -> None:
         second.done(theirs)
 
 
+def test_first_choices_are_even() -> None:
+    chosen = Counter(home(f"g{n}", ids(8)) for n in range(4000))
+    assert len(chosen) == 8
+    assert max(chosen.values()) < 1.15 * 500
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_a_replica_that_comes_takes_its_share_of_groups_and_moves_no_other(count: int) -> None:
+    placement = Placement()
+    lone = [{"group": f"g{n}"} for n in range(900)]
+
+    def placed(replicas: tuple[str, ...]) -> list[str | None]:
+        found = []
+        for item in lone:
+            (share,) = placement.shares([item], replicas)
+            found.append(share.replica)
+            placement.done(share)
+        return found
+
+    before, after = placed(ids(count)), placed(ids(count + 1))
+    moved = [new for old, new in zip(before, after, strict=True) if new != old]
+    assert 0.7 < len(moved) * (count + 1) / len(lone) < 1.3
+    assert set(moved) == {f"replica-{count}"}
+    assert placed(ids(count)) == before
+
+
+def test_a_group_that_was_moved_stays_until_its_replica_goes() -> None:
+    placement = Placement()
+    first, second, *_ = (g for g in map("g{}".format, range(99)) if home(g, ids(3)) == "replica-0")
+    (load,) = placement.shares([{"group": second}] * 8, ids(3))
+    (moved,) = placement.shares([{"group": first}] * 8, ids(3))
+    for share in (load, moved):
+        placement.done(share)
+    assert (load.replica, moved.replica) == ("replica-0", "replica-1")
+    (again,) = placement.shares([{"group": first}], ids(3))
+    assert again.replica == "replica-1"
+    (elsewhere,) = placement.shares([{"group": first}], ("replica-0", "replica-2"))
+    assert elsewhere.replica == home(first, ("replica-0", "replica-2"))
+
+
 def test_one_group_too_large_for_a_replica_is_spread_over_all() -> None:
     shares = Placement().shares([{"group": "all the same"}] * 90, ids(3))
 
-    assert sorted(len(share.indices) for share in shares) == [30, 30, 30]
+    sizes = [len(share.indices) for share in shares]
+    assert sum(sizes) == 90
+    assert len(sizes) == 3
+    assert max(sizes) <= 33 + 8
+
+
+def test_the_replicas_noted_last_are_known() -> None:
+    assert known_replicas("an app", "a judge") == ()
+    note_replicas("an app", "a judge", ["b", "c", "a"])
+    assert known_replicas("an app", "a judge") == ("b", "c", "a")
+    assert known_replicas("an app", "a rule") == known_replicas("app", "a judge") == ()
+    note_replicas("an app", "a judge", [])
+    assert known_replicas("an app", "a judge") == ()
 
 
 def test_an_answered_share_frees_its_place() -> None:
@@ -109,11 +174,11 @@ def test_replicas_may_come_and_go_during_calls(now: tuple[str, ...]) -> None:
     placement = Placement()
     before = placement.shares(groups(16), ids(2))
     after = placement.shares(groups(16), now)
-    for share in before:
+    assert sum(len(share.indices) for share in after) == 128
+    assert {share.replica for share in after} >= set(now) - set(ids(2))
+    for share in (*before, *after):
         placement.done(share)
 
-    assert sum(len(share.indices) for share in after) == 128
-    assert {share.replica for share in after} == set(now)
     assert {share.replica for share in placement.shares(groups(16), now)} == set(now)
 
 

@@ -10,7 +10,7 @@ from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
 from reward_serve.app import deployment_options
 from reward_serve.config.app import parse_config
-from reward_serve.routing.replicas import known_replicas
+from reward_serve.routing.placement import known_replicas
 from reward_serve.routing.router import GroupRouter
 
 
