@@ -7,8 +7,8 @@ One coalescing client sends the same groups of 8 in three ways, in turn, to the 
   (power of two choices, Serve's default);
 - ``ring``: the same calls with the group as ``session_id``, placed by Serve's consistent hashing.
 
-The samples of a step arrive at once, group by group (``together``) or in random order (``apart``,
-as rollouts of different lengths end). Prompts are ``short`` (``final_answer``), ``long``
+The samples of a step arrive ``together``, group by group, or ``apart``: in random order, one every
+10 ms, as rollouts of different lengths end. Prompts are ``short`` (``final_answer``), ``long``
 (``solution``, references of about 1,000 tokens), or short in ``generate`` mode. The bundled engine
 runs on two replicas, a stand-in on two and eight.
 """
@@ -45,6 +45,7 @@ PROMPTS: dict[str, dict[str, Any]] = {
 ORDERS = ("together", "apart")
 SETTINGS = (("engine", 2), ("stand-in", 2), ("stand-in", 8))
 _REFERENCE_CHARACTERS = 2_400
+_APART_S = 0.01
 _TIMEOUT_S = 900.0
 
 
@@ -93,6 +94,7 @@ def deployed(engine: str, replicas: int) -> Iterator[None]:
         "kind": "judge",
         "judge": {"rules_first": False, "audit_rate": 0.0},
         "resources": {"num_cpus": 1},
+        "engine": {"cpu_kv_cache_gib": 0.25},
         "autoscaling": {"min_replicas": replicas, "max_replicas": replicas},
     }
     config = resolve(parse_config({"models": [model]}))
@@ -127,16 +129,25 @@ async def _measured(
         for number in range(-1, rounds):  # the first round, which is short, warms up
             for place, way in enumerate(WAYS):
                 mark = f"{prompts} {order} {number} {place}"
-                groups = GROUPS * replicas if number >= 0 else 1
+                groups = GROUPS * replicas if number >= 0 else replicas
                 asked = step(requests, groups, prompts, order, mark)
                 with console.status(f"P4: {name}: {prompts}, {order}, {way}"):
+                    apart_s = _APART_S if order == "apart" else 0.0
                     seconds, results = await timed(
-                        lambda c=clients[way], a=asked: asyncio.gather(*map(c.ascore, a))  # type: ignore[misc]
+                        lambda c=clients[way], a=asked, s=apart_s: _sent(c, a, s)  # type: ignore[misc]
                     )
                 if number >= 0:
                     runs[way].append(_figures(seconds, results))
         found[f"{prompts}, {order}"] = {way: _spreads(runs, way) for way in WAYS}
     return found
+
+
+async def _sent(client: Client, asked: Sequence[Request], apart_s: float) -> list[ScoreResult]:
+    async def one(number: int, request: Request) -> ScoreResult:
+        await asyncio.sleep(number * apart_s)
+        return await client.ascore(request)
+
+    return await asyncio.gather(*(one(n, request) for n, request in enumerate(asked)))
 
 
 async def _client(way: str) -> Client:
