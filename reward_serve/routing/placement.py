@@ -1,11 +1,12 @@
 """Choose the replica of each item in a batch.
 
 The samples of a group share work (the prompt up to the response, equal answers) if they go to the
-same replica. That is the group's first choice by rendezvous hashing, which is the same in every
-process, and stays when another replica comes or goes. Loads are bounded, as in consistent hashing
-with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018): a replica takes 1.1 times the mean of
-this process's items in flight. A group that would exceed that moves to the least loaded replica,
-and stays there.
+same replica. A new group goes to its first choice by rendezvous hashing, which is the same in every
+process; a replica that comes or goes changes the first choice of its own share of the groups only.
+Loads are bounded, as in consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam,
+2018): beyond 1.1 times the mean of this process's items in flight, a new group goes to the least
+loaded replica. A group stays where it was placed, as its prompt is cached there, until its replica
+goes or would exceed twice that bound.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from reward_serve.routing.sizes import MESSAGE_BYTES, bounded, size_of
 
 _SLACK = 1.1
 _ALWAYS = 8  # items that a replica takes regardless of its load: a typical group
+_STAYS = 2  # a group leaves its replica at this many times the bound
 _REMEMBERED = 8192
 _KEY_CHARS = 512
 
@@ -65,7 +67,7 @@ class Placement:
         self._lock = threading.Lock()
         self._loads: Counter[str] = Counter()
         self._under_way: set[Share] = set()
-        self._moved: dict[int, str] = {}
+        self._homes: dict[int, str] = {}  # the group used last at the end
 
     def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
         """Split the batch into calls; call ``done`` with each share when it is answered."""
@@ -78,11 +80,14 @@ class Placement:
         with self._lock:
             mean = (sum(self._loads[one] for one in replicas) + len(items)) / len(replicas)
             most = max(_ALWAYS, math.ceil(_SLACK * mean))
-            for key, members in groups.items():
-                step = len(members) if len(members) <= most else _ALWAYS
+            for group, members in groups.items():
+                step = len(members) if len(members) <= most else _ALWAYS  # too many for one replica
                 for start in range(0, len(members), step):
                     piece = members[start : start + step]
-                    replica = self._home(key, len(piece), replicas, most)
+                    if piece == members:
+                        replica = self._home(group, len(piece), replicas, most)
+                    else:
+                        replica = self._least_loaded(replicas)
                     self._loads[replica] += len(piece)
                     parts.setdefault(replica, []).extend(piece)
             shares = [one for part in parts.items() for one in _messages(items, *part)]
@@ -96,15 +101,21 @@ class Placement:
                 self._under_way.remove(share)
                 self._loads[share.replica] -= len(share.indices)
 
-    def _home(self, key: int, size: int, replicas: Sequence[str], most: int) -> str:
-        home = self._moved.get(key, "")
-        if home not in replicas:
-            home = first_choice(key, replicas)
+    def _home(self, group: int, size: int, replicas: Sequence[str], most: int) -> str:
+        home = self._homes.pop(group, "")
+        if home in replicas:
+            most = _STAYS * most
+        else:
+            home = first_choice(group, replicas)
         if self._loads[home] + size > most:
-            home = self._moved[key] = min(replicas, key=self._loads.__getitem__)
-            if len(self._moved) > _REMEMBERED:
-                del self._moved[next(iter(self._moved))]
+            home = self._least_loaded(replicas)
+        self._homes[group] = home
+        if len(self._homes) > _REMEMBERED:
+            del self._homes[next(iter(self._homes))]
         return home
+
+    def _least_loaded(self, replicas: Sequence[str]) -> str:
+        return min(replicas, key=self._loads.__getitem__)
 
 
 def first_choice(group: int, replicas: Sequence[str]) -> str:

@@ -109,11 +109,10 @@ def test_first_choices_are_even() -> None:
 
 @pytest.mark.parametrize("count", [2, 4, 8])
 def test_a_replica_that_comes_takes_its_share_of_groups_and_moves_no_other(count: int) -> None:
-    placement = Placement()
     lone = [{"group": f"g{n}"} for n in range(900)]
 
     def placed(replicas: tuple[str, ...]) -> list[str | None]:
-        found = []
+        placement, found = Placement(), []
         for item in lone:
             (share,) = placement.shares([item], replicas)
             found.append(share.replica)
@@ -124,21 +123,33 @@ def test_a_replica_that_comes_takes_its_share_of_groups_and_moves_no_other(count
     moved = [new for old, new in zip(before, after, strict=True) if new != old]
     assert 0.7 < len(moved) * (count + 1) / len(lone) < 1.3
     assert set(moved) == {f"replica-{count}"}
-    assert placed(ids(count)) == before
 
 
-def test_a_group_that_was_moved_stays_until_its_replica_goes() -> None:
+def test_a_group_stays_where_it_was_placed_until_its_replica_goes_or_is_overloaded() -> None:
     placement = Placement()
     first, second, *_ = (g for g in map("g{}".format, range(99)) if home(g, ids(3)) == "replica-0")
-    (load,) = placement.shares([{"group": second}] * 8, ids(3))
-    (moved,) = placement.shares([{"group": first}] * 8, ids(3))
-    for share in (load, moved):
+
+    def place(group: str, samples: int, replicas: tuple[str, ...] = ids(3)) -> Share:
+        (share,) = placement.shares([{"group": group}] * samples, replicas)
+        return share
+
+    load, moved = place(second, 8), place(first, 8)
+    assert (load.replica, moved.replica) == ("replica-0", "replica-1")  # a new group finds no room
+    placement.done(load)
+    again, beyond = place(first, 8), place(first, 8)
+    assert (again.replica, beyond.replica) == ("replica-1", "replica-0")  # up to twice the bound
+    for share in (moved, again, beyond):
         placement.done(share)
-    assert (load.replica, moved.replica) == ("replica-0", "replica-1")
-    (again,) = placement.shares([{"group": first}], ids(3))
-    assert again.replica == "replica-1"
-    (elsewhere,) = placement.shares([{"group": first}], ("replica-0", "replica-2"))
-    assert elsewhere.replica == home(first, ("replica-0", "replica-2"))
+    elsewhere = ("replica-1", "replica-2")
+    assert place(first, 1, elsewhere).replica == home(first, elsewhere)
+
+
+def test_only_the_latest_groups_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reward_serve.routing.placement._REMEMBERED", 2)
+    placement = Placement()
+    for group in ("a", "b", "a", "c"):
+        placement.shares([{"group": group}], ids(2))
+    assert set(placement._homes) == {group_key({"group": group}) for group in ("a", "c")}
 
 
 def test_one_group_too_large_for_a_replica_is_spread_over_all() -> None:
@@ -173,13 +184,15 @@ def test_an_answered_share_frees_its_place() -> None:
 def test_replicas_may_come_and_go_during_calls(now: tuple[str, ...]) -> None:
     placement = Placement()
     before = placement.shares(groups(16), ids(2))
-    after = placement.shares(groups(16), now)
+    new = [{**item, "group": f"new {item['group']}"} for item in groups(16)]
+    after = placement.shares(new, now)
     assert sum(len(share.indices) for share in after) == 128
     assert {share.replica for share in after} >= set(now) - set(ids(2))
     for share in (*before, *after):
         placement.done(share)
 
-    assert {share.replica for share in placement.shares(groups(16), now)} == set(now)
+    newest = [{**item, "group": f"newest {item['group']}"} for item in groups(16)]
+    assert {share.replica for share in placement.shares(newest, now)} == set(now)
 
 
 @pytest.mark.parametrize("known", [0, 1])
