@@ -6,8 +6,7 @@ Importing is cheap: ``ray``, ``vllm`` and ``torch`` load only in the processes t
 from typing import TYPE_CHECKING, Any
 
 from reward_serve import client
-from reward_serve.client.handle import RewardClient
-from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.client import RewardClient, ServiceUnavailableError
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage
 from reward_serve.version import __version__
 

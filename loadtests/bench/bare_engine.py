@@ -24,7 +24,10 @@ import httpx
 from deployments.local import APP, ROOT, console, deployed, free_port
 from loadtests.bench.common import NO_CACHE, PromptRenderer, Request, chunks, marked, spread, timed
 from loadtests.bench.cpu import cpu_seconds, spent
-from reward_serve.client import Client, HttpRewardClient, RewardClient
+from reward_serve.client import Client
+from reward_serve.client.handle import HandleTransport, RewardClient
+from reward_serve.client.http import HttpRewardClient, HttpTransport
+from reward_serve.client.transport import Transport
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.vllm import VllmEngine
 from reward_serve.engines.vllm_settings import engine_arguments, locate
@@ -32,6 +35,7 @@ from reward_serve.schema import Status
 
 ITEMS = 96
 BATCH = 48
+TIMEOUT_S = 600.0
 
 Way = Callable[[list[Request]], Awaitable[int]]
 
@@ -46,15 +50,15 @@ def run(requests: list[Request], repeats: int) -> dict[str, Any]:
 async def _run(requests: list[Request], repeats: int, url: str, server: str) -> dict[str, Any]:
     engine = await VllmEngine.start(EngineConfig(device="cpu"), num_cpus=2, num_gpus=0)
     rendered = PromptRenderer(engine.tokenizer)
-    timeout = httpx.Timeout(600.0)
+    timeout = httpx.Timeout(TIMEOUT_S)
     async with httpx.AsyncClient(base_url=server, timeout=timeout) as vllm:
         ways: dict[str, Way] = {
             "bare": bare(engine, rendered),
-            "handle_batch": batches(RewardClient(APP, timeout_s=600)),
-            "handle_single_coalesced": _one_by_one(Client(RewardClient(APP), timeout_s=600)),
-            "http_batch": batches(HttpRewardClient(url, timeout_s=600)),
-            "http_single": _one_by_one(HttpRewardClient(url, timeout_s=600)),
-            "http_single_coalesced": _one_by_one(Client(HttpRewardClient(url), timeout_s=600)),
+            "handle_batch": batches(HandleTransport(APP)),
+            "handle_single_coalesced": _one_by_one(RewardClient(APP, timeout_s=TIMEOUT_S)),
+            "http_batch": batches(HttpTransport(url)),
+            "http_single": batches(HttpTransport(url), 1),
+            "http_single_coalesced": _one_by_one(HttpRewardClient(url, timeout_s=TIMEOUT_S)),
             "vllm_server": _vllm(vllm, rendered),
         }
         rates: dict[str, list[float]] = {name: [] for name in ways}
@@ -118,18 +122,18 @@ def bare(engine: VllmEngine, rendered: PromptRenderer) -> Way:
     return way
 
 
-def batches(client: RewardClient | HttpRewardClient, size: int = BATCH) -> Way:
+def batches(client: Transport, size: int = BATCH) -> Way:
     """Calls of ``size`` requests, all at once."""
 
     async def way(requests: list[Request]) -> int:
-        asked = [{**one, "options": NO_CACHE} for one in requests]
+        asked = [{**one, "options": NO_CACHE, "timeout_s": TIMEOUT_S} for one in requests]
         answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, size)))
         return sum(result.status is Status.OK for batch in answers for result in batch)
 
     return way
 
 
-def _one_by_one(client: Client | HttpRewardClient) -> Way:
+def _one_by_one(client: Client) -> Way:
     async def way(requests: list[Request]) -> int:
         asked = [{**one, "options": NO_CACHE} for one in requests]
         answers = await asyncio.gather(*map(client.ascore, asked))

@@ -12,7 +12,7 @@ from typing import Any
 
 from deployments.local import console, free_port
 from loadtests.bench.common import load, spread
-from reward_serve.client import Client, HttpRewardClient, RewardClient
+from reward_serve.client import HttpRewardClient, RewardClient
 from reward_serve.config.app import ServerConfig
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.metrics import Metrics
@@ -106,7 +106,7 @@ async def _run(url: str, repeats: int) -> dict[str, Any]:
     from ray import serve
 
     raw = serve.get_deployment_handle("raw", "raw")
-    clients = {"handle": Client(RewardClient("fabric")), "http": Client(HttpRewardClient(url))}
+    clients = {"handle": RewardClient("fabric"), "http": HttpRewardClient(url)}
     ways: dict[str, Any] = {"raw": lambda n: raw.remote(_item(n))}
     ways |= {name: lambda n, c=client: c.ascore(_item(n)) for name, client in clients.items()}
     figures: dict[str, Any] = {}

@@ -22,7 +22,6 @@ from loadtests.chaos.processes import memory_mib
 from loadtests.load.long_rows import length, rollout
 from loadtests.soak import watched
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult
-from reward_serve.client import Client
 
 PROMPTS, SAMPLES = 128, 8
 SHORT = 1024
@@ -36,9 +35,9 @@ def run(repeats: int) -> dict[str, Any]:
     short = [{**one, "response": one["response"][-SHORT:]} for one in long]
     megabytes = sum(len(one["response"]) for one in long) / 1e6
     with deployed() as service:
-        ways = {
-            "handle": Client(RewardClient(APP), on_failure="none", timeout_s=60.0),
-            "http": Client(HttpRewardClient(service.url), on_failure="none", timeout_s=60.0),
+        ways: dict[str, RewardClient | HttpRewardClient] = {
+            "handle": RewardClient(APP),
+            "http": HttpRewardClient(service.url),
         }
         with watched(_resident_mib, PERIOD_S) as at_once_memory:
             at_once, faults = asyncio.run(_at_once(ways, long, short, repeats))
@@ -90,7 +89,10 @@ def absent_or_wrong(asked: list[Request], results: list[ScoreResult]) -> dict[st
 
 
 async def _at_once(
-    ways: dict[str, Client], long: list[Request], short: list[Request], repeats: int
+    ways: dict[str, RewardClient | HttpRewardClient],
+    long: list[Request],
+    short: list[Request],
+    repeats: int,
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """Verdicts per second by way and length, and counts of absent and wrong results."""
     rates: dict[tuple[str, str], list[float]] = {}
@@ -111,7 +113,9 @@ async def _at_once(
     return spreads, dict(faults)
 
 
-async def _arriving(client: Client, asked: list[Request]) -> dict[str, Any]:
+async def _arriving(
+    client: RewardClient | HttpRewardClient, asked: list[Request]
+) -> dict[str, Any]:
     """Send each request when its rollout would end, at a constant token rate."""
     longest = max(len(one["response"]) for one in asked)
     waits: list[float] = []

@@ -13,6 +13,9 @@ from deployments.local import APP, free_port, serve_run, wait_until_ready
 from loadtests.chaos.load import Ask
 from loadtests.chaos.standin import NAME, StandInReplica
 from reward_serve.client import Client, HttpRewardClient, RewardClient
+from reward_serve.client.handle import HandleTransport
+from reward_serve.client.http import HttpTransport
+from reward_serve.client.transport import Transport
 from reward_serve.config.app import ServerConfig
 
 _POLL_S = 0.1
@@ -116,18 +119,18 @@ def await_ready(target: Target) -> None:
 def shared_clients(target: Target, **settings: Any) -> dict[str, Client]:
     """The trainers' client, which retries, by handle and over HTTP."""
     return {
-        "handle": Client(RewardClient(APP), on_failure="none", **settings),
-        "http": Client(HttpRewardClient(target.url), on_failure="none", **settings),
+        "handle": RewardClient(APP, **settings),
+        "http": HttpRewardClient(target.url, **settings),
     }
 
 
-def bare_clients(target: Target) -> dict[str, RewardClient | HttpRewardClient]:
-    """The clients without retries, by handle and over HTTP."""
-    return {"handle": RewardClient(APP), "http": HttpRewardClient(target.url)}
+def bare_clients(target: Target) -> dict[str, Transport]:
+    """The clients' transports, which do not retry, by handle and over HTTP."""
+    return {"handle": HandleTransport(APP), "http": HttpTransport(target.url)}
 
 
 def ask_functions(
-    clients: Mapping[str, Client | RewardClient | HttpRewardClient],
+    clients: Mapping[str, Transport],
 ) -> dict[str, Ask]:
     """Each client's batch function."""
     return {way: client.ascore_batch for way, client in clients.items()}

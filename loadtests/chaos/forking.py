@@ -16,15 +16,17 @@ from typing import Any
 
 from loadtests.chaos.load import Tally, closed_loop
 from loadtests.chaos.questions import Questions, marked
-from reward_serve.client import Client, HttpRewardClient
+from reward_serve.client import HttpRewardClient
+from reward_serve.client.http import HttpTransport
+from reward_serve.client.transport import Transport
 
 CHILDREN, EACH, CALLERS = 8, 300, 8
 DEADLINE_S = 60.0
 
-inherited: Mapping[str, Client | HttpRewardClient]
+inherited: Mapping[str, Transport]
 
 
-def inherit(clients: Mapping[str, Client | HttpRewardClient]) -> None:
+def inherit(clients: Mapping[str, Transport]) -> None:
     """Keep the clients that the process was forked with."""
     global inherited
     inherited = clients
@@ -42,9 +44,9 @@ def ask(child: int) -> dict[str, Any]:
 
 def main(url: str) -> None:
     """Ask, fork, and ask in each process at once."""
-    bare = HttpRewardClient(url)
-    inherit({"shared": Client(HttpRewardClient(url), on_failure="none"), "bare": bare})
-    bare.score(next(Questions(marked, "before", DEADLINE_S)).body)
+    client = HttpRewardClient(url)
+    inherit({"client": client, "transport": HttpTransport(url)})
+    client.score(next(Questions(marked, "before", DEADLINE_S)).body)
     before = ask(-1)
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(CHILDREN, context, inherit, (inherited,)) as pool:

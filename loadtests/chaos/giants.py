@@ -18,7 +18,7 @@ from deployments.local import APP
 from loadtests.chaos.load import GRACE_S, Ask, Tally
 from loadtests.chaos.posting import Poster
 from loadtests.chaos.questions import Pair, Question, Questions, marked
-from reward_serve.client import RewardClient
+from reward_serve.client.handle import HandleTransport
 from reward_serve.routing.sizes import size_of
 from reward_serve.schema import DEFAULT_ITEM_CHARS
 
@@ -92,7 +92,7 @@ def ask_for(url: str, seconds: float) -> Giants:
 
 async def _ask_for(url: str, seconds: float) -> Giants:
     sent = Giants()
-    by_handle = RewardClient(APP)
+    by_handle = HandleTransport(APP)
     async with Poster(url) as poster:
         ends = sent.tally.clock() + seconds
         ways: dict[str, tuple[Ask, Draw]] = {
@@ -126,7 +126,7 @@ async def _caller(
         await asyncio.sleep(PAUSE_S)
 
 
-async def _refused(sent: Giants, poster: Poster, by_handle: RewardClient, ends: float) -> None:
+async def _refused(sent: Giants, poster: Poster, by_handle: HandleTransport, ends: float) -> None:
     rng = Random(TOO_LARGE)
 
     async def too_large() -> str:

@@ -39,7 +39,6 @@ torch==2.11.0
 transformers==5.17.0
 httpx
 python-dotenv
-tenacity
 fastapi
 math-verify
 orjson

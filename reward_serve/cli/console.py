@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from reward_serve.client.handle import RewardClient
-from reward_serve.client.http import HttpRewardClient
+from reward_serve.client.handle import HandleTransport
+from reward_serve.client.http import HttpTransport
 from reward_serve.client.transport import Transport
 from reward_serve.engines.bundled import (
     ADAPTER,
@@ -31,19 +31,19 @@ Url = Annotated[
 ]
 
 
-def client_for(url: str | None, app: str | None, model: str | None) -> Transport:
-    """An HTTP client for ``url``, or a handle client for the cluster's application ``app``.
+def client_for(url: str | None, app: str | None) -> Transport:
+    """The transport to ``url``, or by handle to the cluster's application ``app``; no retries.
 
     Raises:
         typer.BadParameter: both are given, or the URL or the API key is invalid.
-        ServiceUnavailableError: the cluster has no such application.
+        ServiceUnavailableError: the URL is malformed.
     """
     if url and app:
         raise typer.BadParameter("--url and --app exclude each other; give one of them")
     if app:
-        return RewardClient(app, model)
+        return HandleTransport(app)
     try:
-        return HttpRewardClient(service_url(url), api_key())
+        return HttpTransport(service_url(url), api_key())
     except ValueError as error:
         raise typer.BadParameter(f"{API_KEY_VARIABLE}: {error}") from None
 

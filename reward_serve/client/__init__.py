@@ -1,4 +1,4 @@
-"""Clients of the service: by handle, over HTTP, and the one that trainers' adapters share.
+"""The service's client, by handle and over HTTP.
 
 >>> client = connect(url="http://127.0.0.1:8000", on_failure="rule")  # doctest: +SKIP
 >>> client.score({"response": "#### 18", "reference": "18"}).score  # doctest: +SKIP
@@ -7,10 +7,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from reward_serve.client.fallback import ScoringError
+from reward_serve.client.client import Client, connect
 from reward_serve.client.handle import RewardClient
-from reward_serve.client.metrics import metrics_of
-from reward_serve.client.shared import Client, connect
+from reward_serve.client.outcomes import ScoringError, metrics_of
 from reward_serve.client.transport import NotConnectedError, ServiceUnavailableError
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        # httpx takes a quarter of what importing the library does; callers by handle need none.
+        # httpx takes a quarter of the library's import time, and calls by handle do not need it.
         if name == "HttpRewardClient":
             from reward_serve.client.http import HttpRewardClient
 

@@ -1,4 +1,4 @@
-"""One service that is asked, and whether it answers: a circuit breaker that closes by itself."""
+"""One service with a circuit breaker, which probes until the service answers again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Self
 
-from pybreaker import STATE_CLOSED, CircuitBreaker, CircuitBreakerError
-
-from reward_serve.client.transport import Request, ServiceUnavailableError, Transport
+from reward_serve.client.transport import ServiceTransport, ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Status, longest_timeout_s
 
 logger = logging.getLogger(__name__)
@@ -20,54 +17,49 @@ logger = logging.getLogger(__name__)
 PROBE_EVERY_S = 2.0
 _SUSPICION_S = 2.0
 """How long a first probe may take before the circuit opens."""
-_UNANSWERED = frozenset([Status.ERROR, Status.TIMEOUT])
+_NO_ANSWER = frozenset([Status.ERROR, Status.TIMEOUT])
 
 
 class Endpoint:
     """A transport with a circuit breaker. For one event loop.
 
-    When a call has ended without an answer, a request that was answered before is sent. The circuit
-    opens where that has no answer either, or none at once. While it is open, such a probe is sent
-    every ``PROBE_EVERY_S`` seconds; the first answer closes it. An answer is any status but
-    ``error`` and ``timeout``.
+    When a call ends without an answer, the endpoint probes the service with a request that was
+    answered before. The circuit opens if the probe fails or takes long. While it is open, a probe
+    is sent every ``PROBE_EVERY_S`` seconds; the first answer closes it. Any status but ``error``
+    and ``timeout`` is an answer.
 
     Args:
-        transport: the way to the service.
-        name: of the service, for the log.
+        transport: the transport to the service.
+        name: the service's name in messages.
+
+    Attributes:
+        up: whether the circuit is closed, so that requests are sent.
+        on_outage: called when the circuit opens.
     """
 
-    def __init__(self, transport: Transport, name: str = "the reward service") -> None:
+    def __init__(self, transport: ServiceTransport, name: str = "the reward service") -> None:
         self.name = name
-        self._transport = transport
+        self.transport = transport
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
+        self.up = True
         self.on_outage: set[Callable[[], None]] = set()
-        """Called when an outage is certain."""
-        self._breaker = CircuitBreaker(
-            fail_max=1, reset_timeout=0, exclude=[asyncio.CancelledError], name=self.name
-        )
         self._answered_at = float("-inf")
         self._answered: Any = None
-        self._announced = False
         self._lost_at = 0.0
         self._reason = ""
         self._probing: asyncio.Task[None] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._transport, self.name)
+        return type(self), (self.transport, self.name)
 
     def in_this_process(self) -> Self:
-        """The endpoint, as new after a fork: its tasks and locks are the parent's."""
+        """The endpoint, reset after a fork: its tasks belong to the parent."""
         if self._pid != os.getpid():
             self._start()
         return self
-
-    @property
-    def up(self) -> bool:
-        """Whether requests are to be sent."""
-        return bool(self._breaker.current_state == STATE_CLOSED)
 
     @property
     def in_doubt(self) -> bool:
@@ -76,14 +68,18 @@ class Endpoint:
 
     @property
     def outage(self) -> str:
-        """Why not."""
+        """Why the circuit is open."""
         seconds = time.monotonic() - self._lost_at
-        return f"{self.name}: no answer for {seconds:.0f} s, and not asked: {self._reason}"
+        return f"{self.name}: no answer for {seconds:.0f} s, so nothing is sent: {self._reason}"
 
-    async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
-        """The transport's, which see; what it says of the service's health is remembered."""
+    async def ascore_batch(self, bodies: Sequence[dict[str, Any]]) -> list[ScoreResult]:
+        """The transport's results; records whether the service answered.
+
+        Raises:
+            ServiceUnavailableError: the call failed as a whole, for whatever reason.
+        """
         try:
-            results = await self._transport.ascore_batch(requests)
+            results = await self.transport.ascore_batch(bodies)
         except ServiceUnavailableError as error:
             if error.answered:
                 self._answered_at = time.monotonic()
@@ -93,23 +89,24 @@ class Endpoint:
             raise ServiceUnavailableError(unexpected) from error
         if any(map(is_answer, results)):
             self._answered_at = time.monotonic()
-        for request, result in zip(requests, results, strict=True):
+        for body, result in zip(bodies, results, strict=True):
             if result.status is Status.OK:
-                self._answered = request
+                self._answered = body
                 break
         return results
 
     def lost(self, bodies: Sequence[dict[str, Any]], since: float, reason: str) -> None:
-        """A call had no answer: probe, unless another had one in the later half of its time.
+        """Probe after a call without an answer, unless another was answered recently.
 
         Args:
             bodies: the requests of the call.
-            since: when it began, by the monotonic clock.
+            since: when it began, on the monotonic clock; an answer in the later half of its time
+                counts as recent.
             reason: its last failure.
         """
         if self.in_doubt or self._answered_at > (since + time.monotonic()) / 2:
             return
-        self._lost_at, self._reason, self._announced = since, reason or "timed out", False
+        self._lost_at, self._reason = since, reason or "timed out"
         probe = self._probe(bodies[-1], longest_timeout_s(bodies))
         self._probing = asyncio.create_task(probe, name=f"probe of {self.name}")
 
@@ -121,34 +118,28 @@ class Endpoint:
             await asyncio.sleep(PROBE_EVERY_S)
         silence.cancel()
         self._answered_at = time.monotonic()
-        self._breaker.close()
-        if self._announced:
-            seconds = self._answered_at - self._lost_at
-            logger.warning("%s answers again, after %.0f s", self.name, seconds)
-        else:
+        if self.up:
             logger.warning("%s answers, but a call had no answer: %s", self.name, self._reason)
+            return
+        self.up = True
+        seconds = self._answered_at - self._lost_at
+        logger.warning("%s answers again, after %.0f s", self.name, seconds)
 
     async def _answers(self, body: dict[str, Any]) -> bool:
-        with suppress(CircuitBreakerError), self._breaker.calling():
-            try:
-                results = await self._transport.ascore_batch([body])
-            except ServiceUnavailableError as error:
-                if not error.answered:
-                    raise
-            else:
-                if not any(map(is_answer, results)):
-                    raise ServiceUnavailableError("no replica answers")
-            return True
-        return False
+        try:
+            return any(map(is_answer, await self.transport.ascore_batch([body])))
+        except ServiceUnavailableError as error:
+            return error.answered
+        except Exception:
+            return False
 
     def _open(self) -> None:
-        if self._announced:
+        if not self.up:
             return
-        self._announced = True
-        self._breaker.open()
+        self.up = False
         logger.warning(
             "%s does not answer (%s): requests fail at once, without waiting for their deadlines, "
-            "until it does; it is asked every %g s",
+            "until it does; it is probed every %g s",
             self.name, self._reason, PROBE_EVERY_S,
         )  # fmt: skip
         for call in list(self.on_outage):
@@ -156,5 +147,5 @@ class Endpoint:
 
 
 def is_answer(result: ScoreResult) -> bool:
-    """Whether a service that answers so is at work."""
-    return result.status not in _UNANSWERED
+    """Whether this result proves that the service is up."""
+    return result.status not in _NO_ANSWER

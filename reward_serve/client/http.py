@@ -1,4 +1,4 @@
-"""The client over HTTP.
+"""The client over HTTP, and its transport.
 
 >>> client = HttpRewardClient("http://127.0.0.1:8000")  # doctest: +SKIP
 >>> client.score({"response": "#### 18", "reference": "18"}).score  # doctest: +SKIP
@@ -10,21 +10,23 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import os
 import re
 import ssl
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, cast
 
 import httpx
 
-from reward_serve.client.bodies import Answer, NotJSONError, encode, encode_batch, merge, read
-from reward_serve.client.loop import own_loop, run
+from reward_serve.client.client import Client
+from reward_serve.client.endpoint import Endpoint
+from reward_serve.client.loop import on_own_loop, run
+from reward_serve.client.outcomes import OnFailure
 from reward_serve.client.transport import (
-    Request,
     ServiceUnavailableError,
-    as_dict,
     deadline,
     own_results,
     parse_explanation,
@@ -33,150 +35,68 @@ from reward_serve.client.transport import (
     with_ids,
 )
 from reward_serve.explanation import Explanation
-from reward_serve.schema import ScoreResult
+from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status, echoes, failure
 from reward_serve.version import VERSION_HEADER
 
+MAX_ANSWER_BYTES = 128 * 2**20
+"""Maximum bytes of an answer; four times the service's default limit of a request."""
 _DETAIL_CHARACTERS = 2000
 _USERINFO = re.compile(r"//[^/?#]*@")
 
 
-class HttpRewardClient:
-    """Scores over HTTP, from any thread, event loop and forked process.
-
-    The async methods have a pool of connections for each event loop, the sync methods one for all.
-    Pickling drops the connections.
+class HttpRewardClient(Client):
+    """A ``Client`` over HTTP.
 
     Args:
         url: the service, such as ``http://127.0.0.1:8000``.
         api_key: sent as ``Authorization: Bearer``.
-        timeout_s: deadline of requests that name none.
-
-    Attributes:
-        url: the service, without a user's name and password.
+        timeout_s: default deadline of a request, over all attempts, in seconds.
+        on_failure: how to handle a request without a score; by default, the typed failure is
+            returned.
+        **settings: other arguments of ``Client``.
 
     Raises:
         ServiceUnavailableError: the URL is malformed.
-        ValueError: the key cannot be sent.
+        ValueError: the key cannot be sent, or a setting is invalid.
     """
 
-    def __init__(self, url: str, api_key: str | None = None, timeout_s: float = 60.0) -> None:
-        api_key = (api_key or "").strip()
-        if not api_key.isprintable() or not api_key.isascii():
-            raise ValueError("api_key: holds characters that a header cannot carry")
-        try:
-            parsed = httpx.URL(url)
-            if not (parsed.host and 0 <= (parsed.port or 0) < 2**16):
-                raise ValueError("give http://HOST:PORT, with a port below 65536")
-        except (httpx.InvalidURL, ValueError) as error:
-            shown = _USERINFO.sub("//", url)
-            raise ServiceUnavailableError(f"{shown}: is not a URL: {error}") from None
-        self._arguments = (url, api_key, timeout_s)
-        self._timeout_s = timeout_s
-        self.url = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if api_key:
-            headers["Authorization"] = f"Bearer {api_key}"
-        self._settings: dict[str, Any] = {
-            "base_url": url,
-            "headers": headers,
-            "verify": _tls_context(),
-            "timeout": None,  # of single reads; see _ask
-            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=64),
-        }
-        self._clients: dict[
-            asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None, None]]
-        ] = {}
-        self._warned = False
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        on_failure: OnFailure | str = "none",
+        **settings: Any,
+    ) -> None:
+        transport = HttpTransport(url, api_key)
+        endpoint = Endpoint(transport, transport.url)
+        super().__init__(endpoint, timeout_s=timeout_s, on_failure=on_failure, **settings)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._arguments
-
-    def score(self, request: Request) -> ScoreResult:
-        """The result of one request.
-
-        Raises:
-            ServiceUnavailableError: no service at the URL, or not this one.
-        """
-        return run(self.ascore(request))
-
-    def score_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
-        """A result for each request, in order.
-
-        Raises:
-            ServiceUnavailableError: no service at the URL, or not this one.
-        """
-        return run(self.ascore_batch(requests))
-
-    async def ascore(self, request: Request) -> ScoreResult:
-        """``score``, awaited."""
-        body = as_dict(request, self._timeout_s)
-        (sent,) = with_ids([body])
-        try:
-            content = encode(sent)
-        except NotJSONError as error:
-            return own_results([error.result], [sent], [body], self.url)[0]
-        reply = await self._post("/v1/score", content, deadline([body]))
-        return own_results([self._single(reply)], [sent], [body], self.url)[0]
-
-    async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
-        """``score_batch``, awaited."""
-        bodies = [as_dict(request, self._timeout_s) for request in requests]
-        sent = with_ids(bodies)
-        content, refused = encode_batch(sent)
-        reply = await self._post("/v1/score/batch", content, deadline(bodies))
-        results = merge(self._batch(reply, len(bodies) - len(refused)), refused)
-        return own_results(results, sent, bodies, self.url)
-
-    def explain(self, request: Request, tokens: bool = False) -> Explanation:
-        """The result of one request, and what led to it.
-
-        Args:
-            request: as for ``score``.
-            tokens: whether to show the prompts' tokens.
-
-        Raises:
-            ServiceUnavailableError: no service at the URL, not this one, or one that explains
-                nothing (``server.explain: false``).
-        """
-        return run(self.aexplain(request, tokens))
-
-    async def aexplain(self, request: Request, tokens: bool = False) -> Explanation:
-        """``explain``, awaited."""
-        body = {**as_dict(request, self._timeout_s), "tokens": tokens}
-        try:
-            content = encode(body)
-        except NotJSONError as error:
-            return Explanation(result=error.result)
-        return self._explanation(await self._post("/v1/explain", content, deadline([body])))
+    @property
+    def url(self) -> str:
+        """The service, without a user's name and password."""
+        return self._transport.url
 
     def models(self) -> list[dict[str, Any]]:
-        """The service's reward models, as ``/v1/models`` lists them."""
-        reply = run(self._ask("GET", "/v1/models", 10))
-        models = self._content(reply).get("models")
-        if not isinstance(models, list):
-            raise ServiceUnavailableError(f"{self.url}: HTTP {reply.status_code}, not this service")
-        return models
+        """The service's reward models, as ``/v1/models`` lists them.
+
+        Raises:
+            ServiceUnavailableError: the service does not list them within 10 s.
+        """
+        return run(self._transport.models())
 
     def is_ready(self) -> bool:
-        """Whether every reward model has a replica that can score."""
-        try:
-            return run(self._ask("GET", "/ready", 5)).status_code == 200
-        except ServiceUnavailableError:
-            return False
+        """Whether every reward model has a replica that can score; asked once, for at most 5 s."""
+        return run(self._transport.is_ready())
 
     def close(self) -> None:
-        """Close the connections of the sync methods."""
-        run(self._close())
+        """Close the connections; a later call opens new ones."""
+        run(self._transport.aclose())
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop, and those of the sync methods."""
-        await self._close()
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), own_loop()))
-
-    async def _close(self) -> None:
-        held = self._clients.pop(asyncio.get_running_loop(), None)
-        if held is not None:
-            await held[1].aclose()
+        """``close``, awaited."""
+        await on_own_loop(self._transport.aclose())
 
     def __enter__(self) -> Self:
         return self
@@ -189,96 +109,235 @@ class HttpRewardClient:
     ) -> None:
         self.close()
 
-    async def _post(self, path: str, body: bytes, timeout_s: float) -> Answer:
-        return await self._ask("POST", path, timeout_s, content=body)
+    @property
+    def _transport(self) -> HttpTransport:
+        return cast(HttpTransport, self._endpoints[0].transport)
 
-    async def _ask(self, method: str, path: str, timeout_s: float, **content: Any) -> Answer:
-        """The reply, if its last byte comes within ``timeout_s``."""
+
+class HttpTransport:
+    """Scores over HTTP, with the connections of the clients' event loop.
+
+    A forked process opens its own; pickling drops them.
+
+    Args:
+        url: the service.
+        api_key: sent as ``Authorization: Bearer``.
+
+    Attributes:
+        url: the service, without a user's name and password.
+
+    Raises:
+        ServiceUnavailableError: the URL is malformed.
+        ValueError: the key cannot be sent.
+    """
+
+    def __init__(self, url: str, api_key: str | None = None) -> None:
+        api_key = (api_key or "").strip()
+        if not api_key.isprintable() or not api_key.isascii():
+            raise ValueError("api_key: contains characters that a header cannot carry")
         try:
-            async with (
-                asyncio.timeout(timeout_s),
-                (await self._client()).stream(method, path, **content) as reply,
-            ):
-                return await read(reply, self.url)
+            parsed = httpx.URL(url)
+            if not (parsed.host and 0 <= (parsed.port or 0) < 2**16):
+                raise ValueError("give http://HOST:PORT, with a port below 65536")
+        except (httpx.InvalidURL, ValueError) as error:
+            shown = _USERINFO.sub("//", url)
+            raise ServiceUnavailableError(f"{shown}: is not a URL: {error}") from None
+        self.url = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
+        self._arguments = url, api_key
+        self._parsed_url = parsed
+        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._clients: dict[int, httpx.AsyncClient] = {}  # by process id, as forks share sockets
+        self._warned = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
+
+    async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
+        """A result for each request, in order.
+
+        Raises:
+            ServiceUnavailableError: no service at the URL, or not this one.
+        """
+        sent = with_ids(requests)
+        content, refused = encode_batch(sent)
+        size = len(sent) - len(refused)
+        answer = await self._ask("POST", "/v1/score/batch", deadline(requests), content)
+        results = self._content(answer).get("results")
+        if not isinstance(results, list) or len(results) != size:
+            raise ServiceUnavailableError(f"{self.url}: a batch of {size} was not answered in full")
+        parsed = merge([parse_result(result, self.url) for result in results], refused)
+        return own_results(parsed, sent, requests, self.url)
+
+    async def aexplain(self, request: dict[str, Any]) -> Explanation:
+        """The explanation of a request's result.
+
+        Raises:
+            ServiceUnavailableError: no service at the URL, not this one, or one that explains
+                nothing (``server.explain: false``).
+        """
+        try:
+            content = encode(request)
+        except NotJSONError as error:
+            return Explanation(result=error.result)
+        answer = await self._ask("POST", "/v1/explain", deadline([request]), content)
+        explanation = self._content(answer, expected="result")
+        explanation.pop("detail", None)
+        return parse_explanation(explanation, self.url)
+
+    async def models(self) -> list[dict[str, Any]]:
+        """The service's reward models; raises as ``ascore_batch``."""
+        answer = await self._ask("GET", "/v1/models", 10)
+        models = self._content(answer).get("models")
+        if not isinstance(models, list):
+            raise ServiceUnavailableError(
+                f"{self.url}: HTTP {answer.status_code}, not this service"
+            )
+        return models
+
+    async def is_ready(self) -> bool:
+        """Whether every reward model has a replica that can score."""
+        try:
+            return (await self._ask("GET", "/ready", 5)).status_code == 200
+        except ServiceUnavailableError:
+            return False
+
+    async def aclose(self) -> None:
+        """Close the connections. On the clients' event loop."""
+        if client := self._clients.pop(os.getpid(), None):
+            await client.aclose()
+
+    async def _ask(
+        self, method: str, path: str, timeout_s: float, content: bytes | None = None
+    ) -> Answer:
+        """The answer, if its last byte comes within ``timeout_s``, from any event loop."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await on_own_loop(self._exchange(method, path, content))
         except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+            raise ServiceUnavailableError(f"{self.url}: {type(error).__name__}: {error}") from error
         except TimeoutError as error:
             raise ServiceUnavailableError(
                 f"{self.url}: no complete answer within {timeout_s:.1f} s"
             ) from error
 
-    async def _client(self) -> httpx.AsyncClient:
-        """This event loop's connections; another process, forked from this one, has other loops."""
-        loop = asyncio.get_running_loop()
-        client, _ = self._clients.get(loop, (None, None))
-        if client is None or client.is_closed:
-            for other in list(self._clients):  # a copy, as other threads add theirs
-                if other.is_closed():
-                    self._clients.pop(other, None)
-            no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
-            client = httpx.AsyncClient(**self._settings, cookies=no_cookies)
-            closing = _closing(client)
-            self._clients[loop] = client, closing
-            await anext(closing)
-        return client
+    async def _exchange(self, method: str, path: str, content: bytes | None) -> Answer:
+        client = self._clients.get(os.getpid())
+        if client is None:
+            client = self._clients[os.getpid()] = self._opened()
+        # The client's own way to make a request merges settings, which takes longer than to send.
+        request = httpx.Request(method, self._at(path), headers=client.headers, content=content)
+        async with aclosing(await client.send(request, stream=True)) as reply:
+            return await read(reply, self.url)
 
-    def _unreachable(self, error: httpx.HTTPError) -> ServiceUnavailableError:
-        return ServiceUnavailableError(f"{self.url}: {type(error).__name__}: {error}")
+    def _opened(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            headers=self._headers,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            timeout=None,
+            verify=_tls_context(),
+        )
 
-    def _single(self, reply: Answer) -> ScoreResult:
-        content = self._content(reply)
-        content.pop("detail", None)
-        return parse_result(content, self.url)
+    def _at(self, path: str) -> httpx.URL:
+        base = self._parsed_url.raw_path.rstrip(b"/")
+        return self._parsed_url.copy_with(raw_path=base + path.encode())
 
-    def _explanation(self, reply: Answer) -> Explanation:
-        content = self._content(reply, expected="result")
-        content.pop("detail", None)
-        return parse_explanation(content, self.url)
-
-    def _batch(self, reply: Answer, size: int) -> list[ScoreResult]:
-        results = self._content(reply).get("results")
-        if not isinstance(results, list) or len(results) != size:
-            raise ServiceUnavailableError(f"{self.url}: a batch of {size} was not answered in full")
-        return [parse_result(content, self.url) for content in results]
-
-    def _content(self, reply: Answer, expected: str = "status") -> dict[str, Any]:
-        self._check_version(reply.headers.get(VERSION_HEADER))
+    def _content(self, answer: Answer, expected: str = "status") -> dict[str, Any]:
+        version = answer.headers.get(VERSION_HEADER)
+        if version is not None and not self._warned:
+            self._warned = warn_of_other_major(version)
         try:
-            content = json.loads(reply.body)
+            content = json.loads(answer.body)
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
-            raise self._refused(reply, f"HTTP {reply.status_code}, not this service")
-        if reply.status_code != 200 and expected not in content:
+            raise self._refused(answer, f"HTTP {answer.status_code}, not this service")
+        if answer.status_code != 200 and expected not in content:
             detail = str(content.get("detail", "no detail"))[:_DETAIL_CHARACTERS]
-            raise self._refused(reply, f"HTTP {reply.status_code}: {detail}")
+            raise self._refused(answer, f"HTTP {answer.status_code}: {detail}")
         return content
 
-    def _refused(self, reply: Answer, why: str) -> ServiceUnavailableError:
+    def _refused(self, answer: Answer, why: str) -> ServiceUnavailableError:
+        try:
+            retry_after_s = max(0.0, float(answer.headers.get("retry-after", "")))
+        except ValueError:  # none, or a date, which this service never sends
+            retry_after_s = None
         return ServiceUnavailableError(
-            f"{self.url}: {why}",
-            status_code=reply.status_code,
-            retry_after_s=_retry_after_s(reply),
+            f"{self.url}: {why}", status_code=answer.status_code, retry_after_s=retry_after_s
         )
 
-    def _check_version(self, version: str | None) -> None:
-        if version is not None and not self._warned:
-            self._warned = warn_of_other_major(version)
+
+class NotJSONError(ValueError):
+    """A request cannot be written as JSON; has the result that says so."""
+
+    def __init__(self, body: Mapping[str, Any], error: Exception) -> None:
+        super().__init__(str(error))
+        reason = f"cannot be written as JSON: {error}"
+        self.result = failure(Status.INVALID, reason, **echoes(dict(body)))
 
 
-async def _closing(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
-    """Close the connections when the event loop ends, which closes its generators (asyncio.run)."""
+def encode(body: Mapping[str, Any]) -> bytes:
+    """Encode a request as JSON.
+
+    Lone surrogates and NaN are written as Python's json does; the service refuses them and names
+    the field.
+
+    Raises:
+        NotJSONError: JSON cannot carry the request.
+    """
     try:
-        yield
-    finally:
-        await client.aclose()
+        return json.dumps(body).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotJSONError(body, error) from None
 
 
-def _retry_after_s(reply: Answer) -> float | None:
-    try:
-        return max(0.0, float(reply.headers.get("retry-after", "")))
-    except ValueError:  # none, or a date, which this service never sends
-        return None
+def encode_batch(bodies: Sequence[Mapping[str, Any]]) -> tuple[bytes, dict[int, ScoreResult]]:
+    """Encode a batch as JSON; returns it without invalid requests, and their results by index."""
+    parts, refused = [], {}
+    for index, body in enumerate(bodies):
+        try:
+            parts.append(encode(body))
+        except NotJSONError as error:
+            refused[index] = error.result
+    return b'{"requests": [' + b", ".join(parts) + b"]}", refused
+
+
+def merge(results: list[ScoreResult], refused: Mapping[int, ScoreResult]) -> list[ScoreResult]:
+    """Insert the refused requests' results into the service's."""
+    for index in sorted(refused):
+        results.insert(index, refused[index])
+    return results
+
+
+class Answer(NamedTuple):
+    """A complete answer of the service."""
+
+    status_code: int
+    headers: httpx.Headers
+    body: bytes
+
+
+async def read(reply: httpx.Response, where: str) -> Answer:
+    """Read the body of an answer, which must be uncompressed to be bounded.
+
+    Raises:
+        ServiceUnavailableError: it is compressed, or larger than ``MAX_ANSWER_BYTES``; the message
+            names ``where`` it came from.
+    """
+    coding = reply.headers.get("content-encoding", "identity")
+    if coding != "identity":
+        raise ServiceUnavailableError(f"{where}: the answer is compressed ({coding}), unasked")
+    parts, size = [], 0
+    async for part in reply.aiter_raw():
+        parts.append(part)
+        size += len(part)
+        if size > MAX_ANSWER_BYTES:
+            raise ServiceUnavailableError(
+                f"{where}: the answer exceeds {MAX_ANSWER_BYTES} bytes; send fewer requests at once"
+            )
+    return Answer(reply.status_code, reply.headers, b"".join(parts))
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""An event loop in a separate thread, which trainers cannot block, and other threads' work."""
+"""The clients' event loop, in a thread of its own that trainers cannot block."""
 
 import asyncio
 import os
@@ -11,27 +11,40 @@ Result = TypeVar("Result")
 
 _THREAD = "reward-serve"
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process id, as threads do not survive a fork
 
 
 def _new_lock() -> None:
     global _lock
-    _lock = threading.Lock()  # another thread may have held it at the fork
+    _lock = threading.RLock()  # another thread may have held it at the fork
 
 
 os.register_at_fork(after_in_child=_new_lock)
 
 
+def process_lock() -> threading.RLock:
+    """The lock of all that the clients of this process share; a forked process has its own."""
+    return _lock
+
+
 def own_loop() -> asyncio.AbstractEventLoop:
     """This process's loop; the first call starts it."""
-    with _lock:
-        loop = _loops.get(os.getpid())
-        if loop is None:
-            loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
-            _loops[os.getpid()] = loop  # last, as Ctrl-C may come before
+    loop = _loops.get(os.getpid())
+    if loop is None:
+        with _lock:
+            loop = _loops.get(os.getpid())
+            if loop is None:
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
+                _loops[os.getpid()] = loop  # last, as Ctrl-C may come before
     return loop
+
+
+def refuse_to_block() -> None:
+    """Raise RuntimeError on the loop's own thread, which must not wait for itself."""
+    if threading.current_thread().name == _THREAD:  # under gevent every thread has the loop running
+        raise RuntimeError("this would block the clients' event loop; await the async method")
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
@@ -40,9 +53,11 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     Raises:
         RuntimeError: the caller runs on the loop itself, for example in a transport.
     """
-    if threading.current_thread().name == _THREAD:  # under gevent every thread has the loop running
+    try:
+        refuse_to_block()
+    except RuntimeError:
         work.close()
-        raise RuntimeError("this would block the clients' event loop; await the async method")
+        raise
     future = asyncio.run_coroutine_threadsafe(work, own_loop())
     try:
         return future.result()
@@ -51,11 +66,18 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
         raise
 
 
+async def on_own_loop(work: Coroutine[Any, Any, Result]) -> Result:
+    """Await a coroutine that must run on the loop, from any loop."""
+    if asyncio.get_running_loop() is own_loop():
+        return await work
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, own_loop()))
+
+
 def in_thread(work: Callable[[], Result]) -> Future[Result]:
     """Run blocking work in a daemon thread.
 
-    Unlike the threads of an executor, it neither keeps the process from ending nor is refused once
-    the main thread has ended.
+    Unlike an executor's threads, it neither keeps the process from ending nor is refused once the
+    main thread has ended.
     """
     future: Future[Result] = Future()
     future.set_running_or_notify_cancel()  # a caller that leaves does not cancel it
@@ -68,12 +90,3 @@ def in_thread(work: Callable[[], Result]) -> Future[Result]:
 
     threading.Thread(target=target, name="reward-serve work", daemon=True).start()
     return future
-
-
-def in_event_loop() -> bool:
-    """Whether the caller runs in an event loop, which blocking work would stop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

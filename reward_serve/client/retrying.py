@@ -1,27 +1,19 @@
-"""Asks again what may fare better later, within each request's own deadline."""
+"""Retries requests within their own deadlines, over one or more services."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    TryAgain,
-    retry_if_exception_type,
-    stop_after_attempt,
-    stop_never,
-)
-from tenacity.wait import wait_random_exponential
-
-from reward_serve.client.counters import Counters
 from reward_serve.client.endpoint import Endpoint, is_answer
+from reward_serve.client.outcomes import Counters
 from reward_serve.client.transport import (
     GRACE_S,
+    TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
 )
@@ -34,27 +26,26 @@ from reward_serve.schema import (
     retry_after_s,
 )
 
-_BACKOFF = wait_random_exponential(multiplier=0.2, max=8)
-_WORTH_ANOTHER = frozenset([Status.OVERLOADED, Status.ERROR])
-_TOO_LARGE = 413
+_RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])
 
 Deliver = Callable[[dict[int, ScoreResult]], None]
 
 
 class Retrier:
-    """Asks services until each request has a result that another attempt would not better.
+    """Sends requests until each result is final.
 
-    An attempt asks the first service that answers; one that does not is left out until it does. A
-    call that ends with no answer of any is an outage: as long as it lasts, requests fail at once.
+    An attempt asks the first endpoint that is up, and the next one if that gives no answer. A
+    request is retried after a transport fault, ``overloaded`` or ``error``, until its deadline or
+    ``max_attempts``. The pause between attempts is exponential with jitter, or longer if the
+    service asks for it. All other results are final. A batch that is too large is split.
 
-    Asked again, after a jittered exponential pause or the one that the service asks for: transport
-    faults, ``overloaded`` and ``error``. Scoring is pure, so that a repeated request does no harm.
-    A replica that is replaced takes half a minute: a request outlives that where its deadline does.
+    Endpoints without an answer probe their service. While all of them are down, requests fail at
+    once.
 
     Args:
         endpoints: the services, in order of preference.
         counters: where retries are counted.
-        max_attempts: how often a request is sent at most; None for as long as its deadline lasts.
+        max_attempts: maximum attempts per request; None to retry until its deadline.
     """
 
     def __init__(
@@ -62,52 +53,62 @@ class Retrier:
     ) -> None:
         self._endpoints = endpoints
         self._counters = counters
-        self._stop = stop_never if max_attempts is None else stop_after_attempt(max_attempts)
+        self._max_attempts = max_attempts
 
     @property
     def outage(self) -> str | None:
-        """Why no service is asked; None where one is."""
+        """Why nothing is sent; None while an endpoint is up."""
         if any(endpoint.up for endpoint in self._endpoints):
             return None
         return "; ".join(endpoint.outage for endpoint in self._endpoints)
 
     @property
     def in_doubt(self) -> bool:
-        """Whether every service is; each says so itself."""
+        """Whether every endpoint waits for its probe's answer; each logs its own outage."""
         return all(endpoint.in_doubt for endpoint in self._endpoints)
 
     async def ask(
         self, bodies: Sequence[dict[str, Any]], deliver: Deliver = lambda results: None
     ) -> list[ScoreResult]:
-        """A result for each request, in order; a service out of reach is ``error``.
+        """A result for each request, in order; without any answer, the status is ``error``.
 
         Args:
             bodies: the requests.
-            deliver: called with the results that are final, by index, while others are asked again.
+            deliver: called with final results by index, while others are retried.
 
         Raises:
-            NotConnectedError: this process cannot ask the service.
+            NotConnectedError: this process cannot reach the service.
         """
         batch = _Batch(bodies, deliver)
-        if self.outage is not None:
-            self._give_up(batch)
-            return batch.results
-        expiring = asyncio.ensure_future(batch.expire()) if batch.mixed else None
-        try:
-            with self._watched(batch):
-                await self._until_final(batch)
-        finally:
-            if expiring:
-                expiring.cancel()
+        with self._bounded(batch):
+            attempt = 0
+            while batch.open:
+                attempt += 1
+                if attempt > 1:
+                    self._counters.retried(len(batch.open))
+                await self._attempt(batch)
+                if attempt == self._max_attempts:
+                    break
+                pause_s = max(_backoff_s(attempt), batch.retry_after_s)
+                batch.close_due(time.monotonic() + pause_s)
+                if batch.open:
+                    await asyncio.sleep(pause_s)
+        for endpoint, since in batch.unanswered_since.items():
+            endpoint.lost(batch.bodies, since, batch.last_reason)
+        batch.close(batch.open)
         return batch.results
 
     @contextmanager
-    def _watched(self, batch: _Batch) -> Iterator[None]:
-        """Ends the call when an outage is certain that others found."""
+    def _bounded(self, batch: _Batch) -> Iterator[None]:
+        """End requests early in an outage, and each at its own deadline."""
 
         def give_up() -> None:
-            self._give_up(batch)
+            if (reason := self.outage) is not None:
+                batch.fail(batch.open, Status.ERROR, reason)
+                batch.close(batch.open)
 
+        give_up()
+        timers = batch.expire_later()
         for endpoint in self._endpoints:
             endpoint.on_outage.add(give_up)
         try:
@@ -115,149 +116,145 @@ class Retrier:
         finally:
             for endpoint in self._endpoints:
                 endpoint.on_outage.discard(give_up)
-
-    def _give_up(self, batch: _Batch) -> None:
-        if (reason := self.outage) is not None:
-            batch.fail(batch.open, Status.ERROR, reason)
-            batch.close(set(batch.open))
-
-    async def _until_final(self, batch: _Batch) -> None:
-        async for attempt in AsyncRetrying(
-            stop=self._stop,
-            wait=batch.pause_s,
-            retry=retry_if_exception_type(TryAgain),
-            retry_error_callback=lambda _: None,
-        ):
-            with attempt:
-                if attempt.retry_state.attempt_number > 1:
-                    self._counters.retried(len(batch.open))
-                await self._attempt(batch)
-                if batch.open:
-                    raise TryAgain
-        for endpoint, since in batch.unanswered_since.items():
-            endpoint.lost(batch.bodies, since, batch.last_reason)
-        batch.close(set(batch.open))
+            for timer in timers:
+                timer.cancel()
 
     async def _attempt(self, batch: _Batch) -> None:
-        """Ask the services in turn until one answers."""
+        """Ask the endpoints in turn until one answers."""
         for endpoint in [each for each in self._endpoints if each.up] or self._endpoints:
             if not batch.open:
                 return
             since = batch.unanswered_since.setdefault(endpoint, time.monotonic())
-            if await self._ask(endpoint, batch, batch.open):
+            if await self._ask(endpoint, batch, sorted(batch.open)):
                 del batch.unanswered_since[endpoint]
                 return
             batch.close_due(time.monotonic())
             if batch.open and any(other.up for other in self._endpoints if other is not endpoint):
                 endpoint.lost(batch.bodies, since, batch.last_reason)
 
-    async def _ask(self, endpoint: Endpoint, batch: _Batch, asked: list[int]) -> bool:
-        """Ask once; whether any request was answered."""
+    async def _ask(self, endpoint: Endpoint, batch: _Batch, asked: Sequence[int]) -> bool:
+        """Ask once; returns whether the service answered any of these requests."""
         try:
-            results = await endpoint.ascore_batch([batch.body(at) for at in asked])
+            results = await endpoint.ascore_batch([batch.body(index) for index in asked])
         except NotConnectedError:
             raise
         except ServiceUnavailableError as error:
             half = len(asked) // 2
-            if error.status_code == _TOO_LARGE and half:  # together, perhaps, and not alone
+            if error.status_code == TOO_LARGE and half:
                 batch.close_due(time.monotonic())
                 halves = [
-                    [at for at in part if at in batch.open] for part in (asked[:half], asked[half:])
+                    [index for index in part if index in batch.open]
+                    for part in (asked[:half], asked[half:])
                 ]
                 parts = [self._ask(endpoint, batch, part) for part in halves if part]
                 return any(await asyncio.gather(*parts)) or not parts
-            batch.unanswered(asked, error)
+            batch.refused(asked, error)
             return error.answered
         batch.answered(asked, results)
         return any(map(is_answer, results))
 
 
 class _Batch:
-    """The results so far; ``open`` are the indices of the requests to be asked again."""
+    """The requests and their latest results.
+
+    Attributes:
+        open: indices of the requests without a final result.
+        unanswered_since: when each endpoint without an answer was first asked, on the monotonic
+            clock.
+        retry_after_s: the pause that the service asked for in the last attempt, in seconds.
+        last_reason: why the last request failed.
+    """
 
     def __init__(self, bodies: Sequence[dict[str, Any]], deliver: Deliver) -> None:
         now = time.monotonic()
         self.bodies = bodies
+        self.open = set(range(len(bodies)))
         self.unanswered_since: dict[Endpoint, float] = {}
-        """When services were first asked that have not answered, by the monotonic clock."""
+        self.retry_after_s = 0.0
         self.last_reason = ""
         self._deliver = deliver
         self._ends = [now + longest_timeout_s([body]) for body in bodies]
-        self._retry_after_s = 0.0
-        self._found: dict[int, ScoreResult] = {}
-        self.open = list(range(len(bodies)))
-
-    @property
-    def mixed(self) -> bool:
-        """Whether deadlines differ: an attempt lasts as long as the longest."""
-        return len(set(self._ends)) > 1
-
-    async def expire(self) -> None:
-        """Give up each request that has no answer when its own deadline and a grace have passed."""
-        for end in sorted(set(self._ends)):
-            await asyncio.sleep(end + GRACE_S - time.monotonic())
-            late = [index for index in self.open if self._ends[index] <= end]
-            self.fail(late, Status.TIMEOUT, "no answer came by the deadline")
-            self.close(set(late))
+        self._latest: dict[int, ScoreResult] = {}
+        self._sent: set[int] = set()
 
     @property
     def results(self) -> list[ScoreResult]:
         """A result for each request, in order."""
         return [self._result(index) for index in range(len(self.bodies))]
 
-    def _result(self, index: int) -> ScoreResult:
-        if index not in self._found:
-            late = "the deadline passed before it was sent"
-            self._found[index] = failure(Status.TIMEOUT, late, **echoes(self.bodies[index]))
-        return self._found[index]
+    def expire_later(self) -> list[asyncio.TimerHandle]:
+        """End each request at its deadline and grace, if deadlines differ.
+
+        An attempt lasts as long as the longest deadline of its requests.
+        """
+        ends = set(self._ends)
+        if len(ends) < 2:
+            return []
+        loop, now = asyncio.get_running_loop(), time.monotonic()
+        return [loop.call_later(end + GRACE_S - now, self._expire, end) for end in ends]
+
+    def _expire(self, end: float) -> None:
+        late = {index for index in self.open if self._ends[index] <= end}
+        self.fail(late, Status.TIMEOUT, "no answer came by the deadline")
+        self.close(late)
 
     def body(self, index: int) -> dict[str, Any]:
-        """The request, with what is left of its deadline."""
-        body, left = self.bodies[index], self._ends[index] - time.monotonic()
+        """The request; when it is retried, with the rest of its deadline."""
+        body = self.bodies[index]
+        if index not in self._sent:
+            self._sent.add(index)
+            return body
         if longest_timeout_s([body]) != body.get("timeout_s"):
-            return body  # no valid deadline: for the service to refuse
-        return {**body, "timeout_s": max(left, 0.001)}
+            return body  # the service refuses the invalid deadline
+        return {**body, "timeout_s": max(self._ends[index] - time.monotonic(), 0.001)}
 
     def answered(self, asked: Sequence[int], results: Sequence[ScoreResult]) -> None:
-        """Keep what an attempt brought."""
-        waiting = set(self.open)
-        self._found |= {i: r for i, r in zip(asked, results, strict=True) if i in waiting}
-        self.last_reason = results[-1].reason or ""
-        self.close({i for i, r in zip(asked, results, strict=True) if not _again(r)})
-        self._retry_after_s = max((retry_after_s(result.details) for result in results), default=0)
+        """Store the results; those that are not retried are final."""
+        final, self.retry_after_s = [], 0.0
+        for index, result in zip(asked, results, strict=True):
+            if index not in self.open:  # expired
+                continue
+            self._latest[index] = result
+            if not is_answer(result):
+                self.last_reason = result.reason or ""
+            if result.status in _RETRIED:
+                self.retry_after_s = max(self.retry_after_s, retry_after_s(result.details))
+            else:
+                final.append(index)
+        self.close(final)
 
-    def unanswered(self, asked: Sequence[int], error: ServiceUnavailableError) -> None:
-        """An attempt brought nothing."""
+    def refused(self, asked: Sequence[int], error: ServiceUnavailableError) -> None:
+        """Record a failed attempt."""
         status = Status.ERROR if error.retryable else Status.INVALID
-        self.fail(set(asked).intersection(self.open), status, str(error))
-        self._retry_after_s = error.retry_after_s or 0.0
+        self.fail(self.open.intersection(asked), status, str(error))
+        self.retry_after_s = error.retry_after_s or 0.0
         if not error.retryable:
-            self.close(set(asked))
-
-    def pause_s(self, state: RetryCallState) -> float:
-        """How long to wait for the next attempt; what is due before it is given up."""
-        pause = max(_BACKOFF(state), self._retry_after_s)
-        self._retry_after_s = 0.0
-        self.close_due(time.monotonic() + pause)
-        return pause if self.open else 0.0
+            self.close(asked)
 
     def close_due(self, then: float) -> None:
-        """The results of requests whose deadline is before that time are final."""
-        self.close({index for index in self.open if self._ends[index] < then})
+        """Make the results of requests final whose deadlines are before that time."""
+        self.close([index for index in self.open if self._ends[index] < then])
 
     def fail(self, indices: Iterable[int], status: Status, reason: str) -> None:
-        """Keep a failure of these requests."""
+        """Store a failure of these requests."""
         self.last_reason = reason
         for index in indices:
-            self._found[index] = failure(status, reason, **echoes(self.bodies[index]))
+            self._latest[index] = failure(status, reason, **echoes(self.bodies[index]))
 
-    def close(self, indices: set[int]) -> None:
-        """The results of these requests are final."""
-        final = {index: self._result(index) for index in self.open if index in indices}
-        self.open = [index for index in self.open if index not in indices]
+    def close(self, indices: Iterable[int]) -> None:
+        """Make the results of these requests final."""
+        final = {index: self._result(index) for index in sorted(self.open.intersection(indices))}
+        self.open.difference_update(final)
         if final:
             self._deliver(final)
 
+    def _result(self, index: int) -> ScoreResult:
+        if index not in self._latest:
+            late = "the deadline passed before it was sent"
+            self._latest[index] = failure(Status.TIMEOUT, late, **echoes(self.bodies[index]))
+        return self._latest[index]
 
-def _again(result: ScoreResult) -> bool:
-    return result.status in _WORTH_ANOTHER
+
+def _backoff_s(attempt: int) -> float:
+    """A random pause after this attempt, of at most 0.2 s, 0.4 s, 0.8 s and so on to 8 s."""
+    return random.uniform(0.0, min(8.0, 0.1 * 2.0 ** min(attempt, 10)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reward_serve.client.metrics import failed_status
-from reward_serve.client.shared import Client
+from reward_serve.client.client import Client
+from reward_serve.client.outcomes import failed_status
 from reward_serve.schema import ScoreResult, Status
 
 PROBED_ROWS = 8

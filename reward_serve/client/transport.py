@@ -1,4 +1,4 @@
-"""What the clients share, by handle and over HTTP: requests, results, deadlines, failures."""
+"""What transports share: the protocol, requests with ids, parsed results, and errors."""
 
 from __future__ import annotations
 
@@ -23,24 +23,22 @@ from reward_serve.version import __version__
 
 logger = logging.getLogger(__name__)
 
-_WORTH_A_RETRY = frozenset([408, 425, 429, 500, 502, 503, 504])
-_TOO_MANY = 429
 GRACE_S = 5.0
-"""The service keeps a deadline; this is for one that does not answer at all."""
-
-_PREFIX = uuid4().hex[:12]
-_numbers = count()
+"""Seconds beyond the deadline, which the service keeps itself if it answers at all."""
+TOO_LARGE = 413
+_TOO_MANY = 429
+_RETRYABLE = frozenset([408, 425, _TOO_MANY, 500, 502, 503, 504])
 
 Request = ScoreRequest | Mapping[str, Any]
 _Answer = TypeVar("_Answer", bound=BaseModel)
 
 
 class ServiceUnavailableError(RuntimeError):
-    """The service cannot be reached, or answered something other than the wire contract.
+    """The service cannot be reached, refuses the call, or does not keep the wire contract.
 
     Attributes:
-        status_code: of HTTP, where that is what it answered.
-        retry_after_s: how long the service asked to wait, if it did.
+        status_code: the HTTP status, if there is one.
+        retry_after_s: the pause that the service asks for, in seconds.
     """
 
     def __init__(
@@ -56,45 +54,50 @@ class ServiceUnavailableError(RuntimeError):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may fare better later."""
-        return self.status_code is None or self.status_code in _WORTH_A_RETRY
+        """Whether the same request may succeed later."""
+        return self.status_code is None or self.status_code in _RETRYABLE
 
     @property
     def answered(self) -> bool:
-        """Whether it was the service that refused: it is there, and may be busy."""
+        """Whether the service itself refused, which proves that it is up."""
         busy = self.status_code == _TOO_MANY or self.retry_after_s is not None
         return busy or not self.retryable
 
 
 class NotConnectedError(ServiceUnavailableError):
-    """This process cannot ask by handle: Ray is not installed, or there is no cluster."""
+    """This process cannot score by handle: Ray is not installed, or there is no cluster."""
 
 
 class Transport(Protocol):
-    """A way to the service; ``RewardClient`` and ``HttpRewardClient`` are two."""
+    """Sends a batch to a service once, without retries."""
 
-    async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
+    async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
         """A result for each request, in order.
 
         Raises:
-            ServiceUnavailableError: there was no answer.
+            ServiceUnavailableError: the call failed as a whole.
         """
 
 
-def as_dict(request: Request, timeout_s: float) -> dict[str, Any]:
-    """A request as the plain dict that crosses the wire, with a deadline."""
+class ServiceTransport(Transport, Protocol):
+    """The transport of a client, which can explain results, too."""
+
+    async def aexplain(self, request: dict[str, Any]) -> Explanation:
+        """The explanation of one request's result; raises as ``ascore_batch``."""
+
+
+def as_dict(request: Request, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """A request as a plain dict, with the client's defaults for fields that it does not set."""
     if isinstance(request, ScoreRequest):
-        return request.model_dump(mode="json", exclude_unset=True) | {
-            "timeout_s": request.timeout_s if "timeout_s" in request.model_fields_set else timeout_s
-        }
-    return {"timeout_s": timeout_s, **request}
+        request = request.model_dump(mode="json", exclude_unset=True)
+    return {**defaults, **request}
 
 
 def with_ids(bodies: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The requests, each with an id: its own, or one that no other request has."""
+    """The requests, each with an id: its own, or a generated one."""
     return [
-        body if body.get("id") is not None else {**body, "id": f"{_PREFIX}-{os.getpid()}-{number}"}
-        for body, number in zip(bodies, _numbers, strict=False)
+        {**body, "id": f"{_prefix}{next(_numbers)}"} if body.get("id") is None else body
+        for body in bodies
     ]
 
 
@@ -104,16 +107,16 @@ def own_results(
     bodies: Sequence[Mapping[str, Any]],
     where: str,
 ) -> list[ScoreResult]:
-    """The results, if each is that of its request.
+    """Check that each result is that of its request, and remove generated ids.
 
     Args:
-        results: the answer.
+        results: the results.
         sent: the requests as sent, with ids.
-        bodies: the requests as they were before.
+        bodies: the requests as the caller gave them.
         where: the service.
 
     Raises:
-        ServiceUnavailableError: one has the id of another request, or a score and no id.
+        ServiceUnavailableError: a result has the id of another request, or a score but no id.
     """
     for result, asked, body in zip(results, sent, bodies, strict=True):
         if result.id != asked["id"] and (result.id is not None or result.status is Status.OK):
@@ -126,12 +129,12 @@ def own_results(
 
 
 def deadline(bodies: Sequence[Mapping[str, Any]]) -> float:
-    """Seconds to wait for the service itself: the longest deadline asked for, and some grace."""
+    """Seconds to wait for the service: the longest deadline of the requests, plus the grace."""
     return longest_timeout_s(bodies) + GRACE_S
 
 
 def warn_of_other_major(version: str) -> bool:
-    """Warn when the service's major version is not this client's; whether it was done."""
+    """Warn if the service's major version is not the client's; returns whether it warned."""
     if version.split(".")[0] == __version__.split(".")[0]:
         return False
     logger.warning(
@@ -143,21 +146,32 @@ def warn_of_other_major(version: str) -> bool:
 
 
 def parse_result(content: Any, where: str) -> ScoreResult:
-    """A result as the wire carries it.
+    """Validate a result.
 
     Raises:
-        ServiceUnavailableError: it is none; names ``where`` it came from.
+        ServiceUnavailableError: it is not one; the message names ``where`` it came from.
     """
     return _parsed(ScoreResult, content, f"{where}: its answer is not a result")
 
 
 def parse_explanation(content: Any, where: str) -> Explanation:
-    """An explanation as the wire carries it; raises as ``parse_result``."""
+    """Validate an explanation; raises as ``parse_result``."""
     return _parsed(Explanation, content, f"{where}: its answer is not an explanation")
 
 
-def _parsed(contract: type[_Answer], content: Any, otherwise: str) -> _Answer:
+def _parsed(contract: type[_Answer], content: Any, message: str) -> _Answer:
     try:
         return contract.model_validate(content)
     except ValidationError as error:
-        raise ServiceUnavailableError(f"{otherwise}: {describe_errors(error)}") from error
+        raise ServiceUnavailableError(f"{message}: {describe_errors(error)}") from error
+
+
+def _new_prefix() -> None:
+    global _prefix
+    _prefix = f"{uuid4().hex[:12]}-"
+
+
+_prefix: str
+_numbers = count()
+_new_prefix()
+os.register_at_fork(after_in_child=_new_prefix)

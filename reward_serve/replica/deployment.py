@@ -191,18 +191,17 @@ def _member(config: PanelModel, member: MemberConfig) -> Ask:
     """The function that sends a panel's request to a member, by handle."""
     from ray import serve
 
-    from reward_serve.client import Client, RewardClient, ServiceUnavailableError
+    from reward_serve.client import RewardClient, ServiceUnavailableError
 
     application = member.application or serve.get_replica_context().app_name
     # One retry covers a lost replica; a permanent failure must not delay the other members.
-    by_handle = RewardClient(application, member.model)
-    client = Client(by_handle, on_failure="none", max_attempts=2)
+    client = RewardClient(application, member.model, max_attempts=2)
 
     async def ask(body: dict[str, Any], explains: bool) -> Explanation:
         if not explains:
             return Explanation(result=await client.ascore(body))
         try:
-            return await by_handle.aexplain(body)
+            return await client.aexplain(body)
         except ServiceUnavailableError as error:
             return Explanation(result=failure(Status.ERROR, str(error), model=member.model))
 

@@ -1,47 +1,53 @@
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 
 import pytest
 
-from reward_serve.client import HttpRewardClient, ServiceUnavailableError, bodies
+from reward_serve.client import HttpRewardClient, ServiceUnavailableError, http
+from reward_serve.client.http import HttpTransport
 from tests.fake_service import FakeService, Reply
 
 RIGHT = {"response": "#### 18", "reference": "18"}
 
 
+def send(service: FakeService) -> None:
+    asyncio.run(HttpTransport(service.url).ascore_batch([RIGHT]))
+
+
 def test_an_answer_larger_than_the_limit_is_not_read(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "MAX_ANSWER_BYTES", 100_000)
-    service.replies["/v1/score"] = Reply(b" " * 100_001)
+    monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 100_000)
+    service.replies["/v1/score/batch"] = Reply(b" " * 100_001)
 
     with pytest.raises(ServiceUnavailableError, match=r"exceeds 100000 bytes; send fewer"):
-        HttpRewardClient(service.url).score(RIGHT)
+        send(service)
 
 
 def test_no_answer_is_unpacked(service: FakeService) -> None:
     packed = gzip.compress(json.dumps({"status": "ok", "score": 1.0}).encode())
-    service.replies["/v1/score"] = Reply(packed, headers={"content-encoding": "gzip"})
+    service.replies["/v1/score/batch"] = Reply(packed, headers={"content-encoding": "gzip"})
 
     with pytest.raises(ServiceUnavailableError, match=r"compressed \(gzip\), unasked"):
-        HttpRewardClient(service.url).score(RIGHT)
+        send(service)
     assert service.calls[0].headers["accept-encoding"] == "identity"
 
 
 def test_an_answer_nested_too_deep_is_not_the_services(service: FakeService) -> None:
-    service.replies["/v1/score"] = Reply(b"[" * 100_000)
+    service.replies["/v1/score/batch"] = Reply(b"[" * 100_000)
 
     with pytest.raises(ServiceUnavailableError, match="HTTP 200, not this service"):
-        HttpRewardClient(service.url).score(RIGHT)
+        send(service)
 
 
 def test_a_long_detail_is_cut(service: FakeService) -> None:
-    service.replies["/v1/score"] = Reply({"detail": "x" * 1_000_000}, 500)
+    service.replies["/v1/score/batch"] = Reply({"detail": "x" * 1_000_000}, 500)
 
     with pytest.raises(ServiceUnavailableError) as caught:
-        HttpRewardClient(service.url).score(RIGHT)
+        send(service)
     assert len(str(caught.value)) < 3000
 
 

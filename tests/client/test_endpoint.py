@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 from ray.exceptions import RayActorError
 
-from reward_serve.client import Client, RewardClient, ServiceUnavailableError, connect, endpoint
+from reward_serve.client import Client, ServiceUnavailableError, connect, endpoint
 from reward_serve.client.endpoint import Endpoint
+from reward_serve.client.handle import HandleTransport
 from reward_serve.client.transport import Request
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult, Status, failure
+from tests.client.fakes import FakeTransport
 from tests.fake_handle import Handle, right
 from tests.fake_service import FakeService, Reply, free_port
 
@@ -26,7 +28,7 @@ STEPS = 50
 ASKED = {"response": "#### 18", "reference": "18"}
 
 
-class Service:
+class Service(FakeTransport):
     """A transport whose answer a test changes."""
 
     def __init__(self, answer: ScoreResult | Exception | None = None) -> None:
@@ -221,7 +223,7 @@ async def test_by_handle_too(caplog: pytest.LogCaptureFixture) -> None:
             return right(items)
         raise RayActorError
 
-    by_handle = RewardClient("reward")
+    by_handle = HandleTransport("reward")
     handles: Any = {"judge": Handle(end)}
     by_handle._dispatcher = Dispatcher(handles, detached=True)
     client = client_of(Endpoint(by_handle, "app 'reward'"))

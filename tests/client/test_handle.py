@@ -22,6 +22,7 @@ from reward_serve.client import (
     ServiceUnavailableError,
     connect,
 )
+from reward_serve.client.handle import HandleTransport
 from reward_serve.explanation import Explanation
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult, Status
@@ -41,19 +42,23 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
 
 
-def client_of(*ends: End) -> RewardClient:
-    """A client whose calls to each replica end so."""
-    client = RewardClient("reward")
+def transport_of(*ends: End) -> HandleTransport:
+    """A transport whose calls to each replica end so."""
+    transport = HandleTransport("reward")
     handles: Any = {"judge": Handle(*ends)}
-    client._dispatcher = Dispatcher(handles)
-    return client
+    transport._dispatcher = Dispatcher(handles)
+    return transport
 
 
-async def awaited(client: RewardClient, asked: list[Any]) -> list[ScoreResult]:
+def client_of(*ends: End, **settings: Any) -> Client:
+    return Client(transport_of(*ends), on_failure="none", **settings)
+
+
+async def awaited(client: Client, asked: list[Any]) -> list[ScoreResult]:
     return await client.ascore_batch(asked)
 
 
-async def in_a_thread(client: RewardClient, asked: list[Any]) -> list[ScoreResult]:
+async def in_a_thread(client: Client, asked: list[Any]) -> list[ScoreResult]:
     return await asyncio.to_thread(client.score_batch, asked)
 
 
@@ -63,7 +68,7 @@ either_way = pytest.mark.parametrize("ask", [awaited, in_a_thread])
 @either_way
 async def test_what_one_replica_lost_is_failures_and_the_others_part_stands(ask: Any) -> None:
     with replicas(2):
-        results = await ask(client_of(right, RayActorError()), ASKED_OF_BOTH)
+        results = await ask(client_of(right, RayActorError(), max_attempts=1), ASKED_OF_BOTH)
 
     assert [result.id for result in results] == [str(n) for n in range(32)]
     assert Counter(result.status for result in results) == {Status.OK: 16, Status.ERROR: 16}
@@ -73,7 +78,7 @@ async def test_what_one_replica_lost_is_failures_and_the_others_part_stands(ask:
 @either_way
 @each_end
 async def test_what_the_only_replica_lost_is_failures_too(ask: Any, end: BaseException) -> None:
-    results = await ask(client_of(end), ASKED_OF_BOTH)
+    results = await ask(client_of(end, max_attempts=1), ASKED_OF_BOTH)
 
     assert [result.id for result in results] == [str(n) for n in range(32)]
     assert {(result.status, result.score) for result in results} == {(Status.ERROR, None)}
@@ -81,7 +86,7 @@ async def test_what_the_only_replica_lost_is_failures_too(ask: Any, end: BaseExc
 
 @each_end
 async def test_no_caller_of_the_shared_client_hangs(end: BaseException) -> None:
-    client = Client(client_of(end), on_failure="none", max_attempts=1)
+    client = client_of(end, max_attempts=1)
     async with asyncio.timeout(5):
         result = await client.ascore(ASKED)
 
@@ -96,7 +101,7 @@ async def test_the_shared_client_asks_a_lost_replicas_items_again() -> None:
             return right(items)
         raise RayActorError
 
-    client = Client(client_of(once_lost), on_failure="none", max_attempts=2)
+    client = client_of(once_lost, max_attempts=2)
     result = await client.ascore({**ASKED, "id": "a"})
 
     assert (result.status, result.score) == (Status.OK, 1.0)
@@ -146,7 +151,7 @@ async def test_each_request_goes_to_the_model_that_it_names(
     expected = ["rule/cheap", "judge/door", "judge/door", default]
     assert [result.model for result in results] == expected
     # To a replica, which knows its own name alone.
-    assert [result.reason for result in results] == ["rule", "judge", "judge", ""]
+    assert [result.reason for result in results] == ["rule", "judge", "judge", model or ""]
 
 
 async def test_the_shared_clients_model_is_of_requests_that_name_none(
@@ -162,23 +167,29 @@ async def test_the_shared_clients_model_is_of_requests_that_name_none(
 def test_a_model_that_is_not_there_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     about = {"applications": {"judge": "door"}}
     monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
-    with pytest.raises(ServiceUnavailableError, match="choose from judge") as refusal:
-        RewardClient("door", model="jugde").score(ASKED)
-    assert not refusal.value.retryable
+    monkeypatch.setattr(serve, "get_deployment_handle", Found)
+    client = RewardClient("door", model="jugde")
+    result = client.score(ASKED)
+    assert result.status is Status.INVALID
+    assert "no model is named 'jugde'; choose from judge" in str(result.reason)
+    assert client.counters.snapshot()["retried"] == 0
 
 
-async def test_a_batch_above_the_services_limit_is_refused_whole(
+async def test_a_batch_above_the_services_limit_is_refused_whole_and_split_by_the_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     about = {"applications": {"judge": "door"}, "max_batch_items": 2}
     monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
     monkeypatch.setattr(serve, "get_deployment_handle", Found)
-    client = RewardClient("door")
+    transport = HandleTransport("door")
 
-    assert [r.status for r in await client.ascore_batch([ASKED] * 2)] == [Status.OK] * 2
-    refused = await client.ascore_batch([{**ASKED, "id": str(n)} for n in range(3)])
-    assert [(r.id, r.status) for r in refused] == [(str(n), Status.INVALID) for n in range(3)]
-    assert refused[0].reason == "requests: 3 items; the limit is 2, so split the batch"
+    assert [r.status for r in await transport.ascore_batch([ASKED] * 2)] == [Status.OK] * 2
+    with pytest.raises(ServiceUnavailableError, match="3 items; the limit is 2, so") as refusal:
+        await transport.ascore_batch([ASKED] * 3)
+    assert refusal.value.status_code == 413
+
+    results = await Client(transport).ascore_batch([{**ASKED, "id": str(n)} for n in range(5)])
+    assert [(r.id, r.status) for r in results] == [(str(n), Status.OK) for n in range(5)]
 
 
 def test_an_application_that_is_not_there_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +198,7 @@ def test_an_application_that_is_not_there_may_come(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(serve, "get_app_handle", absent)
     with pytest.raises(ServiceUnavailableError, match=r"app 'door': .*is it deployed") as refusal:
-        RewardClient("door").score(ASKED)
+        asyncio.run(HandleTransport("door").ascore_batch([ASKED]))
     assert refusal.value.retryable
 
 
@@ -298,10 +309,10 @@ async def test_a_process_that_cannot_ask_by_handle_says_so_at_once(
         raise error
 
     monkeypatch.setattr("reward_serve.client.handle.handle_of", fail)
-    client = Client(RewardClient("reward"), on_failure=on_failure)
+    client = RewardClient("reward", on_failure=on_failure)
 
     with pytest.raises(NotConnectedError, match=said):
-        await RewardClient("reward").ascore(ASKED)
+        await HandleTransport("reward").ascore_batch([ASKED])
     async with asyncio.timeout(5):  # of a deadline of 60 s
         with pytest.raises(NotConnectedError, match=said):
             await client.ascore(ASKED)

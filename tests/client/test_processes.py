@@ -27,14 +27,14 @@ from reward_serve.client import (
     connect,
     transport,
 )
+from reward_serve.client.http import HttpTransport
 from reward_serve.client.loop import own_loop
 from reward_serve.schema import Status
 from tests.fake_service import FakeService, Reply
 
-Asking = Client | HttpRewardClient
 FORK = multiprocessing.get_context("fork")
 SPAWN = multiprocessing.get_context("spawn")
-inherited: Asking
+inherited: Client
 RIGHT = {"response": "#### 18", "reference": "18"}
 
 
@@ -44,7 +44,7 @@ def asked(n: int) -> dict[str, Any]:
     return request if n % 2 else {**request, "id": f"mine {n}"}
 
 
-def wrong(client: Asking, numbers: range) -> list[Any]:
+def wrong(client: Client, numbers: range) -> list[Any]:
     """The answers that are not their question's: by batch, by thread, and in an event loop."""
     third = len(numbers) // 3
     parts = numbers[:third], numbers[third : 2 * third], numbers[2 * third :]
@@ -69,7 +69,7 @@ def wrong(client: Asking, numbers: range) -> list[Any]:
     return [pair for pair in zip(expected, found, strict=True) if pair[0] != pair[1]]
 
 
-def inherit(client: Asking) -> None:
+def inherit(client: Client) -> None:
     global inherited
     inherited = client
 
@@ -78,7 +78,7 @@ def wrong_of_inherited(numbers: range) -> list[Any]:
     return wrong(inherited, numbers)
 
 
-def in_children(context: Any, client: Asking, children: int, each: int) -> list[Any]:
+def in_children(context: Any, client: Client, children: int, each: int) -> list[Any]:
     """``wrong`` of each child, all at once, with a client that it inherits or is sent."""
     ranges = [range(each * child, each * (child + 1)) for child in range(1, children + 1)]
     with ProcessPoolExecutor(children, context, inherit, (client,)) as pool:
@@ -87,7 +87,7 @@ def in_children(context: Any, client: Asking, children: int, each: int) -> list[
 
 @pytest.mark.parametrize("make", [lambda url: connect(url=url), HttpRewardClient])
 def test_ten_thousand_answers_are_their_own_questions(
-    service: FakeService, make: Callable[[str], Asking]
+    service: FakeService, make: Callable[[str], Client]
 ) -> None:
     client = make(service.url)
     assert wrong(client, range(300)) == []
@@ -152,7 +152,7 @@ def test_a_process_forked_beside_a_call_is_not_locked(service: FakeService) -> N
 
 
 def test_by_handle_a_forked_process_refuses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = Client(RewardClient("reward"))
+    client = connect(app="reward")
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
 
     def work() -> None:
@@ -164,11 +164,11 @@ def test_by_handle_a_forked_process_refuses_at_once(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_pickled_client_is_its_settings(service: FakeService) -> None:
-    transport = HttpRewardClient(service.url, "key", 7.0)
-    client = Client(transport, timeout_s=3.0, on_failure="rule", max_batch=2)
+    client = HttpRewardClient(service.url, "key", 3.0, on_failure="rule", max_batch=2)
     copy = pickle.loads(pickle.dumps(client))
 
     assert copy.score(RIGHT).score == 1.0
+    assert (type(copy), copy.url) == (HttpRewardClient, service.url)
     assert copy._settings == client._settings
     (call,) = service.calls
     assert call.headers["authorization"] == "Bearer key"
@@ -176,19 +176,16 @@ def test_a_pickled_client_is_its_settings(service: FakeService) -> None:
 
 
 @pytest.mark.parametrize("result", [{"id": "another's"}, {"id": None}])
-@pytest.mark.parametrize("path", ["/v1/score", "/v1/score/batch"])
-def test_the_answer_to_another_request_is_no_result(
-    service: FakeService, path: str, result: dict[str, Any]
+async def test_the_answer_to_another_request_is_no_result(
+    service: FakeService, result: dict[str, Any]
 ) -> None:
     answer = {"status": "ok", "score": 1.0, **result}
-    service.replies[path] = Reply(answer if path == "/v1/score" else {"results": [answer]})
-    client = HttpRewardClient(service.url)
+    service.replies["/v1/score/batch"] = Reply({"results": [answer]})
 
     with pytest.raises(ServiceUnavailableError, match=r"answered the request '.*' with the result"):
-        client.score(RIGHT) if path == "/v1/score" else client.score_batch([RIGHT])
-    shared = Client(client, timeout_s=0.2, on_failure="none").score(RIGHT)
-    if path == "/v1/score/batch":
-        assert (shared.status, shared.score) == (Status.ERROR, None)
+        await HttpTransport(service.url).ascore_batch([RIGHT])
+    failed = await HttpRewardClient(service.url, timeout_s=0.2).ascore(RIGHT)
+    assert (failed.status, failed.score) == (Status.ERROR, None)
 
 
 DRIPS = {
@@ -232,7 +229,7 @@ def test_a_peer_that_drips_is_given_up_at_the_deadline(
     with dripping(kind) as url:
         began = time.monotonic()
         with pytest.raises(ServiceUnavailableError, match=r"no complete answer within 0\.5 s"):
-            HttpRewardClient(url, timeout_s=0.3).score(RIGHT)
+            asyncio.run(HttpTransport(url).ascore_batch([{**RIGHT, "timeout_s": 0.3}]))
         result = connect(url=url, timeout_s=0.3, on_failure="none").score(RIGHT)
         assert time.monotonic() - began < 2
 
@@ -278,7 +275,7 @@ threading.Thread(target=ask).start()
     assert done.stdout.strip() == "1.0", done.stderr
 
 
-def test_connections_end_with_their_event_loop(service: FakeService) -> None:
+def test_event_loops_share_connections_which_end_with_the_client(service: FakeService) -> None:
     code = f"""
 import asyncio, gc, os
 from reward_serve.client import HttpRewardClient
@@ -288,6 +285,7 @@ client = HttpRewardClient({service.url!r})
 for _ in range(50):
     asyncio.run(client.ascore({RIGHT}))
 print(len(os.listdir("/proc/self/fd")))
+client.close()
 """
     command = [sys.executable, "-X", "dev", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

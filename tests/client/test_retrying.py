@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from reward_serve.client import retrying
-from reward_serve.client.counters import Counters
 from reward_serve.client.endpoint import Endpoint
+from reward_serve.client.outcomes import Counters
 from reward_serve.client.retrying import Retrier
 from reward_serve.client.transport import Request, ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Status, failure
+from tests.client.fakes import FakeTransport
 
 OVERLOADED = failure(Status.OVERLOADED, "full")
 Answer = Callable[[Any], ScoreResult]
 
 
-class Scripted:
+class Scripted(FakeTransport):
     """A transport whose n-th call does what the script's n-th entry says, then answers."""
 
     def __init__(self, *script: Exception | dict[str, ScoreResult]) -> None:
@@ -38,7 +39,7 @@ class Scripted:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "_BACKOFF", lambda state: 0.01)
+    monkeypatch.setattr(retrying, "_backoff_s", lambda attempt: 0.01)
 
 
 def bodies(*ids: str, timeout_s: Any = 5.0) -> list[dict[str, Any]]:
@@ -123,6 +124,7 @@ async def test_the_deadline_covers_all_attempts() -> None:
     results, _ = await ask(transport, bodies("a", timeout_s=0.1))
     assert results == [("a", "error")]
     assert time.monotonic() - began < 1
+    assert len(transport.asked) > 1
     assert 0 < transport.last[0]["timeout_s"] < 0.1
 
 
@@ -190,7 +192,7 @@ async def test_a_pause_of_any_length_is_beyond_the_deadline() -> None:
 
 
 async def test_halves_of_a_batch_share_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Slow:
+    class Slow(FakeTransport):
         async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
             await asyncio.sleep(0.3)
             raise ServiceUnavailableError("too large", status_code=413)

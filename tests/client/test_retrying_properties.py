@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -13,12 +12,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.client.counters import Counters
 from reward_serve.client.endpoint import Endpoint
+from reward_serve.client.outcomes import Counters
 from reward_serve.client.retrying import Retrier
 from reward_serve.client.transport import Request, ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Status, failure, longest_timeout_s
 from tests import virtual_time
+from tests.client.fakes import FakeTransport
 
 MAX_ATTEMPTS = 4
 CODES = [None, 401, 404, 413, 422, 429, 500, 503]
@@ -51,7 +51,7 @@ attempts = st.builds(
 deadlines = st.sampled_from([0.05, 0.5, 3.0, 60.0, None, "soon", -1])
 
 
-class Scripted:
+class Scripted(FakeTransport):
     """A transport whose n-th call does what the script's n-th entry says, the last from then on."""
 
     def __init__(self, script: Sequence[Attempt]) -> None:
@@ -89,11 +89,7 @@ def _result(request: str, status: Status, pause_s: float | None) -> ScoreResult:
 
 
 def retrier(transport: Scripted) -> Retrier:
-    """Bounded by a number of attempts where that is how it is bounded."""
-    bound: dict[str, Any] = {}
-    if "max_attempts" in inspect.signature(Retrier).parameters:
-        bound["max_attempts"] = MAX_ATTEMPTS
-    return Retrier([Endpoint(transport)], Counters(), **bound)
+    return Retrier([Endpoint(transport)], Counters(), MAX_ATTEMPTS)
 
 
 @given(st.lists(attempts, min_size=1, max_size=6), st.lists(deadlines, max_size=5))
@@ -121,5 +117,4 @@ def test_every_request_ends_once_in_its_place_and_in_time(
     results = virtual_time.run(ask)
     assert [result.id for result in results] == [body["id"] for body in bodies]
     assert delivered == Counter(range(len(bodies)))
-    if "max_attempts" in inspect.signature(Retrier).parameters:
-        assert max(asked.values(), default=0) <= MAX_ATTEMPTS
+    assert max(asked.values(), default=0) <= MAX_ATTEMPTS

@@ -32,7 +32,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from loadtests.chaos.scenarios.nodes import replica_nodes
 from reward_serve import HttpRewardClient, RewardClient
 from reward_serve.app import build_app
-from reward_serve.client import Client
 from tests.fake_service import free_port
 
 ASKED = {"response": "#### 18", "reference": "18"}
@@ -134,7 +133,7 @@ def load() -> Iterator[Counter[str]]:
     """Callers by handle, all the while; the statuses of their results."""
     statuses: Counter[str] = Counter()
     over = threading.Event()
-    client = Client(RewardClient("reward"), on_failure="none")
+    client = RewardClient("reward")
 
     def call() -> None:
         while not over.is_set():

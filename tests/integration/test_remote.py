@@ -17,7 +17,6 @@ from ray import serve
 from deployments.local import free_port
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult
 from reward_serve.app import build_app
-from reward_serve.client import Client
 from reward_serve.engines.bundled import ADAPTER, prepare_bundled
 from reward_serve.schema import Status
 from tests.integration.conftest import wait_for
@@ -109,7 +108,7 @@ def test_an_endpoint_that_dies_in_mid_run_is_a_typed_failure_until_it_is_back(
     over = threading.Event()
 
     def ask() -> None:
-        patient = Client(HttpRewardClient(f"{url}/{APP}"), timeout_s=240)
+        patient = HttpRewardClient(f"{url}/{APP}", timeout_s=240)
         while not over.is_set():
             results.extend(patient.score_batch([RIGHT, WRONG]))
 
@@ -118,7 +117,7 @@ def test_an_endpoint_that_dies_in_mid_run_is_a_typed_failure_until_it_is_back(
     try:
         wait_for("the first verdicts", lambda: len(results) >= 4, 60)
         endpoint.kill()
-        away = RewardClient(APP, timeout_s=60).score_batch([RIGHT, WRONG])
+        away = RewardClient(APP, timeout_s=60, max_attempts=1).score_batch([RIGHT, WRONG])
         assert {(result.status, result.score) for result in away} == {(Status.ERROR, None)}
         before = len(results)
         endpoint.start()

@@ -19,7 +19,7 @@ import yaml
 
 from reward_serve import HttpRewardClient
 from reward_serve.client import connect
-from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.schema import Status
 from tests.fake_service import free_port
 from tests.integration.conftest import wait_for
 
@@ -145,13 +145,12 @@ def test_a_key_of_the_file_or_the_variable_opens(deployed: Deployed, key: str) -
 
 
 def test_a_client_without_the_key_gets_the_reason_and_does_not_retry(deployed: Deployed) -> None:
-    with (
-        HttpRewardClient(deployed.url, WRONG) as client,
-        pytest.raises(ServiceUnavailableError, match="HTTP 401: Authorization") as caught,
-    ):
-        client.score(GOOD)
-    assert not caught.value.retryable
-    assert WRONG not in str(caught.value)
+    with HttpRewardClient(deployed.url, WRONG) as client:
+        result = client.score(GOOD)
+        assert client.counters.snapshot()["retried"] == 0
+    assert result.status is Status.INVALID
+    assert "HTTP 401: Authorization" in str(result.reason)
+    assert WRONG not in str(result.reason)
 
 
 def test_a_keys_own_limit_is_429_and_anothers_is_untouched(deployed: Deployed) -> None:

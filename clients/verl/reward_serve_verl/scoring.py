@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reward_serve.client import Client, ScoringError, metrics_of
-from reward_serve.client.fallback import check_on_failure
+from reward_serve.client.outcomes import check_on_failure
 from reward_serve.schema import ScoreResult
 from reward_serve_verl.requests import client_for, request_for
 

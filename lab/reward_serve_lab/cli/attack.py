@@ -67,7 +67,7 @@ def attack(
     given = {"model": model, "template": template, "options": {"mode": mode} if mode else None}
     settings = {key: value for key, value in given.items() if value is not None}
     try:
-        client = client_for(url, app, model)
+        client = client_for(url, app)
         run = score_with_progress(
             progress, client, _rows(attacks), settings | {"timeout_s": TIMEOUT_S}, title="attacking"
         )

@@ -113,7 +113,7 @@ def evaluate(
     earlier = _earlier(compare, rows) if compare else {}
     settings = {"timeout_s": timeout_s} | ({"model": model} if model else {})
     try:
-        client = client_for(url, app, model)
+        client = client_for(url, app)
         scoring = Scoring(progress, client, rows, settings, batch_size, batches_in_flight)
         runs = {variant.title: scoring.run(variant) for variant in variants}
         reports = {

@@ -52,7 +52,7 @@ def score(
         if row.fault:
             console.print(f"line {row.line}: {row.fault}", style="yellow", markup=False)
     try:
-        client = client_for(url, app, model)
+        client = client_for(url, app)
         run = score_with_progress(
             console, client, rows, settings, batch_size=batch_size, batches=batches_in_flight
         )

@@ -16,7 +16,7 @@ from loadtests.chaos.posting import Poster
 from loadtests.chaos.processes import memory_mib
 from loadtests.chaos.questions import Questions, marked
 from loadtests.chaos.report import Bounds, Figures, with_bounds
-from reward_serve.client import RewardClient
+from reward_serve.client.handle import HandleTransport
 
 NAMES = ("giants",)
 
@@ -40,7 +40,7 @@ async def _run(target: Target, pool: ProcessPoolExecutor) -> Figures:
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(pool, os.getpid)  # once it is connected
     async with Poster(target.url) as poster:
-        ways = {"handle": RewardClient(APP).ascore_batch, "http": poster.single}
+        ways = {"handle": HandleTransport(APP).ascore_batch, "http": poster.single}
         calm = await _small(ways, "calm", CALM_S)
         before = await asyncio.to_thread(memory_mib)
         asking = loop.run_in_executor(pool, ask_for, target.url, AMONG_S)

@@ -18,7 +18,7 @@ from loadtests.chaos.cluster import wait_until
 from loadtests.chaos.load import Tally, closed_loop
 from loadtests.chaos.questions import Questions, marked
 from loadtests.chaos.report import Figures, with_bounds
-from reward_serve.client import Client, HttpRewardClient
+from reward_serve.client import HttpRewardClient
 
 _KILLED = {"raylet_killed": "raylet", "gcs_killed": "gcs_server"}
 NAMES = tuple(_KILLED)
@@ -40,7 +40,7 @@ async def _killed(process_name: str, scenario: str) -> Figures:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     tally, stopped = Tally(), asyncio.Event()
-    client = Client(HttpRewardClient(url), on_failure="none", timeout_s=DEADLINE_S)
+    client = HttpRewardClient(url, timeout_s=DEADLINE_S)
     first = await _serve(port)
     second = None
     try:

@@ -29,7 +29,7 @@ def by_parity(request: dict[str, Any], together: int) -> ScoreResult:
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
     client = FakeClient(by_parity)
-    monkeypatch.setattr(command, "client_for", lambda url, app, model: client)
+    monkeypatch.setattr(command, "client_for", lambda url, app: client)
     return client
 
 

@@ -179,22 +179,22 @@ def test_an_output_that_cannot_be_written_is_reported_before_anything_is_sent(
     assert service.calls == []
 
 
-def test_by_handle_the_model_asked_for_is_the_one_connected_to(
+def test_by_handle_each_request_names_the_model(
     rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[tuple[str, str | None]] = []
+    asked: list[tuple[str, Any]] = []
 
-    class FakeRewardClient:
-        def __init__(self, app: str, model: str | None = None, timeout_s: float = 60.0) -> None:
-            made.append((app, model))
+    class FakeTransport:
+        def __init__(self, app: str) -> None:
+            self._app = app
 
         async def ascore_batch(self, requests: list[Any]) -> list[ScoreResult]:
+            asked.extend((self._app, request["model"]) for request in requests)
             return [failure(Status.ERROR, "fake") for _ in requests]
 
-    monkeypatch.setattr(reward_serve.cli.console, "RewardClient", FakeRewardClient)
-    out = tmp_path / "out.jsonl"
-    invoke("score", rows, "--app", "reward", "--model", "other", "--out", out)
-    assert made == [("reward", "other")]
+    monkeypatch.setattr(reward_serve.cli.console, "HandleTransport", FakeTransport)
+    invoke("score", rows, "--app", "reward", "--model", "other", "--out", tmp_path / "out.jsonl")
+    assert set(asked) == {("reward", "other")}
 
 
 @pytest.fixture

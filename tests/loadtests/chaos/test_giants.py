@@ -11,7 +11,7 @@ from loadtests.chaos import giants
 from loadtests.chaos.giants import BATCH_BYTES, TOO_LARGE_BYTES, Giants, batch, giant
 from loadtests.chaos.load import RequestRecord, Tally
 from loadtests.chaos.scenarios.giants import joined, not_slower, settled
-from reward_serve.client import HttpRewardClient
+from reward_serve.client.http import HttpTransport
 from reward_serve.config.app import ServerConfig
 from reward_serve.config.models import RuleModel
 from reward_serve.replica.admission import Admission
@@ -62,7 +62,7 @@ async def test_giants_are_sent_every_way_and_refusals_are_counted(
     }.items():
         monkeypatch.setattr(giants, name, value)
     with FakeService() as service:
-        monkeypatch.setattr(giants, "RewardClient", lambda app: HttpRewardClient(service.url))
+        monkeypatch.setattr(giants, "HandleTransport", lambda app: HttpTransport(service.url))
         sent = await giants._ask_for(service.url, 0.5)
     by_way = Counter((one.way, one.outcome) for one in sent.tally.records)
     assert {way for way, outcome in by_way if outcome == "right"} == {

@@ -20,7 +20,7 @@ VARIABLES = ("URL", "APP", "API_KEY", "TIMEOUT_S")
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "_BACKOFF", lambda state: 0.01)
+    monkeypatch.setattr(retrying, "_backoff_s", lambda attempt: 0.01)
     for name in VARIABLES:
         monkeypatch.delenv(f"REWARD_SERVE_{name}", raising=False)
 

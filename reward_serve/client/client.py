@@ -1,24 +1,21 @@
-"""The client of the trainers' adapters: it batches and retries requests, and handles failures."""
+"""The one client: it batches and retries requests, and handles failures."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
-import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reward_serve.client.coalescing import Coalescer, Outcome, Ticket, hand_out
-from reward_serve.client.counters import Counters
 from reward_serve.client.endpoint import Endpoint
-from reward_serve.client.fallback import OnFailure, check_on_failure, settle
-from reward_serve.client.handle import DEFAULT_APP, RewardClient
-from reward_serve.client.loop import in_thread, own_loop
+from reward_serve.client.loop import in_thread, own_loop, process_lock, refuse_to_block, run
+from reward_serve.client.outcomes import Counters, OnFailure, check_on_failure, settle
 from reward_serve.client.retrying import Retrier
 from reward_serve.client.samples import SampleWriter
-from reward_serve.client.transport import NotConnectedError, Request, Transport, as_dict
+from reward_serve.client.transport import NotConnectedError, Request, ServiceTransport, as_dict
+from reward_serve.explanation import Explanation
 from reward_serve.keys import read_key
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status
 
@@ -28,11 +25,11 @@ logger = logging.getLogger(__name__)
 class Client:
     """Scores through a transport, from any thread and any event loop.
 
-    A client that was forked with its process starts afresh, and a pickled one is its settings.
+    A forked process starts with fresh connections and counters. Pickling keeps the settings only.
 
     Args:
         transport: the transport to the service, or several to try in this order.
-        timeout_s: default deadline of a request, over all attempts.
+        timeout_s: default deadline of a request, over all attempts, in seconds.
         on_failure: how to handle a request without a score: ``raise`` raises ``ScoringError``,
             ``none`` returns the typed failure, ``rule`` uses the rule verifier in this process, and
             a number is used as the score. The last two give results with source ``fallback``.
@@ -50,7 +47,7 @@ class Client:
 
     def __init__(
         self,
-        transport: Transport | Sequence[Transport],
+        transport: ServiceTransport | Endpoint | Sequence[ServiceTransport | Endpoint],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         on_failure: OnFailure | str = "raise",
@@ -61,16 +58,15 @@ class Client:
         samples: str | None = None,
         samples_every: int = 50,
     ) -> None:
-        self._timeout_s = timeout_s
-        self._model = {"model": model} if model else {}
         self._on_failure = check_on_failure(on_failure)
-        ways = transport if isinstance(transport, Sequence) else [transport]
-        self._endpoints = [way if isinstance(way, Endpoint) else Endpoint(way) for way in ways]
+        several = transport if isinstance(transport, Sequence) else [transport]
+        self._endpoints = [one if isinstance(one, Endpoint) else Endpoint(one) for one in several]
         self._settings: dict[str, Any] = {
             "timeout_s": timeout_s, "on_failure": on_failure, "window_s": window_s,
             "max_batch": max_batch, "max_attempts": max_attempts, "model": model,
             "samples": samples, "samples_every": samples_every,
         }  # fmt: skip
+        self._defaults = {"timeout_s": timeout_s, **({"model": model} if model else {})}
         self._start()
 
     def _start(self) -> None:
@@ -87,15 +83,20 @@ class Client:
         )
         self._pid = os.getpid()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(Client, **self._settings), (self._endpoints,)
+    def __getstate__(self) -> Any:
+        return self._endpoints, self._settings
+
+    def __setstate__(self, state: Any) -> None:
+        endpoints, settings = state
+        Client.__init__(self, endpoints, **settings)
 
     def score(self, request: Request) -> ScoreResult:
         """Score one request. In an event loop, use ``ascore``.
 
         Raises:
             ScoringError: there is no score and ``on_failure`` is ``raise``.
-            NotConnectedError: by handle, Ray is not installed or there is no cluster.
+            NotConnectedError: by handle, Ray is not installed, there is no cluster, or this process
+                was forked from one that is connected to it.
         """
         return self.score_batch([request])[0]
 
@@ -104,8 +105,10 @@ class Client:
 
         Raises:
             ScoringError: one has no score and ``on_failure`` is ``raise``.
+            NotConnectedError: see ``score``.
         """
-        tickets = self._submitted(requests, None)
+        refuse_to_block()
+        tickets = self._submit(requests, None)
         try:
             return [ticket.answer.result() for ticket in tickets]
         except BaseException:
@@ -114,7 +117,7 @@ class Client:
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
-        tickets = self._submitted([request], asyncio.get_running_loop())
+        tickets = self._submit([request], asyncio.get_running_loop())
         try:
             result: ScoreResult = await tickets[0].answer
         except BaseException:
@@ -124,7 +127,7 @@ class Client:
 
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
-        tickets = self._submitted(requests, asyncio.get_running_loop())
+        tickets = self._submit(requests, asyncio.get_running_loop())
         try:
             results: list[ScoreResult] = await asyncio.gather(*(t.answer for t in tickets))
         except BaseException:
@@ -132,58 +135,70 @@ class Client:
             raise
         return results
 
-    def _submitted(
+    def explain(self, request: Request, tokens: bool = False) -> Explanation:
+        """Explain the result of one request, without retries. In an event loop, use ``aexplain``.
+
+        Args:
+            request: as for ``score``.
+            tokens: whether to include the prompts' tokens.
+
+        Raises:
+            ServiceUnavailableError: the service did not explain it.
+        """
+        return run(self.aexplain(request, tokens))
+
+    async def aexplain(self, request: Request, tokens: bool = False) -> Explanation:
+        """``explain``, awaited."""
+        endpoint = next((one for one in self._endpoints if one.up), self._endpoints[0])
+        body = {**as_dict(request, self._defaults), "tokens": tokens}
+        return await endpoint.transport.aexplain(body)
+
+    def _submit(
         self, requests: Sequence[Request], loop: asyncio.AbstractEventLoop | None
     ) -> list[Ticket]:
         if self._pid != os.getpid():
-            with _lock:
+            with process_lock():
                 if self._pid != os.getpid():
                     self._start()
-        bodies = [{**self._model, **as_dict(request, self._timeout_s)} for request in requests]
-        tickets = [Ticket(body, loop) for body in bodies]
+        tickets = [Ticket(as_dict(request, self._defaults), loop) for request in requests]
         self.counters.asked(len(tickets))
         self._coalescer.submit(tickets)
         return tickets
 
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
-        failed: list[ScoreResult] = []
-        async with asyncio.TaskGroup() as settling:
+        unscored: list[ScoreResult] = []
 
-            def deliver(results: dict[int, ScoreResult]) -> None:
-                right = {i: r for i, r in results.items() if r.status is Status.OK}
-                self.counters.ok(len(right))
-                for index, result in right.items():
-                    self._note(tickets[index], result)
-                hand_out((tickets[index], result) for index, result in right.items())
-                lost = [(tickets[i], r) for i, r in results.items() if i not in right]
-                failed.extend(result for _, result in lost)
-                if lost:
-                    settling.create_task(self._settle(lost))
+        def deliver(results: Mapping[int, ScoreResult]) -> None:
+            scored = [(tickets[i], r) for i, r in results.items() if r.status is Status.OK]
+            for ticket, result in scored:
+                self._note(ticket, result)
+            self.counters.ok(len(scored))
+            hand_out(scored)
+            failed = [(tickets[i], r) for i, r in results.items() if r.status is not Status.OK]
+            unscored.extend(result for _, result in failed)
+            if failed and self._on_failure == "rule":  # may take long for a formula
+                in_thread(lambda: self._settle(failed))
+            else:
+                self._settle(failed)
 
+        try:
+            await self._retrier.ask([ticket.body for ticket in tickets], deliver)
+        except NotConnectedError as error:
+            hand_out((ticket, error) for ticket in tickets)
+        if unscored and not self._retrier.in_doubt:  # an outage is logged once
+            self._report(unscored)
+
+    def _settle(self, failed: Sequence[tuple[Ticket, ScoreResult]]) -> None:
+        for ticket, result in failed:
+            outcome: Outcome
             try:
-                await self._retrier.ask([ticket.body for ticket in tickets], deliver)
-            except NotConnectedError as error:
-                hand_out((ticket, error) for ticket in tickets)
-            if failed and not self._retrier.in_doubt:  # an outage is logged once
-                self._report(failed)
-
-    async def _settle(self, lost: Sequence[tuple[Ticket, ScoreResult]]) -> None:
-        def settled() -> None:
-            for ticket, result in lost:
-                outcome: Outcome
-                try:
-                    outcome = settle(ticket.body, result, self._on_failure)
-                except Exception as error:
-                    outcome = error
-                final = outcome if isinstance(outcome, ScoreResult) else result
-                self._note(ticket, final)
-                self.counters.failed(result, fallback=final.source == "fallback")
-                hand_out([(ticket, outcome)])
-
-        if self._on_failure == "rule":  # may take long for a formula
-            await asyncio.wrap_future(in_thread(settled))
-        else:
-            settled()
+                outcome = settle(ticket.body, result, self._on_failure)
+            except Exception as error:
+                outcome = error
+            final = outcome if isinstance(outcome, ScoreResult) else result
+            self._note(ticket, final)
+            self.counters.failed(result, fallback=final.source == "fallback")
+            hand_out([(ticket, outcome)])
 
     def _note(self, ticket: Ticket, result: ScoreResult) -> None:
         if self._samples is not None:
@@ -238,7 +253,7 @@ def connect(
     key = _api_key(api_key, api_key_file)
     seconds = _timeout_s(timeout_s)
     target = (os.getpid(), urls, app, key)
-    with _lock:
+    with process_lock():
         of_client = (*target, seconds, *sorted(settings.items()))
         if of_client not in _clients:
             if target not in _endpoints:
@@ -255,14 +270,17 @@ def _urls(url: str | Sequence[str]) -> list[str]:
 
 
 def _over_http(url: str, api_key: str | None) -> Endpoint:
-    from reward_serve.client.http import HttpRewardClient
+    from reward_serve.client.http import HttpTransport
 
-    transport = HttpRewardClient(url, api_key)
+    transport = HttpTransport(url, api_key)
     return Endpoint(transport, transport.url)
 
 
 def _by_handle(app: str | None) -> Endpoint:
-    return Endpoint(RewardClient(app or DEFAULT_APP), f"app {app or DEFAULT_APP!r}")
+    from reward_serve.client.handle import DEFAULT_APP, HandleTransport
+
+    transport = HandleTransport(app or DEFAULT_APP)
+    return Endpoint(transport, transport.name)
 
 
 def _api_key(given: str | None, file: str | None) -> str | None:
@@ -291,14 +309,6 @@ def _timeout_s(given: float | None) -> float:
     return seconds
 
 
-def _new_lock() -> None:
-    global _lock
-    _lock = threading.Lock()  # another thread may have held it at the fork
-
-
-os.register_at_fork(after_in_child=_new_lock)
-
-_lock = threading.Lock()
 _clients: dict[tuple[Any, ...], Client] = {}
 _endpoints: dict[tuple[Any, ...], list[Endpoint]] = {}
 """The endpoints of each target, shared by its clients, so that they detect an outage together."""

@@ -1,0 +1,140 @@
+"""How requests ended: as metrics, as counts, and with ``on_failure``'s replacement of a failure."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from reward_serve.schema import ScoreRequest, ScoreResult, Status
+
+OnFailure = Literal["raise", "none", "rule"] | float
+
+_FAILURES = tuple(status.value for status in Status if status is not Status.OK)
+
+
+class ScoringError(RuntimeError):
+    """A request ended without a score.
+
+    Attributes:
+        result: the typed failure.
+    """
+
+    def __init__(self, result: ScoreResult) -> None:
+        super().__init__(f"no verdict: {result.status.value}: {result.reason}")
+        self.result = result
+
+
+def check_on_failure(on_failure: object) -> OnFailure:
+    """Validate ``on_failure``; a number may be given as text.
+
+    Raises:
+        ValueError: it is not a valid choice.
+    """
+    if on_failure in ("raise", "none", "rule"):
+        return on_failure
+    try:
+        value = float(on_failure)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"on_failure: {on_failure!r} is not raise, none, rule or a number")
+    return value
+
+
+def settle(request: Mapping[str, Any], result: ScoreResult, on_failure: OnFailure) -> ScoreResult:
+    """The result if it has a score, otherwise the replacement by ``on_failure``.
+
+    Raises:
+        ScoringError: the result has no score and ``on_failure`` is ``raise``.
+    """
+    if result.status is Status.OK or on_failure == "none":
+        return result
+    if on_failure == "raise":
+        raise ScoringError(result)
+    score = _by_rule(request) if on_failure == "rule" else float(on_failure)
+    if score is None:
+        return result
+    failed = result.status.value
+    update = {"reason": f"{failed}: {result.reason}", "details": {"failed": failed}}
+    return result.model_copy(
+        update={"status": Status.OK, "score": score, "source": "fallback", **update}
+    )
+
+
+def _by_rule(request: Mapping[str, Any]) -> float | None:
+    """1 or 0 if the verifier proves the response right or wrong, otherwise None."""
+    # Imported here because it takes a sixth of the package's import time.
+    from reward_serve.rules import verify_any
+
+    try:
+        asked = ScoreRequest.model_validate(request)
+        outcome = verify_any(asked.response, asked.references).outcome
+    except ValueError:  # an invalid request, or one without a reference
+        return None
+    return {"right": 1.0, "wrong": 0.0}.get(outcome)
+
+
+def failed_status(result: ScoreResult) -> str | None:
+    """The status of a failed result, also if a fallback replaced it; None if it is ok."""
+    if result.source == "fallback":
+        return str((result.details or {}).get("failed"))
+    return None if result.status is Status.OK else result.status.value
+
+
+def metrics_of(result: ScoreResult) -> dict[str, float]:
+    """The outcome of a request as 0 or 1 for each metric; the keys are always the same.
+
+    Returns:
+        ``ok``: the service gave a verdict; ``by_rule``: its rules decided; ``fallback``:
+        ``on_failure`` gave the score; ``undecided``: there is no score; ``failed_<status>``.
+    """
+    failed = failed_status(result)
+    return {
+        "ok": float(failed is None),
+        "by_rule": float(result.source == "rule"),
+        "fallback": float(result.source == "fallback"),
+        "undecided": float(result.score is None),
+        **{f"failed_{status}": float(failed == status) for status in _FAILURES},
+    }
+
+
+class Counters:
+    """Counts one client's requests, for a trainer's metrics. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        names = ("asked", "ok", "failed", "fallback", "retried")
+        self._counts = dict.fromkeys((*names, *(f"failed_{status}" for status in _FAILURES)), 0)
+
+    def asked(self, requests: int) -> None:
+        """Record new requests."""
+        self._add(asked=requests)
+
+    def ok(self, requests: int) -> None:
+        """Record requests that ended with a verdict."""
+        self._add(ok=requests)
+
+    def retried(self, requests: int) -> None:
+        """Record requests that were sent again."""
+        self._add(retried=requests)
+
+    def failed(self, result: ScoreResult, fallback: bool) -> None:
+        """Record a request that ended without a verdict.
+
+        Args:
+            result: the service's result.
+            fallback: whether the caller received a fallback score.
+        """
+        self._add(failed=1, fallback=int(fallback), **{f"failed_{result.status.value}": 1})
+
+    def snapshot(self) -> dict[str, int]:
+        """The current counts: asked, ok, failed, failed by status, fallback, retried."""
+        with self._lock:
+            return dict(self._counts)
+
+    def _add(self, **counts: int) -> None:
+        with self._lock:
+            for name, count in counts.items():
+                self._counts[name] += count
