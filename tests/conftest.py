@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from reward_serve.client import client, loop
+from reward_serve.client import connecting, loop
 from tests.fake_service import FakeService
 
 # The same examples every time, so that a run says something of the change and not of its luck;
@@ -41,9 +41,9 @@ _past: list[Any] = []
 def no_outage_outlives_its_test() -> Iterator[None]:
     """Services that a test left dead are neither probed nor remembered during the next ones."""
     yield
-    _past.append((*client._clients.values(), *client._endpoints.values()))
-    client._clients.clear()
-    client._endpoints.clear()
+    _past.append((*connecting._clients.values(), *connecting._endpoints.values()))
+    connecting._clients.clear()
+    connecting._endpoints.clear()
     if own := loop._loops.get(os.getpid()):
         asyncio.run_coroutine_threadsafe(_cancel_probes(), own).result()
 

@@ -26,7 +26,8 @@ from typing import Any
 from deployments.local import APP, console
 from loadtests.bench.common import NO_CACHE, Request, spread, timed
 from loadtests.bench.prefix_cache import PrefixReplica
-from reward_serve.client import Client, RewardClient
+from reward_serve.client import Client
+from reward_serve.client.handle import HandleTransport
 from reward_serve.routing.placement import Placement, Share, group_key
 from reward_serve.schema import ScoreResult, Status
 
@@ -151,8 +152,8 @@ async def _sent(client: Client, asked: Sequence[Request], apart_s: float) -> lis
 
 
 async def _client(way: str) -> Client:
-    transport = RewardClient(APP, timeout_s=_TIMEOUT_S)
-    await transport.ascore({"response": "#### 1", "reference": "1"})
+    transport = HandleTransport(APP)
+    await transport.ascore_batch([{"response": "#### 1", "reference": "1"}])
     assert transport._dispatcher
     if way != "affinity":
         deployment = transport._dispatcher._models["judge"]

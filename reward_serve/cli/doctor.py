@@ -98,7 +98,7 @@ def examine_service(url: str, api_key: str | None = None) -> list[Finding]:
     """Check that the service at ``url`` is up, ready and scores correctly."""
     findings: list[Finding] = []
     try:
-        with HttpRewardClient(url, api_key, timeout_s=30) as client:
+        with HttpRewardClient(url, api_key, timeout_s=30, max_attempts=1) as client:
             models = ", ".join(str(model.get("name")) for model in client.models())
             findings.append(Finding("models", models))
             if not client.is_ready():

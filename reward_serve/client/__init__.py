@@ -7,7 +7,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from reward_serve.client.client import Client, connect
+from reward_serve.client.client import Client
+from reward_serve.client.connecting import connect
 from reward_serve.client.handle import RewardClient
 from reward_serve.client.outcomes import ScoringError, metrics_of
 from reward_serve.client.transport import NotConnectedError, ServiceUnavailableError

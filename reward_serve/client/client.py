@@ -16,7 +16,6 @@ from reward_serve.client.retrying import Retrier
 from reward_serve.client.samples import SampleWriter
 from reward_serve.client.transport import NotConnectedError, Request, ServiceTransport, as_dict
 from reward_serve.explanation import Explanation
-from reward_serve.keys import read_key
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status
 
 logger = logging.getLogger(__name__)
@@ -170,8 +169,7 @@ class Client:
 
         def deliver(results: Mapping[int, ScoreResult]) -> None:
             scored = [(tickets[i], r) for i, r in results.items() if r.status is Status.OK]
-            for ticket, result in scored:
-                self._note(ticket, result)
+            self._note(scored)
             self.counters.ok(len(scored))
             hand_out(scored)
             failed = [(tickets[i], r) for i, r in results.items() if r.status is not Status.OK]
@@ -196,13 +194,14 @@ class Client:
             except Exception as error:
                 outcome = error
             final = outcome if isinstance(outcome, ScoreResult) else result
-            self._note(ticket, final)
+            self._note([(ticket, final)])
             self.counters.failed(result, fallback=final.source == "fallback")
             hand_out([(ticket, outcome)])
 
-    def _note(self, ticket: Ticket, result: ScoreResult) -> None:
+    def _note(self, results: Sequence[tuple[Ticket, ScoreResult]]) -> None:
         if self._samples is not None:
-            self._samples.note(ticket.body, result)
+            for ticket, result in results:
+                self._samples.note(ticket.body, result)
 
     def _report(self, failed: Sequence[ScoreResult]) -> None:
         before, self._reported = self._reported, self._reported + len(failed)
@@ -212,103 +211,3 @@ class Client:
                 "%d requests without a verdict so far, handled by on_failure=%s; the last: %s: %s",
                 self._reported, self._on_failure, last.status.value, last.reason,
             )  # fmt: skip
-
-
-def connect(
-    *,
-    url: str | Sequence[str] | None = None,
-    app: str | None = None,
-    api_key: str | None = None,
-    api_key_file: str | None = None,
-    timeout_s: float | None = None,
-    **settings: Any,
-) -> Client:
-    """The client of a target. Within a process, equal arguments return the same client.
-
-    Args:
-        url: URL of the service; default ``REWARD_SERVE_URL``. Several URLs (a list, or separated by
-            commas) are tried in order, and the first that answers receives every request.
-        app: Serve application of this process's cluster; default ``REWARD_SERVE_APP``, or
-            ``reward`` if there is no URL either.
-        api_key: API key for HTTP; default ``REWARD_SERVE_API_KEY``.
-        api_key_file: a file that contains only the key, or a ``.env`` file that sets
-            ``REWARD_SERVE_API_KEY``; takes precedence over the environment variable.
-        timeout_s: deadline over all attempts; default ``REWARD_SERVE_TIMEOUT_S``, or 60.
-        **settings: arguments of ``Client``; the default of ``samples`` is
-            ``REWARD_SERVE_SAMPLES``.
-
-    Raises:
-        ValueError: both ``url`` and ``app``, or both ``api_key`` and ``api_key_file``, are given,
-            or a setting is invalid.
-    """
-    if url and app:
-        raise ValueError(f"url and app={app!r} are both given; give one of them")
-    if not url and not app:
-        url, app = os.environ.get("REWARD_SERVE_URL"), os.environ.get("REWARD_SERVE_APP")
-        if url and app:
-            raise ValueError("REWARD_SERVE_URL and REWARD_SERVE_APP are both set; unset one")
-    if file := settings.get("samples") or os.environ.get("REWARD_SERVE_SAMPLES"):
-        settings["samples"] = file
-    urls = tuple(_urls(url)) if url else ()
-    key = _api_key(api_key, api_key_file)
-    seconds = _timeout_s(timeout_s)
-    target = (os.getpid(), urls, app, key)
-    with process_lock():
-        of_client = (*target, seconds, *sorted(settings.items()))
-        if of_client not in _clients:
-            if target not in _endpoints:
-                _endpoints[target] = [_over_http(each, key) for each in urls] or [_by_handle(app)]
-            _clients[of_client] = Client(_endpoints[target], timeout_s=seconds, **settings)
-        return _clients[of_client]
-
-
-def _urls(url: str | Sequence[str]) -> list[str]:
-    given = url.split(",") if isinstance(url, str) else url
-    if urls := [each.strip() for each in given if each.strip()]:
-        return urls
-    raise ValueError(f"url: {url!r} contains no URL; give http://HOST:PORT, or several")
-
-
-def _over_http(url: str, api_key: str | None) -> Endpoint:
-    from reward_serve.client.http import HttpTransport
-
-    transport = HttpTransport(url, api_key)
-    return Endpoint(transport, transport.url)
-
-
-def _by_handle(app: str | None) -> Endpoint:
-    from reward_serve.client.handle import DEFAULT_APP, HandleTransport
-
-    transport = HandleTransport(app or DEFAULT_APP)
-    return Endpoint(transport, transport.name)
-
-
-def _api_key(given: str | None, file: str | None) -> str | None:
-    if not file:
-        return given or os.environ.get("REWARD_SERVE_API_KEY")
-    if given:
-        raise ValueError(f"api_key and api_key_file={file!r} are both given; give one of them")
-    try:
-        return read_key(file, "REWARD_SERVE_API_KEY")
-    except OSError as error:
-        raise ValueError(f"api_key_file: {file}: {error.strerror}; name a readable file") from None
-    except ValueError as error:
-        raise ValueError(f"api_key_file: {error}") from None
-
-
-def _timeout_s(given: float | None) -> float:
-    text = os.environ.get("REWARD_SERVE_TIMEOUT_S") if given is None else given
-    try:
-        seconds = float(text or DEFAULT_TIMEOUT_S)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < float("inf"):
-        raise ValueError(
-            f"REWARD_SERVE_TIMEOUT_S or timeout_s: {text!r} is not a positive number of seconds"
-        )
-    return seconds
-
-
-_clients: dict[tuple[Any, ...], Client] = {}
-_endpoints: dict[tuple[Any, ...], list[Endpoint]] = {}
-"""The endpoints of each target, shared by its clients, so that they detect an outage together."""

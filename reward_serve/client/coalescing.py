@@ -44,8 +44,8 @@ class Ticket:
 
 @dataclass(eq=False)
 class _Sent:
-    task: asyncio.Task[None]
     tickets: Sequence[Ticket]
+    task: asyncio.Task[None] | None = None
 
     @property
     def gone(self) -> bool:
@@ -126,18 +126,19 @@ class Coalescer:
         self._waiting, self._bytes = [], 0
         if not batch:
             return
-        sent = _Sent(self._loop.create_task(self._answer(batch)), batch)
+        sent = _Sent(batch)
         for ticket in batch:
             ticket.sent = sent
         self._in_progress.add(sent)
-        sent.task.add_done_callback(lambda _: self._ended(sent))
+        sent.task = self._loop.create_task(self._answer(sent))
 
     def _ended(self, sent: _Sent) -> None:
         self._in_progress.discard(sent)
         if self._waiting and not self._in_progress:
             self._send()
 
-    async def _answer(self, batch: Sequence[Ticket]) -> None:
+    async def _answer(self, sent: _Sent) -> None:
+        batch = sent.tickets
         try:
             await self._ask(batch)
         except asyncio.CancelledError:
@@ -147,13 +148,16 @@ class Coalescer:
             hand_out((ticket, lost) for ticket in batch)
         except Exception as error:  # a bug; the callers must not wait forever
             hand_out((ticket, error) for ticket in batch)
+        finally:
+            self._ended(sent)
 
     def _leave(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
             ticket.gone = True
         for sent in {ticket.sent for ticket in tickets if ticket.sent is not None}:
-            if sent.gone:
+            if sent.gone and sent.task is not None:
                 sent.task.cancel()
+                self._ended(sent)  # a task that is cancelled before it starts runs no code
 
 
 def _text_bytes(body: Mapping[str, Any]) -> int:

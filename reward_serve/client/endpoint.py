@@ -30,15 +30,14 @@ class Endpoint:
 
     Args:
         transport: the transport to the service.
-        name: the service's name in messages.
 
     Attributes:
         up: whether the circuit is closed, so that requests are sent.
         on_outage: called when the circuit opens.
     """
 
-    def __init__(self, transport: ServiceTransport, name: str = "the reward service") -> None:
-        self.name = name
+    def __init__(self, transport: ServiceTransport) -> None:
+        self.name = transport.name
         self.transport = transport
         self._start()
 
@@ -53,7 +52,7 @@ class Endpoint:
         self._probing: asyncio.Task[None] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.transport, self.name)
+        return type(self), (self.transport,)
 
     def in_this_process(self) -> Self:
         """The endpoint, reset after a fork: its tasks belong to the parent."""

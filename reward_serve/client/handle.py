@@ -14,7 +14,6 @@ from concurrent.futures import Future
 from typing import Any
 
 from reward_serve.client.client import Client
-from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.loop import in_thread, process_lock
 from reward_serve.client.outcomes import OnFailure
 from reward_serve.client.transport import (
@@ -61,9 +60,8 @@ class RewardClient(Client):
         on_failure: OnFailure | str = "none",
         **settings: Any,
     ) -> None:
-        transport = HandleTransport(app)
         super().__init__(
-            Endpoint(transport, transport.name),
+            HandleTransport(app),
             model=model, timeout_s=timeout_s, on_failure=on_failure, **settings,
         )  # fmt: skip
 

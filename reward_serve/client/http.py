@@ -13,16 +13,16 @@ import json
 import os
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import httpx
 
+from reward_serve.client.bodies import Answer, NotJSONError, encode, encode_batch, merge, read
 from reward_serve.client.client import Client
-from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.loop import on_own_loop, run
 from reward_serve.client.outcomes import OnFailure
 from reward_serve.client.transport import (
@@ -35,11 +35,9 @@ from reward_serve.client.transport import (
     with_ids,
 )
 from reward_serve.explanation import Explanation
-from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status, echoes, failure
+from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult
 from reward_serve.version import VERSION_HEADER
 
-MAX_ANSWER_BYTES = 128 * 2**20
-"""Maximum bytes of an answer; four times the service's default limit of a request."""
 _DETAIL_CHARACTERS = 2000
 _USERINFO = re.compile(r"//[^/?#]*@")
 
@@ -70,13 +68,12 @@ class HttpRewardClient(Client):
         **settings: Any,
     ) -> None:
         transport = HttpTransport(url, api_key)
-        endpoint = Endpoint(transport, transport.url)
-        super().__init__(endpoint, timeout_s=timeout_s, on_failure=on_failure, **settings)
+        super().__init__(transport, timeout_s=timeout_s, on_failure=on_failure, **settings)
 
     @property
     def url(self) -> str:
         """The service, without a user's name and password."""
-        return self._transport.url
+        return self._transport.name
 
     def models(self) -> list[dict[str, Any]]:
         """The service's reward models, as ``/v1/models`` lists them.
@@ -124,7 +121,7 @@ class HttpTransport:
         api_key: sent as ``Authorization: Bearer``.
 
     Attributes:
-        url: the service, without a user's name and password.
+        name: the service's URL, without a user's name and password.
 
     Raises:
         ServiceUnavailableError: the URL is malformed.
@@ -142,9 +139,9 @@ class HttpTransport:
         except (httpx.InvalidURL, ValueError) as error:
             shown = _USERINFO.sub("//", url)
             raise ServiceUnavailableError(f"{shown}: is not a URL: {error}") from None
-        self.url = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
+        self.name = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
         self._arguments = url, api_key
-        self._parsed_url = parsed
+        self._urls = {"": parsed}  # by path, as joining takes longer than looking up
         self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
@@ -166,9 +163,11 @@ class HttpTransport:
         answer = await self._ask("POST", "/v1/score/batch", deadline(requests), content)
         results = self._content(answer).get("results")
         if not isinstance(results, list) or len(results) != size:
-            raise ServiceUnavailableError(f"{self.url}: a batch of {size} was not answered in full")
-        parsed = merge([parse_result(result, self.url) for result in results], refused)
-        return own_results(parsed, sent, requests, self.url)
+            raise ServiceUnavailableError(
+                f"{self.name}: a batch of {size} was not answered in full"
+            )
+        parsed = merge([parse_result(result, self.name) for result in results], refused)
+        return own_results(parsed, sent, requests, self.name)
 
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of a request's result.
@@ -184,7 +183,7 @@ class HttpTransport:
         answer = await self._ask("POST", "/v1/explain", deadline([request]), content)
         explanation = self._content(answer, expected="result")
         explanation.pop("detail", None)
-        return parse_explanation(explanation, self.url)
+        return parse_explanation(explanation, self.name)
 
     async def models(self) -> list[dict[str, Any]]:
         """The service's reward models; raises as ``ascore_batch``."""
@@ -192,7 +191,7 @@ class HttpTransport:
         models = self._content(answer).get("models")
         if not isinstance(models, list):
             raise ServiceUnavailableError(
-                f"{self.url}: HTTP {answer.status_code}, not this service"
+                f"{self.name}: HTTP {answer.status_code}, not this service"
             )
         return models
 
@@ -216,10 +215,12 @@ class HttpTransport:
             async with asyncio.timeout(timeout_s):
                 return await on_own_loop(self._exchange(method, path, content))
         except httpx.HTTPError as error:
-            raise ServiceUnavailableError(f"{self.url}: {type(error).__name__}: {error}") from error
+            raise ServiceUnavailableError(
+                f"{self.name}: {type(error).__name__}: {error}"
+            ) from error
         except TimeoutError as error:
             raise ServiceUnavailableError(
-                f"{self.url}: no complete answer within {timeout_s:.1f} s"
+                f"{self.name}: no complete answer within {timeout_s:.1f} s"
             ) from error
 
     async def _exchange(self, method: str, path: str, content: bytes | None) -> Answer:
@@ -229,7 +230,7 @@ class HttpTransport:
         # The client's own way to make a request merges settings, which takes longer than to send.
         request = httpx.Request(method, self._at(path), headers=client.headers, content=content)
         async with aclosing(await client.send(request, stream=True)) as reply:
-            return await read(reply, self.url)
+            return await read(reply, self.name)
 
     def _opened(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
@@ -241,8 +242,10 @@ class HttpTransport:
         )
 
     def _at(self, path: str) -> httpx.URL:
-        base = self._parsed_url.raw_path.rstrip(b"/")
-        return self._parsed_url.copy_with(raw_path=base + path.encode())
+        if path not in self._urls:
+            base = self._urls[""].raw_path.rstrip(b"/")
+            self._urls[path] = self._urls[""].copy_with(raw_path=base + path.encode())
+        return self._urls[path]
 
     def _content(self, answer: Answer, expected: str = "status") -> dict[str, Any]:
         version = answer.headers.get(VERSION_HEADER)
@@ -265,79 +268,8 @@ class HttpTransport:
         except ValueError:  # none, or a date, which this service never sends
             retry_after_s = None
         return ServiceUnavailableError(
-            f"{self.url}: {why}", status_code=answer.status_code, retry_after_s=retry_after_s
+            f"{self.name}: {why}", status_code=answer.status_code, retry_after_s=retry_after_s
         )
-
-
-class NotJSONError(ValueError):
-    """A request cannot be written as JSON; has the result that says so."""
-
-    def __init__(self, body: Mapping[str, Any], error: Exception) -> None:
-        super().__init__(str(error))
-        reason = f"cannot be written as JSON: {error}"
-        self.result = failure(Status.INVALID, reason, **echoes(dict(body)))
-
-
-def encode(body: Mapping[str, Any]) -> bytes:
-    """Encode a request as JSON.
-
-    Lone surrogates and NaN are written as Python's json does; the service refuses them and names
-    the field.
-
-    Raises:
-        NotJSONError: JSON cannot carry the request.
-    """
-    try:
-        return json.dumps(body).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise NotJSONError(body, error) from None
-
-
-def encode_batch(bodies: Sequence[Mapping[str, Any]]) -> tuple[bytes, dict[int, ScoreResult]]:
-    """Encode a batch as JSON; returns it without invalid requests, and their results by index."""
-    parts, refused = [], {}
-    for index, body in enumerate(bodies):
-        try:
-            parts.append(encode(body))
-        except NotJSONError as error:
-            refused[index] = error.result
-    return b'{"requests": [' + b", ".join(parts) + b"]}", refused
-
-
-def merge(results: list[ScoreResult], refused: Mapping[int, ScoreResult]) -> list[ScoreResult]:
-    """Insert the refused requests' results into the service's."""
-    for index in sorted(refused):
-        results.insert(index, refused[index])
-    return results
-
-
-class Answer(NamedTuple):
-    """A complete answer of the service."""
-
-    status_code: int
-    headers: httpx.Headers
-    body: bytes
-
-
-async def read(reply: httpx.Response, where: str) -> Answer:
-    """Read the body of an answer, which must be uncompressed to be bounded.
-
-    Raises:
-        ServiceUnavailableError: it is compressed, or larger than ``MAX_ANSWER_BYTES``; the message
-            names ``where`` it came from.
-    """
-    coding = reply.headers.get("content-encoding", "identity")
-    if coding != "identity":
-        raise ServiceUnavailableError(f"{where}: the answer is compressed ({coding}), unasked")
-    parts, size = [], 0
-    async for part in reply.aiter_raw():
-        parts.append(part)
-        size += len(part)
-        if size > MAX_ANSWER_BYTES:
-            raise ServiceUnavailableError(
-                f"{where}: the answer exceeds {MAX_ANSWER_BYTES} bytes; send fewer requests at once"
-            )
-    return Answer(reply.status_code, reply.headers, b"".join(parts))
 
 
 @functools.cache

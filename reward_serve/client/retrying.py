@@ -87,7 +87,7 @@ class Retrier:
                 if attempt > 1:
                     self._counters.retried(len(batch.open))
                 await self._attempt(batch)
-                if attempt == self._max_attempts:
+                if not batch.open or attempt == self._max_attempts:
                     break
                 pause_s = max(_backoff_s(attempt), batch.retry_after_s)
                 batch.close_due(time.monotonic() + pause_s)

@@ -80,7 +80,13 @@ class Transport(Protocol):
 
 
 class ServiceTransport(Transport, Protocol):
-    """The transport of a client, which can explain results, too."""
+    """The transport of a client, which can explain results, too.
+
+    Attributes:
+        name: the service in messages, such as its URL.
+    """
+
+    name: str
 
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of one request's result; raises as ``ascore_batch``."""

@@ -273,19 +273,19 @@ def test_a_service_without_a_replica_is_asked_for_no_verdict(service: FakeServic
 @pytest.mark.parametrize("status", [Status.ERROR, Status.TIMEOUT, Status.UNPARSEABLE])
 def test_a_verdict_that_failed_is_a_problem(service: FakeService, status: Status) -> None:
     result = failure(status, "the engine is gone").model_dump(mode="json")
-    service.replies["/v1/score"] = Reply(result)
+    service.replies["/v1/score/batch"] = Reply({"results": [result]})
     verdict = by_name(examine_service(service.url))["a verdict"]
     assert verdict.found.startswith(f"{status.value}, score None")
     assert verdict.remedy == "the engine is gone"
 
 
 def test_a_service_lost_before_its_verdict_is_a_problem(service: FakeService) -> None:
-    service.replies["/v1/score"] = Reply(b"Internal Server Error", 500)
+    service.replies["/v1/score/batch"] = Reply(b"Internal Server Error", 500)
     assert [f for f in examine_service(service.url) if f.remedy] != []
 
 
 def test_a_wrong_verdict_is_a_problem(service: FakeService) -> None:
-    service.replies["/v1/score"] = Reply({"status": "ok", "score": 0.0})
+    service.replies["/v1/score/batch"] = Reply({"results": [{"status": "ok", "score": 0.0}]})
     assert [f for f in examine_service(service.url) if f.remedy] != []
 
 

@@ -10,5 +10,7 @@ from reward_serve.explanation import Explanation
 class FakeTransport:
     """Scores as a test says, and explains nothing."""
 
+    name = "the reward service"
+
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         raise NotImplementedError

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reward_serve.client import (
+    HttpRewardClient,
     ScoringError,
     connect,
     retrying,
@@ -195,3 +196,39 @@ def test_a_wrong_setting_is_reported(
 def test_a_key_that_cannot_be_read_is_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         connect(url="http://x", **settings)
+
+
+def test_the_thin_client_batches_retries_and_returns_typed_failures(service: FakeService) -> None:
+    lost = iter([Reply(b"", 502)])
+
+    def fail_once(call: Any) -> None:
+        service.replies.clear()
+        if (reply := next(lost, None)) is not None:
+            service.replies["/v1/score/batch"] = reply
+
+    service.before_reply = fail_once
+    with HttpRewardClient(service.url) as client:
+        results = client.score_batch([asked(0), {"response": 7}, asked(1)])
+        assert [result.status for result in results] == [Status.OK, Status.INVALID, Status.OK]
+        assert client.counters.snapshot()["retried"] == 3
+    assert [len(call.body["requests"]) for call in service.calls] == [3, 3]
+
+
+def test_the_thin_client_has_the_settings_of_all_clients(service: FakeService) -> None:
+    service.replies["/v1/score/batch"] = Reply({"detail": "wrong key"}, 401)
+    with HttpRewardClient(service.url, on_failure="raise") as client:
+        with pytest.raises(ScoringError, match=r"invalid: .*HTTP 401: wrong key"):
+            client.score(asked(0))
+        assert client.counters.snapshot()["retried"] == 0
+    with HttpRewardClient(service.url, on_failure="rule", model="judge") as client:
+        assert client.score(asked(0)).source == "fallback"
+    assert service.calls[-1].body["requests"][0]["model"] == "judge"
+
+
+async def test_clients_of_several_event_loops_share_connections(service: FakeService) -> None:
+    client = HttpRewardClient(service.url)
+    await client.ascore(asked(0))
+    await asyncio.to_thread(client.score, asked(1))
+    await asyncio.to_thread(lambda: asyncio.run(client.ascore(asked(2))))
+    await client.aclose()
+    assert service.connections == 1

@@ -14,7 +14,6 @@ import pytest
 from ray.exceptions import RayActorError
 
 from reward_serve.client import Client, ServiceUnavailableError, connect, endpoint
-from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.handle import HandleTransport
 from reward_serve.client.transport import Request
 from reward_serve.routing.dispatch import Dispatcher
@@ -226,7 +225,7 @@ async def test_by_handle_too(caplog: pytest.LogCaptureFixture) -> None:
     by_handle = HandleTransport("reward")
     handles: Any = {"judge": Handle(end)}
     by_handle._dispatcher = Dispatcher(handles, detached=True)
-    client = client_of(Endpoint(by_handle, "app 'reward'"))
+    client = client_of(by_handle)
     results = [await client.ascore(numbered(step)) for step in range(STEPS)]
 
     assert {result.status for result in results} == {Status.ERROR}

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from reward_serve.client.http import encode, encode_batch, merge
+from reward_serve.client.bodies import encode, encode_batch, merge
 from reward_serve.client.transport import (
     GRACE_S,
     ServiceUnavailableError,
