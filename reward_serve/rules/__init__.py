@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from reward_serve.rules.grade import Grade
-from reward_serve.rules.gsm8k import final_answer, verify, verify_any
+from reward_serve.rules.gsm8k import Verification, final_answer, verify, verify_any
 from reward_serve.rules.strict import verify_strict_any
+from reward_serve.rules.texts import final_answer
 
-VERIFIER_VERSION = "5"
+VERIFIER_VERSION = "6"
 """Incremented when a rule's decisions change; part of fingerprints."""
 
 __all__ = [

@@ -8,6 +8,7 @@ from typing import Protocol
 from reward_serve.off_loop import off_loop
 from reward_serve.rules.grade import Grade
 from reward_serve.rules.gsm8k import final_answer
+from reward_serve.rules.texts import final_answer
 from reward_serve.schema import ScoreRequest
 
 _LONG = 2**14  # characters

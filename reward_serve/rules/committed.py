@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
-from reward_serve.rules.markers import braced, first_marker, read_markers
+from reward_serve.rules.markers import braced, first_marker, is_remark, read_markers
 
 MAX_RESPONSE = 200_000
 """Characters; of a longer response, only the end is read."""
@@ -103,7 +103,7 @@ def committed(response: str) -> Committed:
     markers = read_markers(text)
     if not markers:
         return Committed(text)
-    last = next((marker for marker in reversed(markers) if not marker.is_remark()), markers[-1])
+    last = next((marker for marker in reversed(markers) if not is_remark(marker.text)), markers[-1])
     return Committed(text, last.text.strip(), (last.start, last.end))
 
 

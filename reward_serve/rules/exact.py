@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 from reward_serve.rules.grade import Grade
-
-
-def normalised(text: str) -> str:
-    """The text in Unicode NFC, with runs of whitespace replaced by a space and stripped.
-
-    Case, punctuation and compatibility characters (², full-width letters) are kept.
-    """
-    return " ".join(unicodedata.normalize("NFC", text).split())
+from reward_serve.rules.texts import normalised
 
 
 def grade_exact(response: str, reference: str) -> Grade:

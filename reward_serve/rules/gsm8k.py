@@ -16,52 +16,32 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import islice
 
+from reward_serve.rules.committed import MAX_RESPONSE, committed
 from reward_serve.rules.grade import ABSTAINED, RIGHT, WRONG, Grade
-from reward_serve.rules.markers import braced, read_markers
+from reward_serve.rules.markers import Marker, is_remark, read_markers
 from reward_serve.rules.mathematics import compare_formulas
 from reward_serve.rules.numbers.parsing import Number, parse_number
 from reward_serve.rules.numbers.presence import may_equal, may_hold
 from reward_serve.rules.numbers.words import CENTS, MEASURES, UNIT_DOUBTS
-from reward_serve.rules.vocabulary import OPENER_WORDS, REMARK_WORDS
+from reward_serve.rules.restated import statement, statements
+from reward_serve.rules.tails import is_bare, leaves_standing
+from reward_serve.rules.texts import final_answer, normalised, same_text
+from reward_serve.rules.units import may_be_list, units_conflict
+from reward_serve.rules.vocabulary import OPENER_WORDS
 
-MAX_RESPONSE = 200_000
 MAX_OPENER = 300
 _FIRST_LOOK = 100  # characters to check before the whole text
 MAX_FIRST = 40  # characters of a repeated number
+MAX_THINKING = 50_000  # characters before a response that is its reference
 MAX_ANSWERS = 7  # different answers; more than that is guessing
 
-# A model that does not stop may continue with another exercise, whose answer does not count.
-_QUESTION = re.compile(
-    r"^[ \t#*>]{0,9}(?:Q|Question|Problem|Exercise|Human|User)\b[ *\d]{0,9}:",
-    re.IGNORECASE | re.MULTILINE,
-)
 _DELETED = re.compile(r"~~[^~\n]{1,80}~~|<(del|s|strike)>[^<]{1,80}</\1>")
 _INSERTED = re.compile(r"</?ins>")
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
-_FORMULA_SIGNS = re.compile(r"[\\^_{}=<>+*/|]")
 _BLANK_LETTERS = frozenset("$+<=>^`|~\u115f\u1160\u2800\u3164\uffa0")
 _BLANK_CATEGORIES = frozenset(["Cc", "Cf", "Cs", "Mn", "Me"])
-
-
-def final_answer(reference: str) -> str:
-    r"""Return the gold answer of a GSM8K solution.
-
-    Args:
-        reference: A solution ending in "#### 18", a "\boxed{18}", or the bare answer.
-
-    Returns:
-        The text after the last "####". If that is a single box, the text in it. Stripped.
-    """
-    text = reference.rpartition("####")[2].strip()
-    bare = text.strip("$ ").removeprefix("\\[").removesuffix("\\]").strip()
-    if bare.startswith("\\boxed"):
-        inner = braced(bare, len("\\boxed"))
-        if inner is not None and inner[1] == len(bare):
-            return inner[0].strip()
-    return text
 
 
 def verify(response: str, reference: str) -> Grade:
@@ -80,15 +60,25 @@ def verify(response: str, reference: str) -> Grade:
     gold_text = final_answer(reference)
     if not gold_text:
         raise ValueError(f"reference: is empty or ends in a bare '####': {reference[-40:]!r}")
-    if _is_blank(response[:_FIRST_LOOK]) and _is_blank(response):
-        return Grade(WRONG, "empty_response")
     if len(response) > MAX_RESPONSE:
+        if _is_blank(response[:_FIRST_LOOK]) and _is_blank(response):
+            return Grade(WRONG, "empty_response")
         return Grade(ABSTAINED, "response_too_long")
-    gold = parse_number(gold_text)
+    verification = _decide(response, gold_text)
+    same = verification.outcome != "right" and _is_text(response, (gold_text, reference))
+    return Grade(RIGHT, "text_matches", _printable(response)) if same else verification
+
+
+def _decide(response: str, gold_text: str) -> Grade:
+    if _is_blank(response):
+        return Grade(WRONG, "empty_response")
+    if _is_blank(committed(response).text):
+        return Grade(WRONG, "only_thinking")
     visible = _visible(response)
+    gold = parse_number(gold_text)
     if gold is None:
         return _judge_text(visible, gold_text)
-    verification = _judge_numbers(visible, gold)
+    verification = _judge_numbers(visible, gold, gold_text)
     if verification.outcome != "abstain":
         return verification
     if gold.value != 1 and _is_only_opener(response):
@@ -96,6 +86,14 @@ def verify(response: str, reference: str) -> Grade:
     if not _names_a_value(verification) and not may_hold(response, gold.value):
         return Grade(WRONG, "reference_absent", verification.answer)
     return verification
+
+
+def _is_text(response: str, references: Sequence[str]) -> bool:
+    """Whether what the response committed to is one of the references, as text."""
+    if len(response) > 2 * max(map(len, references)) + MAX_THINKING:
+        return False
+    answers = {normalised(response), normalised(_visible(response))}
+    return not answers.isdisjoint(map(normalised, references))
 
 
 def verify_any(response: str, references: Sequence[str]) -> Grade:
@@ -138,12 +136,7 @@ def _is_only_opener(response: str) -> bool:
 
 @lru_cache(maxsize=2)  # a response is read once, however many references it is compared with
 def _visible(response: str) -> str:
-    return _said_once(_without_deletions(_after_thinking(response)))
-
-
-def _after_thinking(response: str) -> str:
-    visible = response.rpartition("</think>")[2]
-    return visible.partition("<think>")[0]
+    return _said_once(_without_deletions(committed(response).text))
 
 
 def _without_deletions(text: str) -> str:
@@ -166,43 +159,30 @@ def _said_once(text: str) -> str:
 
 def _names_a_value(verification: Grade) -> bool:
     if verification.rule == "marker_not_understood" and verification.answer is not None:
-        return not _is_remark(verification.answer)
-    return verification.rule in {"value_in_doubt", "percent_on_one_side"}
+        return not is_remark(verification.answer)
+    return verification.rule in {"value_in_doubt", "percent_on_one_side", "units_differ"}
 
 
-def _is_remark(text: str) -> bool:
-    words = re.split(r"[\W_]+", text.lower())
-    return REMARK_WORDS.issuperset(word for word in words if word)
-
-
-def _asks_again(response: str) -> bool:
-    questions = list(islice(_QUESTION.finditer(response), 2))
-    return bool(questions) and (
-        len(questions) == 2 or bool(response[: questions[0].start()].strip())
-    )
-
-
-def _judge_numbers(response: str, gold: Number) -> Grade:
+def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
     markers = read_markers(response)
     if markers is None:
         return Grade(ABSTAINED, "too_many_markers")
-    if _asks_again(response):
-        return Grade(ABSTAINED, "another_question")
     claims = [
         (marker, parse_number(marker.text))
         for position, marker in enumerate(markers, start=1)
         if position == len(markers) or marker.claims_number()
     ]
-    if not claims and not markers:
-        return _judge_bare_number(response, gold)
     if not claims:
-        return Grade(ABSTAINED, "no_rule_applies")
+        return _judge_bare_number(response, gold, gold_text)
     last, number = claims[-1]
     answer = _printable(last.text)
     numbers = [other for _, other in claims if other is not None]
     values = {(other.value, other.percent) for other in numbers}
     if len(values) > MAX_ANSWERS:
         return Grade(WRONG, "answer_stuffing", answer)
+    stated = _judge_statements(response, [marker for marker, _ in claims], gold, gold_text)
+    if stated is not None:
+        return stated
     unclear = any(UNIT_DOUBTS.intersection(other.unit) for other in numbers)
     if number is None or unclear or len(numbers) < len(claims):
         return Grade(ABSTAINED, "marker_not_understood", answer)
@@ -210,25 +190,52 @@ def _judge_numbers(response: str, gold: Number) -> Grade:
         return Grade(ABSTAINED, "markers_disagree", answer)
     if last.doubted:
         return Grade(ABSTAINED, "marker_in_doubt", answer)
-    if last.is_taken_back(response):
+    if not leaves_standing(response[last.end :], number.value, response[: last.start]):
         return Grade(ABSTAINED, "text_after_marker", answer)
-    return _compare(number, gold, answer)
+    return _compare(number, gold, (last.text, gold_text))
 
 
-def _judge_bare_number(response: str, gold: Number) -> Grade:
+def _judge_statements(
+    response: str, markers: Sequence[Marker], gold: Number, gold_text: str
+) -> Grade | None:
+    """Judge an answer that is stated more than once; None if it is not."""
+    text, end = statement(response, markers)
+    numbers = statements(text)
+    if not numbers or any(UNIT_DOUBTS.intersection(number.unit) for number in numbers):
+        return None
+    answer, last = _printable(text), markers[-1]
+    values = {number.value for number in numbers}
+    differ = any(
+        not may_equal(number.value, numbers[0].value, units=bool(number.unit or numbers[0].unit))
+        for number in numbers
+    )
+    if differ and gold.value in values and not any(number.percent for number in numbers):
+        return Grade(WRONG, "two_values", answer)
+    agree = len(values) == 1 and len({(number.percent, number.unit) for number in numbers}) == 1
+    earlier = [parse_number(marker.text) for marker in markers]
+    agree = agree and all(each is None or each.value in values for each in earlier)
+    if not agree or last.doubted or not leaves_standing(response[end:], gold.value, response):
+        return Grade(ABSTAINED, "stated_twice", answer)
+    return _compare(numbers[0], gold, (text, gold_text))
+
+
+def _judge_bare_number(response: str, gold: Number, gold_text: str) -> Grade:
     """Compare a response that is a number without a unit, and nothing else."""
     number = None if "=" in response else parse_number(response)
     if number is not None and not number.unit:
-        compared = _compare(number, gold, _printable(response), by="number")
+        compared = _compare(number, gold, (response, gold_text), by="number")
         if compared.outcome != "abstain":
             return compared
     return Grade(ABSTAINED, "no_rule_applies")
 
 
-def _compare(number: Number, gold: Number, answer: str, by: str = "marker") -> Grade:
+def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "marker") -> Grade:
+    answer = _printable(texts[0])
     cents = bool(CENTS.intersection(number.unit)) != bool(CENTS.intersection(gold.unit))
     if number.percent != gold.percent:
         return Grade(ABSTAINED, "percent_on_one_side", answer)
+    if units_conflict(number, gold, texts) or may_be_list(*texts):
+        return Grade(ABSTAINED, "units_differ", answer)
     if number.value == gold.value and not cents:
         return Grade(RIGHT, f"{by}_matches", answer)
     units = not MEASURES.isdisjoint(number.unit + gold.unit)
@@ -241,26 +248,21 @@ def _compare(number: Number, gold: Number, answer: str, by: str = "marker") -> G
 
 def _judge_text(response: str, gold: str) -> Grade:
     markers = read_markers(response)
-    if not markers or _asks_again(response):
+    if not markers:
         return Grade(ABSTAINED, "reference_not_numeric")
     last = markers[-1]
     answer = _printable(last.text)
     unsure = Grade(ABSTAINED, "reference_not_numeric", answer)
-    agreed = all(_same_text(marker.text, last.text) for marker in markers)
-    if last.doubted or not agreed or last.is_taken_back(response):
+    agreed = all(same_text(marker.text, last.text) for marker in markers)
+    tail = response[last.end :]
+    if last.doubted or not agreed or not leaves_standing(tail, None, response[: last.start]):
         return unsure
-    if _same_text(last.text, gold) and last.is_last_word(response):
+    if same_text(last.text, gold) and is_bare(tail):
         return Grade(RIGHT, "marker_matches", answer)
     comparison = compare_formulas(last.text, gold)
     if comparison == "equal":
         return Grade(RIGHT, "marker_matches", answer)
     return Grade(WRONG, "marker_differs", answer) if comparison == "unequal" else unsure
-
-
-def _same_text(text: str, other: str) -> bool:
-    text, other = (" ".join(one.split()).strip(" *_`\"'.$") for one in (text, other))
-    formula = _FORMULA_SIGNS.search(text + other)  # where n is not N
-    return text == other if formula else text.casefold() == other.casefold()
 
 
 def _printable(text: str) -> str:

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, zip_longest
 
-from reward_serve.rules.numbers.foreign import may_be_numbers
 from reward_serve.rules.numbers.words import MODIFIER_WORDS, NUMBER_WORDS, word_list
-from reward_serve.rules.vocabulary import LEAD_DOUBTS, REMARK_WORDS, TAIL_DOUBTS
+from reward_serve.rules.vocabulary import LEAD_DOUBTS, REMARK_WORDS
 
 MAX_MARKERS = 100
 MAX_ANSWER = 200
 MAX_BEFORE = 200
-MAX_TAIL = 160
-MAX_TAIL_WORDS = 15
 
 _MARKER = re.compile(
     r"""(?P<heading>^[ \t]*(?:\#{1,6}[ ]?[*_]{0,3}|[*_]{2,3}|(?=final))
@@ -46,7 +43,6 @@ _DECORATION = re.compile(r"[\s:=*_`\"']*")
 _CLAUSE_END = re.compile(r"(?<!\\)[.!?;](?!\d)|,(?=\s|$)|\n|(?=<[|/])")
 _SENTENCE_START = re.compile(r"[.!?](?=\s)|\n")
 _WORD = re.compile(r"[a-z]+|\d+")
-_ROMAN = re.compile(r"[ivxlcdm]{2,}")
 
 _NEGATED = re.compile(r"n't\b|~~|<!--|<(?:s|del|strike)>|%\s*$")
 _LEADING_WORDS = frozenset(
@@ -63,22 +59,6 @@ _BEFORE_LABEL = re.compile(
 _BEFORE_BOX = re.compile(r"(?:\s|\$|\*\*|\\[(\[\\$])*$")
 _BEFORE_BOX_COMMANDS = frozenset(["\\therefore", "\\implies", "\\rightarrow", "\\quad"])
 _OPERATOR_BEFORE = re.compile(r"[-+/^<>~(\u2212\u2013\u2248\u00d7]\s*$|(?<!\*)\*\s*$")
-
-_CLOSING = re.compile(
-    r"<\|[a-z_]{1,20}\|>|</(?:s|answer|response|output|solution)>|\\(?:text|mathrm)\s?\{|\\[)\]]"
-    r"|\\end\{[a-z*]{1,20}\}",
-    re.IGNORECASE,
-)
-# A tail must not begin with "!" (a factorial), ".." (more digits) or a letter (18k), nor contain a
-# digit, sign, percent sign, question mark or character of another script.
-_TAIL = re.compile(r"(?!\W*[!:]|\.\.|[a-z])(?:[a-z\s.,;'\"*_`)\]}$!:]|(?<=[a-z])-(?=[a-z]))*")
-# "If" and "other" do not express doubt here.
-_COURTESY = re.compile(
-    r"\b(?:please )?(?:let me know|feel free to (?:ask|reach out)|ask(?: me)?)"
-    r"(?: if (?:you have|you need|there are|anything is|something is)"
-    r"(?: any| more| other| further)*(?: questions?| help| unclear)?)?[.!\s*]*$"
-)
-_LABEL_IN_TAIL = re.compile(r"\banswers?\s*(?::|is\b)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,31 +86,11 @@ class Marker:
             return False
         return any(map(str.isnumeric, self.text)) or not NUMBER_WORDS.isdisjoint(words)
 
-    def is_remark(self) -> bool:
-        """Whether the text is a remark on the answer: "the answer is correct"."""
-        words = re.split(r"[\W_]+", self.text.lower())
-        return REMARK_WORDS.issuperset(word for word in words if word)
 
-    def is_last_word(self, response: str) -> bool:
-        """Whether only punctuation, closing delimiters and end-of-text tokens follow."""
-        return not any(map(str.isalnum, _CLOSING.sub("", response[self.end :])))
-
-    def is_taken_back(self, response: str) -> bool:
-        """Whether more than a short, harmless sentence follows, which may retract the answer."""
-        tail = response[self.end :]
-        if len(tail.strip()) > 2 * MAX_TAIL:
-            return True
-        text = _COURTESY.sub("", _CLOSING.sub("", tail).rstrip().lower())
-        if len(text.lstrip()) > MAX_TAIL or not _TAIL.fullmatch(text):
-            return True
-        words = _WORD.findall(text)
-        if len(words) > MAX_TAIL_WORDS or _NEGATED.search(text) or _LABEL_IN_TAIL.search(text):
-            return True
-        if any(len(word) == 1 and word not in {"a", "i"} for word in words):
-            return True
-        if may_be_numbers(words) or any(map(_ROMAN.fullmatch, words)):
-            return True
-        return not (TAIL_DOUBTS | MODIFIER_WORDS | NUMBER_WORDS).isdisjoint(words)
+def is_remark(text: str) -> bool:
+    """Whether the text after a marker is a remark on the answer: "the answer is correct"."""
+    words = re.split(r"[\W_]+", text.lower())
+    return REMARK_WORDS.issuperset(word for word in words if word)
 
 
 @lru_cache(maxsize=2)  # a response is read once, however many references it is compared with

@@ -13,6 +13,7 @@ from reward_serve.rules.child_process import ChildProcess, UndecidedError
 from reward_serve.rules.exact import normalised
 from reward_serve.rules.grade import ABSTAINED, WRONG, Grade
 from reward_serve.rules.numbers.parsing import parse_number
+from reward_serve.rules.texts import normalised
 from reward_serve.schema import ScoreRequest
 
 LIMIT_S = 1.0

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from reward_serve.rules.committed import MAX_RESPONSE
 from reward_serve.rules.grade import Grade
 from reward_serve.rules.gsm8k import MAX_RESPONSE
 from reward_serve.rules.markers import read_markers

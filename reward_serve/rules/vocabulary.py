@@ -17,6 +17,47 @@ TAIL_DOUBTS = DOUBTS | frozenset(
         void withdrawn retracted deleted discarded"""
     )
 )
+# After an answer, these words retract nothing, in any order.
+HARMLESS_WORDS = frozenset(
+    word_list(
+        """a about above accordingly after again all also altogether always an and any answer
+        answers apart are as at be because been before being below both box boxed bring
+        brings bought buy buys by calculation calculations can cents check checked
+        checking checks clear clearly combined computation computed conclude concluding
+        conclusion condition conditions confirm confirmation confirmed confirming
+        confirms consistent constraint constraints correct cost costs cover covers day
+        days dear detail details distance dollar dollars done double-check each earn
+        earned earns easily end ends entire equal equals equation equations every
+        everything exact exactly expected explain explained explanation feet final
+        finally find first follow follows for found from full further gave get gets give
+        given gives go goes good great had has have having he help helpful helps hence
+        her here herself him himself his hold holds hope hour hours how i in indeed
+        initial into is it it's item items its itself know leads leave leaves left let
+        let's long lot made make makes match matches matching matter many me much mean means
+        method mile miles minute minutes money month months more my need needed needs
+        notice number numbers of on original our out over overall paid part parts pay
+        pays people per plug plugging point precisely price problem proceed quantity
+        question read reader reads reason reasoning recall recap receive received
+        receives remain remaining remains required requires rest result results right
+        satisfied satisfies satisfy see sell sells sense she show showing shown shows
+        simply since so solution solve solved spend spends spent start starts started
+        state stated statement step steps straightforward substitute substituting sum
+        summarise summarize summary sure take taken takes task thank thanks that the
+        their them themselves then there therefore these they thing things this those
+        through thus time to together total totals unit units us use used uses using
+        value values verification verified verify verifying was way we week weeks well
+        went were what where which while who whole why will with within work worked
+        working works write written year years yes you your yourself"""
+    )
+) - frozenset(["or"])
+# They change a number beside them, and may stand in a verification.
+ARITHMETIC_WORDS = frozenset(
+    word_list(
+        """add added adding adds and both divide divided divides dividing double half minus
+        multiplied multiplies multiply multiplying over plus subtract subtracted
+        subtracting times to through twice"""
+    )
+)
 # Before a marker, these words make what follows a quotation or a supposition.
 LEAD_DOUBTS = DOUBTS | frozenset(
     word_list(

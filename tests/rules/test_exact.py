@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from reward_serve.rules.exact import grade_exact, normalised
+from reward_serve.rules.exact import grade_exact
+from reward_serve.rules.texts import normalised
 
 
 @pytest.mark.parametrize(

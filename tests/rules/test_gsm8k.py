@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.rules.gsm8k import MAX_RESPONSE, final_answer, verify, verify_any
+from reward_serve.rules.committed import MAX_RESPONSE
+from reward_serve.rules.gsm8k import verify, verify_any
+from reward_serve.rules.texts import final_answer
 
 SOLUTION = (
     "Five crates of 4 pears are 5 * 4 = <<5*4=20>>20 pears.\n"
@@ -35,7 +37,9 @@ FORMS = [
         ("#### 17 #### 18", "18"),
         (r"\boxed{18}", "18"),
         (r"$\boxed{\frac{1}{2}}$", r"\frac{1}{2}"),
-        (r"so \boxed{18}", r"so \boxed{18}"),
+        (r"so \boxed{18}", "18"),
+        (r"Not \boxed{17}, but \boxed{18} pears.", "18"),
+        (r"#### so \boxed{18}", r"so \boxed{18}"),
         (" 18\n", "18"),
         ("####", ""),
     ],
@@ -142,10 +146,7 @@ def test_a_response_that_is_only_a_number_is_decided(
         ("She makes 18 or 17 dollars.", "no_rule_applies"),
         ("18 is more than she makes. So she makes 17 dollars.", "no_rule_applies"),
         ("#### 18%", "percent_on_one_side"),
-        ("#### 17 or 18", "marker_not_understood"),
         ("#### 17-18", "marker_not_understood"),
-        ("#### 17, 18", "text_after_marker"),
-        ("#### 18, 17", "text_after_marker"),
         ("#### about 18", "marker_not_understood"),
         ("#### > 18", "marker_not_understood"),
         ("#### 18k", "marker_not_understood"),
@@ -175,13 +176,11 @@ def test_a_response_that_is_only_a_number_is_decided(
         (r"\boxed{18} pi", "text_after_marker"),
         ("The answer is dieciocho", "marker_not_understood"),
         ("The answer is 15 along with 3", "marker_not_understood"),
-        ("**Final Answer**\n17 or 18", "marker_not_understood"),
         ("**Final Answer**\n18\n19", "text_after_marker"),
         ("<answer>17, 18</answer>", "marker_not_understood"),
         ("<answer>18</answer><answer>19</answer>", "markers_disagree"),
         ("<answer>18</answer>k", "text_after_marker"),
         ("<answer>17</answer>\n#### 18", "markers_disagree"),
-        ('{"answer": 17, "answer": 18}', "markers_disagree"),
         ('{"answer": [18]}', "marker_not_understood"),
         ('{"answer": 18, "correct": false}', "text_after_marker"),
         ("The answer is 18?", "text_after_marker"),
@@ -191,7 +190,6 @@ def test_a_response_that_is_only_a_number_is_decided(
         ("A: 18\nB: 19\nC: 20", "text_after_marker"),
         ("#### 17 #### 18", "markers_disagree"),
         ("#### 18 #### 17", "markers_disagree"),
-        (r"\boxed{17} or \boxed{18}", "markers_disagree"),
         (r"\boxed{17}\boxed{18}", "markers_disagree"),
         ("The answer is 17. The answer is 18.", "markers_disagree"),
         ("#### 18\n#### 18%", "markers_disagree"),
@@ -201,10 +199,8 @@ def test_a_response_that_is_only_a_number_is_decided(
         ("If she sold all, the answer is 18.", "marker_in_doubt"),
         ("Bob's answer is 18.", "marker_in_doubt"),
         (r"1\boxed{18}", "marker_in_doubt"),
-        ("That makes 18.\n\nQ: What is 9 * 2?\nA: 18", "another_question"),
-        ("That makes 18.\n\nQuestion: What is 5 * 5?\nAnswer: 25", "another_question"),
-        ("<think>She makes 18.\n#### 18", "no_rule_applies"),
-        ("#### 18</think>", "no_rule_applies"),
+        ("That makes 18.\n\nQ: What is 9 * 2?\nA: 18", "no_rule_applies"),
+        ("That makes 18.\n\nQuestion: What is 5 * 5?\nAnswer: 25", "no_rule_applies"),
         ("#### 18\n" + " " * MAX_RESPONSE, "response_too_long"),
     ],
 )
@@ -231,7 +227,8 @@ def test_one_number_repeated_is_that_number(response: str) -> None:
 def test_repeated_groups_of_three_digits_may_be_one_number() -> None:
     assert verify("413 413", "413").outcome != "right"
     assert verify("413 413\n", "413").outcome != "right"
-    assert verify("413 413", "413413").outcome == "right"
+    assert verify("413 413", "413413").outcome == "abstain"
+    assert verify("413 413", "413 413").outcome == "right"
     assert verify("413\n413\n", "413").outcome == "right"
 
 
@@ -346,7 +343,6 @@ def test_the_same_text_behind_a_marker_is_right(response: str, reference: str) -
     ("response", "reference"),
     [
         ("#### no", "yes"),
-        ("yes", "yes"),
         ("#### yes\n#### no", "yes"),
         ("#### yes, but maybe later", "yes"),
         ("The answer is yes?", "yes"),
@@ -404,7 +400,6 @@ def test_a_marked_formula_equal_to_the_reference_is_right(
         "The answer is $2\\sqrt{3}$ or $5$.",
         "The answer is $2\\sqrt{3}$?",
         r"The answer is not $2\sqrt{3}$.",
-        r"<think>\boxed{2\sqrt{3}}</think>",
     ],
 )
 def test_a_formula_that_is_not_proven_is_left_to_the_judge(response: str) -> None:

@@ -19,7 +19,7 @@ from itertools import islice
 
 from reward_serve.rules.numbers.foreign import may_be_numbers
 from reward_serve.rules.numbers.parsing import MAX_DIGITS, words_value
-from reward_serve.rules.numbers.words import HIDING_WORDS, NUMBER_WORDS
+from reward_serve.rules.numbers.words import ANY_NUMBER_WORD, HIDING_WORDS, NUMBER_WORDS
 
 MAX_CHARACTERS = 50_000
 MAX_NUMBERS = 5_000
@@ -45,6 +45,9 @@ _CANNOT_READ = re.compile(
     r"|[|]{3,}|i{4,}|\b[a-z](?:[ .-][a-z]){3,}\b"  # tally marks, a word spelled out
     r"|\d\s*['\"]\s*\d|\d!|\d\s?\(\s?\d|\)\s?[\d(]"  # feet and inches, factorials, products
     r"|\d (?:and|&) "  # possibly a sum
+    r"|[\d)}]\s?_|[\u2080-\u2089]|\\over"  # digits of another base
+    rf"|(?:\d|{ANY_NUMBER_WORD}) (?:out of|over|of|in|in every|by|per|to) "
+    rf"(?:\d|{ANY_NUMBER_WORD}\b)"
     r"|[\^√∛]|\\(?:sqrt|cdot|times|div|binom|log|sum|prod)"
     r"|\d(?!(?:st|nd|rd|th|kg|g|lbs?|oz|cm|mm|km|ft|mph|am|pm|hrs?|mins?|ml)\b)[a-z]"  # 18k, 2x, 0x
     r"|\d\s*(?:hundred|thousand|million|billion|trillion)"
@@ -58,12 +61,14 @@ _NUMERAL = re.compile(r"\d{1,3}(?:,\d{3}){1,12}(?:\.\d+)?|\d*\.?\d+")
 _SPACED_NUMERAL = re.compile(r"\d{1,3}(?: \d{3}){1,12}")
 _FRACTION = re.compile(
     r"(?:(?<!\d)(\d{1,40})\s?)?"
-    r"(?:\\[dtc]?frac\s?\{?\s?(\d{1,40})\s?\}?\s?\{?\s?|(?<!\d)(\d{1,40})\s?[/\u2044]\s?)(\d{1,40})"
+    r"(?:\\[dtc]?frac\s?\{?\s?[-+]?\s?(\d{1,40})\s?\}?\s?\{?\s?[-+]?|(?<!\d)(\d{1,40})\s?[/\u2044]\s?)"
+    r"(\d{1,40})"
 )
 _ROMAN = re.compile(r"\b[ivxlcdm]{1,15}\b")
 _ROMAN_DIGITS = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
 # Embeddings, overrides and isolates can display "81" as 18.
 _REORDERING = frozenset(["LRE", "RLE", "LRO", "RLO", "LRI", "RLI", "FSI"])
+_SLASHES = frozenset("\u2044\u2215\u29f8\uff0f")
 _UNKNOWN = "\ufffd"
 _WORD = re.compile(r"[a-z]+")
 _PUNCTUATION = re.compile(r"[.!?;:,\n]")
@@ -167,6 +172,8 @@ def _ascii(character: str) -> str:
         return _UNKNOWN
     if category in {"Cf", "Mn", "Me"}:
         return ""
+    if character in _SLASHES:
+        return "/"
     if category == "Pd" or character == "\u2212":
         return "-"
     if category.startswith("P"):

@@ -1,0 +1,71 @@
+r"""Read answers that are stated more than once: "18 (that is, eighteen)", "\boxed{17} or 18".
+
+statements("18 (i.e. 19)")  # (Number(18), Number(19))
+statements("18 pears")      # (): a single statement
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from reward_serve.rules.markers import Marker
+from reward_serve.rules.numbers.parsing import Number, parse_number
+
+MAX_STATEMENT = 200
+
+_BETWEEN = re.compile(
+    r"[\s,;:(\[–—-]*(?:\b(?:or )?(?:that is(?: to say)?|that's|in other words|also known as|namely"
+    r"|to be (?:more )?(?:exact|precise|clear|specific)|(?:more )?(?:exactly|precisely)"
+    r"|equivalently|which (?:is|equals|means)(?: the same as| equal to)?|meaning|or rather|rather"
+    r"|or|(?<!hundred )(?<!thousand )(?<!million )and"
+    r"|aka|make that|better|put differently|viz|ie)\b|\bi\. ?e\.|\ba\.k\.a\.)[\s,:]*"
+    r"|[\s$]*[,;(\[][\s$]+|[\s$]*(?:=|\\equiv)[\s$]*",
+    re.IGNORECASE,
+)
+_END = re.compile(r"(?<!i\.e)(?<!k\.a)(?<!i\. e)[.!?](?=\s|$)|\n")
+_GAP = re.compile(r"[\s$*,;:.()\\–—-]*")
+_SHELL = " \t$*_`()[]{}\"'.,;:"
+
+
+def statements(text: str) -> Sequence[Number]:
+    """The numbers that a text states one after another; none if it is not such a text.
+
+    Args:
+        text: what a marker is followed by, up to the end of its sentence.
+    """
+    if len(text) > MAX_STATEMENT or "=" in text or parse_number(text) is not None:
+        return ()
+    numbers = [parse_number(_bare(part)) for part in _BETWEEN.split(text) if part.strip(_SHELL)]
+    read = [number for number in numbers if number is not None]
+    return read if 1 < len(read) == len(numbers) else ()
+
+
+def statement(response: str, markers: Sequence[Marker]) -> tuple[str, int]:
+    """What the last markers of one sentence state, without the markers, and where it ends.
+
+    Args:
+        response: the text with the markers.
+        markers: those that claim a number; at least one.
+    """
+    first = len(markers) - 1
+    while first and _joins(response[markers[first - 1].end : markers[first].start]):
+        first -= 1
+    text, end = "", markers[first].end
+    for marker in markers[first:]:
+        text += response[end : marker.start] + " " + marker.text
+        end = marker.end
+    whole = text + response[end : end + MAX_STATEMENT]
+    stop = _END.search(whole, len(text))
+    statement = whole[: stop.start()] if stop else whole
+    return statement, end + len(statement) - len(text)
+
+
+def _joins(gap: str) -> bool:
+    between = _BETWEEN.search(gap)
+    outer = gap if between is None else gap[: between.start()] + gap[between.end() :]
+    return "\n" not in gap and _GAP.fullmatch(outer) is not None
+
+
+def _bare(text: str) -> str:
+    return text.strip().strip(_SHELL).removeprefix("\\")

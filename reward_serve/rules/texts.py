@@ -1,0 +1,74 @@
+"""Gold answers, and the equality of texts."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from reward_serve.rules.markers import braced
+
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-z])")
+_FORMULA_SIGNS = re.compile(r"[\\^_{}=<>+*/|'\u2032]")
+_WRAPPINGS = (("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
+_CASED = frozenset(["yes", "no", "true", "false"])
+
+
+def final_answer(reference: str) -> str:
+    r"""Return the gold answer of a solution.
+
+    Args:
+        reference: A solution ending in "#### 18", or with a last "\boxed{18}", or the bare answer.
+
+    Returns:
+        The text after the last "####"; the content of the last box in that or, without a "####",
+        in the whole reference. Stripped.
+    """
+    _, marker, end = reference.rpartition("####")
+    text = end.strip()
+    bare = text.strip("$ ").removeprefix("\\[").removesuffix("\\]").strip()
+    *_, box = (None, *_BOX.finditer(bare))
+    if box is None or (marker and box.start()):
+        return text
+    inner = braced(bare, box.end())
+    if inner is None or (marker and inner[1] != len(bare)):
+        return text
+    return inner[0].strip()
+
+
+def normalised(text: str) -> str:
+    """The text in Unicode NFC, with runs of whitespace replaced by a space and stripped.
+
+    Case, punctuation and compatibility characters (², full-width letters) are kept.
+    """
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def same_text(text: str, other: str) -> bool:
+    """Whether two answers are the same text, apart from markup around it and capitals in words.
+
+    A point at the beginning, a prime, and case in symbols (Co and CO, n and N) tell answers apart.
+    """
+    text, other = _bare(text), _bare(other)
+    if text == other or _FORMULA_SIGNS.search(text + other):
+        return text == other
+    words, others = text.split(), other.split()
+    return len(words) == len(others) and all(map(_same_word, words, others))
+
+
+def _bare(text: str) -> str:
+    """The text without markup around the whole of it, and without its full stop."""
+    text = normalised(text)
+    for opening, closing in _WRAPPINGS:
+        inner = text.removeprefix(opening).removesuffix(closing)
+        if len(text) - len(inner) == len(opening + closing) and opening not in inner:
+            text = inner.strip()
+    return text if text.endswith("..") else text.removesuffix(".").rstrip()
+
+
+def _same_word(word: str, other: str) -> bool:
+    if word == other:
+        return True
+    folded = word.casefold()
+    if folded != other.casefold() or not (len(folded) > 3 or folded in _CASED):
+        return False
+    return all(each in (folded, folded.upper(), folded.capitalize()) for each in (word, other))

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from reward_serve.rules.tails import leaves_standing
+
+EIGHTEEN = Fraction(18)
+BEFORE = "She sells nine pears at two dollars each. So "
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "",
+        ".",
+        "**",
+        "$.",
+        r"\).",
+        r" \]",
+        "\n```",
+        "\n" * 5000,
+        " dollars.",
+        r" \text{ dollars}",
+        r"\end{align*}",
+        "<|im_end|>",
+        "</s>",
+        "</answer>",
+        "</response>",
+        "\nI hope this helps!",
+        "\nLet me know if you have any other questions!",
+        ". Feel free to ask if anything is unclear.",
+        ". I hope it is correct.",
+        "\nExplanation: she sells all of them",
+        "\nThat is how many dollars she makes each day.",
+        "\nshe sells pears" * 100,
+        " dollars.\nCheck: 9 * 2 = 18, as stated." * 200,
+        "\nVerification: she sells 9 pears at 2 dollars, and 9 * 2 = 18.",
+        ".\n\nLet me verify: 18 / 2 = 9, which matches the 9 pears.",
+        "\nLet's check: 18 / 9 = 2 \u2713",
+    ],
+)
+def test_an_answer_with_a_harmless_tail_counts(tail: str) -> None:
+    assert leaves_standing(tail, EIGHTEEN, BEFORE)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "0",
+        "k",
+        "x",
+        "%",
+        r"\%",
+        "!",
+        " !",
+        "...",
+        "?",
+        "^2",
+        "^{2}",
+        "_8",
+        "{5}",
+        " + x",
+        " - x",
+        " / y",
+        " thousand",
+        r"\text{k}",
+        r"\text{ thousand}",
+        r" \times x",
+        " or so",
+        " or nineteen",
+        " and a half",
+        " dozen",
+        "\nWait, let me think",
+        "\nActually, it is more",
+        "\nNo.",
+        "\nThat is not right",
+        "\nThat isn't right",
+        "\nThat is wrong",
+        "\nBut then she gives some away",
+        "\nOops",
+        "\nThe answer is unknown",
+        "\nAnswer: unknown",
+        "\nNow double it",
+        "\nNow subtract the pears",
+        "\nTherefore 19",
+        "\nFinal: XIX",
+        "\nNein, achtzehn",
+        "\nFalsch.",
+        "\nI take that back",
+        "\nThat was the number of pears, the question asks for the money",
+        "\nLet me know if you want one more",
+        "\nRead it backwards",
+        ", rounded",
+        " (upper limit)",
+        "\nThis answer is withdrawn.",
+        "\nTherefore \u0661\u0669",
+        "\nnineteen",
+        "\n" * 5000 + "No, 19",
+        "\nApril fools.",
+        "\nI made that up.",
+        "\nGotcha!",
+        ", said nobody.",
+        "\nIn your dreams.",
+        "\nTo nieprawda, poprawna to 19",
+        "\nTo nieprawda.",
+        "\nC'est faux.",
+        "\nEso es incorrecto.",
+        "\nDas stimmt so nicht.",
+        "\n不对",
+        "\nJe me suis tromp\u00e9",
+        "\nCheck: 9 * 2 = 19.",
+        "\nCheck: 9 * 2 = 18. So the total is 19.",
+        "\nCheck: 9 * 2 = 18. Hmm, 19.",
+        "\nCheck: 9 * 2 = 18. Das ist falsch.",
+        "\nThen she sells 3, which leaves 15.",
+        "\nVerification: 20 - 1 = 19 matches.",
+        "\nnot: 18",
+        "\n" + "she hoards pears " * 100,
+        "~~",
+        " -->",
+        "</del>",
+    ],
+)
+def test_an_answer_is_taken_back_by(tail: str) -> None:
+    assert not leaves_standing(tail, EIGHTEEN, BEFORE)
