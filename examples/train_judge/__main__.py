@@ -20,10 +20,11 @@ from examples.train_judge.recipe import Recipe
 from reward_serve.cli.console import prepare_with_progress
 
 if TYPE_CHECKING:
-    from examples.train_judge.drafts import Problem
+    from examples.train_judge.responses import Material
     from examples.train_judge.train import Trainer
 
 console = Console()
+_TASKS = 40  # answers of each of reasoning-gym's tasks
 _MINUTES = 52.0  # the rest of an hour is for loading, evaluation and slower cores
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # from glibc's malloc.h
 
@@ -52,22 +53,27 @@ def main(
     console.print("loading torch and the model")
     import torch
 
+    from examples.train_judge.answers.tasks import HELD_OUT, TRAINED, read_tasks
     from examples.train_judge.budget import affordable
     from examples.train_judge.card import write_card
     from examples.train_judge.evaluate import evaluate
     from examples.train_judge.problems import read_problems
+    from examples.train_judge.responses import Material
     from examples.train_judge.train import Trainer
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     _keep_freed_memory()
-    problems, kept_back = read_problems(data)
+    problems, others = read_problems(data)
+    with console.status("making reasoning-gym's tasks"):
+        material = Material(problems, read_tasks(TRAINED, _TASKS, seed))
+        kept_back = Material(others, read_tasks(HELD_OUT, _TASKS, seed))
     trainer = Trainer(Recipe(examples=examples or Recipe.examples, seed=seed), base, device)
     if not trainer.resume(out, any_length=examples is None) and examples is None:
-        trainer.recipe = replace(trainer.recipe, examples=affordable(trainer, problems, _MINUTES))
+        trainer.recipe = replace(trainer.recipe, examples=affordable(trainer, material, _MINUTES))
         console.print(f"{trainer.recipe.examples} examples; set --examples to change the number")
-    take_steps(trainer, problems, out)
+    take_steps(trainer, material, out)
     trainer.save_adapter(out / "adapter")
     with console.status(f"evaluating on {held_out} held-out examples"):
         report: dict[str, Any] = evaluate(trainer, kept_back, held_out)
@@ -78,7 +84,7 @@ def main(
     console.print(f"adapter: {out / 'adapter'}", markup=False, soft_wrap=True)
 
 
-def take_steps(trainer: Trainer, problems: list[Problem], out: Path) -> None:
+def take_steps(trainer: Trainer, material: Material, out: Path) -> None:
     """Take the remaining steps of the recipe, with a checkpoint every 50 steps."""
     from examples.train_judge.train import batches
 
@@ -88,7 +94,7 @@ def take_steps(trainer: Trainer, problems: list[Problem], out: Path) -> None:
     ) as progress:  # fmt: skip
         task = progress.add_task("training", total=trainer.recipe.steps, completed=trainer.step)
         loss = accuracy = None
-        for batch in batches(trainer, problems):
+        for batch in batches(trainer, material):
             now = trainer.train(batch)
             loss = now[0] if loss is None else 0.9 * loss + 0.1 * now[0]
             accuracy = now[1] if accuracy is None else 0.9 * accuracy + 0.1 * now[1]

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 
-from examples.train_judge.drafts import Problem
 from examples.train_judge.prompts import Prompt
-from examples.train_judge.responses import make
+from examples.train_judge.responses import Material, make
 from examples.train_judge.train import Trainer
 
 _TIMED = 4
 _LEAST = 1_000
 
 
-def affordable(trainer: Trainer, problems: Sequence[Problem], minutes: float) -> int:
+def affordable(trainer: Trainer, material: Material, minutes: float) -> int:
     """The number of examples, in thousands, that fits the minutes; at most the recipe's.
 
     Args:
         trainer: the trainer; a few batches measure its speed without training it.
-        problems: problems for these batches.
+        material: what these batches are made of.
         minutes: training time.
     """
     recipe, rng = trainer.recipe, Random(f"{trainer.recipe.seed}/pace")
@@ -27,7 +25,7 @@ def affordable(trainer: Trainer, problems: Sequence[Problem], minutes: float) ->
     for _ in range(1 + _TIMED):
         prompts: list[Prompt] = []
         while len(prompts) < recipe.batch_size:
-            prompts += [trainer.prompts.of(example) for example in make(problems, rng)]
+            prompts += [trainer.prompts.of(example) for example in make(material, rng)]
         taken.append(trainer.seconds_of(prompts) / len(prompts))
     pace = sum(taken[1:]) / _TIMED  # the first batch includes set-up
     fit = int(60 * minutes / pace) // _LEAST * _LEAST

@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from examples.train_judge.drafts import Problem
-from examples.train_judge.responses import make
+from examples.train_judge.responses import Material, make
 from examples.train_judge.train import Trainer
 
 
-def evaluate(trainer: Trainer, problems: Sequence[Problem], count: int) -> dict[str, Any]:
+def evaluate(trainer: Trainer, material: Material, count: int) -> dict[str, Any]:
     """Agreement on ``count`` new examples, in total and by family, with both error rates.
 
     The training generator writes the examples, so they are easier than policies' responses. For
     those, use ``reward-serve eval``.
     """
     rng = Random(f"{trainer.recipe.seed}/held-out")
-    examples = [rng.choice(make(problems, rng)) for _ in range(count)]
+    examples = [rng.choice(make(material, rng)) for _ in range(count)]
     # Sorted by length, so that batches have little padding.
     pairs = sorted(
         ((trainer.prompts.of(e), e) for e in examples), key=lambda pair: len(pair[0].ids)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from examples.train_judge.drafts import Problem
-from examples.train_judge.responses import Example, make, make_bare, make_first
+from examples.train_judge.responses import Example, Material, make, make_bare, make_first
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Recipe:
         """Optimiser steps."""
         return self.examples // self.batch_size
 
-    def lesson(self, step: int, problems: Sequence[Problem], rng: Random) -> list[Example]:
+    def lesson(self, step: int, material: Material, rng: Random) -> list[Example]:
         """A step's examples: first comparison, then all forms of an answer, then all families.
 
         With all families from the start, the judge did not improve in 1,600 examples.
@@ -47,5 +45,5 @@ class Recipe:
         if done < self.first:
             return make_first(rng)
         if done < self.first + self.bare:
-            return make_bare(problems, rng)
-        return make(problems, rng)
+            return make_bare(material, rng)
+        return make(material, rng)

@@ -6,16 +6,34 @@ comparison reveals the label.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 
-from examples.train_judge.drafts import Draft, Problem
-from examples.train_judge.families import FAMILIES
+from examples.train_judge.answers.base import Answer
+from examples.train_judge.answers.kinds import drawn
+from examples.train_judge.answers.numbers import Number, lookalikes, numbers_in
+from examples.train_judge.committed import plain
+from examples.train_judge.drafts import A_co, Draft, Ending, Problem, of_answer, of_number
+from examples.train_judge.families import GENERAL, NUMERIC, UNCOMMITTED
 from examples.train_judge.texts import TEXTS
-from examples.train_judge.values import gold_text, lookalikes, numbers_in
 
-_UNCOMMITTED = frozenset(["cut_off", "question", "no_answer", "unfinished"])
+_NUMBERS, _TASKS = 0.45, 0.15  # shares of responses; the rest are of generated kinds
+_MENTIONED = UNCOMMITTED | {"attack"}
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What examples are made of.
+
+    Attributes:
+        problems: problems whose working and sentences may be used.
+        tasks: answers of reasoning-gym's tasks.
+    """
+
+    problems: Sequence[Problem]
+    tasks: Sequence[Answer] = field(default=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +46,7 @@ class Example:
         correct: whether the two agree.
         family: the response's family.
         answered: whether the response commits to a value.
+        kind: the answer's kind.
     """
 
     response: str
@@ -35,32 +54,20 @@ class Example:
     correct: bool
     family: str
     answered: bool = True
+    kind: str = "number"
 
 
-def make(problems: Sequence[Problem], rng: Random) -> list[Example]:
-    """One response, paired with wrong references and, if it commits to a value, the right one.
-
-    Args:
-        problems: problems whose working and sentences may be used.
-        rng: random generator.
-    """
-    weights = [weight for weight, _ in FAMILIES.values()]
-    family = rng.choices(list(FAMILIES), weights)[0]
-    draft = Draft.of(rng.choice(problems), rng.choice(problems), rng)
-    response, committed = FAMILIES[family][1](draft)
-    if committed is not None:
-        return _paired(response, draft, family)
-    golds = [draft.gold]
-    if family in _UNCOMMITTED:  # a number's presence proves nothing
-        golds += [n for n in rng.sample(numbers_in(response) or golds, 1) if n not in golds]
-    return [
-        Example(response, gold_text(gold, rng), False, family, answered=False) for gold in golds
-    ]
+def make(material: Material, rng: Random) -> list[Example]:
+    """One response, paired with wrong references and, if it commits to a value, the right one."""
+    if rng.random() < _NUMBERS:
+        return in_a_family(_numeric(material, rng), NUMERIC)
+    return in_a_family(_general(material, rng), GENERAL)
 
 
-def make_bare(problems: Sequence[Problem], rng: Random) -> list[Example]:
+def make_bare(material: Material, rng: Random) -> list[Example]:
     """An answer without working."""
-    draft = Draft.of(rng.choice(problems), rng.choice(problems), rng)
+    number = rng.random() < _NUMBERS
+    draft: Draft[Answer] = _numeric(material, rng) if number else _general(material, rng)
     return _paired(draft.closing(), draft, "bare")
 
 
@@ -73,9 +80,53 @@ def make_first(rng: Random) -> list[Example]:
     return [Example(response, str(gold), gold == stated, "first") for gold in golds]
 
 
-def _paired(response: str, draft: Draft, family: str) -> list[Example]:
+def in_a_family(
+    draft: Draft[A_co], families: Mapping[str, tuple[float, Callable[[Draft[A_co]], Ending]]]
+) -> list[Example]:
+    """The draft as a response of a random family, paired with references."""
+    rng = draft.rng
+    family = rng.choices(list(families), [weight for weight, _ in families.values()])[0]
+    response, committed = families[family][1](draft)
+    if committed is None and family in _MENTIONED and _mentioned(draft.gold, response):
+        family, (response, committed) = "plain", plain(draft)  # "No" may be a refusal, or "no"
+    if committed is not None:
+        return _paired(response, draft, family)
+    golds: list[Answer] = [draft.gold]
+    if family == "double":  # either of its values
+        golds.append(draft.stated)
+    elif family in UNCOMMITTED:  # a number's presence proves nothing
+        others: Sequence[Answer] = numbers_in(response) or golds
+        golds += [other for other in rng.sample(others, 1) if other not in golds]
+    return [
+        Example(response, gold.reference(rng), False, family, answered=False, kind=gold.kind)
+        for gold in golds
+    ]
+
+
+def _numeric(material: Material, rng: Random) -> Draft[Number]:
+    problem, elsewhere = rng.choice(material.problems), rng.choice(material.problems)
+    return of_number(problem, elsewhere, rng)
+
+
+def _general(material: Material, rng: Random) -> Draft[Answer]:
+    use_task = material.tasks and rng.random() < _TASKS / (1 - _NUMBERS)
+    answer = rng.choice(material.tasks) if use_task else drawn(rng)
+    return of_answer(answer, rng.choice(material.problems), rng.choice(material.problems), rng)
+
+
+def _mentioned(gold: Answer, response: str) -> bool:
+    """Whether a text that commits to nothing has the reference as one of its words."""
+    if isinstance(gold, Number):
+        return False
+    text = re.escape(gold.reference(Random(0)).strip("()").rstrip(")"))
+    return bool(re.search(rf"(?<!\w){text}(?!\w)", response, re.IGNORECASE))
+
+
+def _paired(response: str, draft: Draft[Answer], family: str) -> list[Example]:
     rng, stated = draft.rng, draft.stated
-    alike = [value for value in lookalikes(response[-300:]) if value != stated]
+    alike: Sequence[Answer] = draft.nearby
+    if isinstance(stated, Number):
+        alike = [value for value in lookalikes(response[-300:]) if value != stated]
     chance = rng.random()
     if alike and chance < 0.55:  # the last number tempts most
         other = alike[-1] if chance < 0.25 else rng.choice(alike)
@@ -84,4 +135,7 @@ def _paired(response: str, draft: Draft, family: str) -> list[Example]:
     golds = [stated, other]
     if rng.random() < 0.1:
         golds.append(draft.other())
-    return [Example(response, gold_text(gold, rng), gold == stated, family) for gold in golds]
+    return [
+        Example(response, gold.reference(rng), gold == stated, family, kind=stated.kind)
+        for gold in golds
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from examples.train_judge.values import Value
+from examples.train_judge.answers.numbers import Number
 
 _SIGNS = {
     "+": ("+", "+", "plus", "and another"),
@@ -14,7 +14,7 @@ _SIGNS = {
 }
 
 
-def sum_of(value: Value, rng: Random) -> str | None:
+def sum_of(value: Number, rng: Random) -> str | None:
     """Such as "20 - 5", "20 minus 5" or "3 × 5" for 15; None unless an integer of at least 2."""
     number = value.number
     if number.denominator != 1 or not 2 <= number < 10**6 or value.percent:

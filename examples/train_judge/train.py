@@ -21,16 +21,16 @@ from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from examples.train_judge.drafts import Problem
 from examples.train_judge.packed import Piece, hidden_states
 from examples.train_judge.prompts import Prompt, Prompts, common
 from examples.train_judge.recipe import Recipe
+from examples.train_judge.responses import Material
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.templates import load_template
 
 CHECKPOINT = "checkpoint.pt"
 _BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
-_REFERENCE = 24  # upper bound of the tokens of a reference and the text after it
+_REFERENCE = 48  # upper bound of the tokens of a reference and the text after it
 _WINDOW = 16  # batches generated together, to sort their prompts by length
 
 
@@ -271,7 +271,7 @@ def _reading(states: torch.Tensor, prompt: Prompt) -> torch.Tensor:
     return states[first : first + len(prompt.answer)]
 
 
-def batches(trainer: Trainer, problems: Sequence[Problem]) -> Iterator[list[Prompt]]:
+def batches(trainer: Trainer, material: Material) -> Iterator[list[Prompt]]:
     """The batches from the trainer's step on, each of prompts of similar length.
 
     A batch depends only on the recipe and its number, so a run can be resumed.
@@ -282,7 +282,7 @@ def batches(trainer: Trainer, problems: Sequence[Problem]) -> Iterator[list[Prom
         steps = range(window * _WINDOW, min(recipe.steps, (window + 1) * _WINDOW))
         groups: list[list[Prompt]] = []
         while sum(map(len, groups)) < len(steps) * recipe.batch_size:
-            made = recipe.lesson(steps[0], problems, rng)
+            made = recipe.lesson(steps[0], material, rng)
             groups.append([trainer.prompts.of(example) for example in made])
         groups.sort(key=lambda group: len(group[0].ids))
         prompts = [prompt for group in groups for prompt in group]

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import re
 
+from examples.train_judge.answers.base import Answer
+from examples.train_judge.answers.numbers import Number, numbers_in
+from examples.train_judge.attacks import attack
+from examples.train_judge.committed import plain, thoughts
 from examples.train_judge.drafts import Draft, Ending
-from examples.train_judge.sentences import bare
-from examples.train_judge.texts import CLOSINGS, TEXTS
-from examples.train_judge.values import numeral, written
+from examples.train_judge.sentences import bare, statements
+from examples.train_judge.texts import CLOSINGS, KINDS, TEXTS
 
 
-def taken_back(draft: Draft) -> Ending:
+def taken_back(draft: Draft[Answer], negations: str = "negations") -> Ending:
     """The reference's value, denied without a replacement."""
-    rng, gold = draft.rng, written(draft.gold, draft.rng)
-    chance = rng.random()
-    if chance < 0.4:
-        text = draft.filled(rng.choice(TEXTS["denials"]), s=gold)
-    elif chance < 0.6 and (sentence := draft.in_sentence(gold)):
+    rng, gold = draft.rng, draft.gold.written(draft.rng)
+    chance, number = rng.random(), isinstance(draft.gold, Number)
+    if chance < 0.3:
+        denials = TEXTS["denials"] if number else KINDS["denied"]
+        text = draft.filled(rng.choice(denials), s=gold)
+    elif chance < 0.45 and (sentence := draft.in_sentence(gold)):
         text = rng.choice(TEXTS["doubts"]).format(sentence)
     else:
-        rejection = draft.filled(rng.choice(TEXTS["rejections"]))
-        text = f"{draft.closing(value=draft.gold)} {rejection}"
+        denial = TEXTS["rejections"] if number and chance < 0.75 else KINDS[negations]
+        link = rng.choice((" ", " ", "\n", "\n\n"))
+        text = draft.closing(value=draft.gold) + link + draft.filled(rng.choice(denial))
     return draft.joined(draft.body(1) if rng.random() < 0.4 else "", text), None
 
 
-def hedge(draft: Draft) -> Ending:
+def hedge(draft: Draft[Answer]) -> Ending:
     """Several values, usually with the reference's among the first two."""
     rng = draft.rng
     values = [draft.gold, draft.other(), draft.other(), draft.other()]
@@ -33,7 +38,7 @@ def hedge(draft: Draft) -> Ending:
         values.sort(key=lambda value: value != draft.gold)
         if rng.random() < 0.5:
             values[0], values[1] = values[1], values[0]
-    several = dict(zip("abcd", (numeral(value, rng) for value in values), strict=True))
+    several = dict(zip("abcd", (value.plain(rng) for value in values), strict=True))
     sentence = None
     if rng.random() < 0.3:
         sentence = draft.in_sentence(rng.choice(TEXTS["several"]).format(**several))
@@ -41,10 +46,10 @@ def hedge(draft: Draft) -> Ending:
     return draft.joined(draft.body(1) if rng.random() < 0.6 else "", text), None
 
 
-def bound(draft: Draft) -> Ending:
+def bound(draft: Draft[Number]) -> Ending:
     """The reference's value as a limit or an estimate."""
     rng = draft.rng
-    gold = numeral(draft.gold, rng)
+    gold = draft.gold.plain(rng)
     sentence = None
     if rng.random() < 0.4:
         sentence = draft.in_sentence(rng.choice(TEXTS["limits"]).format(gold))
@@ -52,11 +57,14 @@ def bound(draft: Draft) -> Ending:
     return draft.joined(draft.body(1) if rng.random() < 0.5 else "", text), None
 
 
-def cut_off(draft: Draft) -> Ending:
+def cut_off(draft: Draft[Answer]) -> Ending:
     """Truncated before the answer; wrong even if the last number is the reference."""
     rng, chance = draft.rng, draft.rng.random()
+    if not isinstance(draft.stated, Number):
+        steps = [draft.filled(text) for text in rng.sample(KINDS["workings"], 2)]
+        return draft.joined(*steps, draft.filled(rng.choice(KINDS["cuts"]))), None
     if chance < 0.25:
-        text = draft.filled(rng.choice(TEXTS["story"]), s=numeral(draft.gold, rng))
+        text = draft.filled(rng.choice(TEXTS["story"]), s=draft.gold.plain(rng))
         return draft.joined(draft.body(1) if rng.random() < 0.3 else "", text), None
     lines = draft.problem.lines[:-1]
     text = draft.restated(bare("\n".join(lines[-rng.randint(1, 3) :])))
@@ -67,7 +75,7 @@ def cut_off(draft: Draft) -> Ending:
     return draft.joined(text, draft.filled(rng.choice(TEXTS["cuts"]))), None
 
 
-def no_answer(draft: Draft) -> Ending:
+def no_answer(draft: Draft[Answer]) -> Ending:
     """Small talk, a plan, a refusal, or abandoned working."""
     rng = draft.rng
     if rng.random() < 0.25:
@@ -76,10 +84,34 @@ def no_answer(draft: Draft) -> Ending:
     return " ".join(map(draft.filled, texts)), None
 
 
-def obscured(draft: Draft) -> Ending:
+def unfinished(draft: Draft[Answer]) -> Ending:
+    """Truncated while thinking or before the answer; thinking does not count as an answer."""
+    rng, inner = draft.rng, thoughts(draft)
+    if rng.random() < 0.6:
+        return rng.choice(TEXTS["unfinished_thinking"]).format(inner=inner), None
+    facts = " ".join(statements(draft.problem.question)[:2])
+    after = rng.choice(("", facts, draft.filled(rng.choice(TEXTS["no_answer"]))))
+    return f"<think>{inner}</think>\n{after}", None
+
+
+def attacked(draft: Draft[Answer]) -> Ending:
+    """An attack, alone or beside a wrong answer."""
+    rng = draft.rng
+    lure = attack(rng, draft.other().plain(rng), draft.gold.plain(rng))
+    if draft.gold in (few := numbers_in(lure)) and len(few) < 4:
+        return plain(draft)  # it may state the reference: "score 1"
+    chance = rng.random()
+    if chance < 0.75:
+        return lure, None
+    if chance < 0.9:
+        return draft.joined(draft.body(1), draft.closing(), lure), None
+    return draft.joined(lure, draft.closing()), None
+
+
+def obscured(draft: Draft[Number]) -> Ending:
     """A wrong value in another script's digits, or with invisible characters in it."""
     rng = draft.rng
-    value = numeral(draft.other(), rng)
+    value = draft.other().plain(rng)
     zero = rng.choice((0x660, 0x6F0, 0x966, 0x9E6, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7EC, 0xE50))
     if rng.random() < 0.6:
         text = "".join(chr(zero + int(c)) if c.isdigit() else c for c in value)

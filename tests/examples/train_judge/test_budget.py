@@ -9,6 +9,7 @@ import pytest
 from examples.train_judge.budget import affordable
 from examples.train_judge.drafts import Problem
 from examples.train_judge.recipe import Recipe
+from examples.train_judge.responses import Material
 from examples.train_judge.train import Trainer
 
 PROBLEM = Problem.from_row(
@@ -39,4 +40,4 @@ class Paced:
 )
 def test_a_run_has_as_many_examples_as_the_time_has_room_for(pace: float, examples: int) -> None:
     trainer = cast("Trainer", Paced(pace))
-    assert affordable(trainer, [PROBLEM], minutes=56) == examples
+    assert affordable(trainer, Material([PROBLEM]), minutes=56) == examples

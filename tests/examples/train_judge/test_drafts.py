@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from examples.train_judge.drafts import Draft, Problem
-from examples.train_judge.values import Value
+from examples.train_judge.answers.numbers import Number
+from examples.train_judge.drafts import Draft, Problem, of_number
 
 PROBLEM = Problem.from_row(
     {
@@ -18,8 +18,8 @@ PROBLEM = Problem.from_row(
 )
 
 
-def draft(seed: int, stated: int = 31) -> Draft:
-    stated_value, gold = Value(Fraction(stated)), Value(Fraction(162))
+def draft(seed: int, stated: int = 31) -> Draft[Number]:
+    stated_value, gold = Number(Fraction(stated)), Number(Fraction(162))
     return Draft(PROBLEM, stated_value, gold, [], Random(seed), elsewhere=PROBLEM)
 
 
@@ -57,7 +57,7 @@ def test_every_slot_of_every_closing_is_filled() -> None:
 
 
 def test_neither_value_is_always_the_problems_own() -> None:
-    drafts = [Draft.of(PROBLEM, PROBLEM, Random(seed)) for seed in range(300)]
+    drafts = [of_number(PROBLEM, PROBLEM, Random(seed)) for seed in range(300)]
     own = [(d.stated == PROBLEM.answer, d.gold == PROBLEM.answer) for d in drafts]
     assert all(own.count(which) > 40 for which in ((True, False), (False, True), (False, False)))
     assert all(d.stated != d.gold for d in drafts)

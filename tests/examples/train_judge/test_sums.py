@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from sympy import sympify  # type: ignore[import-untyped]
 
+from examples.train_judge.answers.numbers import Number
 from examples.train_judge.sums import sum_of
-from examples.train_judge.values import Value
 
 SIGNS = {
     "plus|and another": "+",
@@ -21,7 +21,7 @@ SIGNS = {
 @pytest.mark.parametrize("whole", [2, 3, 7, 15, 60, 997, 4_096, 999_999])
 def test_a_sum_is_worth_the_value(whole: int) -> None:
     for seed in range(200):
-        text = sum_of(Value(Fraction(whole)), Random(seed))
+        text = sum_of(Number(Fraction(whole)), Random(seed))
         assert text
         for words, sign in SIGNS.items():
             text = re.sub(words, sign, text)
@@ -30,7 +30,7 @@ def test_a_sum_is_worth_the_value(whole: int) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [Value(Fraction(1)), Value(Fraction(-4)), Value(Fraction(5, 2)), Value(Fraction(15), True)],
+    [Number(Fraction(1)), Number(Fraction(-4)), Number(Fraction(5, 2)), Number(Fraction(15), True)],
 )
-def test_only_small_whole_numbers_have_a_sum(value: Value) -> None:
+def test_only_small_whole_numbers_have_a_sum(value: Number) -> None:
     assert sum_of(value, Random(0)) is None

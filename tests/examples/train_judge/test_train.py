@@ -15,20 +15,22 @@ from examples.train_judge.card import write_card
 from examples.train_judge.drafts import Problem
 from examples.train_judge.evaluate import evaluate
 from examples.train_judge.recipe import Recipe
-from examples.train_judge.responses import Example
+from examples.train_judge.responses import Example, Material
 from examples.train_judge.train import Trainer, batches
 from reward_serve.engines.bundled import prepare_bundled
 
 RECIPE = Recipe(examples=8, batch_size=2, first=0.0, bare=0.0)
-PROBLEMS = [
-    Problem.from_row(
-        {
-            "question": f"Nadia packs 7 boxes of {n} pears. How many pears?",
-            "answer": f"She packs 7 * {n} = <<7*{n}={7 * n}>>{7 * n} pears.\n#### {7 * n}",
-        }
-    )
-    for n in range(20, 40)
-]
+MATERIAL = Material(
+    [
+        Problem.from_row(
+            {
+                "question": f"Nadia packs 7 boxes of {n} pears. How many pears?",
+                "answer": f"She packs 7 * {n} = <<7*{n}={7 * n}>>{7 * n} pears.\n#### {7 * n}",
+            }
+        )
+        for n in range(20, 40)
+    ]
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def base() -> Path:
 @pytest.fixture(scope="module")
 def trained(base: Path) -> Trainer:
     trainer = Trainer(RECIPE, base, "cpu")
-    for batch in batches(trainer, PROBLEMS):
+    for batch in batches(trainer, MATERIAL):
         trainer.train(batch)
     return trainer
 
@@ -73,7 +75,7 @@ def test_prompts_that_share_their_static_text_have_the_logits_of_whole_ones(
 
 def test_a_step_lowers_the_loss_of_its_own_batch(base: Path) -> None:
     trainer = Trainer(replace(RECIPE, examples=400), base, "cpu")
-    batch = next(batches(trainer, PROBLEMS))
+    batch = next(batches(trainer, MATERIAL))
     losses = [trainer.train(batch)[0] for _ in range(6)]
     assert losses[-1] < losses[0] / 2
 
@@ -84,7 +86,7 @@ def test_a_batch_divided_among_workers_teaches_as_a_whole_one(base: Path) -> Non
     losses = []
     for workers in (1, 2):
         trainer = Trainer(recipe, base, "cpu", workers)
-        batch = next(batches(trainer, PROBLEMS))
+        batch = next(batches(trainer, MATERIAL))
         losses.append([trainer.train(batch) for _ in range(4)])
     for one, two in zip(*losses, strict=True):
         assert two[0] == pytest.approx(one[0], rel=0.03)
@@ -94,7 +96,7 @@ def test_a_batch_divided_among_workers_teaches_as_a_whole_one(base: Path) -> Non
 def test_a_batch_that_is_only_timed_teaches_nothing(base: Path) -> None:
     trainer = Trainer(RECIPE, base, "cpu")
     before = {name: weight.clone() for name, weight in weights(trainer).items()}
-    assert trainer.seconds_of(next(batches(trainer, PROBLEMS))) > 0
+    assert trainer.seconds_of(next(batches(trainer, MATERIAL))) > 0
     assert (trainer.step, trainer.seconds) == (0, 0.0)
     assert all(weight.grad is None for weight in trainer.model.parameters())
     assert all(torch.equal(weight, before[name]) for name, weight in weights(trainer).items())
@@ -105,7 +107,7 @@ def test_an_interrupted_run_ends_as_one_that_was_not(
     trained: Trainer, base: Path, tmp_path: Path
 ) -> None:
     first = Trainer(RECIPE, base, "cpu")
-    for batch in batches(first, PROBLEMS):
+    for batch in batches(first, MATERIAL):
         first.train(batch)
         if first.step == 2:
             break
@@ -113,7 +115,7 @@ def test_an_interrupted_run_ends_as_one_that_was_not(
     second = Trainer(RECIPE, base, "cpu")
     assert second.resume(tmp_path)
     assert (second.step, second.seconds) == (2, first.seconds)
-    for batch in batches(second, PROBLEMS):
+    for batch in batches(second, MATERIAL):
         second.train(batch)
     assert second.step == RECIPE.steps
     for name, weight in weights(trained).items():
@@ -141,7 +143,7 @@ def test_lessons_go_from_bare_numbers_to_everything() -> None:
         {
             example.family
             for seed in range(40)
-            for example in recipe.lesson(step, PROBLEMS, Random(seed))
+            for example in recipe.lesson(step, MATERIAL, Random(seed))
         }
         for step in (0, recipe.steps // 20, recipe.steps // 2)
     ]
@@ -162,7 +164,7 @@ def test_the_adapter_is_small_names_no_path_and_merges(trained: Trainer, tmp_pat
 def test_the_card_says_what_was_measured_and_what_is_right(
     trained: Trainer, tmp_path: Path
 ) -> None:
-    report = evaluate(trained, PROBLEMS, 6) | {"minutes": 0.1}
+    report = evaluate(trained, MATERIAL, 6) | {"minutes": 0.1}
     report |= {"false_accept_rate": 0.25, "false_reject_rate": 0.5}
     write_card(tmp_path, RECIPE, trained.template, "openai/gsm8k", report)
     card = (tmp_path / "README.md").read_text(encoding="utf-8")

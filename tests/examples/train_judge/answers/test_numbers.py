@@ -5,31 +5,23 @@ from random import Random
 
 import pytest
 
-from examples.train_judge.values import (
-    Value,
-    gold_text,
-    invented,
-    lookalikes,
-    near_miss,
-    numbers_in,
-    parse,
-    spelled,
-    written,
-)
+from examples.train_judge.answers.base import near_miss
+from examples.train_judge.answers.numbers import Number, invented, lookalikes, numbers_in, parse
+from examples.train_judge.answers.numerals import spelled
 from reward_serve.rules.numbers.parsing import parse_number
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("18", Value(Fraction(18))),
-        (" 1,800 ", Value(Fraction(1800))),
-        ("$2.50", Value(Fraction(5, 2))),
-        ("-7", Value(Fraction(-7))),
-        ("15%", Value(Fraction(15), percent=True)),
+        ("18", Number(Fraction(18))),
+        (" 1,800 ", Number(Fraction(1800))),
+        ("$2.50", Number(Fraction(5, 2))),
+        ("-7", Number(Fraction(-7))),
+        ("15%", Number(Fraction(15), percent=True)),
     ],
 )
-def test_a_gold_answer_is_read(text: str, value: Value) -> None:
+def test_a_gold_answer_is_read(text: str, value: Number) -> None:
     assert parse(text) == value
 
 
@@ -48,9 +40,9 @@ def test_every_form_has_the_value_and_a_near_miss_has_not(seed: int) -> None:
     """The rules' own reader of numbers agrees, wherever it reads the form at all."""
     rng = Random(seed)
     value = invented(rng)
-    miss = near_miss(value, rng, [])
+    miss = near_miss(value, rng)
     assert miss != value
-    for text in (written(value, rng), written(value, rng, tex=True), gold_text(value, rng)):
+    for text in (value.written(rng), value.written(rng, tex=True), value.reference(rng)):
         number = parse_number(text)
         if number is not None:
             assert (number.value, number.percent) == (value.number, value.percent), text
@@ -67,13 +59,13 @@ def test_every_form_has_the_value_and_a_near_miss_has_not(seed: int) -> None:
     ],
 )
 def test_words(number: Fraction, words: str | None) -> None:
-    said = spelled(Value(number))
+    said = spelled(number)
     assert said == (words and words.replace("2 and", "two and"))
 
 
 def test_words_of_another_language() -> None:
-    assert spelled(Value(Fraction(18)), "de") == "achtzehn"
-    assert spelled(Value(Fraction(18)), "zh") is None
+    assert spelled(Fraction(18), "de") == "achtzehn"
+    assert spelled(Fraction(18), "zh") is None
 
 
 def test_lookalikes_are_the_runs_of_digits() -> None:

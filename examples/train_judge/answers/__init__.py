@@ -1,0 +1,1 @@
+"""What responses may commit to: answers of every kind, their notations and their near misses."""
