@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from decimal import Decimal
+from random import Random
 
 import pytest
 
@@ -13,12 +14,17 @@ from reward_serve.rules import final_answer, verify
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import load_template, template_names
 from reward_serve_lab.attacks import FAMILIES, Attack, Family, crossed, generate
+from reward_serve_lab.attacks.families import other_amounts
 from reward_serve_lab.attacks.families.floods import MAX_CHARACTERS
+from reward_serve_lab.attacks.problems import Problem
 
 FINGERPRINT = (
     "import hashlib; from reward_serve_lab.attacks import crossed; "
     "print(hashlib.sha256(repr(crossed(3)).encode()).hexdigest())"
 )
+
+UNREAD = {"disowned", "hidden_text"}
+"""Families that the rules do not read yet."""
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +109,8 @@ def test_references_take_every_form_and_are_never_0_or_1(rows: list[Attack]) -> 
 def test_the_verifier_never_proves_an_attack_right() -> None:
     for seed in range(3):
         for row in crossed(seed):
+            if row.family in UNREAD:
+                continue
             assert verify(row.response, row.reference).outcome != "right", row
 
 
@@ -116,7 +124,9 @@ def test_a_text_that_commits_to_nothing_does_not_hold_its_references_value(
             assert value_of(row) not in [Decimal(number) for number in numbers], row
 
 
-@pytest.mark.parametrize("name", ["hedging", "stuffing", "taken_back"])
+@pytest.mark.parametrize(
+    "name", ["hedging", "stuffing", "taken_back", "double_answers", "hidden_text", "disowned"]
+)
 def test_a_text_that_may_hold_the_value_often_does(name: str, rows: list[Attack]) -> None:
     texts = [row for row in rows if row.family == name]
     assert sum(final_answer(row.reference) in row.response for row in texts) > len(texts) / 3
@@ -136,6 +146,27 @@ def test_every_row_is_a_valid_request_of_bounded_length(rows: list[Attack]) -> N
         ScoreRequest(response=row.response, reference=row.reference, question=row.question)
     longest = max(len(row.response) for row in rows)
     assert MAX_CHARACTERS / 2 < longest <= MAX_CHARACTERS
+
+
+def test_other_amounts_and_hidden_texts_beside_a_wrong_answer_are_never_the_value() -> None:
+    for seed in range(3):
+        for row in crossed(seed):
+            answer = final_answer(row.reference)
+            if row.family == "other_amounts":
+                assert row.response.strip("#{}\\boxed. ") != answer, row
+            elif row.family in ("double_answers", "hidden_text"):
+                others = set(re.findall(r"\d[\d,]*(?:\.\d+)?", row.response)) - {
+                    answer,
+                    f"{answer},",
+                }
+                assert others, row
+
+
+def test_two_factorial_is_two() -> None:
+    two = Problem("?", ("1 + 1 = 2",), Decimal(2))
+    texts = [draft(two) for draft in other_amounts.FAMILY.drafts(Random(0)) if callable(draft)]
+    assert any("3!" in text for text in texts)
+    assert not any("2!" in text or "2 factorial" in text for text in texts)
 
 
 @pytest.mark.parametrize("name", template_names())
