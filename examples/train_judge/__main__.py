@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,7 +69,7 @@ def main(
     problems, others = read_problems(data)
     with console.status("making reasoning-gym's tasks"):
         material = Material(problems, read_tasks(TRAINED, _TASKS, seed))
-        kept_back = Material(others, read_tasks(HELD_OUT, _TASKS, seed))
+        kept_back = Material(others, read_tasks([*chain(*HELD_OUT.values())], _TASKS, seed))
     trainer = Trainer(Recipe(examples=examples or Recipe.examples, seed=seed), base, device)
     if not trainer.resume(out, any_length=examples is None) and examples is None:
         trainer.recipe = replace(trainer.recipe, examples=affordable(trainer, material, _MINUTES))

@@ -11,7 +11,10 @@ from reward_serve.judging.rendering import Layout, Renderer
 from reward_serve.templates import Template
 
 _MOST = 2_048
-_READING = "0123456789.-/%"
+_DIGITS = "0123456789.-/%"
+_LONGEST = 16  # tokens of a reference to be learnt
+STOP = -1
+"""Target after an answer's last token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +25,9 @@ class Prompt:
         ids: token ids.
         label: index of the right label.
         reference: index in ``ids`` at which the reference begins.
-        answer: target tokens from ``reference`` on, as indices of ``Prompts.reading``; its length
-            stands for the stop. If the response meets the reference: the reference and the stop.
-            If the response gives no answer: the stop. Otherwise empty.
+        answer: target token ids from ``reference`` on. If the response meets the reference, and
+            that is short: the reference and ``STOP``. If the response gives no answer: ``STOP``.
+            Otherwise empty.
     """
 
     ids: list[int]
@@ -44,7 +47,7 @@ class Prompts:
         static: token ids before every response.
         label_ids: the labels' token ids.
         scores: each label's score.
-        reading: token ids of the digits and signs that answers consist of, by text.
+        digits: token ids of digits and signs, by text.
     """
 
     def __init__(self, template: Template, tokenizer: Tokenizer) -> None:
@@ -60,8 +63,7 @@ class Prompts:
         ends = [ids[: -after - 1] for ids in (one, other)]  # each reference is one token
         before = common([ids[::-1] for ids in ends])
         self._before = ends[0][-before:]
-        self.reading = {text: tokenizer.encode_plain(text)[0][0] for text in _READING}
-        self._read = {token: index for index, token in enumerate(self.reading.values())}
+        self.digits = {text: tokenizer.encode_plain(text)[0][0] for text in _DIGITS}
 
     def of(self, example: Example) -> Prompt:
         """Render an example's prompt."""
@@ -69,10 +71,9 @@ class Prompts:
         end = len(ids) - len(self._after)
         marker = len(self._before)
         start = next(at for at in range(end, 0, -1) if ids[at - marker : at] == self._before)
-        stop = len(self.reading)
-        answer = [] if example.answered else [stop]
-        if example.correct and self._read.keys() >= set(ids[start:end]):
-            answer = [*(self._read[token] for token in ids[start:end]), stop]
+        answer = [] if example.answered else [STOP]
+        if example.correct and end - start <= _LONGEST:
+            answer = [*ids[start:end], STOP]
         label = self.scores.index(float(example.correct))
         return Prompt(ids, label, start, answer)
 

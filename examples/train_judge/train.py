@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from examples.train_judge.packed import Piece, hidden_states
-from examples.train_judge.prompts import Prompt, Prompts, common
+from examples.train_judge.prompts import STOP, Prompt, Prompts, common
 from examples.train_judge.recipe import Recipe
 from examples.train_judge.responses import Material
 from reward_serve.engines.tokenizer import ChatTokenizer
@@ -63,7 +63,7 @@ class Trainer:
         for layer in self.model.modules():
             if hasattr(layer, "base_layer"):
                 layer.base_layer.to(precision)
-        digits = model.lm_head.weight[list(self.prompts.reading.values())].detach()
+        digits = model.lm_head.weight[list(self.prompts.digits.values())].detach()
         self.model.register_parameter("stop", torch.nn.Parameter(digits.mean(0)))
         self.optimizer = create_loraplus_optimizer(
             self.model,
@@ -86,9 +86,9 @@ class Trainer:
         """Take one step; return the labels' mean loss and accuracy before it.
 
         The loss is that of the label, among the labels, plus that of the value that the response
-        commits to, among digits, signs and a stop: a value teaches more than one bit. Over the
-        whole vocabulary, either loss makes the model forget how to write. So the stop has its own
-        row, which is discarded after training.
+        commits to, among the tokens of the batch's values, digits and a stop: a value teaches
+        more than one bit. Over the whole vocabulary, either loss makes the model forget how to
+        write. So the stop has its own row, which is discarded after training.
         """
         began = time.monotonic()
         done = self._gradients(batch)
@@ -110,9 +110,11 @@ class Trainer:
     def _gradients(self, batch: Sequence[Prompt]) -> list[tuple[float, int]]:
         self.model.train()
         answers = sum(len(prompt.answer) for prompt in batch)
+        tokens = {*self.prompts.digits.values(), *(t for p in batch for t in p.answer)} - {STOP}
+        read = [*sorted(tokens), STOP]
         return list(
             self._pool.map(
-                lambda part: self._backward(part, len(batch), answers), self._parts(batch)
+                lambda part: self._backward(part, len(batch), answers, read), self._parts(batch)
             )
         )
 
@@ -127,11 +129,14 @@ class Trainer:
             cuts.append(at)
         return [batch[a:b] for a, b in zip(cuts, [*cuts[1:], len(batch)], strict=True) if a < b]
 
-    def _backward(self, part: Sequence[Prompt], prompts: int, answers: int) -> tuple[float, int]:
+    def _backward(
+        self, part: Sequence[Prompt], prompts: int, answers: int, tokens: list[int]
+    ) -> tuple[float, int]:
         """Add the part's gradient; return its share of the loss and its number of right labels."""
         hidden = self._hidden([prompt.ids for prompt in part], [p.reference for p in part])
-        digits = self.model.get_base_model().lm_head.weight[list(self.prompts.reading.values())]
-        head = torch.cat([digits, self.model.stop[None]])
+        head = torch.cat(
+            [self.model.get_base_model().lm_head.weight[tokens[:-1]], self.model.stop[None]]
+        )
         logits = self._label_logits(hidden)
         target = torch.tensor([prompt.label for prompt in part]).to(logits.device)
         weight = logits.new_tensor([self.recipe.met if s else 1.0 for s in self.prompts.scores])
@@ -139,7 +144,7 @@ class Trainer:
         total = loss
         if any(prompt.answer for prompt in part):
             read = torch.cat([_reading(*each) for each in zip(hidden, part, strict=True)])
-            answer = torch.tensor([token for prompt in part for token in prompt.answer])
+            answer = torch.tensor([tokens.index(t) for prompt in part for t in prompt.answer])
             total = loss + self.recipe.extraction / answers * torch.nn.functional.cross_entropy(
                 read @ head.T, answer.to(logits.device), reduction="sum"
             )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from examples.train_judge.prompts import Prompts, common
+from examples.train_judge.prompts import STOP, Prompts, common
 from examples.train_judge.responses import Example
 from reward_serve.engines.bundled import prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
@@ -34,23 +34,23 @@ def test_what_a_reader_would_put_for_the_reference_is_to_be_learnt(
     correct: bool, answered: bool, expected: list[str], prompts: Prompts, tokenizer: Any
 ) -> None:
     prompt = prompts.of(Example("So 1,800.", "1,800", correct, "", answered))
-    read = [*prompts.reading, "stop"]
-    assert [read[index] for index in prompt.answer] == expected
+    read = ["stop" if token == STOP else tokenizer.decode([token]) for token in prompt.answer]
+    assert read == expected
     assert tokenizer.decode(prompt.ids[: prompt.reference]).endswith("Reference: ")
     assert tokenizer.decode(prompt.ids[prompt.reference :]).startswith("1800<|im_end|>")
     assert prompts.scores[prompt.label] == float(correct)
     assert tokenizer.decode(prompts.label_ids[prompt.label]) == str(int(correct))
 
 
-def test_an_answer_is_read_in_tokens_of_their_own(prompts: Prompts, tokenizer: Any) -> None:
-    assert [tokenizer.decode([token]) for token in prompts.reading.values()] == list(
-        prompts.reading
-    )
-    assert len(set(prompts.reading.values())) == len(prompts.reading)
+def test_digits_have_tokens_of_their_own(prompts: Prompts, tokenizer: Any) -> None:
+    assert [tokenizer.decode([token]) for token in prompts.digits.values()] == list(prompts.digits)
+    assert len(set(prompts.digits.values())) == len(prompts.digits)
 
 
-def test_a_reference_in_words_is_not_read(prompts: Prompts) -> None:
-    assert prompts.of(Example("It is x.", "x", True, "")).answer == []
+def test_a_reference_in_words_is_read_if_it_is_short(prompts: Prompts, tokenizer: Any) -> None:
+    answer = prompts.of(Example("It is f(x).", "f(x)", True, "")).answer
+    assert tokenizer.decode(answer[:-1]) == "f(x)" and answer[-1] == STOP
+    assert prompts.of(Example("Long.", "river " * 20, True, "")).answer == []
 
 
 def test_a_forged_reference_is_not_taken_for_the_references_place(
