@@ -1,4 +1,4 @@
-"""Unit tests run first: they take seconds, and some check that nothing started Ray."""
+"""Settings, tiers and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -16,15 +16,9 @@ from tests.fake_service import FakeService
 # The same examples every time, so that a run says something of the change and not of its luck;
 # HYPOTHESIS_PROFILE=search looks for others, and for longer.
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+settings.register_profile("sample", settings.get_profile("fixed"), max_examples=25)
 settings.register_profile("search", max_examples=2000, deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "integration" in item.path.parts:
-            item.add_marker(pytest.mark.integration)
-    items.sort(key=lambda item: "integration" in item.path.parts)
+pytest_plugins = ["tests.tiers"]
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 HEAVY = {"ray", "vllm", "torch", "transformers", "typer", "fastapi", "starlette", "yaml", "httpx"}
 PROBE = """
 import json, sys, time
-began = time.perf_counter()
+began = time.process_time()
 import reward_serve
-took = time.perf_counter() - began
+took = time.process_time() - began
 print(json.dumps({"s": took, "loaded": sorted({name.split(".")[0] for name in sys.modules})}))
 """
 

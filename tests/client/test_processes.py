@@ -31,6 +31,7 @@ from reward_serve.client.http import HttpTransport
 from reward_serve.client.loop import own_loop
 from reward_serve.schema import Status
 from tests.fake_service import FakeService, Reply
+from tests.tiers import share
 
 FORK = multiprocessing.get_context("fork")
 SPAWN = multiprocessing.get_context("spawn")
@@ -86,16 +87,17 @@ def in_children(context: Any, client: Client, children: int, each: int) -> list[
 
 
 @pytest.mark.parametrize("make", [lambda url: connect(url=url), HttpRewardClient])
-def test_ten_thousand_answers_are_their_own_questions(
+def test_thousands_of_answers_are_their_own_questions(
     service: FakeService, make: Callable[[str], Client]
 ) -> None:
     client = make(service.url)
     assert wrong(client, range(300)) == []
 
     with ThreadPoolExecutor(2) as pool:  # both at once, beside the parent
-        forked = pool.submit(in_children, FORK, client, 6, 600)
-        spawned = pool.submit(in_children, SPAWN, client, 1, 500)
-        assert wrong(client, range(10_000, 10_600)) == []
+        each = share(600, 120)
+        forked = pool.submit(in_children, FORK, client, 6, each)
+        spawned = pool.submit(in_children, SPAWN, client, 1, each)
+        assert wrong(client, range(10_000, 10_000 + each)) == []
         assert forked.result() == [[]] * 6
         assert spawned.result() == [[]]
 

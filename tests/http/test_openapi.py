@@ -8,16 +8,21 @@ import schemathesis
 
 from tests.conformance import Case, ask, ask_for_lines, settings
 from tests.fake_ingress import BEARER, KEYS, served
+from tests.tiers import share
 
 # Loaded as they are collected: schemathesis makes a test of each operation.
 open_app: Any = served().app
 keyed_app: Any = served(KEYS, max_concurrent_items_per_key=64).app
 compatible_app: Any = served(compatible_with=["openai", "openrlhf", "slime"], absent_reward=0.0).app
-described = schemathesis.openapi.from_asgi("/openapi.json", open_app, config=settings(60))
-keyed = schemathesis.openapi.from_asgi(
-    "/openapi.json", keyed_app, config=settings(15), headers=BEARER
+described = schemathesis.openapi.from_asgi(
+    "/openapi.json", open_app, config=settings(share(60, 15))
 )
-compatible = schemathesis.openapi.from_asgi("/openapi.json", compatible_app, config=settings(40))
+keyed = schemathesis.openapi.from_asgi(
+    "/openapi.json", keyed_app, config=settings(share(15, 5)), headers=BEARER
+)
+compatible = schemathesis.openapi.from_asgi(
+    "/openapi.json", compatible_app, config=settings(share(40, 10))
+)
 
 
 @compatible.include(path_regex="get_reward|remote_rm|chat").parametrize()

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,22 +19,9 @@ import pytest
 from ray import serve
 
 from reward_serve import HttpRewardClient, RewardClient, Status
-from reward_serve.app import build_app
 from reward_serve.routing.placement import first_choice, group_key, known_replicas
+from tests.integration.applications import SEVERAL
 from tests.integration.conftest import wait_for
-
-SEVERAL = "several"
-ARGS = {
-    "models": [
-        {
-            "name": "rule",
-            "kind": "rule",
-            "resources": {"num_cpus": 0.1},
-            "autoscaling": {"min_replicas": 3, "max_replicas": 3},
-            "rule": {"verifier": "function", "function": "tests.rules.own_functions:is_here"},
-        }
-    ]
-}
 
 # A trainer's process that has Serve and not this package.
 STRANGER = """
@@ -44,36 +30,32 @@ sys.modules["reward_serve"] = None
 import ray
 from ray import serve
 ray.init(address=sys.argv[1], log_to_driver=False, logging_level="error")
-handle = serve.get_deployment_handle("rule", "several")
+handle = serve.get_deployment_handle("several", "several")
 asked = [{"response": "", "reference": sys.argv[2]}]
 print([result["score"] for result in handle.score_batch.remote(asked).result(timeout_s=30)])
 """
 
 
 @pytest.fixture(scope="module")
-def several_url(url: str) -> Iterator[str]:
+def several_url(url: str) -> str:
     """The URL of a rule with three replicas, which scores whether it is the one of an id."""
-    target = serve.RunTarget(build_app(ARGS), name=SEVERAL, route_prefix=f"/{SEVERAL}")
-    serve.run_many([target], wait_for_applications_running=False)
-    handle = None
 
     def known() -> bool:
-        nonlocal handle
-        running = serve.status().applications[SEVERAL].deployments.get("rule")
-        if not running or {str(s): n for s, n in running.replica_states.items()} != {"RUNNING": 3}:
-            return False
-        handle = handle or serve.get_deployment_handle("rule", SEVERAL)
-        handle.describe.remote().result(timeout_s=30)  # its router is made
-        return len(known_replicas(SEVERAL, "rule")) == 3
+        serve.get_deployment_handle(SEVERAL, SEVERAL).describe.remote().result(timeout_s=30)
+        return len(replica_ids()) == 3
 
     wait_for("three replicas", known, 90)
-    yield f"{url}/{SEVERAL}"
-    serve.delete(SEVERAL, _blocking=False)
+    return f"{url}/{SEVERAL}"
+
+
+def replica_ids() -> tuple[str, ...]:
+    """Of the replicas that this process's router knows."""
+    return known_replicas(SEVERAL, SEVERAL)
 
 
 def burst() -> list[dict[str, Any]]:
     """Four groups of two to each replica, whose id is the reference."""
-    ids = known_replicas(SEVERAL, "rule")
+    ids = replica_ids()
     homes: dict[str, list[str]] = {replica: [] for replica in ids}
     for group in map("group {}".format, range(200)):
         homes[first_choice(group_key({"group": group}), ids)].append(group)
@@ -87,7 +69,7 @@ def burst() -> list[dict[str, Any]]:
 
 def ask_replica(replica: str) -> dict[str, Any]:
     """What the replica of an id says of itself."""
-    handle = serve.get_deployment_handle("rule", SEVERAL).options(session_id=replica)
+    handle = serve.get_deployment_handle(SEVERAL, SEVERAL).options(session_id=replica)
     description: dict[str, Any] = handle.describe.remote().result(timeout_s=30)
     return description
 
@@ -114,14 +96,14 @@ def test_concurrent_calls_of_one_request_are_answered_each_where_it_was_sent(
 ) -> None:
     asked = burst()
     wait_for("the router to know them", lambda: ask(several_url, asked) == [1.0] * 24, 30)
-    for _ in range(20):
+    for _ in range(5):
         assert ask(several_url, asked) == [1.0] * 24
 
 
 def test_a_session_goes_to_its_replica_and_of_one_that_is_gone_to_another(
     several_url: str, cluster: str
 ) -> None:
-    ids = known_replicas(SEVERAL, "rule")
+    ids = replica_ids()
     pids = {replica: ask_replica(replica)["pid"] for replica in ids}
     assert len(set(pids.values())) == 3
     assert {replica: ask_replica(replica)["pid"] for replica in ids for _ in range(3)} == pids
@@ -138,7 +120,7 @@ def test_a_caller_that_leaves_takes_its_work_on_every_replica_with_it(
     several_url: str, headers: dict[str, str]
 ) -> None:
     def at_work() -> list[int]:
-        return [ask_replica(each)["items"] for each in known_replicas(SEVERAL, "rule")]
+        return [ask_replica(each)["items"] for each in replica_ids()]
 
     def ask_and_leave() -> None:
         body = {"requests": [{**item, "response": "wait"} for item in burst()]}
@@ -153,13 +135,14 @@ def test_a_caller_that_leaves_takes_its_work_on_every_replica_with_it(
     wait_for("the work to be aborted", lambda: at_work() == [0, 0, 0], 5)
 
 
+@pytest.mark.kills
 def test_a_killed_replicas_part_is_asked_of_the_others(several_url: str) -> None:
-    before, asked = known_replicas(SEVERAL, "rule"), burst()
+    before, asked = replica_ids(), burst()
     os.kill(ask_replica(before[0])["pid"], signal.SIGKILL)
     with HttpRewardClient(several_url, timeout_s=30) as client:
         results = client.score_batch(asked)  # at once: what was lost is typed, and nothing hangs
         assert {result.status for result in results} <= {Status.OK, Status.ERROR}
         assert ask_replica(before[0])["pid"]
-        wait_for("another", lambda: len(set(known_replicas(SEVERAL, "rule")) - {*before}) == 1, 60)
-        assert before[0] not in known_replicas(SEVERAL, "rule")
+        wait_for("another", lambda: len(set(replica_ids()) - {*before}) == 1, 60)
+        assert before[0] not in replica_ids()
         assert [result.status for result in client.score_batch(asked)] == [Status.OK] * 24

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,50 +16,18 @@ import pytest
 from ray import serve
 
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult
-from reward_serve.app import build_app, build_gateway
 from reward_serve.client import connect
 from reward_serve.schema import DEFAULT_ITEM_CHARS, MAX_METADATA_BYTES
-from tests.integration.conftest import wait_for
+from tests.integration.applications import GATEWAY, SEVERAL
 
-NAME, GATEWAY = "sizes", "sizes-gateway"
+MODEL = {"model": SEVERAL}
 LONG = "So far, so good.\n" * 9_412  # 160 KB
 BATCH = [
-    {"id": str(n), "response": f"{LONG}#### {n}", "reference": "3", "group": str(n // 8)}
+    {"id": str(n), "response": f"{LONG}#### {n}", "reference": "3", "group": str(n // 8), **MODEL}
     for n in range(64)
 ]
 RIGHT = [float(n == 3) for n in range(64)]
 Ask = Callable[[list[dict[str, Any]]], list[ScoreResult]]
-
-
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(1, marks=pytest.mark.slow), 3],
-    ids=["one replica", "three replicas"],
-)
-def service(url: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of a rule and of a gateway before it."""
-    scaling = {"min_replicas": request.param, "max_replicas": request.param}
-    model = {
-        "name": "rule",
-        "kind": "rule",
-        "rule": {"verifier": "gsm8k_strict_last"},
-        "resources": {"num_cpus": 0.1},
-        "autoscaling": scaling,
-    }
-    door = {
-        "models": [{"name": "rule", "application": NAME}],
-        "server": {"compatible_with": ["openrlhf"]},
-    }
-    targets = [
-        serve.RunTarget(build_app({"models": [model]}), NAME, f"/{NAME}"),
-        serve.RunTarget(build_gateway(door), GATEWAY, f"/{GATEWAY}"),
-    ]
-    serve.run_many(targets)
-    with HttpRewardClient(f"{url}/{GATEWAY}") as client:
-        wait_for("the gateway", client.is_ready, 60)
-    yield url
-    serve.delete(GATEWAY, _blocking=False)
-    serve.delete(NAME)
 
 
 def streamed(url: str, items: list[dict[str, Any]]) -> list[ScoreResult]:
@@ -91,76 +59,81 @@ def one_by_one(**target: str) -> Ask:
 
 def ways(url: str) -> dict[str, Ask]:
     return {
-        "by handle": RewardClient(NAME).score_batch,
+        "by handle": RewardClient(SEVERAL).score_batch,
         "by handle, through the gateway": RewardClient(GATEWAY).score_batch,
-        "singles by handle": one_by_one(app=NAME),
-        "over HTTP": HttpRewardClient(f"{url}/{NAME}", timeout_s=60).score_batch,
-        "singles over HTTP": one_by_one(url=f"{url}/{NAME}"),
+        "singles by handle": one_by_one(app=SEVERAL),
+        "over HTTP": HttpRewardClient(f"{url}/{SEVERAL}", timeout_s=60).score_batch,
+        "singles over HTTP": one_by_one(url=f"{url}/{SEVERAL}"),
         "through the gateway": HttpRewardClient(f"{url}/{GATEWAY}", timeout_s=60).score_batch,
-        "streamed": lambda items: streamed(f"{url}/{NAME}", items),
+        "streamed": lambda items: streamed(f"{url}/{SEVERAL}", items),
     }
 
 
 @pytest.mark.timeout(180)
-def test_a_batch_of_ten_megabytes_is_scored_in_every_way(service: str) -> None:
-    for way, ask in ways(service).items():
+def test_a_batch_of_ten_megabytes_is_scored_in_every_way(url: str) -> None:
+    for way, ask in ways(url).items():
         results = ask(BATCH)
         assert [result.score for result in results] == RIGHT, (way, results[0])
         assert [result.id for result in results] == [item["id"] for item in BATCH], way
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_the_largest_item_there_may_be_is_scored_among_small_ones(service: str) -> None:
-    reference = {"reference": "18"}
+def test_the_largest_item_there_may_be_is_scored_among_small_ones(url: str) -> None:
+    reference = {"reference": "18", **MODEL}
     ending = "\n#### 18"
     giant = "\U0001f600" * (DEFAULT_ITEM_CHARS - len(ending) - 2) + ending  # 8 MB
     small = [{"response": f"#### {n}", **reference} for n in (17, 18)]
     items = [small[0], {"response": giant, **reference}, small[1]]
-    for way, ask in ways(service).items():
+    for way, ask in ways(url).items():
         assert [result.score for result in ask(items)] == [0.0, 1.0, 1.0], way
     too_long = {"response": giant + "   ", **reference}
-    result = HttpRewardClient(f"{service}/{NAME}").score(too_long)
+    result = HttpRewardClient(f"{url}/{SEVERAL}").score(too_long)
     assert (result.status, result.score) == ("invalid", None)
     assert "max_item_chars" in str(result.reason)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_echoed_metadata_may_be_larger_than_a_message_together(service: str) -> None:
+def test_echoed_metadata_may_be_larger_than_a_message_together(url: str) -> None:
     metadata = {"note": "é" * (MAX_METADATA_BYTES // 2 - 16)}
     items = [{**item, "response": "#### 3", "metadata": metadata} for item in BATCH] * 2
-    for way, ask in ways(service).items():
+    for way, ask in ways(url).items():
         results = ask(items)
         assert {result.score for result in results} == {1.0}, way
         assert all(result.metadata == metadata for result in results), way
 
 
 @pytest.mark.timeout(60)
-def test_a_body_over_the_limit_is_a_413_and_the_trainers_client_splits_it(service: str) -> None:
-    url = f"{service}/{NAME}"
+def test_a_body_over_the_limit_is_a_413_and_the_trainers_client_splits_it(url: str) -> None:
+    several = f"{url}/{SEVERAL}"
     items = [{**item, "response": item["response"] * 5} for item in BATCH]  # 51 MB
     body = json.dumps({"requests": items})
-    reply = httpx.post(f"{url}/v1/score/batch", content=body, timeout=60)
+    reply = httpx.post(f"{several}/v1/score/batch", content=body, timeout=60)
     assert reply.status_code == 413
     assert "split the batch" in reply.json()["detail"]
-    results = connect(url=url, on_failure="none", timeout_s=50).score_batch(items)
+    results = connect(url=several, on_failure="none", timeout_s=50).score_batch(items)
     assert [result.score for result in results] == RIGHT
 
 
 @pytest.mark.timeout(60)
-def test_openrlhfs_route_takes_long_rollouts(service: str) -> None:
+def test_openrlhfs_route_takes_long_rollouts(url: str) -> None:
     body = {
         "query": [f"Q{item['response']}" for item in BATCH],
         "prompts": ["Q"] * 64,
         "labels": ["3"] * 64,
     }
-    reply = httpx.post(f"{service}/{GATEWAY}/get_reward", json=body, timeout=60)
+    reply = httpx.post(f"{url}/{GATEWAY}/get_reward?model={SEVERAL}", json=body, timeout=60)
     assert reply.json()["rewards"] == RIGHT
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_replica_killed_amid_long_rollouts_costs_no_verdict(service: str) -> None:
-    pid = serve.get_deployment_handle("rule", NAME).describe.remote().result(timeout_s=30)["pid"]
-    client = connect(app=NAME, on_failure="none", timeout_s=120)
+def test_a_replica_killed_amid_long_rollouts_costs_no_verdict(url: str) -> None:
+    pid = (
+        serve.get_deployment_handle(SEVERAL, SEVERAL).describe.remote().result(timeout_s=30)["pid"]
+    )
+    client = connect(app=SEVERAL, on_failure="none", timeout_s=120)
     items = [{**item, "id": f"{n}-{item['id']}"} for n in range(8) for item in BATCH]  # 82 MB
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.score_batch, items)

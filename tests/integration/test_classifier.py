@@ -52,6 +52,7 @@ def by_transformers(folder: Path, asked: list[dict[str, Any]]) -> list[float]:
     return scores
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_scores_are_those_of_transformers_in_whatever_batch(
     classifier_url: str, classifier_folder: Path

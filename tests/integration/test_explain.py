@@ -15,8 +15,7 @@ from reward_serve.app import build_gateway
 from reward_serve.explanation import Explanation
 from reward_serve.schema import DEFAULT_ITEM_CHARS
 from reward_serve_lab.attacks import generate
-from tests.integration.conftest import Deploy, wait_for
-from tests.integration.test_lifecycle import wait_for_app
+from tests.integration.conftest import Deploy, wait_for, wait_for_app
 
 SMALL: dict[str, Any] = {"kind": "rule", "resources": {"num_cpus": 0.1}}
 ASKED = {"response": "She makes eighteen dollars in all", "reference": "18", "id": "a"}
@@ -93,7 +92,7 @@ def test_untrusted_text_is_explained(http: HttpRewardClient, number: int) -> Non
         assert 0 <= cut.start < cut.end <= len(response)
 
 
-@pytest.mark.parametrize("unit", ["It is 18. ", "\U0001f600"])
+@pytest.mark.parametrize("unit", ["It is 18. ", pytest.param("\U0001f600", marks=pytest.mark.slow)])
 def test_the_longest_item_is_explained_and_a_longer_one_refused(
     http: HttpRewardClient, unit: str
 ) -> None:
@@ -121,6 +120,7 @@ def test_a_lone_surrogate_is_refused_by_name(url: str) -> None:
     assert "lone surrogate" in reply.json()["detail"]
 
 
+@pytest.mark.slow
 def test_a_classifier_is_explained(classifier_url: str) -> None:
     with HttpRewardClient(classifier_url, timeout_s=60) as client:
         asked = {"question": "2 + 3?", "response": "5 " * 4000}
@@ -133,7 +133,7 @@ def test_a_classifier_is_explained(classifier_url: str) -> None:
 
 
 @pytest.fixture
-def gateway(deploy_app: Deploy, url: str) -> str:
+def door(deploy_app: Deploy, url: str) -> str:
     """A rule and a panel of two, and a rule whose deployment explains nothing, behind one door."""
     members = {"kind": "panel", "panel": {"members": ["first", "second"]}}
     models: list[dict[str, Any]] = [
@@ -157,9 +157,9 @@ def gateway(deploy_app: Deploy, url: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_gateway_passes_explanations_on(gateway: str, url: str) -> None:
+def test_a_gateway_passes_explanations_on(door: str, url: str) -> None:
     asked = {"response": "#### 18", "reference": "18"}
-    with HttpRewardClient(gateway, timeout_s=60) as client:
+    with HttpRewardClient(door, timeout_s=60) as client:
         explanation = client.explain(asked)
         refused = client.explain({**asked, "model": "mute"})
     off = httpx.post(f"{url}/silent/v1/explain", json=asked)

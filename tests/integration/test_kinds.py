@@ -8,36 +8,20 @@ import pytest
 from ray import serve
 
 from reward_serve import HttpRewardClient, RewardClient, Status
-from tests.integration.conftest import Deploy, wait_for
-from tests.integration.test_lifecycle import status_of, wait_for_app
+from tests.integration.applications import MISSING, OWN, RULES
+from tests.integration.conftest import status_of
 
-APP = "verifiers"
-OWN = "tests.rules.own_functions"
 HOSTILE = {"response": "A" * 100, "reference": "18", "model": "pattern"}
-SMALL: dict[str, Any] = {"kind": "rule", "resources": {"num_cpus": 0.1}}
 
 
-@pytest.fixture
-def apps_url(deploy_app: Deploy, url: str) -> str:
-    rules = {
-        "strict": {"verifier": "gsm8k_strict_last"},
-        "pattern": {"verifier": "regex", "pattern": r"(?:A+)+: (\S+)"},
-        "own": {"verifier": "function", "function": f"{OWN}:later"},
-    }
-    models = [{"name": name, "rule": rule, **SMALL} for name, rule in rules.items()]
-    deploy_app(APP, {"models": models})
-    wait_for_app(APP)
-    return f"{url}/{APP}"
-
-
-def test_verifiers_of_one_application_are_asked_by_name(apps_url: str) -> None:
+def test_verifiers_of_one_application_are_asked_by_name(rule_url: str) -> None:
     requests: list[dict[str, Any]] = [
-        {"response": "#### 18", "reference": "18", "model": "strict"},
-        {"response": "The answer is 18.", "reference": "18", "model": "strict"},
+        {"response": "18", "reference": "18", "model": "exact"},
+        {"response": "The answer is 18.", "reference": "18", "model": "exact"},
         {"response": "A: 18.0", "reference": "18", "model": "pattern"},
         {"response": "x", "model": "own", "metadata": {"points": 0.25}},
         {"response": "x", "model": "own"},
-        {"response": "#### 18", "model": "strict"},
+        {"response": "18", "model": "exact"},
     ]
     verdicts = [
         (Status.OK, 1.0),
@@ -47,17 +31,17 @@ def test_verifiers_of_one_application_are_asked_by_name(apps_url: str) -> None:
         (Status.ERROR, None),
         (Status.INVALID, None),
     ]
-    with HttpRewardClient(apps_url, timeout_s=60) as client:
+    with HttpRewardClient(rule_url, timeout_s=60) as client:
         over_http = client.score_batch(requests)
     assert [(result.status, result.score) for result in over_http] == verdicts
     assert "TypeError" in (over_http[4].reason or "")
     for request, expected in zip(requests, verdicts, strict=True):
-        result = RewardClient(APP, model=request["model"], timeout_s=60).score(request)
+        result = RewardClient(RULES, model=request["model"], timeout_s=60).score(request)
         assert (result.status, result.score) == expected
 
 
-def test_a_hostile_response_leaves_the_replica_scoring(apps_url: str) -> None:
-    with HttpRewardClient(apps_url, timeout_s=60) as client:
+def test_a_hostile_response_leaves_the_replica_scoring(rule_url: str) -> None:
+    with HttpRewardClient(rule_url, timeout_s=60) as client:
         hostile = client.score(HOSTILE)
         assert (hostile.status, hostile.score) == (Status.UNPARSEABLE, None)
         assert (hostile.details or {})["rule"] == "too_slow"
@@ -65,13 +49,9 @@ def test_a_hostile_response_leaves_the_replica_scoring(apps_url: str) -> None:
         assert client.score(good).score == 1.0
 
 
-def test_a_missing_function_fails_the_deployment_with_the_reason(
-    deploy_app: Deploy,
-) -> None:
-    rule = {"verifier": "function", "function": f"{OWN}:no_such"}
-    deploy_app("missing", {"models": [{"name": "own", "rule": rule, **SMALL}]})
-    wait_for("the deployment to fail", lambda: status_of("missing") == "DEPLOY_FAILED", 60)
-    message = serve.status().applications["missing"].deployments["own"].message
+def test_a_replica_that_cannot_start_fails_the_deployment_with_the_reason(url: str) -> None:
+    assert status_of(MISSING) == "DEPLOY_FAILED"
+    message = serve.status().applications[MISSING].deployments["own"].message
     assert f"rule.function: '{OWN}:no_such' cannot be imported" in message
 
 

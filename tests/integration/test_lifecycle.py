@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from ray.serve.exceptions import RayServeException
 from deployments.local import APP
 from loadtests.chaos import processes
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult, Status
-from tests.integration.conftest import Deploy, wait_for
+from tests.integration.applications import RULES
+from tests.integration.conftest import Deploy, status_of, wait_for, wait_for_app
 
 LONG = {
     "response": "Nine eggs at two dollars make eighteen, or 18 in all",
@@ -63,18 +65,22 @@ def test_a_broken_stream_takes_its_work_with_it(url: str, http: HttpRewardClient
     wait_for("the work to be aborted", lambda: replica(http)["items"] == 0, 3)
 
 
-def test_beyond_the_queue_items_are_shed_at_once(deploy_app: Deploy) -> None:
-    rule = {"verifier": "function", "function": "tests.rules.own_functions:slow"}
-    limits = {"max_concurrent_items": 10, "max_queued_items": 10}
-    model = {"name": "rule", "kind": "rule", "rule": rule, **limits}
-    client = deploy_app("shed", {"models": [model]})
-    wait_for_app("shed")
-    results = client.score_batch([{"response": "#### 18", "reference": "18"}] * 100)
+def test_beyond_the_queue_items_are_shed_at_once(rule_url: str) -> None:
+    asked = {"response": "wait", "reference": "18", "model": "shed", "timeout_s": 5}
+    with HttpRewardClient(rule_url) as client, ThreadPoolExecutor(1) as pool:
+        batch = pool.submit(RewardClient(RULES, model="shed").score_batch, [asked] * 100)
+        (place,) = [n for n, m in enumerate(client.models()) if m["name"] == "shed"]
+        wait_for("the queue to be full", lambda: client.models()[place]["items"] == 20, 4)
+        reply = httpx.post(f"{rule_url}/v1/score", json=asked)
+        results = batch.result()
+    assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+    assert (reply.json()["status"], reply.json()["score"]) == ("overloaded", None)
     statuses = [result.status.value for result in results]
-    assert statuses == ["ok"] * 20 + ["overloaded"] * 80
-    assert all(result.score is None for result in results[20:])
+    assert statuses == ["timeout"] * 20 + ["overloaded"] * 80
+    assert {result.score for result in results} == {None}
 
 
+@pytest.mark.slow
 def test_replicas_follow_the_items_up_and_down(deploy_app: Deploy) -> None:
     scaling = {
         "min_replicas": 1,
@@ -111,6 +117,7 @@ def test_replicas_follow_the_items_up_and_down(deploy_app: Deploy) -> None:
     assert not lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["missing", "corrupt"])
 def test_a_broken_model_folder_fails_the_deployment_within_seconds(
     deploy_app: Deploy, tmp_path: Path, broken: str
@@ -131,32 +138,52 @@ def test_a_broken_model_folder_fails_the_deployment_within_seconds(
     assert took < 30
 
 
-@pytest.mark.parametrize("victim", ["engine core", pytest.param("replica", marks=pytest.mark.slow)])
-def test_a_killed_process_is_replaced_and_leaves_no_orphan(
-    http: HttpRewardClient, handle: RewardClient, victim: str
+@pytest.mark.kills
+def test_a_killed_engine_fails_its_callers_and_ends_its_replica(
+    http: HttpRewardClient, handle: RewardClient
 ) -> None:
     before = replica(http)["pid"]
     engine, family = engine_core_of(before)
-    answers: list[ScoreResult] = []
+    kill_under_load(engine.pid, http, handle)
+    psutil.wait_procs(family, timeout=10)
+    assert not [process for process in family if process.is_running()]
+    wait_for("Serve to start another", lambda: "STARTING" in states(APP, "judge"), 30)
 
-    def ask() -> None:
-        answers.append(handle.score(LONG))
 
-    callers = [threading.Thread(target=ask) for _ in range(4)]
-    for caller in callers:
-        caller.start()
-    wait_for("the callers' work to begin", lambda: replica(http)["items"] >= 4, 10)
-    os.kill(engine.pid if victim == "engine core" else before, signal.SIGKILL)
-    for caller in callers:
-        caller.join(timeout=30)
-    assert len(answers) == 4, "a caller hangs"
-    assert {(answer.status, answer.score) for answer in answers} == {(Status.ERROR, None)}
+@pytest.mark.slow
+@pytest.mark.kills
+@pytest.mark.parametrize("victim", ["engine core", "replica"])
+def test_a_killed_process_is_replaced_and_leaves_no_orphan(
+    http: HttpRewardClient, handle: RewardClient, victim: str
+) -> None:
+    wait_for("a replica", http.is_ready, 150)
+    before = replica(http)["pid"]
+    engine, family = engine_core_of(before)
+    kill_under_load(engine.pid if victim == "engine core" else before, http, handle)
     psutil.wait_procs(family, timeout=10)
     assert not [process for process in family if process.is_running()]
     wait_for("a new replica", lambda: http.is_ready() and replica(http)["pid"] != before, 150)
     assert http.score(ASKED).status is Status.OK
 
 
+def kill_under_load(pid: int, http: HttpRewardClient, handle: RewardClient) -> None:
+    """Kill the process while it has work: every caller gets an error at once."""
+    answers: list[ScoreResult] = []
+    callers = [
+        threading.Thread(target=lambda: answers.append(handle.score(LONG))) for _ in range(4)
+    ]
+    for caller in callers:
+        caller.start()
+    wait_for("the callers' work to begin", lambda: replica(http)["items"] >= 4, 10)
+    os.kill(pid, signal.SIGKILL)
+    for caller in callers:
+        caller.join(timeout=30)
+    assert len(answers) == 4, "a caller hangs"
+    assert {(answer.status, answer.score) for answer in answers} == {(Status.ERROR, None)}
+
+
+@pytest.mark.slow
+@pytest.mark.kills
 def test_a_controller_that_is_killed_is_replaced_and_takes_the_replicas_over(
     http: HttpRewardClient, cluster: str
 ) -> None:
@@ -201,14 +228,11 @@ def engine_core_of(replica_pid: int) -> tuple[psutil.Process, list[psutil.Proces
     return max(children, key=lambda child: child.memory_info().rss), [parent, *children]
 
 
-def status_of(app: str) -> str:
-    return str(serve.status().applications[app].status.value)
-
-
-def wait_for_app(app: str, timeout_s: float = 60) -> None:
-    wait_for(f"{app} to run", lambda: status_of(app) == "RUNNING", timeout_s)
+def states(app: str, deployment: str) -> dict[str, int]:
+    """How many replicas are in each state."""
+    found = serve.status().applications[app].deployments[deployment].replica_states
+    return {str(state): count for state, count in found.items()}
 
 
 def running(app: str) -> int:
-    states = serve.status().applications[app].deployments["rule"].replica_states
-    return sum(count for state, count in states.items() if str(state) == "RUNNING")
+    return states(app, "rule").get("RUNNING", 0)

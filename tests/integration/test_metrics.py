@@ -7,28 +7,30 @@ import re
 import httpx
 import ray
 
-from reward_serve import HttpRewardClient
-from tests.integration.conftest import Deploy, wait_for
+from reward_serve import RewardClient
+from tests.integration.applications import RULES
+from tests.integration.conftest import wait_for
 
 
-def test_requests_are_counted_where_prometheus_scrapes(deploy_app: Deploy, url: str) -> None:
-    client = deploy_app("counted", {"models": [{"name": "rule", "kind": "rule"}]})
-    with HttpRewardClient(f"{url}/counted") as http:
-        wait_for("the rule model", http.is_ready, 60)
-    asked = [{"response": f"#### {n}", "reference": "3"} for n in range(20)]
-    assert sum(result.score or 0 for result in client.score_batch([*asked, {"response": 3}])) == 1.0
-
+def test_requests_are_counted_where_prometheus_scrapes(rule_url: str) -> None:
     (node,) = ray.nodes()
     exporter = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
 
     def counts() -> dict[str, float]:
-        """Status to count, of the application's requests."""
+        """Status to count, of the model's requests."""
         text = httpx.get(exporter, timeout=10).text
         lines = re.findall(r"^ray_reward_serve_requests_total\{(.*)\} (\S+)$", text, re.MULTILINE)
         ours = [(dict(re.findall(r'(\w+)="([^"]*)"', tags)), float(n)) for tags, n in lines]
-        return {t["status"]: n for t, n in ours if t["application"] == "counted"}
+        return {
+            t["status"]: n for t, n in ours if (t["application"], t["deployment"]) == (RULES, "own")
+        }
 
-    wait_for("the exporter", lambda: counts() == {"ok": 20.0, "invalid": 1.0}, 40)
+    before = counts()
+    asked = [{"response": "", "metadata": {"points": n}} for n in range(20)]
+    results = RewardClient(RULES, model="own").score_batch([*asked, {"response": 3}])
+    assert [result.score for result in results] == [*range(20), None]
+    expected = {"ok": before.get("ok", 0) + 20, "invalid": before.get("invalid", 0) + 1}
+    wait_for("the exporter", lambda: counts().items() >= expected.items(), 40)
     text = httpx.get(exporter, timeout=10).text
     for name in ("latency_seconds_bucket", "queue_seconds_sum", "model_seconds_count", "items"):
         assert f"ray_reward_serve_{name}{{" in text

@@ -10,10 +10,11 @@ import schemathesis
 
 from tests.conformance import Case, ask, ask_for_lines, settings
 from tests.fake_ingress import served
+from tests.tiers import share
 
 # Of this process, since schemathesis makes a test of each operation as tests are collected.
 DOCUMENT: dict[str, Any] = served().get("/openapi.json").json()
-described = schemathesis.openapi.from_dict(DOCUMENT, config=settings(25))
+described = schemathesis.openapi.from_dict(DOCUMENT, config=settings(share(25, 8)))
 
 
 def test_the_deployed_document_is_the_one_that_is_tested(rule_url: str) -> None:

@@ -13,9 +13,8 @@ from ray import serve
 from reward_serve.client import connect
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_verl import compute_score_sync
+from tests.integration.applications import RULES
 from tests.integration.conftest import Deploy
-
-pytestmark = pytest.mark.integration
 
 RULE = {"models": [{"name": "rule", "kind": "rule", "resources": {"num_cpus": 0.1}}]}
 
@@ -33,9 +32,8 @@ def answer(n: int) -> tuple[str, float]:
     return str(n), float(n % 2 == 0)
 
 
-def test_threads_and_coroutines_score_by_handle(deploy_app: Deploy) -> None:
-    deploy_app("shared", RULE)
-    client = connect(app="shared", on_failure="rule")
+def test_threads_and_coroutines_score_by_handle(rule_url: str) -> None:
+    client = connect(app=RULES, on_failure="rule")
 
     async def gathered() -> list[ScoreResult]:
         return await asyncio.gather(*(client.ascore(asked(n)) for n in range(500)))
@@ -50,16 +48,15 @@ def test_threads_and_coroutines_score_by_handle(deploy_app: Deploy) -> None:
     assert (counts["asked"], counts["ok"]) == (1000, 1000)
 
 
-def test_a_worker_of_the_cluster_connects_by_name(deploy_app: Deploy) -> None:
-    deploy_app("from_worker", RULE).score(asked(0))
-
+def test_a_worker_of_the_cluster_connects_by_name(rule_url: str) -> None:
     @ray.remote(num_cpus=0)
     def score(n: int) -> tuple[str | None, float | None]:
-        return outcome(connect(app="from_worker").score(asked(n)))
+        return outcome(connect(app=RULES).score(asked(n)))
 
     assert ray.get([score.remote(n) for n in range(4)]) == [answer(n) for n in range(4)]
 
 
+@pytest.mark.slow
 def test_an_application_that_goes_away_is_counted(deploy_app: Deploy) -> None:
     deploy_app("leaves", RULE)
     client = connect(app="leaves", on_failure="rule", timeout_s=20, max_attempts=2)

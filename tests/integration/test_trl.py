@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from datasets import Dataset
-from transformers import AutoTokenizer
-from trl import GRPOConfig, GRPOTrainer
 
 from reward_serve.engines.bundled import prepare_bundled
 from reward_serve_trl import judge_reward
 
-pytestmark = pytest.mark.integration
-
 QUESTION = "Ann has 5 plums and buys 7 more. How many plums has she?"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_grpo_takes_steps_on_the_judges_rewards(url: str, tmp_path: Path) -> None:
+    from datasets import Dataset
+    from transformers import AutoTokenizer
+    from trl import GRPOConfig, GRPOTrainer
+
     policy = prepare_bundled(adapter=None)
     row = {
         "prompt": [{"role": "user", "content": QUESTION}],

@@ -8,9 +8,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from reward_serve.schema import DEFAULT_ITEM_CHARS
-from tests.lab.ui.running import CHROMIUM, FLAGS, NO_CHROMIUM, Running, workbench
+from tests.lab.ui.running import FLAGS, Running, chromium, workbench
 
 expect.set_options(timeout=90_000)
+pytestmark = pytest.mark.slow
 
 RIGHT_IN_WORDS = (
     "She sells thirty loaves for four each, so she takes in one hundred and twenty dollars."
@@ -21,10 +22,9 @@ LONG = "She counts the loaves again and again.\n" * 60 + RIGHT_IN_WORDS
 @pytest.fixture(scope="module")
 def page(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A page of a workbench over the judge."""
-    if CHROMIUM is None:
-        pytest.skip(NO_CHROMIUM)
+    path = chromium()
     with workbench(url, log=tmp_path_factory.mktemp("log")) as running, sync_playwright() as driver:
-        browser: Browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser: Browser = driver.chromium.launch(executable_path=path, args=FLAGS)
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         _go(page, running)
         yield page
@@ -51,7 +51,6 @@ def test_ask_shows_what_the_judge_saw_and_thought(page: Page) -> None:
     expect(card.get_by_text("prompt tokens")).to_be_visible()
 
 
-@pytest.mark.slow
 def test_the_longest_item_is_pasted_and_judged(page: Page) -> None:
     page.get_by_role("link", name="Ask", exact=True).click()
     page.get_by_label("Reference").fill("120")

@@ -21,6 +21,7 @@ from reward_serve.templates import (
     load_template,
     template_names,
 )
+from tests.tiers import share
 
 
 def template(
@@ -187,7 +188,7 @@ def special_parts() -> st.SearchStrategy[str]:
     response=special_parts(),
     mode=st.sampled_from(MODES),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share(150, 30), deadline=None)
 def test_no_text_in_any_field_changes_the_control_tokens(
     renderer: Renderer,
     control_ids: frozenset[int],

@@ -29,6 +29,7 @@ from reward_serve.schema import (
 )
 from tests.engines.test_tokenizer import byte_level, hub_tokenizer
 from tests.pauses import LONGEST_S, shortest_pause
+from tests.tiers import share
 
 CHAT = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}:"
 
@@ -194,28 +195,30 @@ async def test_references_that_no_prompt_can_show_are_refused_at_once(kind: str)
     assert "reference: 30000 characters do not fit a prompt of 4096 tokens" in result["reason"]
 
 
-@pytest.mark.parametrize(("kind", "size", "part"), some(40, seed=7))
+@pytest.mark.parametrize(("kind", "size", "part"), some(share(40, 15), seed=7))
 async def test_an_item_at_its_limits_lets_others_pass(kind: str, size: str, part: str) -> None:
     assert await check(kind, [item(part, size)]) < LONGEST_S
 
 
-BATCHES: dict[str, list[dict[str, Any]]] = {
-    "prompts that are slow to render": [
-        {"response": text("½ ", 2_000), "reference": f"{i} 18"} for i in range(64)
+BATCHES: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "prompts that are slow to render": lambda: [
+        {"response": text("½ ", 2_000), "reference": f"{i} 18"} for i in range(share(64, 24))
     ],
-    "responses that are slow to read": [
-        {"response": text("A:", 16_000 - i), "reference": "18"} for i in range(64)
+    "responses that are slow to read": lambda: [
+        {"response": text("A:", 16_000 - i), "reference": "18"} for i in range(share(64, 16))
     ],
-    "long responses": [{"response": text("I 1 - 1. ", 50_000 - i)} for i in range(32)],
-    "metadata of many values": [{"metadata": {"a": [1] * 16_000}}] * 64,
-    "items of every kind": [item(part, size) for _, size, part in some(16, seed=11)],
+    "long responses": lambda: [{"response": text("I 1 - 1. ", 50_000 - i)} for i in range(32)],
+    "metadata of many values": lambda: [{"metadata": {"a": [1] * 16_000}}] * 64,
+    "items of every kind": lambda: [
+        item(part, size) for _, size, part in some(share(16, 6), seed=11)
+    ],
 }
 
 
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("kind", ["judge", "gsm8k"])
 async def test_a_batch_lets_others_pass(kind: str, batch: str) -> None:
-    items = [{"response": "It is 17.", "reference": "18", **each} for each in BATCHES[batch]]
+    items = [{"response": "It is 17.", "reference": "18", **each} for each in BATCHES[batch]()]
     assert await check(kind, items) < LONGEST_S
 
 

@@ -1,16 +1,38 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
 
 from reward_serve.engines.base import Tokenizer
 from reward_serve_lab.cli.template import tokenizer_of
+from reward_serve_lab.linting import answers
 
 Write = Callable[..., Path]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_process_for_all_patterns() -> Iterator[None]:
+    """The checks share the process in which they try patterns, whose start takes longest."""
+    child_process: Any = vars(answers)["ChildProcess"]
+    started = []
+
+    @cache
+    def kept(*arguments: Any) -> Any:
+        process = child_process(*arguments)
+        process.close = lambda: None  # at the end of each check
+        started.append(process)
+        return process
+
+    with mock.patch.object(answers, "ChildProcess", kept):
+        yield
+    for process in started:
+        child_process.close(process)
 
 
 def whole() -> dict[str, Any]:

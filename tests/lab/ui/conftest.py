@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.fake_service import FakeService
-from tests.lab.ui.running import CHROMIUM, FLAGS, NO_CHROMIUM, Running, workbench
+from tests.lab.ui.running import FLAGS, Running, chromium, workbench
 from tests.lab.ui.using import fits, is_light
 
 Open = Callable[..., Page]
@@ -32,10 +32,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Of a module alone: while it runs, the main thread has an event loop."""
-    if CHROMIUM is None:
-        pytest.skip(NO_CHROMIUM)
+    path = chromium()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
         browser.close()
 

@@ -15,7 +15,7 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 from deployments.local import ROOT, free_port
 from reward_serve.engines.bundled import prepare_bundled
 from tests.examples.grpo.fake_endpoint import FakeEndpoint
-from tests.integration.grpo_runs import HalfRight, options, until
+from tests.long.grpo_runs import HalfRight, options, until
 
 STEPS = 8
 

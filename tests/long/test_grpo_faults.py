@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.engines.owners import runs
-from tests.integration.grpo_runs import (
+from tests.long.grpo_runs import (
     HalfRight,
     Run,
     cache_with_a_fake_engine,

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What was seen on a head, a node, one that was added and lost, and after the end."""
     out = tmp_path_factory.mktemp("seen") / "seen.json"
-    command = [sys.executable, "-m", "tests.integration.several_machines", str(out)]
+    command = [sys.executable, "-m", "tests.long.several_machines", str(out)]
     # gRPC's fork handlers may crash the nodes, which are forked from a process that calls by it.
     variables = {**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"}
     done = subprocess.run(

@@ -1,0 +1,182 @@
+"""Which tests stand in which tier, and what a unit test may not do.
+
+A unit test needs no Ray, no vLLM, no torch, no other process and no network. What its file imports
+is checked as it is collected, what it starts and connects to while it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+from xdist.scheduler.loadfile import LoadFileScheduling  # type: ignore[import-untyped]
+
+HEAVY = ("ray", "vllm", "torch")
+ROOT = Path(__file__).parent
+
+BROWSER = tuple(
+    f"lab/ui/test_{page}.py"
+    for page in (*("ask_page", "group_page", "health_page", "hostile", "pages"),
+                 *("refusals", "verdicts_page"))
+)  # fmt: skip
+
+LONG = ("examples", *BROWSER, "loadtests", "long")
+"""Only `make test-all` runs these, but for ``SMOKE``."""
+
+SMOKE = (
+    *("examples/grpo/test_verdicts.py", "examples/gsm8k/test_prepare_dataset.py"),
+    *("examples/train_judge/test_drafts.py", "loadtests/chaos/test_load.py"),
+    *("loadtests/gpu/test_carry.py", "loadtests/load/test_checking.py"),
+    *("loadtests/test_bench.py", "loadtests/test_soak.py"),
+)
+"""A file of each area that takes a second."""
+
+CLUSTER = "integration"
+"""Shares one cluster, and so runs in one process."""
+
+SERVICE = (
+    CLUSTER,
+    *("cli/test_doctor.py", "cli/test_open_ports.py", "cli/test_serve.py", "cli/test_shipped.py"),
+    *("client/test_endpoint.py", "client/test_handle.py", "client/test_processes.py"),
+    *("clients/test_slime.py", "embedded/test_bundled.py", "engines/test_fork_server.py"),
+    *("engines/test_process_guard.py", "engines/test_vllm.py", "http"),
+    *("lab/attacks/test_suite.py", "lab/cli/test_score.py", "lab/cli/test_template.py", "launch"),
+    *("lab/linting/test_check.py", "reward_models/test_rule.py"),
+    *("replica/observing/test_metrics.py", "replica/test_autoscaling.py", "routing"),
+    *("test_app.py", "test_deployments.py", "test_kubernetes.py", "test_memory.py"),
+    *(*SMOKE, "lab/ui", "test_version.py"),
+    *("verifiers/test_child_process.py", "verifiers/test_math_verified.py"),
+    *("verifiers/test_mathematics.py", "verifiers/test_pattern.py", "verifiers/test_registry.py"),
+)
+"""Needs Ray or processes; all else that is not long is a unit test."""
+
+
+_sampled = False
+
+
+def share(whole: int, sample: int) -> int:
+    """How many cases of a long table to run: all, or with ``-m "not slow"`` a sample."""
+    return sample if _sampled else whole
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make up fewer examples in `make test`."""
+    global _sampled
+    _sampled = config.option.markexpr == "not slow"
+    hypothesis.settings.load_profile(
+        os.environ.get("HYPOTHESIS_PROFILE", "sample" if _sampled else "fixed")
+    )
+
+
+def _is_in(path: Path, places: tuple[str, ...]) -> bool:
+    relative = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
+    return any(relative == place or relative.startswith(f"{place}/") for place in places)
+
+
+def is_unit(path: Path) -> bool:
+    """Whether the file at ``path`` has unit tests."""
+    return path.is_relative_to(ROOT) and not _is_in(path, (*SERVICE, *LONG))
+
+
+def shares_cluster(path: Path) -> bool:
+    """Whether tests of the file share the cluster, or start one of their own."""
+    return _is_in(path, (CLUSTER, "long"))
+
+
+def is_long(path: Path) -> bool:
+    """Whether `make test` leaves the file at ``path`` out."""
+    return _is_in(path, LONG) and not _is_in(path, SMOKE)
+
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    """A file runs in one process; so do all files that share the cluster, or start their own."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "cluster" if shares_cluster(ROOT.parent / file) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    """Give the cluster's tests, which take longest, to the first process at once."""
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With one process the cluster's tests come last, with two first; those that kill end them."""
+    has_companion = hasattr(config, "workerinput")
+
+    def place(item: pytest.Item) -> tuple[bool, bool]:
+        kills = item.get_closest_marker("kills") is not None
+        return shares_cluster(item.path) != has_companion, kills
+
+    items.sort(key=place)
+    for item in items:
+        if is_long(item.path):
+            item.add_marker(pytest.mark.slow)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Do not even import what `make test` leaves out."""
+    leaves_out = _sampled and collection_path.is_file()
+    return True if leaves_out and is_long(collection_path) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Fail a file of unit tests that imports what they do without."""
+    before = set(sys.modules)
+    report = yield
+    found = [name for name in HEAVY if name in sys.modules and name not in before]
+    if found and isinstance(collector, pytest.Module) and is_unit(collector.path):
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{collector.nodeid} imports {', '.join(found)}: import it where it is needed, or "
+            "name the file in tests/tiers.py among the service tests"
+        )
+    return report
+
+
+_running: str | None = None
+_faults: list[str] = []
+
+
+def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+    if _running is None:
+        return
+    if event in ("subprocess.Popen", "os.fork", "os.posix_spawn"):
+        _faults.append(f"started a process: {event} {arguments[:1]}")
+    elif event == "import" and arguments[0] in HEAVY:
+        _faults.append(f"imported {arguments[0]}")
+    elif event == "socket.connect":
+        address = arguments[1]
+        if isinstance(address, tuple) and not _is_loopback(str(address[0])):
+            _faults.append(f"connected to {address}")
+
+
+def _is_loopback(host: str) -> bool:
+    return host.startswith("127.") or host in ("::1", "localhost")
+
+
+sys.addaudithook(_watch)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a unit test that starts a process, leaves this machine or imports what is heavy."""
+    global _running
+    _running = item.nodeid if is_unit(item.path) else None
+    _faults.clear()
+    try:
+        result = yield
+    finally:
+        _running = None
+    assert not _faults, f"a unit test (tests/tiers.py) {'; '.join(dict.fromkeys(_faults))}"
+    return result
