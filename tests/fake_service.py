@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -84,7 +85,11 @@ class FakeService:
 
     def _scored(self, answer: Coroutine[Any, Any, T]) -> T:
         """On one event loop, as in a replica, whichever thread serves the request."""
-        return asyncio.run_coroutine_threadsafe(answer, self._loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(answer, self._loop).result()
+        except RuntimeError:  # the loop is closed, the service has ended
+            answer.close()
+            raise ConnectionAbortedError from None
 
     def __enter__(self) -> Self:
         self._looping.start()
@@ -113,6 +118,11 @@ class _Server(ThreadingHTTPServer):
     service: FakeService
     daemon_threads = True
     request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print no trace of a connection that a test or its caller ends on purpose."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

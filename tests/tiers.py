@@ -43,6 +43,7 @@ SERVICE = (
     CLUSTER,
     *("cli/test_doctor.py", "cli/test_open_ports.py", "cli/test_serve.py", "cli/test_shipped.py"),
     *("client/test_endpoint.py", "client/test_handle.py", "client/test_processes.py"),
+    *("client/test_transports.py", "engines/test_tokenizer.py", "lab/cli/test_ui.py"),
     *("clients/test_slime.py", "embedded/test_bundled.py", "engines/test_fork_server.py"),
     *("engines/test_process_guard.py", "engines/test_vllm.py", "http"),
     *("lab/attacks/test_suite.py", "lab/cli/test_score.py", "lab/cli/test_template.py", "launch"),
@@ -65,8 +66,10 @@ def share(whole: int, sample: int) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make up fewer examples in `make test`."""
+    """Make up fewer examples in `make test`, and let no console depend on who started it."""
     global _sampled
+    for name in ("COLUMNS", "LINES"):  # which readline sets for the processes of pytest-xdist
+        os.environ.pop(name, None)
     _sampled = config.option.markexpr == "not slow"
     hypothesis.settings.load_profile(
         os.environ.get("HYPOTHESIS_PROFILE", "sample" if _sampled else "fixed")
