@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reward_serve.rules.grade import Grade
-from reward_serve.rules.gsm8k import Verification, final_answer, verify, verify_any
+from reward_serve.rules.gsm8k import verify, verify_any
 from reward_serve.rules.strict import verify_strict_any
 from reward_serve.rules.texts import final_answer
 

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from reward_serve.off_loop import off_loop
 from reward_serve.rules.grade import Grade
-from reward_serve.rules.gsm8k import final_answer
 from reward_serve.rules.texts import final_answer
 from reward_serve.schema import ScoreRequest
 

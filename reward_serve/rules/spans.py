@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from reward_serve.rules.committed import MAX_RESPONSE
 from reward_serve.rules.grade import Grade
-from reward_serve.rules.gsm8k import MAX_RESPONSE
 from reward_serve.rules.markers import read_markers
 
 _WHOLE = frozenset(["empty_response", "only_opener"])
