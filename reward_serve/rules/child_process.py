@@ -51,7 +51,9 @@ class ChildProcess:
     """
 
     def __init__(self, function: str, limit_s: float) -> None:
-        self._command = [sys.executable, "-m", __name__, function, str(limit_s)]
+        self._command = [
+            sys.executable, "-c", f"from {__name__} import main; main({function!r}, {limit_s!r})"
+        ]  # fmt: skip
         self._limit_s = limit_s
         self._child: subprocess.Popen[str] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="verifier")
@@ -65,6 +67,10 @@ class ChildProcess:
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._call, arguments)
+
+    def result(self, *arguments: str) -> Any:
+        """Like ``call``, but blocks the calling thread."""
+        return self._thread.submit(self._call, arguments).result()
 
     def close(self) -> None:
         """Kill the child process."""
@@ -148,7 +154,3 @@ def main(function: str, limit_s: float) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))

@@ -1,146 +1,212 @@
-r"""Formulas in a canonical form that is independent of notation.
+r"""Compare an answer with a reference that is not a plain number, by math-verify.
 
-`\dfrac{x}{2}`, `x / 2` and `0.5x` have the same form, as do `1 + x^2` and `x^2+1`. Nothing is
-evaluated: `x^2 - 1` and `(x - 1)(x + 1)` differ, as do `\sqrt{12}` and `2\sqrt{3}`, because a
-policy must not earn a reward by repeating the task as its answer.
+math-verify ignores what it cannot parse and takes some different answers for equal: a tuple and a
+set or an interval, lists in another order, a rounded decimal, a dropped unit. So both texts must
+have the same structure first: brackets, items, names, signs and units. It runs in a child process
+that is killed when a comparison takes too long.
+
+    compare_formulas(r"\dfrac{x}{2}", "0.5x")     # "equal"
+    compare_formulas(r"\{1,2\}", "(1,2)")         # "unknown"
+    compare_formulas(r"\sqrt{5}", r"2\sqrt{3}")   # "unequal"
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
+import functools
+import math
+import os
+import re
+from collections import Counter
+from typing import Literal
+
+from reward_serve.rules.base import VerifierError
+from reward_serve.rules.child_process import ChildProcess, UndecidedError
+from reward_serve.rules.numbers.words import CENTS, MODIFIER_WORDS, NUMBER_WORDS, UNIT_DOUBTS
+
+MAX_TEXT = 150
+LIMIT_S = 1.0
+
+_CHARACTERS = str.maketrans(
+    {"\u2212": "-", "\u00d7": "*", "\u00b7": "*", "\u22c5": "*", "\u00f7": "/",
+     "\u221e": r"\infty ", "\u03c0": r"\pi ", "\u2264": r"\le ", "\u2265": r"\ge ",
+     "\u222a": r"\cup ", "\u00b2": "^{2}",
+     "\u00b3": "^{3}", "\u00a0": " ", "\n": " ", "\t": " "}
+)  # fmt: skip
+_NOTATION = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\\(?:left|right)(?![a-zA-Z])|\\(?:[,;:! ]|q?quad(?![a-zA-Z]))", " "),
+        (r"\\[dtc]frac(?![a-z])", r"\\frac"),
+        (r"(?<![a-zA-Z\\])(pi|sqrt|infty|sin|cos|tan|log|ln)(?![a-zA-Z])", r"\\\1"),
+        (r"(?<![a-zA-Z\\])sqrt(?=\()|\u221a", r"\\sqrt"),
+        (r"\\sqrt ?\(([^()]{1,40})\)", r"\\sqrt{\1}"),
+        (r"\\sqrt ?(\d+|[a-z])", r"\\sqrt{\1}"),
+        (r"\\leq(?:slant)?(?![a-z])|<=", r"\\le "),
+        (r"\\geq(?:slant)?(?![a-z])|>=", r"\\ge "),
+        (r"\\lt(?![a-z])", "<"),
+        (r"\\gt(?![a-z])", ">"),
+        (r"\\(?:cdot|times|ast)(?![a-z])", "*"),
+    )
+)
+_WRAPPINGS = (("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
+_UNIT = re.compile(
+    r"(?:\\[,;: ]|\s)*\\(?:text|textrm|mathrm|mbox)\s?\{([a-z .]{1,40})\}(?:\^(?:[23]|\{[23]\}))?$"
+)
+_NO_UNITS = UNIT_DOUBTS | MODIFIER_WORDS | NUMBER_WORDS | CENTS
+_COMMANDS = re.compile(
+    r"\\(?:frac|sqrt|pi|infty|cup|le|ge|sin|cos|tan|log|ln|alpha|beta|gamma|theta|lambda|mu|sigma"
+    r"|phi|omega|div|[{}])(?![a-zA-Z])"
+)
+_PLAIN = re.compile(r"[\w\s+*/^=<>()\[\]{},.\\-]*", re.ASCII)
+_WORD = re.compile(r"[a-zA-Z]{3,}|\b(?:or|and|no|is|to|in|of|at|if)\b")
+_DEFINES = re.compile(r"[a-zA-Z](?:\([a-z]\))? ?= ?(?=[^=<>]+$)")
+_MONOMIAL = re.compile(r"\d+[a-z]?")
+_FACTORED = re.compile(r"[\w)}] ?\(")
+_IRRATIONAL = re.compile(r"\\(?:sqrt|pi|sin|cos|tan|log|ln)|\be\b")
+_DECIMAL = re.compile(r"\d*\.\d+")
+# 1/2x, x^23 and 2\frac{1}{2} can be read in two ways; the last line may take too long.
+_AMBIGUOUS = re.compile(
+    r"\d\s*\\frac|\d,\d{3}(?!\d)|\d\s+\d|/ ?\d+ ?(?:[a-zA-Z(]|\\[a-z])|\^ ?\d\d|\*\*|\.\.|_|!"
+    r"|\^ ?\{[^{}]*[\^\\]|\^ ?\{ ?-?\d{3}|\d{13}|(?:\^.*){5}"
+)
+_ARITHMETIC = frozenset(["\\frac", "\\sqrt", "\\{", "\\}", "\\div", "\\le", "\\ge", "\\pi"])
+_UNEVALUATED = re.compile(
+    r"\d ?[*/] ?\d|(?<![\w}]) ?\d+(?:\.\d+)? ?[+-] ?\d+(?:\.\d+)?(?![\w.\\(^{])"
+)
+_ROOT = re.compile(r"\\sqrt ?\{(\d{1,6})\}")
+_FRACTION = re.compile(
+    r"\\frac ?\{ ?(\d{1,9}) ?\} ?\{ ?(\d{1,9}) ?\}|(?<![\d.])(\d{1,9}) ?/ ?(\d{1,9})"
+)
 
 
-class UnreadError(Exception):
-    """The formula is ambiguous or contains unevaluated arithmetic."""
+def compare_formulas(answer: str, reference: str) -> Literal["equal", "unequal", "unknown"]:
+    """Compare two texts as formulas.
 
+    Args:
+        answer: the text after a final-answer marker.
+        reference: the gold answer.
 
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A number written in digits; 3/4 and 0.75 are the same."""
-
-    value: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    r"""A variable, `\pi` or `\infty`."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """Terms in a canonical order."""
-
-    terms: tuple[Formula, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A coefficient, and factors and divisors in a canonical order."""
-
-    coefficient: Fraction
-    factors: tuple[Formula, ...]
-    divisors: tuple[Formula, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Power:
-    """A base and its exponent."""
-
-    base: Formula
-    exponent: Formula
-
-
-@dataclass(frozen=True, slots=True)
-class Root:
-    """A root and its degree."""
-
-    degree: int
-    radicand: Formula
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function applied to an argument."""
-
-    function: str
-    argument: Formula
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """Sides with signs between them; ">" is rewritten as "<"."""
-
-    signs: tuple[str, ...]
-    sides: tuple[Formula, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Items in brackets (a point, an interval, a set) or, without brackets, a list or a union."""
-
-    brackets: str
-    items: tuple[Formula, ...]
-
-
-Formula = Constant | Name | Sum | Product | Power | Root | Call | Relation | Group
-
-
-def ordered(items: list[Formula]) -> tuple[Formula, ...]:
-    """Return terms, factors or members in their canonical order.
-
-    Raises:
-        UnreadError: One is not a value (an interval, an equation).
+    Returns:
+        "equal" if they have the same structure and math-verify finds them equal; "unequal" if both
+        are amounts that clearly differ; otherwise "unknown".
     """
-    if any(isinstance(item, Group | Relation) for item in items):
-        raise UnreadError
-    return tuple(sorted(items, key=repr))
+    found, gold = _read(answer), _read(reference)
+    if found is None or gold is None:
+        return "unknown"
+    if found[1] and gold[1] and found[1] != gold[1]:
+        return "unknown"
+    one, other = _without_name(found[0], gold[0]), _without_name(gold[0], found[0])
+    if _compact(one) == _compact(other):
+        return "equal"
+    brackets, items = _items(one)
+    brackets_too, others = _items(other)
+    alike = brackets == brackets_too and len(items) == len(others)
+    pairs = list(zip(items, others, strict=False))
+    if not alike or not all(_alike(*pair) and _is_evaluated(*pair) for pair in pairs):
+        return "unknown"
+    order = "" if brackets == "\\{\\}" else "ordered"
+    try:
+        verdict = _child(os.getpid()).result("\n".join(items), "\n".join(others), order)
+    except (UndecidedError, VerifierError):
+        return "unknown"
+    if verdict == "unequal" and not (brackets or len(items) == 1):
+        return "unknown"  # 2,1 may be 1,2
+    return "equal" if verdict == "equal" else "unequal" if verdict == "unequal" else "unknown"
 
 
-def product(factors: list[Formula], divisors: list[Formula], *, negative: bool) -> Formula:
-    """Return the quotient of `factors` and `divisors`.
-
-    Raises:
-        UnreadError: It contains unevaluated arithmetic ("2 * 3x", "36/2") or divides by 0.
-    """
-    if len(factors) == 1 and not divisors and not negative:
-        return factors[0]
-    tops, above, below = _parts(factors)
-    bottoms, beneath, raised = _parts(divisors)
-    coefficient = _coefficient([*tops, *([Fraction(-1)] if negative else [])], bottoms)
-    above, below = above + raised, below + beneath
-    if not above and not below:
-        return Constant(coefficient)
-    if coefficient == 1 and len(above) == 1 and not below:
-        return above[0]
-    return Product(coefficient, ordered(above), ordered(below))
+@functools.lru_cache(maxsize=1)
+def _child(pid: int) -> ChildProcess:
+    """The child process of this process; one that was forked starts its own."""
+    return ChildProcess("reward_serve.rules.math_comparison:compare_formulas", LIMIT_S)
 
 
-def _parts(factors: list[Formula]) -> tuple[list[Fraction], list[Formula], list[Formula]]:
-    numbers: list[Fraction] = []
-    above: list[Formula] = []
-    below: list[Formula] = []
-    for factor in factors:
-        if isinstance(factor, Constant):
-            numbers.append(factor.value)
-        elif isinstance(factor, Product):
-            numbers.append(factor.coefficient)
-            above += factor.factors
-            below += factor.divisors
-        else:
-            above.append(factor)
-    return numbers, above, below
+def _read(text: str) -> tuple[str, str] | None:
+    """The formula in plain LaTeX and its unit; None if the text is not wholly a formula."""
+    if len(text) > MAX_TEXT:
+        return None
+    text = text.translate(_CHARACTERS).strip().rstrip(". ")
+    for opening, closing in _WRAPPINGS:
+        if text.startswith(opening) and text.endswith(closing) and len(text) > 2 * len(opening):
+            text = text[len(opening) : -len(closing)].strip(" .")
+    unit = _UNIT.search(text)
+    words = unit[1].replace(".", " ").split() if unit else []
+    if not _NO_UNITS.isdisjoint(words) or any(len(word) == 1 for word in words):
+        return None
+    text = text[: unit.start()].rstrip(" $") if unit else text
+    for pattern, replacement in _NOTATION:
+        text = pattern.sub(replacement, text)
+    text = " ".join(text.split())
+    rest = _COMMANDS.sub(" ", text)
+    if not _PLAIN.fullmatch(text) or "\\" in rest or _WORD.search(rest) or _AMBIGUOUS.search(text):
+        return None
+    if not any(map(str.isalnum, text)) or (text.isalnum() and not _MONOMIAL.fullmatch(text)):
+        return None  # E9 is not 9E
+    return text, " ".join(words)
 
 
-def _coefficient(tops: list[Fraction], bottoms: list[Fraction]) -> Fraction:
-    signs = [number for number in (*tops, *bottoms) if number < 0]
-    sizes = [abs(number) for number in tops if abs(number) != 1]
-    divisors = [abs(number) for number in bottoms if abs(number) != 1]
-    if len(signs) > 1 or len(sizes) > 1 or len(divisors) > 1 or 0 in divisors:
-        raise UnreadError  # 2 * 3x
-    top, bottom = (*sizes, Fraction(1))[0], (*divisors, Fraction(1))[0]
-    if divisors and (top.denominator > 1 or bottom.denominator > 1 or top % bottom == 0):
-        raise UnreadError  # 36/2
-    return (-1 if signs else 1) * top / bottom
+def _without_name(text: str, other: str) -> str:
+    """The right side of "y = 2x" if the other is not an equation."""
+    found = _DEFINES.match(text)
+    if found is None or "=" in other or found[0][0] in text[found.end() :]:
+        return text
+    return text[found.end() :].strip()
+
+
+def _compact(text: str) -> str:
+    return re.sub(r"(?<![a-z]) | (?![a-z])", "", text)
+
+
+def _items(text: str) -> tuple[str, list[str]]:
+    """The brackets around a tuple, an interval or a set, if any, and what is between commas."""
+    signs = text.replace("\\{", "\x01").replace("\\}", "\x02")
+    depth, cuts, closed = 0, [-1], []
+    for place, sign in enumerate(signs):
+        depth += (sign in "([{\x01") - (sign in ")]}\x02")
+        if depth == 0:
+            closed.append(place)
+    wrapped = signs[:1] in set("([\x01") and closed[:1] == [len(signs) - 1]
+    inner = signs[1:-1] if wrapped else signs
+    depth = 0
+    for place, sign in enumerate(inner):
+        depth += (sign in "([{\x01") - (sign in ")]}\x02")
+        cuts += [place] if sign == "," and depth == 0 else []
+    parts = [inner[i + 1 : j].strip() for i, j in zip(cuts, [*cuts[1:], len(inner)], strict=True)]
+    items = [part.replace("\x01", "\\{").replace("\x02", "\\}") for part in parts]
+    if wrapped and len(items) == 1 and signs[0] != "\x01":
+        return ("", items) if signs[0] + signs[-1] == "()" else ("?", [text])
+    brackets = signs[0] + signs[-1] if wrapped else ""
+    return brackets.replace("\x01", "\\{").replace("\x02", "\\}"), items
+
+
+def _alike(text: str, other: str) -> bool:
+    """Whether two formulas are alike in what math-verify does not look at."""
+    return _features(text) == _features(other)
+
+
+def _features(text: str) -> tuple[object, ...]:
+    names = set(re.findall(r"[a-zA-Z]", _COMMANDS.sub(" ", text)))
+    names |= set(_COMMANDS.findall(text)) - _ARITHMETIC
+    relations = Counter("<" if sign == ">" else sign for sign in re.findall(r"[=<>]", text))
+    at_most = len(re.findall(r"\\[lg]e", text))
+    interval = sorted(sign for sign in text if sign in "[]") + ["("] * text.count("\\cup")
+    factored = bool(names) and "\\cup" not in names and _FACTORED.search(text) is not None
+    return names, relations, at_most, interval, text.count(","), factored
+
+
+def _is_evaluated(answer: str, reference: str) -> bool:
+    """Whether an answer is worked out, which a policy cannot earn by repeating the task."""
+    decimals = [_DECIMAL.findall(text) for text in (answer, reference)]
+    if any(len(each.partition(".")[2]) > 5 for found in decimals for each in found):
+        return False  # math-verify rounds
+    roots = [_IRRATIONAL.search(text) is not None for text in (answer, reference)]
+    if any(
+        found and irrational for found, irrational in zip(decimals, reversed(roots), strict=True)
+    ):
+        return False
+    fractions = [[int(part) for part in found if part] for found in _FRACTION.findall(answer)]
+    if any(bottom == 0 or math.gcd(top, bottom) > 1 for top, bottom in fractions):
+        return False
+    squares = (int(root) for root in _ROOT.findall(answer))
+    if any(root % (n * n) == 0 for root in squares for n in range(2, math.isqrt(root) + 1)):
+        return False
+    return _UNEVALUATED.search(_FRACTION.sub(" ", answer)) is None

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from reward_serve.rules.committed import MAX_RESPONSE, committed
+from reward_serve.rules.formulas import compare_formulas
 from reward_serve.rules.grade import ABSTAINED, RIGHT, WRONG, Grade
 from reward_serve.rules.markers import Marker, is_remark, read_markers
-from reward_serve.rules.mathematics import compare_formulas
 from reward_serve.rules.numbers.parsing import Number, parse_number
 from reward_serve.rules.numbers.presence import may_equal, may_hold
 from reward_serve.rules.numbers.words import CENTS, MEASURES, UNIT_DOUBTS

@@ -1,8 +1,9 @@
-"""The function that ``math_verified`` runs in its child process; importing it takes a second."""
+"""What runs math-verify in a child process; importing it takes a second."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Literal
 
 from math_verify import (  # type: ignore[import-untyped]
     ExprExtractionConfig,
@@ -10,6 +11,12 @@ from math_verify import (  # type: ignore[import-untyped]
     parse,
     verify,
 )
+from sympy import Expr  # type: ignore[import-untyped]
+
+from reward_serve.rules.numbers.presence import CONVERSIONS
+
+# Factors that a difference in units may explain, including degrees and "in terms of pi".
+_FACTORS = [*map(float, CONVERSIONS), math.pi, 180 / math.pi]
 
 
 def compare(response: str, gold: str) -> dict[str, Any]:
@@ -26,6 +33,60 @@ def compare(response: str, gold: str) -> dict[str, Any]:
     right = verify(expected, found, timeout_seconds=None)
     rule = "math_equal" if right else "math_differs"
     return {"score": float(right), "rule": rule, "answer": str(found[-1])[:200]}
+
+
+def compare_formulas(items: str, others: str, order: str) -> Literal["equal", "unequal", "unknown"]:
+    """Compare formulas pair by pair; each line of both arguments is one.
+
+    Args:
+        items: formulas.
+        others: as many formulas.
+        order: empty if a formula may equal any of the others.
+
+    Returns:
+        "equal" if all pairs are; "unequal" if one pair has clearly different values.
+    """
+    pairs = [
+        (_parsed(one), _parsed(other))
+        for one, other in zip(items.split("\n"), others.split("\n"), strict=True)
+    ]
+    if any(one is None or other is None for one, other in pairs):
+        return "unknown"
+    if not order:
+        return _compare_sets(*map(list, zip(*pairs, strict=True)))
+    if all(verify(other, one, timeout_seconds=None) for one, other in pairs):
+        return "equal"
+    units = len(pairs) == 1
+    apart = any(_far_apart(one, other, units=units) for one, other in pairs)
+    return "unequal" if apart else "unknown"
+
+
+def _compare_sets(items: list[Any], others: list[Any]) -> Literal["equal", "unknown"]:
+    for item in items:
+        same = (other for other in others if verify(other, item, timeout_seconds=None))
+        found = next(same, None)
+        if found is None:
+            return "unknown"
+        others = [other for other in others if other is not found]
+    return "equal"
+
+
+def _parsed(text: str) -> Any:
+    latex = [LatexExtractionConfig()]
+    parsed = parse(f"\\boxed{{{text}}}", latex, fallback_mode="no_fallback", parsing_timeout=None)
+    return parsed[0] if parsed and not isinstance(parsed[0], str) else None
+
+
+def _far_apart(one: Any, other: Any, *, units: bool) -> bool:
+    if not (isinstance(one, Expr) and isinstance(other, Expr)):
+        return False
+    values = [one.evalf(30), other.evalf(30)]
+    if not all(value.is_comparable and value.is_finite for value in values):
+        return False  # a name, a root of a negative number, a division by zero
+    small, large = sorted(abs(float(value)) for value in values)
+    gap = abs(float(values[0] - values[1]))
+    near = units and any(abs(small * factor - large) * 10**6 < large for factor in _FACTORS)
+    return gap * 100 >= large and not near
 
 
 def _bare(gold: str) -> str:

@@ -10,7 +10,7 @@ from reward_serve.rules.markers import braced
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![a-z])")
 _FORMULA_SIGNS = re.compile(r"[\\^_{}=<>+*/|'\u2032]")
 _WRAPPINGS = (("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
-_CASED = frozenset(["yes", "no", "true", "false"])
+_CASELESS = frozenset(["yes", "no", "true", "false"])
 
 
 def final_answer(reference: str) -> str:
@@ -44,9 +44,9 @@ def normalised(text: str) -> str:
 
 
 def same_text(text: str, other: str) -> bool:
-    """Whether two answers are the same text, apart from markup around it and capitals in words.
+    """Whether two answers are the same text, but for markup around it and capitals in "yes".
 
-    A point at the beginning, a prime, and case in symbols (Co and CO, n and N) tell answers apart.
+    A point at the beginning, a prime, and case (Co and CO, n and N) tell answers apart.
     """
     text, other = _bare(text), _bare(other)
     if text == other or _FORMULA_SIGNS.search(text + other):
@@ -66,9 +66,4 @@ def _bare(text: str) -> str:
 
 
 def _same_word(word: str, other: str) -> bool:
-    if word == other:
-        return True
-    folded = word.casefold()
-    if folded != other.casefold() or not (len(folded) > 3 or folded in _CASED):
-        return False
-    return all(each in (folded, folded.upper(), folded.capitalize()) for each in (word, other))
+    return word == other or (word.casefold() == other.casefold() in _CASELESS)
