@@ -18,13 +18,13 @@ class Recipe:
     """
 
     template: str = "final_answer"
-    examples: int = 31_000
+    examples: int = 33_000
     batch_size: int = 32
     learning_rate: float = 3e-4
     ratio: float = 10.0
     warmup: float = 0.01
     first: float = 0.03
-    bare: float = 0.05
+    bare: float = 0.12
     extraction: float = 1.0
     met: float = 2.0
     rank: int = 16

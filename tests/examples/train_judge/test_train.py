@@ -168,5 +168,12 @@ def test_the_card_says_what_was_measured_and_what_is_right(
     report |= {"false_accept_rate": 0.25, "false_reject_rate": 0.5}
     write_card(tmp_path, RECIPE, trained.template, "openai/gsm8k", report)
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
-    for expected in ("base_model: HuggingFaceTB/", "25.00%", "18.0, $18", trained.template.digest):
-        assert expected in card
+    expected = (
+        "base_model: HuggingFaceTB/",
+        "25.00%",
+        "18.0, $18",
+        "syllogism, family_",
+        "kind of answer",
+    )
+    for text in (*expected, trained.template.digest):
+        assert text in card
