@@ -395,14 +395,8 @@ def test_it_serves_until_a_signal_and_leaves_no_process(
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    "starting",
-    [
-        pytest.param("gcs_server", marks=pytest.mark.slow),
-        pytest.param("raylet/raylet", marks=pytest.mark.slow),
-        "ray.serve.scripts",
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("starting", ["gcs_server", "raylet/raylet", "ray.serve.scripts"])
 def test_ctrl_c_while_it_starts_leaves_no_process(starting: str, service: Service) -> None:
     until(lambda: bool(service.started(starting)), 200, service.log)
     os.killpg(service.process.pid, signal.SIGINT)  # as a terminal does
