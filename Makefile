@@ -70,7 +70,7 @@ train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train f
 grpo: $(STAMP) $(TINKER_STAMP)  ## Warm a policy up and train it with GRPO, rewarded by the bundled judge (OUT=; ARGS=all: six runs, hours)
 	$(BIN)/python -m examples.grpo $(or $(ARGS),judge-sync --name short --set steps=12 --set evaluate_every=12) $(if $(OUT),--out "$(OUT)")
 
-test: $(STAMP)  ## Unit tests beside service tests, which share one Ray cluster and one engine; 5 minutes
+test: $(STAMP)  ## Unit tests beside service tests, which share one Ray cluster and one engine
 	$(BIN)/python -m pytest -n 2 -rs -m "not slow"
 
 test-all: $(STAMP)  ## Every test: whole tables, faults in real time, examples, load tests, the workbench in Chromium
