@@ -129,7 +129,7 @@ async def _measured(
         runs: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
         for number in range(-1, rounds):  # the first round, which is short, warms up
             for place, way in enumerate(WAYS):
-                mark = f"{prompts} {order} {number} {place}"
+                mark = f"{place} {prompts} {order} {number}"
                 groups = GROUPS * replicas if number >= 0 else replicas
                 asked = step(requests, groups, prompts, order, mark)
                 with console.status(f"P4: {name}: {prompts}, {order}, {way}"):
@@ -176,7 +176,7 @@ def step(
             one = {"response": f"({sample}) {own}{response}", "reference": reference}
             asked.append({**one, "group": own, **PROMPTS[prompts]})
     if order == "apart":
-        Random(mark.rpartition(" ")[0]).shuffle(asked)  # alike for all ways of a round
+        Random(mark.partition(" ")[2]).shuffle(asked)  # alike for all ways of a round
     return asked
 
 

@@ -156,7 +156,7 @@ async def test_the_stand_in_scores_a_step_and_computes_a_groups_reference_once(
 def test_a_step_is_the_same_for_every_way_but_for_its_mark() -> None:
     requests = [{"response": str(n), "reference": f"r{n}"} for n in range(40)]
     together, apart, other = (
-        step(requests, 3, "short", order, f"short 0 {way}")
+        step(requests, 3, "short", order, f"{way} short 0")
         for order, way in (("together", 0), ("apart", 0), ("apart", 1))
     )
     assert [one["group"][-3:] for one in together] == ["0) "] * 8 + ["1) "] * 8 + ["2) "] * 8
