@@ -128,6 +128,7 @@ def _read(text: str) -> tuple[str, str] | None:
     for opening, closing in _WRAPPINGS:
         if text.startswith(opening) and text.endswith(closing) and len(text) > 2 * len(opening):
             text = text[len(opening) : -len(closing)].strip(" .")
+    text = text.removeprefix("**").removesuffix("**").strip("$ ").rstrip(". ")
     unit = _UNIT.search(text)
     words = unit[1].replace(".", " ").split() if unit else []
     if not _NO_UNITS.isdisjoint(words) or any(len(word) == 1 for word in words):
@@ -184,7 +185,8 @@ def _alike(text: str, other: str) -> bool:
 
 
 def _features(text: str) -> tuple[object, ...]:
-    names = set(re.findall(r"[a-zA-Z]", _COMMANDS.sub(" ", text)))
+    letters = re.findall(r"[a-zA-Z]", _COMMANDS.sub(" ", text))
+    names = set(letters) if "".join(letters).islower() else {"".join(letters)}  # N^n is not n^N
     names |= set(_COMMANDS.findall(text)) - _ARITHMETIC
     relations = Counter("<" if sign == ">" else sign for sign in re.findall(r"[=<>]", text))
     at_most = len(re.findall(r"\\[lg]e", text))

@@ -76,7 +76,7 @@ async def test_what_the_verifier_proves_is_the_score(
     ("response", "reference", "why"),
     [
         pytest.param("She makes 18", "18", "no_rule_applies", id="no marker"),
-        pytest.param("#### 17 or 18", "18", "marker_not_understood", id="two answers"),
+        pytest.param("#### 17 to 18", "18", "marker_not_understood", id="a range"),
         pytest.param("It is Paris", "Paris", "reference_not_numeric", id="no number"),
         pytest.param("She makes 18", ["17", "18"], "no_rule_applies", id="unsure of one"),
     ],
@@ -107,7 +107,7 @@ async def test_a_reference_without_an_answer_is_refused(
 
 async def test_every_verdict_carries_the_fingerprint_it_describes(rule: RuleRewardModel) -> None:
     fingerprint = rule.describe()["fingerprint"]
-    assert fingerprint == "verifier=gsm8k;version=5"
+    assert fingerprint == "verifier=gsm8k;version=6"
     assert rule.describe()["kind"] == "rule"
     for response in ("#### 18", "#### 17", "She makes 18"):
         verdict = await rule.score(ScoreRequest(response=response, reference="18"))

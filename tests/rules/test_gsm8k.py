@@ -328,7 +328,7 @@ def test_a_response_without_the_references_value_is_wrong(response: str) -> None
     ("response", "reference"),
     [
         ("#### yes", "yes"),
-        ("The answer is Tom  SMITH.", "#### Tom Smith"),
+        ("The answer is Tom  Smith.", "#### Tom Smith"),
         ("#### 3:30", "3:30"),
         ("Answer: B", "B"),
         ("#### 17 or 18", "17 or 18"),
