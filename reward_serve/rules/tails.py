@@ -82,7 +82,7 @@ def leaves_standing(tail: str, value: Fraction | None, before: str) -> bool:
     counted = bool(words & (MODIFIER_WORDS | NUMBER_WORDS)) or any(map(_ROMAN.fullmatch, words))
     if not counted and not any(map(str.isnumeric, text)):
         return words.isdisjoint(TAIL_DOUBTS) or _is_verification(text)
-    return value is not None and not words & NUMBER_WORDS and _verifies(text, value)
+    return value is not None and not words & NUMBER_WORDS and _verifies(text, value, before)
 
 
 @lru_cache(maxsize=2)
@@ -90,14 +90,18 @@ def _words_of(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.translate(_TYPOGRAPHY).lower()))
 
 
-def _verifies(text: str, value: Fraction) -> bool:
-    """Whether a text with numbers is a separate verification of the value."""
+def _verifies(text: str, value: Fraction, before: str) -> bool:
+    """Whether a text with numbers is a separate verification of the value.
+
+    It concludes nothing but the value and what the text before it has already.
+    """
     if not _is_verification(text):
         return False
     sentences = _SENTENCE_END.split(text)
     numbers = [list(_numbers(each)) for each in sentences]
+    known = frozenset(_numbers(before))
     for sentence, found in zip(sentences, numbers, strict=True):
-        if found and value not in found and _CONCLUDES.search(sentence):
+        if value not in found and not known.issuperset(found) and _CONCLUDES.search(sentence):
             return False
     last = next((place for place in range(len(numbers) - 1, -1, -1) if numbers[place]), None)
     if last is None or not any(value in found for found in numbers):
