@@ -41,18 +41,26 @@ CLUSTER = "integration"
 
 SERVICE = (
     CLUSTER,
-    *("cli/test_doctor.py", "cli/test_open_ports.py", "cli/test_serve.py", "cli/test_shipped.py"),
+    *("cli/test_doctor.py", "cli/test_serve.py", "cli/test_shipped.py"),
     *("client/test_endpoint.py", "client/test_handle.py", "client/test_processes.py"),
-    *("client/test_transports.py", "engines/test_tokenizer.py", "lab/cli/test_ui.py"),
-    *("clients/test_slime.py", "embedded/test_bundled.py", "engines/test_fork_server.py"),
+    *(
+        "client/test_transports.py",
+        "config/test_resolve.py",
+        "engines/test_tokenizer.py",
+        "lab/cli/test_ui.py",
+    ),
+    *("clients/test_slime.py", "engines/test_bundled.py", "engines/test_fork_server.py"),
     *("engines/test_process_guard.py", "engines/test_vllm.py", "http"),
-    *("lab/attacks/test_suite.py", "lab/cli/test_score.py", "lab/cli/test_template.py", "launch"),
+    *("lab/attacks/test_suite.py", "lab/cli/test_score.py", "lab/cli/test_template.py"),
+    *("cli/test_clusters.py", "cli/test_controller.py", "cli/test_file_schema.py"),
+    *("cli/test_outage.py", "cli/test_serving.py", "cli/test_signals.py"),
     *("lab/linting/test_check.py", "reward_models/test_rule.py"),
-    *("replica/observing/test_metrics.py", "replica/test_autoscaling.py", "routing"),
+    *("replica/test_metrics.py", "replica/test_autoscaling.py", "routing"),
     *("test_app.py", "test_deployments.py", "test_kubernetes.py", "test_memory.py"),
     *(*SMOKE, "lab/ui", "test_version.py"),
-    *("verifiers/test_child_process.py", "verifiers/test_math_verified.py"),
-    *("verifiers/test_mathematics.py", "verifiers/test_pattern.py", "verifiers/test_registry.py"),
+    *("rules/test_formulas.py", "rules/test_gsm8k.py", "rules/test_no_false_proof.py"),
+    *("rules/test_child_process.py", "rules/test_math_verified.py"),
+    *("rules/test_pattern.py", "rules/test_registry.py"),
 )
 """Needs Ray or processes; all else that is not long is a unit test."""
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, Shortened, by_characters, shortened
-from reward_serve.rules.committed import committed
+from reward_serve.rules.committed import MAX_RESPONSE, committed
 from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.templates import FIELDS, INSTRUCTION, PLACEHOLDER, Template
 
@@ -141,12 +141,14 @@ class Renderer:
                 f"the limit is {self._max_prompt_tokens}, of which {layout.reserve_tokens} are "
                 "reserved for the judge's answer; shorten them"
             )
-        text, answer = fields["response"], None
+        text, answer, unread = fields["response"], None, 0
         if template.reference == "final_answer":
+            unread = max(0, len(text) - MAX_RESPONSE)
             found = committed(text)
             text, answer = found.text, found.span
         budget = min(layout.response_tokens, room)
         response = shortened(text, budget, template.head_tokens, shown, self._encode, answer)
+        response = response._replace(cut_characters=response.cut_characters + unread)
         texts["response"], encoded["response"] = response.text, response.ids
         return skeleton.filled(texts, encoded, response)
 

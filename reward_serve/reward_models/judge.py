@@ -34,8 +34,8 @@ from reward_serve.reward_models.rule import result_of
 from reward_serve.reward_models.trace import Trace, timed
 from reward_serve.reward_models.writing import settings_of, writing_of
 from reward_serve.rules import VERIFIER_VERSION
-from reward_serve.rules.base import UnusableReferenceError, gold_answer, takes_long
-from reward_serve.rules.grade import Grade
+from reward_serve.rules.base import gold_answer, takes_long
+from reward_serve.rules.grade import Grade, UnusableReferenceError
 from reward_serve.rules.registry import RULES
 from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status, failure
 from reward_serve.templates import Template, load_template, template_names

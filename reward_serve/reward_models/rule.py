@@ -7,8 +7,7 @@ from typing import Any
 from reward_serve.config.models import RuleModel
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, best, gathered
 from reward_serve.reward_models.trace import Trace, timed
-from reward_serve.rules.base import UnusableReferenceError, VerifierError
-from reward_serve.rules.grade import RIGHT, Grade
+from reward_serve.rules.grade import RIGHT, Grade, UnusableReferenceError, VerifierError
 from reward_serve.rules.registry import make_verifier
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 

@@ -7,21 +7,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from reward_serve.off_loop import off_loop
-from reward_serve.rules.grade import Grade
+from reward_serve.rules.grade import Grade, UnusableReferenceError
 from reward_serve.rules.texts import final_answer
 from reward_serve.schema import ScoreRequest
 
 _LONG = 2**14  # characters
 _GOLD = 200  # characters of an answer
 _FORMULA = re.compile(r"[\\^(\[{]|[a-z] ?[-+*/=] ?\w")
-
-
-class VerifierError(RuntimeError):
-    """The verifier failed, so nothing is known about the response."""
-
-
-class UnusableReferenceError(ValueError):
-    """The reference contains nothing that this verifier can compare with."""
 
 
 class Verifier(Protocol):

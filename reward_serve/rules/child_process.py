@@ -23,23 +23,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
-from reward_serve.rules.base import VerifierError
+from reward_serve.rules.grade import UndecidedError, VerifierError
 
 _MEMORY_BYTES = 2 * 2**30
 _WALL = 10  # wall-clock limit of a call, in CPU time limits: others may use the cores
 _START_S = 30.0  # more for a process that must start: it may import sympy
-
-
-class UndecidedError(RuntimeError):
-    """The call failed deterministically; do not retry.
-
-    Attributes:
-        rule: "too_slow" if it exceeded its CPU time, "not_computed" if it raised.
-    """
-
-    def __init__(self, rule: str, reason: str) -> None:
-        super().__init__(reason)
-        self.rule = rule
 
 
 class ChildProcess:

@@ -17,11 +17,12 @@ import math
 import os
 import re
 from collections import Counter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from reward_serve.rules.base import VerifierError
-from reward_serve.rules.child_process import ChildProcess, UndecidedError
 from reward_serve.rules.numbers.words import CENTS, MODIFIER_WORDS, NUMBER_WORDS, UNIT_DOUBTS
+
+if TYPE_CHECKING:
+    from reward_serve.rules.child_process import ChildProcess
 
 MAX_TEXT = 150
 LIMIT_S = 1.0
@@ -107,7 +108,7 @@ def compare_formulas(answer: str, reference: str) -> Literal["equal", "unequal",
     order = "" if brackets == "\\{\\}" else "ordered"
     try:
         verdict = _child(os.getpid()).result("\n".join(items), "\n".join(others), order)
-    except (UndecidedError, VerifierError):
+    except RuntimeError:  # undecided, failed, or the interpreter is shutting down
         return "unknown"
     if verdict == "unequal" and not (brackets or len(items) == 1):
         return "unknown"  # 2,1 may be 1,2
@@ -117,6 +118,8 @@ def compare_formulas(answer: str, reference: str) -> Literal["equal", "unequal",
 @functools.lru_cache(maxsize=1)
 def _child(pid: int) -> ChildProcess:
     """The child process of this process; one that was forked starts its own."""
+    from reward_serve.rules.child_process import ChildProcess  # no threads when it shuts down
+
     return ChildProcess("reward_serve.rules.math_comparison:compare_formulas", LIMIT_S)
 
 

@@ -1,4 +1,4 @@
-"""What a rule says about a response."""
+"""What a rule says about a response, and why it can say nothing."""
 
 from __future__ import annotations
 
@@ -35,3 +35,23 @@ class Grade:
     def outcome(self) -> Outcome:
         """The score in a word; "graded" is a custom function's."""
         return _OUTCOMES.get(self.score, "graded")
+
+
+class VerifierError(RuntimeError):
+    """The verifier failed, so nothing is known about the response."""
+
+
+class UndecidedError(RuntimeError):
+    """The verifier failed deterministically; do not retry.
+
+    Attributes:
+        rule: "too_slow" if it exceeded its CPU time, "not_computed" if it raised.
+    """
+
+    def __init__(self, rule: str, reason: str) -> None:
+        super().__init__(reason)
+        self.rule = rule
+
+
+class UnusableReferenceError(ValueError):
+    """The reference contains nothing that this verifier can compare with."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib.metadata import version as installed_version
 
-from reward_serve.rules.base import UnusableReferenceError, gold_answer
-from reward_serve.rules.child_process import ChildProcess, UndecidedError
-from reward_serve.rules.grade import ABSTAINED, Grade
+from reward_serve.rules.base import gold_answer
+from reward_serve.rules.child_process import ChildProcess
+from reward_serve.rules.grade import ABSTAINED, Grade, UndecidedError, UnusableReferenceError
 from reward_serve.schema import ScoreRequest
 
 LIMIT_S = 2.0

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reward_serve.config.base import ConfigError
-from reward_serve.rules.base import VerifierError
-from reward_serve.rules.grade import Grade
+from reward_serve.rules.grade import Grade, VerifierError
 from reward_serve.schema import ScoreRequest
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from typing import Any
 
 from reward_serve.off_loop import off_loop
 from reward_serve.rules.base import gold_answer, takes_long
-from reward_serve.rules.child_process import ChildProcess, UndecidedError
-from reward_serve.rules.grade import ABSTAINED, WRONG, Grade
+from reward_serve.rules.child_process import ChildProcess
+from reward_serve.rules.grade import ABSTAINED, WRONG, Grade, UndecidedError
 from reward_serve.rules.numbers.parsing import parse_number
 from reward_serve.rules.texts import normalised
 from reward_serve.schema import ScoreRequest

@@ -234,11 +234,10 @@ async def test_a_field_reaches_the_endpoint_as_it_was_written(text: str) -> None
     assert f"<response>\n{text}\n</response>" in endpoint.asked[0]["messages"][1]["content"]
 
 
-async def test_a_label_of_several_characters_is_found_among_the_tokens(tmp_path: Path) -> None:
+async def test_a_label_of_several_characters_is_found_among_the_tokens() -> None:
     shown = load_template("solution").model_dump(exclude={"name", "digest"})
     shown["label"] = {"instruction": "Reply yes or no.", "values": {"no": 0.0, "yes": 1.0}}
-    file = tmp_path / "words.yaml"
-    file.write_text(json.dumps(shown), encoding="utf-8")
+    judge = {"template": "words.yaml", "template_data": shown}
     endpoint = Endpoint(completion(logprobs={"yes": -0.1, "no": -3.0}))
-    result = await endpoint.scorer({"template": str(file)}).score(ASKED)
+    result = await endpoint.scorer(judge).score(ASKED)
     assert (result["score"], result["label"]) == (1.0, "yes")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from reward_serve.rules.base import VerifierError
-from reward_serve.rules.child_process import ChildProcess, UndecidedError
+from reward_serve.rules.child_process import ChildProcess
+from reward_serve.rules.grade import UndecidedError, VerifierError
 
 HERE = __name__
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reward_serve.rules.base import UnusableReferenceError
-from reward_serve.rules.grade import Grade
+from reward_serve.rules.grade import Grade, UnusableReferenceError
 from reward_serve.rules.math_verified import MathVerifier
 from reward_serve.schema import ScoreRequest
 

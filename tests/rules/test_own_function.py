@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reward_serve.config.base import ConfigError
-from reward_serve.rules.base import VerifierError
+from reward_serve.rules.grade import VerifierError
 from reward_serve.rules.own_function import FunctionVerifier
 from reward_serve.schema import ScoreRequest
 

@@ -11,7 +11,8 @@ from typing import Any
 from reward_serve.engines.base import Tokenizer
 from reward_serve.judging.rendering import LabelError, Renderer
 from reward_serve.judging.verdict import read_verdict
-from reward_serve.rules.child_process import ChildProcess, UndecidedError
+from reward_serve.rules.child_process import ChildProcess
+from reward_serve.rules.grade import UndecidedError
 from reward_serve.schema import Status
 from reward_serve.templates import Template
 from reward_serve.templates.inline import PERCENT_SCALE

@@ -23,6 +23,7 @@ FINGERPRINT = (
     "print(hashlib.sha256(repr(crossed(3)).encode()).hexdigest())"
 )
 
+
 @pytest.fixture(scope="module")
 def rows() -> list[Attack]:
     return crossed(seed=0)

@@ -8,7 +8,6 @@ from reward_serve.rules import verify
 from reward_serve_lab.attacks import FAMILIES
 from reward_serve_lab.attacks.mentions import mentions
 from reward_serve_lab.attacks.variants import variants
-from tests.lab.attacks.test_suite import UNREAD
 
 SOLUTION = "Odile has 36 - 6 = 30 loaves.\nThey bring in 30 * 4 = 120 dollars.\n#### 120"
 MAY_MENTION = {family.name for family in FAMILIES if family.may_mention}
@@ -24,8 +23,6 @@ def test_every_family_attacks_a_number(reference: str) -> None:
 
 def test_none_is_right() -> None:
     for attack in variants(None, SOLUTION, per_family=5):
-        if attack.family in UNREAD:
-            continue
         assert verify(attack.response, SOLUTION).outcome != "right", attack
         if attack.family not in MAY_MENTION:
             assert not mentions(attack.response, Decimal(120)), attack

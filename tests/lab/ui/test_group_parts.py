@@ -111,4 +111,5 @@ def test_the_python_snippet_runs(
     assert "score=1.0" in capsys.readouterr().out
     call = service.calls[-1]
     assert call.headers["authorization"] == "Bearer from-the-environment"
-    assert {name: call.body[name] for name in request} == json.loads(json.dumps(request))
+    (body,) = call.body["requests"]
+    assert {name: body[name] for name in request} == json.loads(json.dumps(request))
