@@ -50,6 +50,7 @@ SERVICE = (
         "lab/cli/test_ui.py",
     ),
     *("clients/test_slime.py", "engines/test_bundled.py", "engines/test_fork_server.py"),
+    "engines/test_openai.py",
     *("engines/test_process_guard.py", "engines/test_vllm.py", "http"),
     *("lab/attacks/test_suite.py", "lab/cli/test_score.py", "lab/cli/test_template.py"),
     *("cli/test_clusters.py", "cli/test_controller.py", "cli/test_file_schema.py"),
