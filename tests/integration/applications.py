@@ -45,6 +45,8 @@ def judge_and_keys(port: int, keys: Path) -> dict[str, Any]:
         (ROOT / "deployments" / "judge.yaml").read_text(encoding="utf-8")
     )
     config["http_options"]["port"] = port
+    (judge,) = config["applications"][0]["args"]["models"]
+    judge["autoscaling"] = {"min_replicas": 1, "max_replicas": 1}  # tests look into its one replica
     server = {
         "api_keys_file": str(keys),
         "api_keys_env": KEYS_VARIABLE,

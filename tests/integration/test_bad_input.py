@@ -102,7 +102,7 @@ def test_a_batch_of_ten_thousand_is_refused_whole_and_a_client_splits_it(
     reply = httpx.post(f"{url}/v1/score/batch", json={"requests": [GOOD] * 10_000}, timeout=60)
     assert reply.status_code == 413
     assert "1024" in reply.json()["detail"]
-    assert {result.score for result in handle.score_batch([GOOD] * 10_000)} == {1.0}
+    assert {result.score for result in handle.score_batch([GOOD] * 2_000)} == {1.0}
 
 
 def test_a_body_over_the_limit_is_refused(url: str) -> None:

@@ -31,17 +31,17 @@ def test_verifiers_of_one_application_are_asked_by_name(rule_url: str) -> None:
         (Status.ERROR, None),
         (Status.INVALID, None),
     ]
-    with HttpRewardClient(rule_url, timeout_s=60) as client:
+    with HttpRewardClient(rule_url, max_attempts=1) as client:
         over_http = client.score_batch(requests)
     assert [(result.status, result.score) for result in over_http] == verdicts
     assert "TypeError" in (over_http[4].reason or "")
     for request, expected in zip(requests, verdicts, strict=True):
-        result = RewardClient(RULES, model=request["model"], timeout_s=60).score(request)
+        result = RewardClient(RULES, model=request["model"], max_attempts=1).score(request)
         assert (result.status, result.score) == expected
 
 
 def test_a_hostile_response_leaves_the_replica_scoring(rule_url: str) -> None:
-    with HttpRewardClient(rule_url, timeout_s=60) as client:
+    with HttpRewardClient(rule_url, max_attempts=1) as client:
         hostile = client.score(HOSTILE)
         assert (hostile.status, hostile.score) == (Status.UNPARSEABLE, None)
         assert (hostile.details or {})["rule"] == "too_slow"

@@ -139,12 +139,10 @@ def test_a_broken_model_folder_fails_the_deployment_within_seconds(
 
 
 @pytest.mark.kills
-def test_a_killed_engine_fails_its_callers_and_ends_its_replica(
-    http: HttpRewardClient, handle: RewardClient
-) -> None:
+def test_a_killed_engine_fails_its_callers_and_ends_its_replica(http: HttpRewardClient) -> None:
     before = replica(http)["pid"]
     engine, family = engine_core_of(before)
-    kill_under_load(engine.pid, http, handle)
+    kill_under_load(engine.pid, http)
     psutil.wait_procs(family, timeout=10)
     assert not [process for process in family if process.is_running()]
     wait_for("Serve to start another", lambda: "STARTING" in states(APP, "judge"), 30)
@@ -154,24 +152,23 @@ def test_a_killed_engine_fails_its_callers_and_ends_its_replica(
 @pytest.mark.kills
 @pytest.mark.parametrize("victim", ["engine core", "replica"])
 def test_a_killed_process_is_replaced_and_leaves_no_orphan(
-    http: HttpRewardClient, handle: RewardClient, victim: str
+    http: HttpRewardClient, victim: str
 ) -> None:
     wait_for("a replica", http.is_ready, 150)
     before = replica(http)["pid"]
     engine, family = engine_core_of(before)
-    kill_under_load(engine.pid if victim == "engine core" else before, http, handle)
+    kill_under_load(engine.pid if victim == "engine core" else before, http)
     psutil.wait_procs(family, timeout=10)
     assert not [process for process in family if process.is_running()]
     wait_for("a new replica", lambda: http.is_ready() and replica(http)["pid"] != before, 150)
     assert http.score(ASKED).status is Status.OK
 
 
-def kill_under_load(pid: int, http: HttpRewardClient, handle: RewardClient) -> None:
-    """Kill the process while it has work: every caller gets an error at once."""
+def kill_under_load(pid: int, http: HttpRewardClient) -> None:
+    """Kill the process while it has work: every caller that asks once gets an error."""
     answers: list[ScoreResult] = []
-    callers = [
-        threading.Thread(target=lambda: answers.append(handle.score(LONG))) for _ in range(4)
-    ]
+    once = RewardClient(APP, max_attempts=1)
+    callers = [threading.Thread(target=lambda: answers.append(once.score(LONG))) for _ in range(4)]
     for caller in callers:
         caller.start()
     wait_for("the callers' work to begin", lambda: replica(http)["items"] >= 4, 10)
