@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-LONGEST_S = 0.15
-"""0.1 s where nothing shares the core's caches."""
+LONGEST_S = 0.1
 _TRIES = 4
 
 

@@ -56,7 +56,12 @@ SERVICE = (
     *("cli/test_clusters.py", "cli/test_controller.py", "cli/test_file_schema.py"),
     *("cli/test_outage.py", "cli/test_serving.py", "cli/test_signals.py"),
     *("lab/linting/test_check.py", "reward_models/test_rule.py"),
-    *("replica/test_metrics.py", "replica/test_autoscaling.py", "routing"),
+    *(
+        "replica/test_loop_pauses.py",
+        "replica/test_metrics.py",
+        "replica/test_autoscaling.py",
+        "routing",
+    ),
     *("test_app.py", "test_deployments.py", "test_kubernetes.py", "test_memory.py"),
     *(*SMOKE, "lab/ui", "test_version.py"),
     *("rules/test_formulas.py", "rules/test_gsm8k.py", "rules/test_no_false_proof.py"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from deployments.local import console, free_port
 from loadtests.bench.common import load, spread
+from loadtests.scorer_replica import ScorerReplica
 from reward_serve.client import HttpRewardClient, RewardClient
 from reward_serve.config.app import ServerConfig
 from reward_serve.replica.admission import Admission
@@ -43,20 +44,13 @@ class InstantModel(RewardModel):
         return {}
 
 
-class InstantReplica:
+class InstantReplica(ScorerReplica):
     """``RewardReplica`` with an ``InstantModel``."""
 
     def __init__(self) -> None:
         admission = Admission(128, 100_000)
-        self._scorer = Scorer(
-            "instant", InstantModel(), admission, 1024, observers=[Metrics(lambda: 0, dict)]
-        )
-
-    async def score_batch(
-        self, requests: list[dict[str, Any]], batch: str | None = None
-    ) -> list[dict[str, Any]]:
-        """A result for each request, in order."""
-        return await self._scorer.score_batch(requests, batch)
+        observers = [Metrics(lambda: 0, dict)]
+        super().__init__(Scorer("instant", InstantModel(), admission, 1024, observers=observers))
 
 
 class Raw:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from loadtests.scorer_replica import ScorerReplica
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.replica.admission import Admission
@@ -97,7 +98,7 @@ class PrefixEngine:
         return Usage(prompt_tokens=len(tokens), cached_tokens=cached, completion_tokens=written)
 
 
-class PrefixReplica:
+class PrefixReplica(ScorerReplica):
     """``RewardReplica`` with a judge on a ``PrefixEngine``.
 
     Args:
@@ -109,20 +110,7 @@ class PrefixReplica:
         config = JudgeModel.model_validate(model)
         admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
         judge = Judge(config, PrefixEngine())
-        self._scorer = Scorer(config.name, judge, admission, max_batch_items)
-
-    async def score_batch(
-        self, requests: list[dict[str, Any]], batch: str | None = None
-    ) -> list[dict[str, Any]]:
-        """A result for each request, in order."""
-        return await self._scorer.score_batch(requests, batch)
-
-    async def score_stream(
-        self, requests: list[dict[str, Any]], batch: str | None = None
-    ) -> AsyncIterator[list[dict[str, Any]]]:
-        """Chunks of results as they finish."""
-        async for chunk in self._scorer.score_stream(requests, batch):
-            yield chunk
+        super().__init__(Scorer(config.name, judge, admission, max_batch_items))
 
     async def describe(self) -> dict[str, Any]:
         """Its name."""

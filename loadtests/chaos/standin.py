@@ -11,10 +11,11 @@ import asyncio
 import math
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from loadtests.chaos.engine_faults import GENERATE, LABEL, Fault, Faults
+from loadtests.scorer_replica import ScorerReplica
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.replica.admission import Admission
@@ -119,7 +120,7 @@ def _text(prompt: Prompt) -> str:
     return "\n".join(turn["content"] for turn in prompt.messages)
 
 
-class StandInReplica:
+class StandInReplica(ScorerReplica):
     """``RewardReplica`` with a judge on the fake engine.
 
     Args:
@@ -137,20 +138,7 @@ class StandInReplica:
         config = JudgeModel(name=NAME, kind="judge", max_concurrent_items=slots, **fields)
         self._admission = Admission(slots, config.max_queued_items)
         judge = Judge(config, self._engine)
-        self._scorer = Scorer(NAME, judge, self._admission, max_batch_items=1024)
-
-    async def score_batch(
-        self, requests: list[dict[str, Any]], batch: str | None = None
-    ) -> list[dict[str, Any]]:
-        """A result for each request, in order."""
-        return await self._scorer.score_batch(requests, batch)
-
-    async def score_stream(
-        self, requests: list[dict[str, Any]], batch: str | None = None
-    ) -> AsyncIterator[list[dict[str, Any]]]:
-        """Chunks of results as they finish."""
-        async for chunk in self._scorer.score_stream(requests, batch):
-            yield chunk
+        super().__init__(Scorer(NAME, judge, self._admission, max_batch_items=1024))
 
     async def describe(self) -> dict[str, Any]:
         """Process id, items in flight and faults injected so far."""

@@ -70,10 +70,9 @@ def _by_rule(request: Mapping[str, Any]) -> float | None:
 
     try:
         asked = ScoreRequest.model_validate(request)
-        outcome = verify_any(asked.response, asked.references).outcome
+        return verify_any(asked.response, asked.references).score
     except ValueError:  # an invalid request, or one without a reference
         return None
-    return {"right": 1.0, "wrong": 0.0}.get(outcome)
 
 
 def failed_status(result: ScoreResult) -> str | None:

@@ -28,7 +28,8 @@ def read_verdict(template: Template, text: str, cut_off: bool) -> ScoreResult:
         cut_off: whether the judge reached its token limit.
 
     Returns:
-        The score and the label as written, or why there is none; ``text`` is the judge's.
+        A result with the judge's text, and with the score and the label that it wrote or the
+        reason why there is none.
     """
     if cut_off:
         reason = "the judge was cut off; raise judge.max_tokens"

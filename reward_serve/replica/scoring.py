@@ -289,9 +289,8 @@ class Scorer:
 
     def _too_large(self, request: object, size: int) -> dict[str, Any]:
         reason = f"requests: {size} items; the limit is {self._max_batch_items}, so split the batch"
-        return self._finished(
-            failure(Status.INVALID, reason), Times(self._clock()), echoes(request)
-        )
+        refused = failure(Status.INVALID, reason)
+        return self._finished(refused, Times(self._clock()), echoes(request))
 
     @staticmethod
     def _items(requests: object) -> Sequence[object]:

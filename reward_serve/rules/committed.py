@@ -30,6 +30,7 @@ _CHANNEL = re.compile(r"(?:<\|start\|>\w{1,20})?<\|channel\|>\s*(\w{1,20})[^<]{0
 _MESSAGE_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
 _ANALYSIS = re.compile(r"\s*analysis(?=[A-Z])")
 _FINAL = "assistantfinal"
+_MARKS_OF_THINKING = ("think", "thought", "<|channel|>", _FINAL)  # searching for these is faster
 
 # A percent sign is common, so a LaTeX comment begins a line or follows a formula or a sentence.
 _LATEX_COMMENT = re.compile(
@@ -109,6 +110,9 @@ def committed(response: str) -> Committed:
 
 def without_thinking(text: str) -> str:
     """The text without thinking and analysis; empty if the response ends before they do."""
+    lower = text.lower()
+    if not any(mark in lower for mark in _MARKS_OF_THINKING):
+        return text
     channels = list(_CHANNEL.finditer(text))
     if channels:
         final = [channel.end() for channel in channels if channel[1].lower() == "final"]
@@ -139,8 +143,8 @@ def without_run_on(text: str) -> str:
     ended = _END_OF_TEXT.search(text)
     if ended and text[: ended.start()].strip():
         text = text[: ended.end()]
-    answered = first_marker(text)
     turns = list(islice(_TURN.finditer(text), MAX_TURNS))
+    answered = first_marker(text) if turns else None
     for position, turn in enumerate(turns):
         before = text[: turn.start()]
         if (answered is not None and answered <= turn.start()) or (

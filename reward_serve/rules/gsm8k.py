@@ -64,9 +64,9 @@ def verify(response: str, reference: str) -> Grade:
         if _is_blank(response[:_FIRST_LOOK]) and _is_blank(response):
             return Grade(WRONG, "empty_response")
         return Grade(ABSTAINED, "response_too_long")
-    verification = _decide(response, gold_text)
-    same = verification.outcome != "right" and _is_text(response, (gold_text, reference))
-    return Grade(RIGHT, "text_matches", _printable(response)) if same else verification
+    grade = _decide(response, gold_text)
+    same = grade.outcome != "right" and _is_text(response, (gold_text, reference))
+    return Grade(RIGHT, "text_matches", _printable(response)) if same else grade
 
 
 def _decide(response: str, gold_text: str) -> Grade:
@@ -78,14 +78,14 @@ def _decide(response: str, gold_text: str) -> Grade:
     gold = parse_number(gold_text)
     if gold is None:
         return _judge_text(visible, gold_text)
-    verification = _judge_numbers(visible, gold, gold_text)
-    if verification.outcome != "abstain":
-        return verification
+    grade = _judge_numbers(visible, gold, gold_text)
+    if grade.outcome != "abstain":
+        return grade
     if gold.value != 1 and _is_only_opener(response):
         return Grade(WRONG, "only_opener")
-    if not _names_a_value(verification) and not may_hold(response, gold.value):
-        return Grade(WRONG, "reference_absent", verification.answer)
-    return verification
+    if not _names_a_value(grade) and not may_hold(response, gold.value):
+        return Grade(WRONG, "reference_absent", grade.answer)
+    return grade
 
 
 def _is_text(response: str, references: Sequence[str]) -> bool:
@@ -111,9 +111,9 @@ def verify_any(response: str, references: Sequence[str]) -> Grade:
     """
     if not references:
         raise ValueError("references: is empty, expected at least one reference")
-    verifications = [verify(response, reference) for reference in dict.fromkeys(references)]
+    grades = [verify(response, reference) for reference in dict.fromkeys(references)]
     order = ("right", "abstain", "wrong")
-    return min(verifications, key=lambda verification: order.index(verification.outcome))
+    return min(grades, key=lambda grade: order.index(grade.outcome))
 
 
 def _is_blank(text: str) -> bool:
@@ -157,10 +157,10 @@ def _said_once(text: str) -> str:
     return first if lines or not _GROUP.search(first) else text
 
 
-def _names_a_value(verification: Grade) -> bool:
-    if verification.rule == "marker_not_understood" and verification.answer is not None:
-        return not is_remark(verification.answer)
-    return verification.rule in {"value_in_doubt", "percent_on_one_side", "units_differ"}
+def _names_a_value(grade: Grade) -> bool:
+    if grade.rule == "marker_not_understood" and grade.answer is not None:
+        return not is_remark(grade.answer)
+    return grade.rule in {"value_in_doubt", "percent_on_one_side", "units_differ"}
 
 
 def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:

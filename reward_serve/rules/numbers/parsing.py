@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from reward_serve.rules.numbers.words import (
     ANY_NUMBER_WORD,
@@ -109,6 +110,7 @@ class Number:
     plain: bool = True
 
 
+@lru_cache(maxsize=32)  # several rules read an answer, and a group's samples one reference
 def parse_number(text: str) -> Number | None:
     """Parse the whole of `text` as one number.
 
