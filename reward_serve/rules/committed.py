@@ -135,6 +135,11 @@ def without_hidden(text: str) -> str:
     return _LATEX_COMMENT.sub(_unless_empty, text) if "%" in text else text
 
 
+def asks_again(text: str) -> bool:
+    """Whether a question or turn follows other text, which may be an answer without a marker."""
+    return any(text[: turn.start()].strip() for turn in islice(_TURN.finditer(text), MAX_TURNS))
+
+
 def without_run_on(text: str) -> str:
     """The text up to the next question or turn after an answer.
 

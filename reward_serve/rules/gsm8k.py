@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
-from reward_serve.rules.committed import MAX_RESPONSE, committed
+from reward_serve.rules.committed import MAX_RESPONSE, asks_again, committed
 from reward_serve.rules.formulas import compare_formulas
 from reward_serve.rules.grade import ABSTAINED, RIGHT, WRONG, Grade
 from reward_serve.rules.markers import Marker, is_remark, read_markers
@@ -75,6 +75,8 @@ def _decide(response: str, gold_text: str) -> Grade:
     if _is_blank(committed(response).text):
         return Grade(WRONG, "only_thinking")
     visible = _visible(response)
+    if asks_again(visible):
+        return Grade(ABSTAINED, "another_question")
     gold = parse_number(gold_text)
     if gold is None:
         return _judge_text(visible, gold_text)

@@ -28,7 +28,7 @@ _MARKER = re.compile(
     | (?P<key>(?P<quote>["'])(?:final[_ ]?)?answer(?P=quote)[ ]?:)
     | (?P<label>(?:\b(?:the|my|our)[ ])?(?:\b(?:final|correct)[ ]){0,2}(?<![a-z\d])answer
         (?:[ ]to[ ](?:the|this)[ ](?:question|problem))?[*_]{0,3}[ ]{0,3}(?::|=|is\b))
-    | (?P<a>^[ \t>*_]{0,9}(?-i:A)[*_]{0,3}:)""",
+    | (?P<a>(?:^[ \t>*_]{0,9}|(?<=[.!?][ ]))(?-i:A)[*_]{0,3}:)""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 # Every marker contains "answer", "####", "box" or "A:" within its first _REACH characters after
