@@ -147,6 +147,7 @@ class HttpTransport:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._clients: dict[int, httpx.AsyncClient] = {}  # by process id, as forks share sockets
         self._warned = False
+        self._is_known = False  # whether this service has answered
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments
@@ -256,7 +257,11 @@ class HttpTransport:
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
-            raise self._refused(answer, f"HTTP {answer.status_code}, not this service")
+            why = f"HTTP {answer.status_code}, not this service"
+            if self._is_known:  # it starts again: Serve's proxy says 404 until it is deployed
+                raise ServiceUnavailableError(f"{self.name}: {why} at present")
+            raise self._refused(answer, why)
+        self._is_known = True
         if answer.status_code != 200 and expected not in content:
             detail = str(content.get("detail", "no detail"))[:_DETAIL_CHARACTERS]
             raise self._refused(answer, f"HTTP {answer.status_code}: {detail}")

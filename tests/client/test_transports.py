@@ -99,6 +99,25 @@ def test_a_request_that_is_not_json_is_that_items_fault(
     assert [result.status for result in results] == [Status.INVALID, Status.OK]
 
 
+def test_a_service_that_starts_again_is_asked_again(service: FakeService) -> None:
+    with HttpRewardClient(service.url, timeout_s=20) as client:
+        assert client.score(RIGHT).score == 1.0
+        not_deployed = Reply(b"Path '/v1/score/batch' not found", code=404)
+        service.replies["/v1/score/batch"] = not_deployed
+        threading.Timer(0.3, service.replies.clear).start()
+        assert client.score(RIGHT).score == 1.0
+        assert client.counters.snapshot()["retried"] > 0
+
+
+def test_a_page_at_the_url_of_no_service_is_not_asked_again(service: FakeService) -> None:
+    service.replies["/v1/score/batch"] = Reply(b"Path '/v1/score/batch' not found", code=404)
+    with HttpRewardClient(service.url, timeout_s=20) as client:
+        result = client.score(RIGHT)
+        assert client.counters.snapshot()["retried"] == 0
+    assert result.status is Status.INVALID
+    assert "HTTP 404, not this service" in str(result.reason)
+
+
 def test_nobody_at_the_url_is_unavailable() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(ServiceUnavailableError) as caught:
