@@ -14,7 +14,7 @@ from reward_serve.client import connect
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_verl import compute_score_sync
 from tests.integration.applications import RULES
-from tests.integration.conftest import Deploy
+from tests.integration.conftest import Deploy, wait_for
 
 RULE = {"models": [{"name": "rule", "kind": "rule", "resources": {"num_cpus": 0.1}}]}
 
@@ -78,7 +78,8 @@ def test_an_inline_template_that_is_refused_is_reported_with_the_remedy(
     row = compute_score_sync("gsm8k", "#### 18", "18", info, url=url)
 
     assert (row["score"], row["fallback"], row["failed_invalid"]) == (1.0, 1.0, 1.0)
-    assert "judge.inline_templates: true" in caplog.text
+    # The answer is handed out before the batch is reported.
+    wait_for("the report", lambda: "judge.inline_templates: true" in caplog.text, 5)
 
 
 @pytest.mark.slow
