@@ -13,8 +13,8 @@ from ray.cluster_utils import Cluster
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 from deployments.local import ROOT, free_port
+from examples.tests.grpo.fake_endpoint import FakeEndpoint
 from reward_serve.engines.bundled import prepare_bundled
-from tests.examples.grpo.fake_endpoint import FakeEndpoint
 from tests.long.grpo_runs import HalfRight, options, until
 
 STEPS = 8
