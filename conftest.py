@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
-from typing import Any
+from unittest import mock
 
+import httpx
 import pytest
 from hypothesis import settings
 
 from reward_serve.client import connecting, loop
+from reward_serve.client.http import HttpTransport
 from tests.fake_service import FakeService
 
 # The same examples every time, so that a run says something of the change and not of its luck;
@@ -27,22 +29,33 @@ def service() -> Iterator[FakeService]:
         yield service
 
 
-_past: list[Any] = []
-"""Clients of tests that are over: kept, since a connection that is collected unclosed warns."""
+@pytest.fixture(scope="session")
+def connected() -> Iterator[list[HttpTransport]]:
+    """The transports that have opened connections."""
+    transports: list[HttpTransport] = []
+    opened = HttpTransport._opened
+
+    def recorded(transport: HttpTransport) -> httpx.AsyncClient:
+        transports.append(transport)
+        return opened(transport)
+
+    with mock.patch.object(HttpTransport, "_opened", recorded):
+        yield transports
 
 
 @pytest.fixture(autouse=True)
-def no_outage_outlives_its_test() -> Iterator[None]:
-    """Services that a test left dead are neither probed nor remembered during the next ones."""
+def no_client_outlives_its_test(connected: list[HttpTransport]) -> Iterator[None]:
+    """Close connections, and neither probe nor remember services that the test left dead."""
     yield
-    _past.append((*connecting._clients.values(), *connecting._endpoints.values()))
     connecting._clients.clear()
     connecting._endpoints.clear()
     if own := loop._loops.get(os.getpid()):
-        asyncio.run_coroutine_threadsafe(_cancel_probes(), own).result()
+        asyncio.run_coroutine_threadsafe(_end(connected), own).result(30)
 
 
-async def _cancel_probes() -> None:
+async def _end(transports: list[HttpTransport]) -> None:
     for task in asyncio.all_tasks():
         if task.get_name().startswith("probe of "):
             task.cancel()
+    while transports:
+        await transports.pop().aclose()

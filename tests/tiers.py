@@ -24,6 +24,9 @@ SERVICE = "tests/service"
 CLUSTER = "tests/service/integration"
 """Shares one Ray cluster, and so runs in one process."""
 
+PAGES = "tests/long/lab"
+"""Needs a browser, and no cluster."""
+
 LONG = ("tests/long", "examples/tests", "loadtests/tests")
 """Only `make test-all` runs these, except ``SMOKE``."""
 
@@ -70,7 +73,7 @@ def is_unit(path: Path) -> bool:
 
 def shares_cluster(path: Path) -> bool:
     """Whether the file's tests share the cluster, or start one of their own."""
-    return _is_in(path, CLUSTER, "tests/long")
+    return _is_in(path, CLUSTER, "tests/long") and not _is_in(path, PAGES)
 
 
 def is_long(path: Path) -> bool:

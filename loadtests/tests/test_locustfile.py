@@ -63,9 +63,7 @@ def load(url: str, rows: Path, out: Path, *arguments: str) -> tuple[int, dict[st
     return done.returncode, json.loads((out / "summary.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    "transport", ["http-single", pytest.param("http-batch", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("transport", ["http-single", "http-batch"])
 def test_a_run_of_right_answers_passes_and_is_reported(
     transport: str, rows: Path, tmp_path: Path
 ) -> None:
@@ -96,7 +94,6 @@ def test_long_rollouts_are_generated_and_decided_by_rules(rows: Path, tmp_path: 
     assert sorted(asked)[8] > 16_000
 
 
-@pytest.mark.slow
 def test_one_wrong_answer_fails_the_run(rows: Path, tmp_path: Path) -> None:
     with WrongOnce() as service:
         code, figures = load(service.url, rows, tmp_path, "--peak-users", "4")
@@ -114,7 +111,6 @@ def test_one_dropped_connection_fails_the_run(rows: Path, tmp_path: Path) -> Non
     assert figures["right"] == figures["asked"] - 1 > 4
 
 
-@pytest.mark.slow
 def test_locusts_command_line_refuses_a_missing_host(rows: Path) -> None:
     command = [sys.executable, "-m", "locust", "-f", "loadtests/locustfile.py", "--headless"]
     done = subprocess.run(

@@ -19,8 +19,6 @@ from tests.long.grpo_runs import (
 )
 from tests.service.engines.owners import runs
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def judge() -> Iterator[str]:

@@ -34,7 +34,6 @@ def cluster() -> Iterator[Cluster]:
     cluster.shutdown()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_job_goes_on_when_a_node_of_its_rollout_workers_is_lost(
     cluster: Cluster, tmp_path: Path

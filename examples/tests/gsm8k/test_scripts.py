@@ -125,7 +125,6 @@ def test_gpus_of_the_judge_and_of_training_are_counted_against_the_clusters(
     assert reason is None if needs is None else str(reason).startswith(needs)
 
 
-@pytest.mark.integration
 def test_a_machine_without_gpus_is_refused_and_no_cluster_is_left(tmp_path: Path) -> None:
     done = run(
         "deploy_judge.sh",
@@ -140,8 +139,7 @@ def test_a_machine_without_gpus_is_refused_and_no_cluster_is_left(tmp_path: Path
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize("kind", [pytest.param("rule", marks=pytest.mark.slow), "rul"])
+@pytest.mark.parametrize("kind", ["rule", "rul"])
 def test_a_judge_is_deployed_and_ended_and_a_fault_is_reported(kind: str, tmp_path: Path) -> None:
     port = free_port()
     model = {"name": "rule", "kind": kind, "resources": {"num_cpus": 0.1}}

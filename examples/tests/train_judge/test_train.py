@@ -80,7 +80,6 @@ def test_a_step_lowers_the_loss_of_its_own_batch(base: Path) -> None:
     assert losses[-1] < losses[0] / 2
 
 
-@pytest.mark.slow
 def test_a_batch_divided_among_workers_teaches_as_a_whole_one(base: Path) -> None:
     recipe = replace(RECIPE, examples=400, batch_size=9)
     losses = []
@@ -102,7 +101,6 @@ def test_a_batch_that_is_only_timed_teaches_nothing(base: Path) -> None:
     assert all(torch.equal(weight, before[name]) for name, weight in weights(trainer).items())
 
 
-@pytest.mark.slow
 def test_an_interrupted_run_ends_as_one_that_was_not(
     trained: Trainer, base: Path, tmp_path: Path
 ) -> None:

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from loadtests.chaos.report import ALWAYS_ZERO
 
 ROOT = Path(__file__).parents[3]
@@ -31,8 +29,6 @@ print("figures: " + json.dumps(reports))
 """
 
 
-@pytest.mark.integration
-@pytest.mark.slow
 def test_no_answer_is_wrong_lost_or_hung_under_faults_and_a_kill() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _SHORT], cwd=ROOT, capture_output=True, text=True, check=False

@@ -118,7 +118,6 @@ def rehearse(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=REHEARSED, capture_output=True, text=True)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_gpu_check_is_rehearsed_on_the_cpu(tmp_path: Path) -> None:
     known = str(tmp_path / "reference.json")
@@ -137,7 +136,6 @@ def test_gpu_check_is_rehearsed_on_the_cpu(tmp_path: Path) -> None:
     assert figures["right judge-gpu.yaml"]["statuses"] == {"ok": 8}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", ["speed-1.5b", "classifier", "written", "settings", "together"])
 def test_bench_gpu_is_rehearsed_on_the_cpu(part: str, tmp_path: Path) -> None:

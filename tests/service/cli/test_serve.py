@@ -375,7 +375,6 @@ def service(tmp_path: Path) -> Iterator[Service]:
     service.process.kill()
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     "number",
     [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM],
@@ -394,7 +393,6 @@ def test_it_serves_until_a_signal_and_leaves_no_process(
         httpx.get(service.url)
 
 
-@pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.parametrize("starting", ["gcs_server", "raylet/raylet", "ray.serve.scripts"])
 def test_ctrl_c_while_it_starts_leaves_no_process(starting: str, service: Service) -> None:
@@ -404,7 +402,6 @@ def test_ctrl_c_while_it_starts_leaves_no_process(starting: str, service: Servic
     until(lambda: not service.family(), 20, service.log)
 
 
-@pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["raylet/raylet", "gcs_server"])
 def test_it_ends_with_a_reason_and_leaves_no_process_when_ray_is_killed(
@@ -420,7 +417,6 @@ def test_it_ends_with_a_reason_and_leaves_no_process_when_ray_is_killed(
         httpx.get(service.url + "/health", timeout=5)
 
 
-@pytest.mark.integration
 @pytest.mark.slow
 def test_a_signal_to_its_group_ends_it_at_once(service: Service) -> None:
     until(service.serves, 200, service.log)

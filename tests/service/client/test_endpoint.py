@@ -118,11 +118,11 @@ def test_sixty_four_threads_cause_one_warning(caplog: pytest.LogCaptureFixture) 
 
 
 def test_what_is_under_way_as_an_outage_is_found_does_not_wait_for_its_own_deadline() -> None:
-    client = Client(Service(AWAY), on_failure="none", timeout_s=30, window_s=0)
+    client = Client(service := Service(AWAY), on_failure="none", timeout_s=30, window_s=0)
     with ThreadPoolExecutor(2) as pool:
         began = time.monotonic()
         long = pool.submit(client.score, ASKED)
-        time.sleep(0.1)
+        until(lambda: bool(service.asked))
         short = pool.submit(client.score, {**ASKED, "timeout_s": DEADLINE_S})
         results = [long.result(), short.result()]
 

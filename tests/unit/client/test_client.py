@@ -134,11 +134,16 @@ def test_without_a_service_and_a_choice_it_raises() -> None:
 
 
 async def test_a_call_that_is_cancelled_leaves_the_rest(service: FakeService) -> None:
-    release = threading.Event()
-    service.before_reply = lambda call: release.wait(5)
+    begun, release = threading.Event(), threading.Event()
+
+    def hold(call: Any) -> None:
+        begun.set()
+        release.wait(5)
+
+    service.before_reply = hold
     client = connect(url=service.url)
     calls = [asyncio.ensure_future(client.ascore(asked(n))) for n in range(2)]
-    await asyncio.sleep(0.05)
+    assert await asyncio.to_thread(begun.wait, 5)
     calls[0].cancel()
     release.set()
     assert outcome(await calls[1]) == answer(1)

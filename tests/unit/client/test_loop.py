@@ -73,10 +73,13 @@ def test_an_interrupted_start_leaves_no_loop_without_a_thread(
         raise KeyboardInterrupt
 
     loops: dict[int, asyncio.AbstractEventLoop] = {}
+    unused = asyncio.new_event_loop()
+    monkeypatch.setattr(asyncio, "new_event_loop", lambda: unused)
     monkeypatch.setattr(loop, "_loops", loops)
     monkeypatch.setattr(threading.Thread, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         own_loop()
+    unused.close()
     assert loops == {}
 
 

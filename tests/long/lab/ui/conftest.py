@@ -13,20 +13,13 @@ from tests.service.lab.ui.running import FLAGS, Running, chromium, workbench
 
 Open = Callable[..., Page]
 TIMEOUT_MS = 60_000
-SLOW = pytest.mark.slow
 LOOKS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every look; without the slow tests, keys in a wide light window, mouse in a narrow dark."""
-    if "look" not in metafunc.fixturenames:
-        return
-    usual = (1280, "light") if "keyboard" in metafunc.function.__name__ else (400, "dark")
-    looks = [
-        pytest.param(look, id=f"{look[0]}-{look[1]}", marks=[] if look == usual else [SLOW])
-        for look in LOOKS
-    ]
-    metafunc.parametrize("look", looks)
+    """Run a test of the pages' look in every window and colour scheme."""
+    if "look" in metafunc.fixturenames:
+        metafunc.parametrize("look", LOOKS, ids="{0[0]}-{0[1]}".format)
 
 
 @pytest.fixture(scope="module")

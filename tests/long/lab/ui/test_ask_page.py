@@ -172,9 +172,7 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind", ["lines", *(pytest.param(k, marks=pytest.mark.slow) for k in ("pairs", "controls"))]
-)
+@pytest.mark.parametrize("kind", ["lines", "pairs", "controls"])
 def test_a_long_item_is_pasted_asked_and_shown(
     open_page: Open, running: Running, fake_service: FakeService, kind: str
 ) -> None:

@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from reward_serve.explanation import Explanation, RuleOutcome
@@ -165,7 +164,6 @@ def test_a_training_step_is_uploaded_scored_in_batches_and_compared_on_request(
     assert sizes == [4] + [BATCH_ITEMS] * 8
 
 
-@pytest.mark.slow
 def test_a_group_of_1024_is_one_table(
     open_page: Open, running: Running, fake_service: FakeService
 ) -> None:

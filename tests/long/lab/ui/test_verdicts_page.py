@@ -171,7 +171,6 @@ MANY = [100_000, pytest.param(1_000_000, marks=pytest.mark.timeout(3600))]
 NAVIGATION_S = 10.0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("count", MANY)
 def test_a_large_log_does_not_freeze_the_page(
     open_page: Open, running: Running, log: Path, count: int

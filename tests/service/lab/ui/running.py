@@ -38,7 +38,7 @@ def chromium() -> str:
         return found
     reason = "no Chromium here (Debian: apt-get install chromium)"
     if os.environ.get("CI"):
-        pytest.fail(reason)
+        pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
 
 
