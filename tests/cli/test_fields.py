@@ -82,6 +82,6 @@ def test_a_path_that_leads_nowhere_is_refused(assignment: str, fault: str) -> No
 def test_with_several_models_a_path_names_one() -> None:
     with pytest.raises(typer.BadParameter, match=r"2 models; begin the path with models\.0"):
         set_field(file(judge(), judge()), "judge.mode=generate")
-    content = {"applications": [{}, {}]}
+    content: dict[str, Any] = {"applications": [{}, {}]}
     with pytest.raises(typer.BadParameter, match=r"2 applications; begin .* applications\.0"):
         set_field(content, "server.num_replicas=2")
