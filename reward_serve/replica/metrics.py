@@ -20,8 +20,8 @@ class Metrics(Observer):
 
     Args:
         items: returns the number of items in progress or waiting.
-        describe: returns the reward model's description, whose ``cache``, ``audit`` and ``panel``
-            are counts.
+        describe: returns the reward model's description, whose ``cache``, ``audit``, ``panel``
+            and ``cascade`` are counts.
     """
 
     def __init__(self, items: Callable[[], int], describe: Callable[[], Mapping[str, Any]]) -> None:
@@ -46,6 +46,9 @@ class Metrics(Observer):
             ),
             "panel": counter(
                 "panels", "Requests scored by a panel: whether its members agreed.", "outcome"
+            ),
+            "cascade": counter(
+                "cascades", "Requests that a cascade asked each member (outcome).", "outcome"
             ),
         }
         self._latency = histogram(

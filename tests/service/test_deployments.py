@@ -51,6 +51,7 @@ def test_there_are_files_to_check() -> None:
         "rule.yaml",
         "multi.yaml",
         "panel.yaml",
+        "cascade.yaml",
         "qwen3-thinking.yaml",
     }
 

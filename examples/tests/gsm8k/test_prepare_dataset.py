@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import skyrl_gym
@@ -54,6 +55,53 @@ def test_both_trainers_adapters_read_the_rows(tmp_path: Path) -> None:
     asked = request_for("#### 1000", row["reward_model"]["ground_truth"], row["extra_info"])
     assert (asked["reference"], asked["question"]) == (["1000"], "What is 1000?")
     assert asked["group"] == "validation/10"
+
+
+MATHS = [
+    {"problem": "Half of 1?", "solution": "So it is a half.", "answer": r"\frac{1}{2}"},
+    {"problem": "Name a root of 4.", "answer": ["2", "-2"]},
+] * 11
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_any_file_of_problems_and_answers_is_prepared(suffix: str, tmp_path: Path) -> None:
+    source = tmp_path / f"maths.{suffix}"
+    if suffix == "jsonl":
+        source.write_text("\n".join(map(json.dumps, MATHS)), encoding="utf-8")
+    else:
+        rows = [{**row, "answer": np.array(row["answer"], ndmin=1).tolist()} for row in MATHS]
+        pd.DataFrame(rows).to_parquet(source)
+    assert prepare(tmp_path, ROWS, "--set", str(source)).exit_code == 0
+    rows = read(tmp_path, "train")
+
+    assert len(rows) == 20
+    asked = [
+        request_for("x", row["reward_model"]["ground_truth"], row["extra_info"]) for row in rows[:2]
+    ]
+    assert asked[0]["reference"] == ["2", "-2"]
+    assert asked[0]["question"] == "Name a root of 4."
+    assert asked[1]["reference"] == [r"\frac{1}{2}"]
+    assert rows[0]["extra_info"]["problem"] == "Name a root of 4."
+    assert {row["data_source"] for row in rows} == {"maths"}
+
+
+def test_a_csv_file_is_read(tmp_path: Path) -> None:
+    source = tmp_path / "capitals.csv"
+    lines = [f'"Capital of country {n}, please?",City {n}' for n in range(21)]
+    source.write_text("\n".join(["question,answer", *lines]), encoding="utf-8")
+    assert prepare(tmp_path, ROWS, "--set", str(source)).exit_code == 0
+
+    (*_, last) = read(tmp_path, "train")
+    assert last["reward_spec"]["ground_truth"] == "City 19"
+    assert last["extra_info"]["question"] == "Capital of country 19, please?"
+
+
+def test_the_rule_needs_numbers(tmp_path: Path) -> None:
+    source = tmp_path / "maths.jsonl"
+    source.write_text("\n".join(map(json.dumps, MATHS)), encoding="utf-8")
+    result = prepare(tmp_path, ROWS, "--set", str(source), "--variant", "rule")
+    assert result.exit_code == 2
+    assert "which is a number" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_the_variants_differ_in_the_environment_alone(tmp_path: Path) -> None:

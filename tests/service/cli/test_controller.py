@@ -76,6 +76,13 @@ def test_a_first_replica_without_room_is_reported(monkeypatch: pytest.MonkeyPatc
     ]
 
 
+def test_an_http_deployment_that_starts_slowly_is_reported_without_resources() -> None:
+    late = state("DEPLOYING", WAITS, STARTING=1)
+    (replicas,) = late.replicas.values()
+    found = State(late.name, late.message, {"ingress": replicas})
+    assert list(ReplicaReports(JUDGE).lines([found])) == ["ingress: 0 of 1 replicas"]
+
+
 def test_the_normal_start_of_one_replica_is_not_reported() -> None:
     reports = ReplicaReports(JUDGE)
     assert list(reports.lines([state("DEPLOYING", STARTING=1)])) == []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -174,6 +175,18 @@ def test_rules_that_the_template_does_not_have_are_refused() -> None:
     assert "template 'graded' has no rules" in result.stderr
 
 
+def test_any_field_is_set_by_its_path(tmp_path: Path) -> None:
+    fields = ["judge.inline_templates=true", "engine.max_model_len=4096", "server.num_replicas=2"]
+    options = [option for field in fields for option in ("--set", field)]
+    for model in ("bundled", "judge.yaml"):
+        config = application(dry_run(model, *options, "--verdict-log", tmp_path / "log"))
+        (judge,) = config.models
+        assert isinstance(judge, JudgeModel)
+        assert (judge.judge.inline_templates, judge.engine.max_model_len) == (True, 4096)
+        assert config.server.num_replicas == 2
+        assert judge.verdict_log.folder == str(tmp_path / "log")
+
+
 def test_a_classifier() -> None:
     (model,) = application(dry_run("org/reward-model", "--kind", "classifier")).models
     assert isinstance(model, ClassifierModel)
@@ -193,6 +206,8 @@ def test_a_classifier() -> None:
         ([QWEN, "--device", "cpu", "--tp", 2], "tensor_parallel_size"),
         ([QWEN, "--device", "cuda", "--gpus", 0], "num_gpus"),
         (["judge.yaml", "--device", "cuda"], "--device"),
+        (["--set", "judge.max_token=1"], "judge.max_token: unknown field; did you mean"),
+        (["--set", "max_queued_items=many"], "max_queued_items"),
     ],
 )
 def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: str) -> None:
@@ -386,6 +401,10 @@ def test_it_serves_until_a_signal_and_leaves_no_process(
     until(service.serves, 200, service.log)
     with HttpRewardClient(service.url) as client:
         assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
+    (workbench,) = [line for line in service.log().splitlines() if "reward-serve ui" in line]
+    url, metrics = re.findall(r"http://\S+", workbench)
+    assert url == service.url
+    assert "ray_" in httpx.get(metrics).text
     service.process.send_signal(number)
     assert service.process.wait(60) == 0, service.log()
     until(lambda: not service.family(), 20, service.log)

@@ -14,7 +14,7 @@ def request(response: str = "#### 18", **fields: Any) -> dict[str, Any]:
     return {"response": response, "reference": "18", **fields}
 
 
-@pytest.mark.parametrize("on_failure", ["raise", "none", "rule", 0.5])
+@pytest.mark.parametrize("on_failure", ["raise", "none", "rule", "lexical", 0.5])
 def test_a_verdict_is_left_alone(on_failure: Any) -> None:
     earned = ScoreResult(status=Status.OK, score=0.0, source="judge")
     assert settle(request(), earned, on_failure) is earned
@@ -44,6 +44,34 @@ def test_what_the_rule_cannot_prove_stays_a_failure(asked: dict[str, Any]) -> No
     assert settle(asked, LOST, "rule") is LOST
 
 
+PARIS = "It is the capital of France, Paris."
+
+
+@pytest.mark.parametrize(
+    ("response", "reference", "score"),
+    [
+        ("#### 17", "18", 0.0),  # proven by the rule
+        ("the capital of France", PARIS, 2 * 4 / 11),
+        ("the capital of France", ["Berlin", PARIS], 2 * 4 / 11),
+        ("the the the", PARIS, 2 * 1 / 10),
+        ("no idea", PARIS, 0.0),
+    ],
+)
+def test_texts_are_compared_by_their_words_where_no_rule_decides(
+    response: str, reference: Any, score: float
+) -> None:
+    settled = settle({"response": response, "reference": reference}, LOST, "lexical")
+    assert settled.source == "fallback"
+    assert settled.score == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    "asked", [request("It may be 18 or so"), {"response": "#### 18"}, {"reference": "18"}]
+)
+def test_words_do_not_decide_a_number(asked: dict[str, Any]) -> None:
+    assert settle(asked, LOST, "lexical") is LOST
+
+
 def test_a_number_is_the_score_and_says_so() -> None:
     settled = settle(request(), LOST, -0.5)
     assert (settled.score, settled.source, settled.reason) == (
@@ -54,7 +82,7 @@ def test_a_number_is_the_score_and_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"), [("rule", "rule"), ("none", "none"), ("0.5", 0.5), (0, 0.0)]
+    ("said", "meant"), [("rule", "rule"), ("lexical", "lexical"), ("0.5", 0.5), (0, 0.0)]
 )
 def test_a_setting_may_be_text(said: Any, meant: Any) -> None:
     assert check_on_failure(said) == meant

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -293,3 +295,80 @@ def test_the_drop_in_has_no_score_for_a_row_that_is_refused(addressed: FakeServi
 async def test_an_unknown_setting_is_refused(service: FakeService) -> None:
     with pytest.raises(ValueError, match="reward_kwargs: on_failur: unknown; choose from url, app"):
         await compute_score("gsm8k", RIGHT, "18", url=service.url, on_failur="none")
+
+
+PATTERN = ["llm_judge_remote_*"]
+
+
+@pytest.fixture
+def verls_own(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A fake of verl's ``default_compute_score``; the data sources that it was asked about."""
+    asked: list[str] = []
+
+    def scored(data_source: str, solution: str, truth: Any, info: Any) -> float | dict[str, Any]:
+        asked.append(data_source)
+        if data_source.startswith("math"):
+            return {"score": -1.0, "acc": False, "pred": solution}
+        return 0.75
+
+    own = ModuleType("verl.utils.reward_score")
+    own.default_compute_score = scored  # type: ignore[attr-defined]
+    for name, module in (("verl", ModuleType("verl")), ("verl.utils", ModuleType("verl.utils"))):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, own.__name__, own)
+    return asked
+
+
+async def test_rows_that_match_no_pattern_are_verls_own(
+    service: FakeService, verls_own: list[str]
+) -> None:
+    settings: dict[str, Any] = {"url": service.url, "judged_data_sources": PATTERN}
+    judged = await compute_score("llm_judge_remote_math", RIGHT, "18", None, **settings)
+    own = await compute_score("openai/gsm8k", RIGHT, "18", None, **settings)
+    as_dict = compute_score_sync("math_dapo", RIGHT, "18", None, **settings)
+
+    assert (judged["score"], judged["judged"], judged["ok"]) == (1.0, 1.0, 1.0)
+    assert (own["score"], own["acc"], own["judged"], own["ok"]) == (0.75, 1.0, 0.0, 0.0)
+    assert (as_dict["score"], as_dict["acc"]) == (-1.0, 0.0)
+    assert judged.keys() == own.keys() == as_dict.keys()
+    assert all(type(value) is float for value in as_dict.values())
+    assert verls_own == ["openai/gsm8k", "math_dapo"]
+    assert len(service.calls) == 1
+
+
+def test_a_batch_is_divided_by_data_source(service: FakeService, verls_own: list[str]) -> None:
+    sources = ["openai/gsm8k", "llm_judge_remote_a", "math", "llm_judge_remote_b"]
+    settings: dict[str, Any] = {"judged_data_sources": PATTERN[0], "on_failure": 0.0}
+    scored = compute_score_batched(
+        sources, [RIGHT] * 4, ["18", "18", "18", "17"], url=service.url, **settings
+    )
+
+    assert [one["score"] for one in scored] == [0.75, 1.0, -1.0, 0.0]
+    assert [one["judged"] for one in scored] == [0.0, 1.0, 0.0, 1.0]
+
+
+def test_only_judged_rows_are_probed(service: FakeService) -> None:
+    rows = [
+        {"data_source": "code", "reward_model": {}},  # would be refused
+        {"data_source": "llm_judge_remote_a", "reward_model": {"ground_truth": "18"}},
+    ]
+    check_first_rows(rows, {"url": service.url, "judged_data_sources": PATTERN})
+    assert len(service.calls) == 1
+
+
+@pytest.mark.parametrize("patterns", [3, [3], {"a": "b"}])
+def test_patterns_that_are_none_are_refused(patterns: Any) -> None:
+    with pytest.raises(ValueError, match=r"reward_kwargs\.judged_data_sources: .* list of them"):
+        compute_score_sync("gsm8k", RIGHT, "18", None, url="http://x", judged_data_sources=patterns)
+
+
+def test_texts_are_compared_by_their_words_where_the_service_is_away() -> None:
+    settings: dict[str, Any] = {"url": f"http://127.0.0.1:{free_port()}", "max_attempts": 1}
+    info = {"timeout": 1}
+    scored = compute_score_sync(
+        "llm_judge_remote_qa", "the capital of France", "Paris, the capital", info,
+        **settings, on_failure="lexical",
+    )  # fmt: skip
+
+    assert scored["score"] == pytest.approx(4 / 7)
+    assert scored["fallback"] == 1.0

@@ -9,7 +9,13 @@ from pydantic import TypeAdapter, ValidationError
 from reward_serve.config.app import parse_config, parse_gateway
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import EngineConfig
-from reward_serve.config.models import JudgeModel, ModelConfig, PanelModel, RuleModel
+from reward_serve.config.models import (
+    CascadeModel,
+    JudgeModel,
+    ModelConfig,
+    PanelModel,
+    RuleModel,
+)
 
 
 def args(**fields: Any) -> dict[str, Any]:
@@ -550,6 +556,39 @@ def test_a_panel_that_cannot_meet_is_refused(
     members: list[Any], settings: dict[str, Any], said: str
 ) -> None:
     assert said in fault(panel(members, **settings))
+
+
+def cascade(members: list[Any], **settings: Any) -> dict[str, Any]:
+    rules = [{"name": name, "kind": "rule"} for name in ("first", "second")]
+    section = {"members": members, **settings}
+    return {"models": [*rules, {"name": "both", "kind": "cascade", "cascade": section}]}
+
+
+def test_a_cascades_members_are_names_or_names_with_settings() -> None:
+    members = ["first", {"model": "judge", "application": "other", "template": "solution"}]
+    model = parse_config(cascade(members, unsure=[0.1, 0.9])).models[2]
+    assert isinstance(model, CascadeModel)
+    assert model.cascade.unsure == (0.1, 0.9)
+    assert (model.resources.num_cpus, model.resources.num_gpus) == (0.5, 0)
+    adapter: TypeAdapter[ModelConfig] = TypeAdapter(ModelConfig)
+    assert adapter.validate_python(model.model_dump(mode="json")) == model
+
+
+@pytest.mark.parametrize(
+    ("members", "settings", "said"),
+    [
+        (["first"], {}, "cascade.members"),
+        (["first", "first"], {}, "'first' is listed twice; remove one"),
+        (["first", "third"], {}, "has the member 'third', but the application's other models are"),
+        (["first", "both"], {}, "has the member 'both'"),
+        (["first", {"model": "second", "weight": 2}], {}, "'second' has weight, which a cascade"),
+        (["first", "second"], {"unsure": [0.8, 0.2]}, "unsure: [0.8, 0.2] is empty"),
+    ],
+)
+def test_a_cascade_that_cannot_ask_is_refused(
+    members: list[Any], settings: dict[str, Any], said: str
+) -> None:
+    assert said in fault(cascade(members, **settings))
 
 
 @pytest.mark.parametrize(
