@@ -60,7 +60,9 @@ class Templated(Section):
 class JudgeConfig(Templated):
     """How a judge judges."""
 
-    template: str = Field("final_answer", description=Templated.model_fields["template"].description)
+    template: str = Field(
+        "final_answer", description=Templated.model_fields["template"].description
+    )
     mode: Literal["label", "generate"] = "label"
     rules_first: bool | None = Field(
         None,
@@ -126,7 +128,8 @@ class GroupConfig(Templated):
     strategy: Strategy = Field("swiss", description="which pairs to compare")
     ranking: Ranking = Field("bradley_terry", description="how comparisons become scores")
     min_comparisons: Count = Field(
-        1, description="minimum comparisons of a response with a score, if the strategy has as many"
+        1,
+        description="minimum comparisons of a response with a score; circular and swiss: at most 2",
     )
     wait: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.5,

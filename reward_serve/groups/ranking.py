@@ -7,7 +7,7 @@ is its mean over its own comparisons.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 Pair = tuple[int, int]
@@ -18,9 +18,7 @@ _MAX_ITERATIONS = 1000
 _DECIMALS = 2
 
 
-def strengths(
-    size: int, outcomes: Mapping[Pair, float], tolerance: float = 1e-6
-) -> list[float]:
+def strengths(size: int, outcomes: Mapping[Pair, float], tolerance: float = 1e-6) -> list[float]:
     """Bradley-Terry strengths, positive and with 1 for an average response.
 
     The maximum a posteriori estimate by minorisation-maximisation (Hunter, 2004). Every response
@@ -110,7 +108,7 @@ def _largest_component(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
     return max((each for each in members if len(each) > 1), key=len, default=set())
 
 
-def agreement(orders: Sequence[tuple[float, float]]) -> float | None:
+def agreement(orders: Iterable[tuple[float, float]]) -> float | None:
     """The share of pairs of which both orders prefer the same response; None without pairs.
 
     Args:
@@ -132,4 +130,3 @@ def placed(names: Sequence[int], size: int) -> list[float | None]:
     rank = {name: place for place, name in enumerate(listed)}
     last = len(listed) - 1
     return [1 - rank[i] / last if i in rank else None for i in range(size)]
-

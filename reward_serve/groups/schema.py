@@ -6,6 +6,7 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -127,6 +128,5 @@ def group_failure(failed: ScoreResult, size: int, **fields: Any) -> GroupResult:
 
 def size_of_group(request: object) -> int:
     """The number of responses of a possibly invalid request; 0 if it is unknown."""
-    responses = request.get("responses") if isinstance(request, dict) else None
+    responses = request.get("responses") if isinstance(request, Mapping) else None
     return min(len(responses), MAX_RESPONSES) if isinstance(responses, list) else 0
-

@@ -30,7 +30,8 @@ async def compute_score(
         ground_truth: a gold answer or solution, a list of them, or a mapping from names.
         extra_info: the row's ``extra_info``; ``requests.py`` lists the keys that are read.
         **settings: ``reward_kwargs``, such as ``url``, ``app`` or ``on_failure`` of
-            ``reward_serve.client.connect``.
+            ``reward_serve.client.connect``; and ``group_size``, verl's ``rollout.n``, to judge the
+            samples of a row (``extra_info.index``) against each other.
 
     Returns:
         ``score`` and metrics of the request; see ``as_reward``.
@@ -41,7 +42,8 @@ async def compute_score(
     """
     info = extra_info or {}
     client = client_for(info, settings)
-    return as_reward(await client.ascore(request_for(solution_str, ground_truth, info)))
+    request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
+    return as_reward(await client.ascore(request))
 
 
 def compute_score_sync(
