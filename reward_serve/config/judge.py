@@ -6,7 +6,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from reward_serve.config.base import Count, Section
-from reward_serve.groups.ranking import Ranking
 from reward_serve.groups.strategies import Strategy
 from reward_serve.templates import FILE_SUFFIXES, GROUPS, Template, load_template, parse_template
 
@@ -126,10 +125,9 @@ class GroupConfig(Templated):
     template: str = Field("pairwise", description=Templated.model_fields["template"].description)
     mode: Literal["label", "generate"] = "label"
     strategy: Strategy = Field("swiss", description="which pairs to compare")
-    ranking: Ranking = Field("bradley_terry", description="how comparisons become scores")
     min_comparisons: Count = Field(
         1,
-        description="minimum comparisons of a response with a score; circular and swiss: at most 2",
+        description="minimum comparisons of a response with a score, if its strategy has as many",
     )
     wait: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.5,

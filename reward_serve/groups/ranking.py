@@ -1,17 +1,14 @@
 """From comparisons of pairs to a score for each response.
 
-``bradley_terry`` fits strengths to all comparisons, so that a win against a strong response counts
-for more; a response's score is its expected win rate against the others of its group. ``win_rate``
-is its mean over its own comparisons.
+Bradley-Terry strengths are fitted to all comparisons, so that a win against a strong response
+counts for more. A response's score is its expected win rate against the others of its group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
 
 Pair = tuple[int, int]
-Ranking = Literal["bradley_terry", "win_rate"]
 
 PRIOR = 0.1
 _MAX_ITERATIONS = 1000
@@ -50,9 +47,7 @@ def strengths(size: int, outcomes: Mapping[Pair, float], tolerance: float = 1e-6
     return found
 
 
-def scores(
-    size: int, outcomes: Mapping[Pair, float], min_comparisons: int, ranking: Ranking
-) -> list[float | None]:
+def scores(size: int, outcomes: Mapping[Pair, float], min_comparisons: int) -> list[float | None]:
     """A score in 0..1 for each response; None for one that cannot be placed among the others.
 
     Only the largest set of responses that comparisons connect is scored: nothing says how another
@@ -63,26 +58,16 @@ def scores(
         size: number of responses.
         outcomes: for each pair, the probability that its first response is better.
         min_comparisons: minimum comparisons of a response with a score.
-        ranking: how scores are computed.
     """
-    won: list[list[float]] = [[] for _ in range(size)]
-    for (a, b), p in outcomes.items():
-        won[a].append(p)
-        won[b].append(1 - p)
     connected = _largest_component(size, outcomes)
-    if ranking == "win_rate":
-        values = [sum(each) / len(each) if each else 0.0 for each in won]
-    else:
-        found = strengths(size, {pair: p for pair, p in outcomes.items() if pair[0] in connected})
-        values = [
-            sum(found[i] / (found[i] + found[j]) for j in connected - {i})
-            / max(1, len(connected) - 1)
-            for i in range(size)
-        ]
-    return [
-        round(value, _DECIMALS) if i in connected and len(won[i]) >= min_comparisons else None
-        for i, value in enumerate(values)
-    ]
+    within = {pair: p for pair, p in outcomes.items() if pair[0] in connected}
+    found = strengths(size, within)
+    result: list[float | None] = [None] * size
+    for i in connected:
+        if sum(i in pair for pair in within) >= min_comparisons:
+            wins = (found[i] / (found[i] + found[j]) for j in connected - {i})
+            result[i] = round(sum(wins) / (len(connected) - 1), _DECIMALS)
+    return result
 
 
 def cycles(outcomes: Mapping[Pair, float]) -> int:

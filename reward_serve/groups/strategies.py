@@ -1,8 +1,8 @@
 """Which pairs of a group's responses to compare.
 
 ``all_pairs`` compares every pair, ``circular`` each response with its two neighbours. ``swiss``
-runs ``ROUNDS_PER_LOG2 * ceil(log2(n))`` rounds, each between responses of similar standing, so it
-takes about n log n comparisons.
+runs ``ceil(log2(n))`` rounds, each between responses of similar standing, so it takes about
+n / 2 * log2(n) comparisons. ``python -m loadtests.groups`` compares them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from reward_serve.groups.ranking import Pair, strengths
 
 Strategy = Literal["all_pairs", "circular", "swiss", "listwise"]
 
-ROUNDS_PER_LOG2 = 2
 _STANDINGS_TOLERANCE = 0.02
 
 
@@ -33,8 +32,7 @@ def next_round(
             None for a pair that failed, which is not asked again.
     """
     if strategy == "swiss":
-        most = ROUNDS_PER_LOG2 * math.ceil(math.log2(size))
-        return _swiss_round(size, played) if rounds < most else []
+        return _swiss_round(size, played) if rounds < math.ceil(math.log2(size)) else []
     if rounds:
         return []
     if strategy == "all_pairs":

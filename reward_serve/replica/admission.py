@@ -45,7 +45,8 @@ class Admission:
         clock: Callable[[], float] = time.monotonic,
         per_turn: int = _USUAL_GROUP,
     ) -> None:
-        self._slots = self._free = concurrent
+        self.slots = self._free = concurrent
+        """Maximum items in progress."""
         self.capacity = concurrent + queued
         """Maximum items in progress or waiting."""
         self._per_turn = per_turn
@@ -118,7 +119,7 @@ class Admission:
 
     @property
     def _busy(self) -> float:
-        return 1 - self._free / self._slots
+        return 1 - self._free / self.slots
 
     def _give_back(self) -> None:
         self._pace.passed(self._busy)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from pydantic import ValidationError
@@ -111,12 +111,15 @@ class GroupScorer:
         shared = request.as_single().characters
         for number, response in enumerate(request.responses):
             self._check({**shared, "response": 0, f"responses.{number}": len(response)})
-        party = object()
+        turns, party = asyncio.Semaphore(self._admission.slots), object()
         async with within_deadline(request.timeout_s) as deadline:
-            loop = asyncio.get_running_loop()
 
-            def place() -> AbstractAsyncContextManager[None]:
-                return self._admission.place((deadline.when() or 0.0) - loop.time(), party)
+            @asynccontextmanager
+            async def place() -> AsyncIterator[None]:
+                async with turns:  # so that one group does not fill the queue
+                    left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
+                    async with self._admission.place(left_s, party):
+                        yield
 
             return await groups.score(request, place)
 

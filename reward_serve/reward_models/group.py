@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -92,7 +93,6 @@ class Groups:
             "template": self._config.default_template.name,
             "templates": [*([self._own.name] if self._own else []), *template_names(GROUPS)],
             "strategy": self._config.strategy,
-            "ranking": self._config.ranking,
         }
 
     async def score(self, request: GroupRequest, place: Place) -> GroupResult:
@@ -144,9 +144,9 @@ class Groups:
     ) -> GroupResult:
         comparisons = table.comparisons()
         outcomes = {(c.a, c.b): c.probability for c in comparisons if c.probability is not None}
-        possible = size - 1 if strategy == "all_pairs" else min(size - 1, 2)
-        least = min(self._config.min_comparisons, possible)
-        scores = ranking.scores(size, outcomes, least, self._config.ranking)
+        asked_of = Counter(index for pair in table.pairs for index in pair)
+        least = min(self._config.min_comparisons, *(asked_of[index] for index in range(size)))
+        scores = ranking.scores(size, outcomes, least)
         cycles = ranking.cycles(outcomes)
         agreement = ranking.agreement(
             (c.forward or 0.0, c.backward or 0.0) for c in comparisons if c.probability is not None

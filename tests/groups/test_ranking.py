@@ -10,15 +10,12 @@ from hypothesis import strategies as st
 from reward_serve.groups.ranking import (
     PRIOR,
     Pair,
-    Ranking,
     agreement,
     cycles,
     placed,
     scores,
     strengths,
 )
-
-RANKINGS: list[Ranking] = ["bradley_terry", "win_rate"]
 
 
 @st.composite
@@ -29,43 +26,41 @@ def tables(draw: st.DrawFn) -> tuple[int, dict[Pair, float]]:
     return size, {pair: draw(st.floats(0, 1)) for pair in pairs}
 
 
-@given(table=tables(), least=st.integers(1, 3), ranking=st.sampled_from(RANKINGS))
+@given(table=tables(), least=st.integers(1, 3))
 def test_scores_are_in_0_to_1_or_absent_and_never_for_too_few_comparisons(
-    table: tuple[int, dict[Pair, float]], least: int, ranking: Ranking
+    table: tuple[int, dict[Pair, float]], least: int
 ) -> None:
     size, outcomes = table
-    found = scores(size, outcomes, least, ranking)
+    found = scores(size, outcomes, least)
     assert len(found) == size
     for index, score in enumerate(found):
         games = sum(index in pair for pair in outcomes)
         assert score is None or (0 <= score <= 1 and games >= least)
 
 
-@given(table=tables(), ranking=st.sampled_from(RANKINGS))
-def test_scores_follow_the_responses_not_their_places(
-    table: tuple[int, dict[Pair, float]], ranking: Ranking
-) -> None:
+@given(table=tables())
+def test_scores_follow_the_responses_not_their_places(table: tuple[int, dict[Pair, float]]) -> None:
     size, outcomes = table
     if not _connected(size, outcomes):
         return
     turned = {(size - 1 - b, size - 1 - a): 1 - p for (a, b), p in outcomes.items()}
-    forward, backward = (scores(size, each, 1, ranking) for each in (outcomes, turned))
+    forward, backward = (scores(size, each, 1) for each in (outcomes, turned))
     for one, other in zip(forward, reversed(backward), strict=True):
         assert one is not None
         assert other == pytest.approx(one, abs=0.011)  # of either side of a rounding
 
 
-@given(size=st.integers(2, 64), ranking=st.sampled_from(RANKINGS))
+@given(size=st.integers(2, 64))
 @settings(max_examples=20)
-def test_without_a_preference_every_score_is_one_half(size: int, ranking: Ranking) -> None:
+def test_without_a_preference_every_score_is_one_half(size: int) -> None:
     for pairs in (combinations(range(size), 2), zip(range(size), range(1, size), strict=False)):
-        assert scores(size, dict.fromkeys(pairs, 0.5), 1, ranking) == [0.5] * size
+        assert scores(size, dict.fromkeys(pairs, 0.5), 1) == [0.5] * size
 
 
-@given(order=st.permutations(range(6)), ranking=st.sampled_from(RANKINGS))
-def test_a_clear_order_is_the_order_of_the_scores(order: list[int], ranking: Ranking) -> None:
+@given(order=st.permutations(range(6)))
+def test_a_clear_order_is_the_order_of_the_scores(order: list[int]) -> None:
     outcomes = {(a, b): 0.9 if order[a] > order[b] else 0.1 for a, b in combinations(range(6), 2)}
-    found = scores(6, outcomes, 1, ranking)
+    found = scores(6, outcomes, 1)
     by_score = sorted(range(6), key=lambda i: found[i] or 0.0)
     assert [order[i] for i in by_score] == list(range(6))
 
@@ -93,24 +88,24 @@ def test_strengths_are_the_maximum_that_scipy_finds(table: tuple[int, dict[Pair,
 
 def test_a_win_against_a_strong_response_counts_for_more() -> None:
     outcomes = {(0, 1): 0.9, (1, 2): 0.9, (2, 3): 0.9}  # 1 lost to the best, 3 to the third
-    found = scores(4, outcomes, 1, "bradley_terry")
+    found = scores(4, outcomes, 1)
     assert found == sorted(found, key=lambda score: -(score or 0))
-    assert scores(4, outcomes, 1, "win_rate")[1:3] == [0.5, 0.5]
+    assert None not in found and found[1] != found[2]  # both won one of two
 
 
 def test_a_response_that_nothing_connects_with_the_others_has_no_score() -> None:
     outcomes = {(0, 1): 0.9, (1, 2): 0.9, (3, 4): 0.9}
-    found = scores(6, outcomes, 1, "bradley_terry")
+    found = scores(6, outcomes, 1)
     assert [score is None for score in found] == [False, False, False, True, True, True]
-    assert found[:3] == scores(3, {(0, 1): 0.9, (1, 2): 0.9}, 1, "bradley_terry")
+    assert found[:3] == scores(3, {(0, 1): 0.9, (1, 2): 0.9}, 1)
 
 
 def test_without_a_comparison_no_response_has_a_score() -> None:
-    assert scores(3, {}, 1, "bradley_terry") == scores(3, {}, 1, "win_rate") == [None] * 3
+    assert scores(3, {}, 1) == [None] * 3
 
 
 def test_a_preference_that_is_noise_is_no_preference() -> None:
-    assert scores(2, {(0, 1): 0.5004}, 1, "bradley_terry") == [0.5, 0.5]
+    assert scores(2, {(0, 1): 0.5004}, 1) == [0.5, 0.5]
 
 
 @given(table=tables())

@@ -211,6 +211,6 @@ def test_no_cohort_hangs_whoever_is_lost_late_doubled_or_cancelled() -> None:
         await asyncio.sleep(100)
         assert bench.is_empty()
         assert all(len(set(each)) == len(each) <= 8 for each in bench.judged)
-        assert sum(len(each) == 8 for each in bench.judged) > count / 10
+        assert sum(len(each) == 8 for each in bench.judged) > count / 50
 
     virtual_time.run(main)

@@ -61,7 +61,7 @@ def higher(first: str, second: str) -> float:
 async def test_scores_follow_the_judges_preferences(strategy: str) -> None:
     result = await judged(FakeEngine(label=by(higher)), strategy)
     scores = [one.score or 0.0 for one in result.results]
-    assert sorted(range(4), key=scores.__getitem__) == [0, 2, 1, 3]
+    assert scores[0] < scores[2] <= scores[1] < scores[3]
     assert result.status is Status.OK and result.details is not None
     assert result.details["order_agreement"] == 1 and result.details["cycles"] == 0
     assert result.details["calls"] == 2 * len(result.comparisons)
@@ -83,7 +83,8 @@ async def test_the_question_comes_first_and_then_the_response_that_the_next_prom
     await judged(engine)
     firsts = [shown(prompt)[0] for prompt in engine.prompts]
     assert firsts == sorted(firsts, key=GROUP.index)
-    assert all(prompt.index("Which?") < prompt.index("<response>") for prompt in engine.prompts)
+    users = [prompt.split("[user]")[1] for prompt in engine.prompts]
+    assert all(user.index("Which?") < user.index("<response>") for user in users)
 
 
 async def test_no_response_can_close_its_fence_or_open_another() -> None:
@@ -91,7 +92,7 @@ async def test_no_response_can_close_its_fence_or_open_another() -> None:
     engine = FakeEngine(label=by(lambda first, second: 0.5))
     await judged(engine, responses=[hostile, "plain"])
     for prompt in engine.prompts:
-        body = prompt[prompt.index("<question>") :]
+        body = prompt.split("[user]")[1]
         assert body.count("<response>") == body.count("</response>") == 2
         assert "{response_2}" in body  # text of the field stays text
 
@@ -146,8 +147,9 @@ async def test_a_response_with_too_few_comparisons_has_no_score() -> None:
 def test_at_the_deadline_the_group_is_ranked_by_what_was_compared() -> None:
     class Slow(FakeEngine):
         async def label_logprobs(self, *arguments: Any) -> Any:
+            number = len(self.prompts)
             answer = await super().label_logprobs(*arguments)
-            await asyncio.sleep(1 if len(self.prompts) <= 8 else 100)
+            await asyncio.sleep(1 if number < 8 else 100)
             return answer
 
     async def main() -> tuple[GroupResult, float]:
