@@ -21,7 +21,7 @@ from tests.fake_service import FakeGroups
 
 KEY = "trainer-key-0123456789"
 OTHER_KEY = "another-key-0123456789"
-KEYS = {"trainer": digest_of(KEY), "other": digest_of(OTHER_KEY)}
+KEYS = {"trainer": digest_of(KEY), "evaluator": digest_of(OTHER_KEY)}
 BEARER = {"Authorization": f"Bearer {KEY}"}
 OTHER_BEARER = {"Authorization": f"Bearer {OTHER_KEY}"}
 GOOD = {"response": "#### 18", "reference": "18"}

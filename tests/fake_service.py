@@ -129,9 +129,10 @@ class FakeService:
 def _echoing(reply: Reply, call: Call) -> Reply:
     """The reply; results that it gives without an id have that of their request."""
     results = reply.content.get("results") if isinstance(reply.content, dict) else None
-    if not isinstance(results, list) or len(results) != len(call.body["requests"]):
+    asked = call.body.get("requests", []) if isinstance(call.body, dict) else []
+    if not isinstance(results, list) or len(results) != len(asked):
         return reply
-    pairs = zip(results, call.body["requests"], strict=True)
+    pairs = zip(results, asked, strict=True)
     named = [{"id": asked.get("id"), **result} for result, asked in pairs]
     return Reply({**reply.content, "results": named}, reply.code, reply.headers)
 

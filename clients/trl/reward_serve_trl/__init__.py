@@ -21,7 +21,9 @@ from reward_serve.schema import ScoreResult
 __all__ = ["judge_reward", "judge_rewards"]
 
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
-_TRLS = frozenset(["completion_ids", "environments", "log_extra", "log_metric", "trainer_state"])
+_TRLS = frozenset(
+    ["completion_ids", "environments", "log_extra", "log_metric", "prompts", "trainer_state"]
+)
 """Arguments that TRL adds to the data set's columns."""
 
 

@@ -60,7 +60,8 @@ def compute_score_sync(
     """
     info = extra_info or {}
     client = client_for(info, settings)
-    return as_reward(client.score(request_for(solution_str, ground_truth, info)))
+    request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
+    return as_reward(client.score(request))
 
 
 def compute_score_batched(
@@ -109,7 +110,10 @@ def results_of(
         by_client.setdefault(client_for(info, settings), []).append(index)
     results: dict[int, ScoreResult] = {}
     for client, indices in by_client.items():
-        requests = [request_for(solution_strs[i], ground_truths[i], infos[i]) for i in indices]
+        requests = [
+            request_for(solution_strs[i], ground_truths[i], infos[i], settings.get("group_size"))
+            for i in indices
+        ]
         results.update(zip(indices, client.score_batch(requests), strict=True))
     return [results[index] for index in range(len(infos))]
 
