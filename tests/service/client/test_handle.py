@@ -24,6 +24,7 @@ from reward_serve.client import (
 )
 from reward_serve.client.handle import HandleTransport
 from reward_serve.explanation import Explanation
+from reward_serve.groups.schema import GroupResult
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult, Status
 from reward_serve.version import __version__
@@ -316,3 +317,22 @@ async def test_a_process_that_cannot_ask_by_handle_says_so_at_once(
     async with asyncio.timeout(5):  # of a deadline of 60 s
         with pytest.raises(NotConnectedError, match=said):
             await client.ascore(ASKED)
+
+
+def judged(body: Any) -> dict[str, Any]:
+    results = [ScoreResult(status=Status.OK, score=1.0, text=text) for text in body["responses"]]
+    return GroupResult.of(results, id=body["id"]).model_dump(mode="json")
+
+
+async def test_a_group_is_judged_by_the_reward_model() -> None:
+    asked = {"question": "?", "responses": ["a", "b"], "id": "g"}
+    found = await client_of(judged).ascore_group(asked)
+    assert ([one.text for one in found.results], found.id) == (["a", "b"], "g")
+
+
+@each_end
+async def test_a_lost_group_is_a_typed_failure_for_each_response(end: End) -> None:
+    asked = {"question": "?", "responses": ["a", "b"], "id": "g", "timeout_s": 0.1}
+    found = await client_of(end).ascore_group(asked)
+    assert [(one.status, one.score) for one in found.results] == [(Status.ERROR, None)] * 2
+    assert found.id == "g"

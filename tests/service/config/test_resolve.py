@@ -272,3 +272,24 @@ def test_faults_of_all_models_are_reported_together() -> None:
     models = [{"name": "a", "kind": "rule"}, {"name": "b", **judge}, {"name": "c", **judge}]
     with pytest.raises(ConfigError, match=r"models\.1\.judge: template.*; models\.2\.judge: templ"):
         resolve(AppConfig.model_validate({"models": models}))
+
+
+def test_a_group_has_a_template_of_its_own() -> None:
+    assert resolved(group={}).group is not None
+    assert "judge: template: no template is named 'pairwise'" in fault(
+        judge={"template": "pairwise"}
+    )
+    assert "group: template: no template is named 'solution'" in fault(
+        group={"template": "solution"}
+    )
+
+
+def test_a_template_file_must_show_what_its_section_needs(tmp_path: Path) -> None:
+    shipped = Path(resolving.__file__).parents[1] / "templates"
+    pair, single = tmp_path / "pair.yaml", tmp_path / "single.yaml"
+    pair.write_bytes((shipped / "groups" / "pairwise.yaml").read_bytes())
+    single.write_bytes((shipped / "solution.yaml").read_bytes())
+    group = resolved(group={"template": str(pair)}).group
+    assert group is not None and group.default_template.shows == "pair"
+    assert "shows a response, and this section needs" in fault(group={"template": str(single)})
+    assert "shows a pair, and this section needs" in fault(judge={"template": str(pair)})

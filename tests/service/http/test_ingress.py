@@ -16,6 +16,7 @@ from tests.fake_ingress import BEARER, GOOD, KEY, KEYS, OTHER_BEARER, OTHER_KEY,
 KEYED = [
     ("POST", "/v1/score"),
     ("POST", "/v1/score/batch"),
+    ("POST", "/v1/score/group"),
     ("POST", "/v1/explain"),
     ("GET", "/v1/models"),
     ("GET", "/docs"),
@@ -360,3 +361,44 @@ class TestExplain:
             assert client.post("/v1/score", json=GOOD, headers=BEARER).status_code == 429
             go_on.set()
             assert first.result(10).status_code == 200
+
+
+GROUP: dict[str, Any] = {"question": "?", "responses": ["a", "aa"]}
+
+
+class TestAGroup:
+    def test_each_response_has_a_result_in_order(self) -> None:
+        reply = served().post("/v1/score/group", json={**GROUP, "id": "g", "metadata": {"n": 1}})
+        content = reply.json()
+        assert (reply.status_code, content["status"], content["id"]) == (200, "ok", "g")
+        assert [(r["score"], r["model"]) for r in content["results"]] == [
+            (0.5, "rule"),
+            (1.0, "rule"),
+        ]
+        assert content["metadata"] == {"n": 1}
+
+    @pytest.mark.parametrize(
+        ("fields", "code", "detail"),
+        [
+            ({"responses": ["a"]}, 422, "responses: List should have at least 2 items"),
+            ({"responses": "ab"}, 422, "responses: Input should be a valid list"),
+            ({"responses": ["a", 1]}, 422, "responses.1: Input should be a valid string"),
+            ({"response": "a"}, 422, "response: Extra inputs are not permitted"),
+            (
+                {"messages": [{"role": "user", "content": "?"}]},
+                422,
+                "question and messages are both",
+            ),
+            ({"model": "rul"}, 404, "model: no model is named 'rul'; choose from rule"),
+        ],
+    )
+    def test_a_bad_field_is_named(self, fields: dict[str, Any], code: int, detail: str) -> None:
+        reply = served().post("/v1/score/group", json={**GROUP, **fields})
+        assert reply.status_code == code
+        assert detail in reply.json()["detail"]
+
+    def test_its_responses_count_for_the_keys_limit(self) -> None:
+        client = served(KEYS, max_concurrent_items_per_key=2)
+        body = {**GROUP, "responses": ["a", "b", "c"]}
+        assert client.post("/v1/score/group", json=body, headers=BEARER).status_code == 413
+        assert client.post("/v1/score/group", json=GROUP, headers=BEARER).status_code == 200

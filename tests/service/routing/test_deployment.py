@@ -379,3 +379,30 @@ def test_a_process_without_a_cluster_starts_none(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ray, "init", refuse)
     with pytest.raises(ConnectionError, match="any running Ray instance"):
         handle_of("reward")
+
+
+async def test_a_group_goes_to_the_replica_of_its_single_requests(two_replicas: None) -> None:
+    def named(replica: str) -> End:
+        return lambda asked: {"replica": replica} if isinstance(asked, dict) else right(asked)
+
+    handle: Any = Handle(named("r0"), named("r1"))
+    client = DeploymentClient(handle)
+    homes = {}
+    for n in range(8):
+        asked = {"responses": ["a", "b"], "group": f"g{n}"}
+        homes[n] = {(await client.score_group(asked))["replica"] for _ in range(3)}
+    assert all(len(found) == 1 for found in homes.values())
+    assert set().union(*homes.values()) == {"r0", "r1"}
+
+
+async def test_a_group_that_no_message_carries_is_sent_by_reference() -> None:
+    class TooLarge(grpc.RpcError):  # type: ignore[misc]
+        def code(self) -> Any:
+            return grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    ends = iter([TooLarge(), lambda asked: {"status": "ok"}])
+    handle: Any = Handle(None, call=lambda end, items: Call(next(ends), items))
+    found = await DeploymentClient(handle).score_group({"responses": ["a", "b"]})
+    assert found == {"status": "ok"} and handle.by_reference == [False, True]
+    with pytest.raises(NoAnswerError):
+        await DeploymentClient(Handle(RayActorError())).score_group({"responses": ["a", "b"]})

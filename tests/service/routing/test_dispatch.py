@@ -150,3 +150,12 @@ async def test_known_names_ask_nobody_and_unknown_ones_now_and_then(gateway: Any
 
     await asyncio.gather(*(door.learn([f"no/model-{n}"]) for n in range(20)))
     assert sorted(asked) == ["cheap", "late", "thinker"]
+
+
+async def test_a_group_is_judged_by_the_model_that_it_names() -> None:
+    body = {"question": "?", "responses": ["a", "aa"], "id": "g"}
+    found = await dispatcher().score_group({**body, "model": "rule"})
+    assert [(r["score"], r["model"]) for r in found["results"]] == [(0.5, "rule"), (1.0, "rule")]
+    refused = await dispatcher().score_group({**body, "model": "rul"})
+    assert (refused["status"], refused["id"]) == ("invalid", "g")
+    assert [r["status"] for r in refused["results"]] == ["invalid"] * 2

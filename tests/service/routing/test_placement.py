@@ -237,3 +237,12 @@ def test_a_share_fits_a_message_and_a_larger_item_is_alone(replicas: tuple[str, 
         assert size <= MESSAGE_BYTES or len(share.indices) == 1
         placement.done(share)
     assert not any(placement._loads.values())
+
+
+def test_requests_that_wait_for_each_other_go_to_one_replica_however_loaded_it_is() -> None:
+    replicas = [f"r{n}" for n in range(4)]
+    items = [{"response": "x", "group": "g", "group_size": 32} for _ in range(64)]
+    others = [Placement() for _ in range(3)]
+    others[0].shares([{"response": "x", "group": str(n)} for n in range(40)], replicas)
+    homes = {one.replica for placement in others for one in placement.shares(items, replicas)}
+    assert homes == {first_choice(group_key(items[0]), replicas)}

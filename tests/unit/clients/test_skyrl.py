@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,17 @@ def test_registered_envs_are_made_by_name(service: FakeService) -> None:
 
     env = skyrl_gym.make("gsm8k_judge", env_config={"url": service.url}, extras=row())
     assert env.step(RIGHT)["reward"] == 1.0
+
+
+def test_the_samples_of_a_prompt_are_judged_against_each_other(service: FakeService) -> None:
+    settings = {"group_size": 3, "on_failure": "none"}
+    envs = [judge(service.url, **settings) for _ in range(3)]
+    with ThreadPoolExecutor(3) as threads:
+        steps = list(threads.map(lambda env, text: env.step(text), envs, ("a", "aa", "aaaa")))
+
+    assert [step["reward"] for step in steps] == [0.25, 0.5, 1.0]
+
+
+def test_a_rule_is_no_fallback_for_a_place_in_a_group() -> None:
+    with pytest.raises(ValueError, match="on_failure=rule with group_size"):
+        judge("http://127.0.0.1:1", group_size=4)

@@ -175,3 +175,35 @@ async def test_trls_table_has_what_was_judged_and_the_file_the_step(
     samples = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert sorted(sample["status"] for sample in samples) == ["ok", "unparseable"]
     assert {sample["step"] for sample in samples} == {4}
+
+
+async def test_the_completions_of_a_prompt_are_judged_against_each_other(
+    service: FakeService,
+) -> None:
+    reward = judge_reward(url=service.url, reference=None, group_size=2)
+    scores = await reward(
+        prompts=["p", "p", "q", "q"],
+        completions=["a", "aa", "bbb", ""],
+        question=["P?", "P?", None, None],
+    )
+
+    assert scores == [0.5, 1.0, 1.0, None]
+    bodies = [call.body for call in service.calls if call.path == "/v1/score/group"]
+    asked = {body["question"]: body["responses"] for body in bodies}
+    assert asked == {"P?": ["a", "aa"], "q": ["bbb", ""]}
+
+
+async def test_a_conversation_is_the_prompt_of_a_group(service: FakeService) -> None:
+    reward = judge_reward(url=service.url, reference=None, group_size=2)
+    turns = [{"role": "user", "content": "P?"}]
+    assert await reward(prompts=[turns] * 2, completions=["a", "aa"]) == [0.5, 1.0]
+    assert service.calls[0].body["messages"] == turns
+
+
+@pytest.mark.parametrize("prompts", [["p", "p", "p"], ["p", "q", "q", "p"]])
+async def test_a_batch_of_broken_groups_is_refused(
+    service: FakeService, prompts: list[str]
+) -> None:
+    reward = judge_reward(url=service.url, reference=None, group_size=2)
+    with pytest.raises(ValueError, match="does not consist of groups of this size"):
+        await reward(prompts=prompts, completions=["a"] * len(prompts))

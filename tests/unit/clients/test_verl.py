@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from reward_serve.client import ScoringError
 from reward_serve.client.rows import RefusedRowError
+from reward_serve.schema import Status
 from reward_serve_verl import compute_score, compute_score_batched, compute_score_sync
 from reward_serve_verl import llm_judge_remote as drop_in
 from reward_serve_verl.probe import check_first_rows
@@ -372,3 +374,26 @@ def test_texts_are_compared_by_their_words_where_the_service_is_away() -> None:
 
     assert scored["score"] == pytest.approx(4 / 7)
     assert scored["fallback"] == 1.0
+
+
+async def test_the_samples_of_a_row_are_judged_against_each_other(service: FakeService) -> None:
+    info = {"index": 3, "question": "How many?"}
+    settings = {"url": service.url, "group_size": 3}
+    samples = ("a", "aa", "aaaa")
+    scored = await asyncio.gather(
+        *(compute_score("gsm8k", sample, None, info, **settings) for sample in samples)
+    )
+
+    assert [one["score"] for one in scored] == [0.25, 0.5, 1.0]
+
+
+async def test_a_sample_that_its_group_cannot_place_is_undecided(service: FakeService) -> None:
+    info = {"index": 3, "question": "How many?"}
+    settings = {"url": service.url, "group_size": 2}
+    placed, lost = await asyncio.gather(
+        *(compute_score("gsm8k", each, "18", info, **settings) for each in ("#### 18", "")),
+        return_exceptions=True,
+    )
+
+    assert isinstance(placed, dict) and placed["score"] == 1.0
+    assert isinstance(lost, ScoringError) and lost.result.status is Status.TIMEOUT

@@ -54,7 +54,7 @@ def test_an_unknown_field_is_compared_with_those_of_its_section(
     [
         pytest.param(
             {"kind": "judge", "template": "x"},
-            "template: unknown field; it belongs to judge",
+            "template: unknown field; it belongs to judge or group",
             id="a judge's",
         ),
         pytest.param(

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from reward_serve import templates
 from reward_serve.judging.verdict import read_verdict
-from reward_serve.templates import load_template, template_names
+from reward_serve.templates import GROUPS, load_template, parse_template, template_names
 
 SHIPPED = (
     "detailed",
@@ -50,7 +51,7 @@ def generate(**changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that stands for the shipped templates'."""
-    monkeypatch.setattr(templates, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(templates, "_folder", lambda folder: tmp_path)
     for cached in (load_template, template_names):
         cached.cache_clear()
     yield tmp_path
@@ -148,3 +149,35 @@ def test_the_digest_changes_with_what_a_verdict_depends_on_and_nothing_else(fold
     first = digest(text)
     assert digest(text.replace("You compare.", "You compare!")) != first
     assert digest("# a comment\n" + yaml.safe_dump(written | {"card": "18.0 is 18."})) == first
+
+
+GROUP_TEMPLATES = template_names(GROUPS)
+
+
+def test_templates_that_compare_responses_are_shipped_apart_from_the_others() -> None:
+    assert GROUP_TEMPLATES == ("listwise", "pairwise", "pairwise_reference")
+    assert not {*GROUP_TEMPLATES} & {*template_names()}
+    with pytest.raises(KeyError):
+        load_template("pairwise")
+
+
+@pytest.mark.parametrize("name", GROUP_TEMPLATES)
+def test_a_template_that_compares_shows_the_question_first_and_fences_every_response(
+    name: str,
+) -> None:
+    template = load_template(name, GROUPS)
+    assert template.shows == ("listing" if name == "listwise" else "pair")
+    if template.shows == "listing":
+        template = template.listing(3)
+    responses = [field for field in template.fields if field.startswith("response")]
+    assert template.fields[0] == "question" and template.fields[-len(responses) :] == responses
+    for field in responses:
+        assert f"<response>\n{{{field}}}\n</response>" in template.user
+
+
+@pytest.mark.parametrize(
+    "user", ["{response_1}", "{response} {response_1} {response_2}", "{responses} {response}"]
+)
+def test_a_template_shows_one_response_or_two_or_all(user: str) -> None:
+    with pytest.raises(ValidationError, match="to compare a group's responses"):
+        parse_template("mine", {**data(), "user": user})
