@@ -2,9 +2,9 @@
 
     python -m loadtests.groups
 
-The oracle prefers the better response with probability ``sigmoid(gap / noise)``, which it reports
-with an error of its own, and prefers the place shown first by ``bias``. Responses have standard
-normal qualities. A call is one forward pass: a pair takes two.
+Responses have standard normal qualities. The oracle sees the gap of two qualities with a normal
+error of standard deviation ``noise``, a new one for each order, and adds ``bias`` to the logit of
+the response that is shown first. A call is one forward pass: a pair takes two.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIZES = (4, 8, 16, 32)
 
 
 def tau(found: Sequence[float], truth: Sequence[float]) -> float:
-    """Kendall's tau-a: ties in the scores count as half right."""
+    """Kendall's tau-a: a tie in the scores counts as 0, between right and wrong."""
     pairs = list(combinations(range(len(truth)), 2))
 
     def sign(value: float) -> int:

@@ -50,16 +50,16 @@ def strengths(size: int, outcomes: Mapping[Pair, float], tolerance: float = 1e-6
 def scores(size: int, outcomes: Mapping[Pair, float], min_comparisons: int) -> list[float | None]:
     """A score in 0..1 for each response; None for one that cannot be placed among the others.
 
-    Only the largest set of responses that comparisons connect is scored: nothing says how another
-    set compares with it. Scores have two decimals, because GRPO divides by the group's standard
-    deviation: 0.5003 against 0.4998 would become a full advantage.
+    Only a set of more than half of the responses that comparisons connect is scored: nothing says
+    how another set compares with it. Scores have two decimals, because GRPO divides by the group's
+    standard deviation: 0.5003 against 0.4998 would become a full advantage.
 
     Args:
         size: number of responses.
         outcomes: for each pair, the probability that its first response is better.
         min_comparisons: minimum comparisons of a response with a score.
     """
-    connected = _largest_component(size, outcomes)
+    connected = _connected_majority(size, outcomes)
     within = {pair: p for pair, p in outcomes.items() if pair[0] in connected}
     found = strengths(size, within)
     result: list[float | None] = [None] * size
@@ -83,14 +83,14 @@ def cycles(outcomes: Mapping[Pair, float]) -> int:
     return sum(map(len, found)) // 3
 
 
-def _largest_component(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
-    """The largest set of at least two responses that comparisons connect; of equals, the first."""
+def _connected_majority(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
+    """More than half of the responses, connected by comparisons; empty if no set has as many."""
     component = list(range(size))
     for a, b in outcomes:
         old, new = component[b], component[a]
         component = [new if each == old else each for each in component]
-    members = [{i for i in range(size) if component[i] == each} for each in component]
-    return max((each for each in members if len(each) > 1), key=len, default=set())
+    members = ({i for i in range(size) if component[i] == each} for each in set(component))
+    return next((each for each in members if 2 * len(each) > size), set())
 
 
 def agreement(orders: Iterable[tuple[float, float]]) -> float | None:

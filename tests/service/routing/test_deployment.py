@@ -400,8 +400,8 @@ async def test_a_group_that_no_message_carries_is_sent_by_reference() -> None:
         def code(self) -> Any:
             return grpc.StatusCode.RESOURCE_EXHAUSTED
 
-    ends = iter([TooLarge(), lambda asked: {"status": "ok"}])
-    handle: Any = Handle(None, call=lambda end, items: Call(next(ends), items))
+    ends: Iterator[End] = iter([TooLarge(), lambda asked: {"status": "ok"}])
+    handle: Any = Handle(right, call=lambda end, items: Call(next(ends), items))
     found = await DeploymentClient(handle).score_group({"responses": ["a", "b"]})
     assert found == {"status": "ok"} and handle.by_reference == [False, True]
     with pytest.raises(NoAnswerError):

@@ -66,7 +66,7 @@ async def test_scores_follow_the_judges_preferences(strategy: str) -> None:
     assert result.details["order_agreement"] == 1 and result.details["cycles"] == 0
     assert result.details["calls"] == 2 * len(result.comparisons)
     first = result.comparisons[0]
-    assert (first.forward, first.backward) == (pytest.approx(0.1), pytest.approx(0.9))
+    assert [first.forward, first.backward] == pytest.approx([0.1, 0.9])
     assert first.probability == pytest.approx(0.1)
 
 
