@@ -96,8 +96,12 @@ def test_rows_of_other_data_sources_get_verls_own_score_without_the_service(
     config = configured("http://127.0.0.1:1", tokenizer, judged_data_sources=["llm_judge_remote_*"])
     batch = rollout(tokenizer, truth="18")
     batch.non_tensor_batch["data_source"][:] = "openai/gsm8k"
-    outputs = asyncio.run(RewardLoopWorker(config).compute_score_batch(batch))
 
+    async def rewards() -> list[dict[str, Any]]:
+        outputs: list[dict[str, Any]] = await RewardLoopWorker(config).compute_score_batch(batch)
+        return outputs
+
+    outputs = asyncio.run(rewards())
     assert [one["reward_score"] for one in outputs] == [1.0, 0.0, 0.0]  # verl wants the ####
     assert {one["reward_extra_info"]["judged"] for one in outputs} == {0.0}
 
