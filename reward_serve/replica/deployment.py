@@ -105,6 +105,10 @@ class RewardReplica:
         async for chunk in self._scorer.score_stream(requests, batch):
             yield chunk
 
+    async def score_group(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The ``GroupResult`` of one ``GroupRequest``."""
+        return await self._scorer.groups.score(request)
+
     async def explain(self, request: dict[str, Any]) -> dict[str, Any]:
         """The ``Explanation`` of one ``ExplainRequest``; see ``scoring.Scorer``."""
         return await self._scorer.explain(request)

@@ -33,7 +33,8 @@ async def compute_score(
         ground_truth: a gold answer or solution, a list of them, or a mapping from names.
         extra_info: the row's ``extra_info``; ``requests.py`` lists the keys that are read.
         **settings: ``reward_kwargs``, ``data_sources``, and ``url``, ``app``, ``on_failure`` and
-            others of ``reward_serve.client.connect``.
+            others of ``reward_serve.client.connect``; and ``group_size``, verl's ``rollout.n``, to
+            judge the samples of a row (``extra_info.index``) against each other.
 
     Returns:
         ``score`` and metrics of the request; see ``as_reward``.
@@ -48,7 +49,8 @@ async def compute_score(
             default_reward, data_source, solution_str, ground_truth, info
         )
     client = client_for(info, settings)
-    return as_reward(await client.ascore(request_for(solution_str, ground_truth, info)))
+    request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
+    return as_reward(await client.ascore(request))
 
 
 def compute_score_sync(
@@ -67,7 +69,8 @@ def compute_score_sync(
     if not is_judged(data_source, settings):
         return default_reward(data_source, solution_str, ground_truth, info)
     client = client_for(info, settings)
-    return as_reward(client.score(request_for(solution_str, ground_truth, info)))
+    request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
+    return as_reward(client.score(request))
 
 
 def compute_score_batched(
@@ -136,7 +139,8 @@ def _results(
         by_client.setdefault(client_for(info, settings), []).append(index)
     results: dict[int, ScoreResult] = {}
     for client, indices in by_client.items():
-        requests = [request_for(*rows[index][1:]) for index in indices]
+        size = settings.get("group_size")
+        requests = [request_for(*rows[index][1:], size) for index in indices]
         results.update(zip(indices, client.score_batch(requests), strict=True))
     return [results[index] for index in range(len(rows))]
 
