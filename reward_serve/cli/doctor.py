@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from reward_serve.cli.console import URL_VARIABLE, api_key, service_url
-from reward_serve.client.http import HttpRewardClient
-from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.client.check import Finding, examine_service
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.resolve import installed_build
 from reward_serve.engines.bundled import bundled_folder
@@ -40,20 +38,6 @@ INSTALL = {
     "cuda": "reward-serve requirements cuda | uv pip install --no-deps -r -",
 }
 """The command that installs the packages of each build."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check; ``remedy`` is set for problems and warnings.
-
-    A ``warning`` depends on something that cannot be checked here, such as a firewall, and does not
-    affect the exit code.
-    """
-
-    what: str
-    found: str
-    remedy: str | None = None
-    warning: bool = False
 
 
 def doctor(
@@ -92,32 +76,6 @@ def examine_machine() -> list[Finding]:
         _bundled(),
         _replica_ports(),
     ]
-
-
-def examine_service(url: str, api_key: str | None = None) -> list[Finding]:
-    """Check that the service at ``url`` is up, ready and scores correctly."""
-    findings: list[Finding] = []
-    try:
-        with HttpRewardClient(url, api_key, timeout_s=30, max_attempts=1) as client:
-            models = ", ".join(str(model.get("name")) for model in client.models())
-            findings.append(Finding("models", models))
-            if not client.is_ready():
-                remedy = "wait for a replica, or run `serve status`"
-                return [*findings, Finding("ready", "no", remedy)]
-            findings.append(Finding("ready", "yes"))
-            result = client.score(
-                {"question": "What is 9 + 9?", "response": "#### 18", "reference": "18"}
-            )
-    except ServiceUnavailableError as error:
-        remedy = "start it: reward-serve serve"
-        if error.status_code == 401:
-            remedy = "set REWARD_SERVE_API_KEY to one of the service's keys"
-        return [*findings, Finding(url, str(error), remedy)]
-    found = f"{result.status.value}, score {result.score}, {result.latency_ms:.0f} ms"
-    remedy_or_none = result.reason
-    if result.score is not None and result.score < 0.5:
-        remedy_or_none = "'#### 18' should be right for reference 18; check model and template"
-    return [*findings, Finding("a verdict", found, remedy_or_none)]
 
 
 def _package(name: str, remedy: str) -> Finding:

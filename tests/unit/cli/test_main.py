@@ -13,8 +13,9 @@ from typer.testing import CliRunner, Result
 import reward_serve.cli.console
 import reward_serve.cli.doctor
 import reward_serve.cli.main
-from reward_serve.cli.doctor import Finding, doctor
+from reward_serve.cli.doctor import doctor
 from reward_serve.cli.main import add_commands, cli
+from reward_serve.client.check import Finding
 from tests.fake_service import FakeService, Reply, free_port
 
 ROOT = Path(__file__).resolve().parents[3]
