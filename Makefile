@@ -71,10 +71,10 @@ grpo: $(STAMP) $(TINKER_STAMP)  ## Warm a policy up and train it with GRPO, rewa
 	$(BIN)/python -m examples.grpo $(or $(ARGS),judge-sync --name short --set steps=12 --set evaluate_every=12) $(if $(OUT),--out "$(OUT)")
 
 test: $(STAMP)  ## Unit tests beside service tests, which share one Ray cluster and one engine
-	$(BIN)/python -m pytest -n 2 -rs -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-all: $(STAMP)  ## Every test: whole tables, faults in real time, examples, load tests, the workbench in Chromium
-	$(BIN)/python -m pytest -n 2 -rs
+	$(BIN)/python -m pytest -n 2
 
 $(VERL_STAMP): $(STAMP) requirements/verl.txt clients/verl/pyproject.toml
 	@test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
