@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,6 +21,10 @@ from reward_serve.engines.bundled import (
     prepare_int8,
 )
 
+console = Console(stderr=True)
+PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+"""Arguments of ``console.print`` for text that stands for itself."""
+
 _DEFAULT_URL = "http://127.0.0.1:8000"
 URL_VARIABLE = "REWARD_SERVE_URL"
 API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
@@ -28,6 +32,11 @@ API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 Url = Annotated[
     str | None,
     typer.Option(help=f"The service's URL; default {URL_VARIABLE}, or {_DEFAULT_URL}."),
+]
+
+App = Annotated[
+    str | None,
+    typer.Option(help="Call this Serve application of the cluster at RAY_ADDRESS by handle."),
 ]
 
 

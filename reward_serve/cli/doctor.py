@@ -17,11 +17,10 @@ from typing import Annotated
 import psutil
 import typer
 from packaging.requirements import Requirement
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from reward_serve.cli.console import URL_VARIABLE, api_key, service_url
+from reward_serve.cli.console import URL_VARIABLE, api_key, console, service_url
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.config.engine import EngineConfig
@@ -30,8 +29,6 @@ from reward_serve.engines.bundled import bundled_folder
 from reward_serve.engines.cpu import dtype_of, instruction_set
 from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
-
-console = Console(stderr=True)
 
 MOST_SHOWN = 5
 REPLICA = "ray::ServeReplica:"  # prefix of a replica's command line
