@@ -42,6 +42,7 @@ CLUSTER = "integration"
 SERVICE = (
     CLUSTER,
     *("cli/test_check.py", "cli/test_doctor.py", "cli/test_serve.py", "cli/test_shipped.py"),
+    "docs",
     *("client/test_endpoint.py", "client/test_handle.py", "client/test_processes.py"),
     *(
         "client/test_transports.py",
