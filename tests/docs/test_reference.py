@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import os
 import re
+import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 from docs.generate import DOCS, _Config, pages
+from tests.cli.test_main import invoke
 from tests.docs.pages import blocks
+from tests.fake_service import FakeService
 
 ROOT = DOCS.parent
 _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
@@ -69,6 +75,36 @@ USERS = [page for page in DOCS.rglob("*.md") if page.parent.name != "development
 def test_users_pages_name_no_internal_row_or_test(page: Path) -> None:
     text = re.sub(r"`make [^`]*`|^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S)
     assert INTERNAL.findall(text) == []
+
+
+def imported(text: str) -> Iterator[tuple[str, str]]:
+    """Names that Python code imports from our distributions, each with its module."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("reward_serve"):
+            yield from ((str(node.module), alias.name) for alias in node.names)
+
+
+WRITTEN = [page for page in USERS if page.parent.name != "reference"]
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(DOCS)))
+def test_what_a_pages_python_imports_is_there(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "python":
+            for module, name in imported(block.text):  # SkyRL's own modules are not installed here
+                spec = importlib.util.find_spec(module)
+                assert spec is not None and spec.origin is not None, module
+                source = Path(spec.origin).read_text(encoding="utf-8")
+                assert re.search(rf"(class|def|import) .*\b{name}\b", source), (module, name)
+
+
+def test_the_tutorials_question_is_decided_by_a_rule(service: FakeService) -> None:
+    (block,) = (b for b in blocks(DOCS / "tutorial.md") if b.text.startswith("reward-serve ask"))
+    words = shlex.split(block.text)[1:]
+    result = invoke(*words, "--url", service.url)
+    assert result.stdout.splitlines() == ["score: 1.0", "status: ok", "source: rule"]
+    words[2] = "It comes to eighteen."  # which the page says that the model decides
+    assert "score:" not in invoke(*words, "--url", service.url).stdout
 
 
 def test_the_readme_is_short() -> None:
