@@ -29,10 +29,11 @@ def ask(
     """Score one response with a service; exit 1 if it has no score."""
     given = {"question": question, "reference": reference, "model": model, "template": template}
     request: dict[str, Any] = {name: value for name, value in given.items() if value}
-    request |= {"response": response, "timeout_s": timeout_s}
     try:
-        client = Client(client_for(url, app), on_failure="none", max_attempts=1)
-        result = client.score(request)
+        client = Client(
+            client_for(url, app), timeout_s=timeout_s, on_failure="none", max_attempts=1
+        )
+        result = client.score({**request, "response": response})
     except ServiceUnavailableError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

@@ -32,16 +32,15 @@ def check(file: File) -> None:
     except ConfigError as error:
         console.print(str(error), style="red", **PLAIN)
         raise typer.Exit(1) from None
-    total = {"CPU cores": [0.0, 0.0], "GPUs": [0.0, 0.0]}
+    totals = [0.0] * 4
     for model in models_of(content):
         least, most = model.autoscaling.min_replicas, model.autoscaling.max_replicas
-        asked = {"CPU cores": model.resources.num_cpus, "GPUs": model.resources.num_gpus}
-        for resource, amount in asked.items():
-            total[resource][0] += least * (amount or 0)
-            total[resource][1] += most * (amount or 0)
-        each = ", ".join(f"{amount or 0:g} {resource}" for resource, amount in asked.items())
-        typer.echo(f"{model.name}: {model.kind}, {_range(least, most)} replicas of {each}")
-    typer.echo("total: " + ", ".join(f"{_range(*sums)} {name}" for name, sums in total.items()))
+        cpus, gpus = model.resources.num_cpus or 0, model.resources.num_gpus or 0
+        asked = f"{cpus:g} CPU cores, {gpus:g} GPUs"
+        typer.echo(f"{model.name}: {model.kind}, {_range(least, most)} replicas of {asked}")
+        for place, amount in enumerate((least * cpus, most * cpus, least * gpus, most * gpus)):
+            totals[place] += amount
+    typer.echo(f"total: {_range(*totals[:2])} CPU cores, {_range(*totals[2:])} GPUs")
     for fault in missing(content):
         console.print(f"on this machine, {fault}", style="yellow", **PLAIN)
 

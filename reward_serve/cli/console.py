@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from reward_serve.client.handle import HandleTransport
 from reward_serve.client.http import HttpTransport
-from reward_serve.client.transport import Transport
+from reward_serve.client.transport import ServiceTransport
 from reward_serve.engines.bundled import (
     ADAPTER,
     STEPS,
@@ -23,7 +23,6 @@ from reward_serve.engines.bundled import (
 
 console = Console(stderr=True)
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
-"""Arguments of ``console.print`` for text that stands for itself."""
 
 _DEFAULT_URL = "http://127.0.0.1:8000"
 URL_VARIABLE = "REWARD_SERVE_URL"
@@ -40,7 +39,7 @@ App = Annotated[
 ]
 
 
-def client_for(url: str | None, app: str | None) -> Transport:
+def client_for(url: str | None, app: str | None) -> ServiceTransport:
     """The transport to ``url``, or by handle to the cluster's application ``app``; no retries.
 
     Raises:

@@ -32,11 +32,8 @@ from reward_serve.version import __version__
 
 MOST_SHOWN = 5
 REPLICA = "ray::ServeReplica:"  # prefix of a replica's command line
-INSTALL = {
-    "cpu": "reward-serve requirements cpu "
-    "| uv pip install --no-deps --compile-bytecode --torch-backend=cpu -r -",
-    "cuda": "reward-serve requirements cuda | uv pip install --no-deps --compile-bytecode -r -",
-}
+_PINNED = "reward-serve requirements {} | uv pip install --no-deps --compile-bytecode {}-r -"
+INSTALL = {"cpu": _PINNED.format("cpu", "--torch-backend=cpu "), "cuda": _PINNED.format("cuda", "")}
 """The command that installs the packages of each build."""
 
 

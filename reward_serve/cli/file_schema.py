@@ -67,10 +67,8 @@ def json_schema(of: Literal["deployment", "template"]) -> dict[str, Any]:
             schema["properties"].pop(derived)
             schema["required"].remove(derived)
         return schema
-    sections = {path: section for path, (section, _) in _CHECKS.items()}
-    references, schema = models_json_schema(
-        [(model, "validation") for model in (_File, *sections.values())]
-    )
+    sections: list[Any] = [_File, *(section for section, _ in _CHECKS.values())]
+    references, schema = models_json_schema([(section, "validation") for section in sections])
     for each in schema["$defs"].values():
         if "properties" in each:
             each.setdefault("additionalProperties", False)
@@ -79,6 +77,6 @@ def json_schema(of: Literal["deployment", "template"]) -> dict[str, Any]:
             "if": {"properties": {"import_path": {"const": path}}},
             "then": {"properties": {"args": references[section, "validation"]}},
         }
-        for path, section in sections.items()
+        for path, section in zip(_CHECKS, sections[1:], strict=True)
     ]
     return schema | references[_File, "validation"]
