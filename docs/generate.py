@@ -1,7 +1,7 @@
 """Writes the generated pages: ``python -m docs.generate``; with ``--check`` it compares them.
 
 Commands, HTTP routes, the Python API, the fields of a deployments file and metrics, and llms.txt
-from the site's navigation. ``tests/docs`` fails when a page differs from what this writes.
+from the site's navigation. ``tests/service/docs`` fails when a page differs from what this writes.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from reward_serve.config.engine import (
     ends_thinking,
     gpus_of_replica,
 )
-from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.kinds import ClassifierConfig, PanelConfig, RuleConfig
+from reward_serve.config.judge import GroupConfig, JudgeConfig
+from reward_serve.config.kinds import CascadeConfig, ClassifierConfig, PanelConfig, RuleConfig
 from reward_serve.schema import DEFAULT_ITEM_CHARS
 
 
@@ -131,6 +131,7 @@ class JudgeModel(_EngineModel):
 
     kind: Literal["judge"]
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    group: GroupConfig | None = Field(None, description="null: /v1/score/group is refused")
     cache: CacheConfig = Field(default_factory=CacheConfig)
 
     @model_validator(mode="after")
@@ -191,6 +192,7 @@ class RemoteModel(_CoresModel):
     kind: Literal["remote"]
     remote: RemoteConfig
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    group: GroupConfig | None = None
     cache: CacheConfig = Field(default_factory=CacheConfig)
 
 
@@ -215,7 +217,18 @@ class PanelModel(_CoresModel):
     panel: PanelConfig
 
 
+class CascadeModel(_CoresModel):
+    """Kind ``cascade``: asks other models in order until one is sure."""
+
+    _why_no_gpu = "a cascade runs no model itself"
+    _num_cpus = 0.5
+    _concurrent_items = 256
+
+    kind: Literal["cascade"]
+    cascade: CascadeConfig
+
+
 ModelConfig = Annotated[
-    JudgeModel | ClassifierModel | RemoteModel | RuleModel | PanelModel,
+    JudgeModel | ClassifierModel | RemoteModel | RuleModel | PanelModel | CascadeModel,
     Field(discriminator="kind"),
 ]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
-from reward_serve.config.judge import JudgeConfig
+from reward_serve.config.judge import JudgeConfig, Templated
 from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel
 from reward_serve.shipped import Build
 from reward_serve.templates import FILE_SUFFIXES, read_template_file, template_names
@@ -39,10 +39,12 @@ def resolve(config: AppConfig) -> AppConfig:
             faults += [f"models.{place}.engine: {fault}" for fault in _unknown_arguments(model)]
             faults += [f"models.{place}: {fault}" for fault in _wrong_build(model)]
         if isinstance(model, JudgeModel | RemoteModel):
-            try:
-                _read_template(model.judge)
-            except ValueError as error:
-                faults.append(f"models.{place}.judge: {error}")
+            for section in (model.judge, model.group):
+                try:
+                    _read_template(section)
+                except ValueError as error:
+                    name = "judge" if section is model.judge else "group"
+                    faults.append(f"models.{place}.{name}: {error}")
     if faults:
         raise ConfigError(f"args: {'; '.join(faults)}")
     return config
@@ -79,16 +81,26 @@ def vllm_engine_arguments() -> frozenset[str] | None:
     )
 
 
-def _read_template(judge: JudgeConfig) -> None:
+def _read_template(judge: Templated | None) -> None:
+    if judge is None:
+        return
+    shipped = template_names(judge.shipped)
     if judge.template.endswith(FILE_SUFFIXES):
         if judge.template_data is None:
             judge.template_data = read_template_file(Path(judge.template))
-    elif judge.template not in template_names():
+    elif judge.template not in shipped:
         raise ValueError(
             f"template: no template is named {judge.template!r}; choose from "
-            f"{', '.join(template_names())} or give the path of a .yaml file"
+            f"{', '.join(shipped)} or give the path of a .yaml file"
         )
     template = judge.default_template
+    if template.shows not in judge.shows:
+        raise ValueError(
+            f"template: {template.name!r} shows a {template.shows}, and this section needs one "
+            f"that shows a {' or a '.join(judge.shows)}"
+        )
+    if not isinstance(judge, JudgeConfig):
+        return
     if judge.mode == "label" and template.label is None:
         raise ValueError(f"mode: template {template.name!r} has no labels; set mode: generate")
     if judge.rules_first and template.rules is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -41,6 +41,7 @@ class Comparison:
         engine: the judge's engine, with its cache unless the request bypasses it.
         renderer: the engine's renderer.
         trace: records prompts and answers, if the result is explained.
+        responses: for a template that compares responses, those to show.
     """
 
     request: ScoreRequest
@@ -53,6 +54,7 @@ class Comparison:
     engine: Engine
     renderer: Renderer
     trace: Trace | None
+    responses: Sequence[str] = ()
 
     async def render(self, reference: str) -> Prompt:
         """Render the prompt, with room for the judge's answer.
@@ -66,6 +68,7 @@ class Comparison:
             reference = final_answer(reference)
         question = self.request.question or ""
         fields = {"question": question, "reference": reference, "response": response}
+        fields |= {f"response_{n}": text for n, text in enumerate(self.responses, 1)}
         reserved, thinking = self.writing.sampling.max_tokens, self.writing.enable_thinking
         layout = Layout(self.mode, self.response_tokens, reserved, thinking)
         try:

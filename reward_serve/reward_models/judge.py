@@ -29,6 +29,7 @@ from reward_serve.reward_models.base import (
 from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.comparison import Comparison
 from reward_serve.reward_models.generate import generate_verdict
+from reward_serve.reward_models.group import Groups
 from reward_serve.reward_models.label import label_verdict
 from reward_serve.reward_models.rule import result_of
 from reward_serve.reward_models.trace import Trace, timed
@@ -74,6 +75,11 @@ class Judge(RewardModel):
         self._default = self._own or load_template(self._config.template)
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
         self.chat = Chat(self._cache or engine, self._config, self._ends_thinking)
+        if config.group is not None:
+            self.groups = Groups(config.group, self._asked)
+            pair = config.group.default_template
+            if config.group.mode == "label" and pair.label:
+                self._renderer.label_ids(pair)
         if self._config.mode == "label":
             self._renderer.label_ids(self._default)
 
@@ -117,6 +123,11 @@ class Judge(RewardModel):
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
             "fingerprint": self._fingerprint(default, self._config.mode),
             "audit": dict(self._audit.counts),
+            **(
+                {"groups": self.groups.describe(), "group": self.groups.counts}
+                if self.groups
+                else {}
+            ),
         }
 
     async def failure(self) -> str | None:
@@ -135,9 +146,14 @@ class Judge(RewardModel):
         """
         template = self._template(request)
         mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
+        return self._asked(request, template, mode, trace)
+
+    def _asked(
+        self, request: ScoreRequest, template: Template, mode: Mode, trace: Trace | None = None
+    ) -> Comparison:
         writing = writing_of(request.options, self._config, mode, self._ends_thinking)
         for name in template.fields:
-            if name != "response" and not getattr(request, name):
+            if not name.startswith("response") and not getattr(request, name):
                 raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
         try:
             for reference in request.references:

@@ -21,6 +21,8 @@ from reward_serve.schema import describe_errors
 from reward_serve.verifier_names import RulesName
 
 FIELDS = ("question", "reference", "response")
+GROUPS = "groups"
+"""Folder of the shipped templates that show several responses of a group."""
 ALIASES = {
     "PROBLEM": "question",
     "REFERENCE_SOLUTION": "reference",
@@ -29,7 +31,11 @@ ALIASES = {
 """Alternative names of the fields in placeholders."""
 FILE_SUFFIXES = (".yaml", ".yml")
 INSTRUCTION = "{instruction}"
-PLACEHOLDER = re.compile(r"\{(" + "|".join(FIELDS) + r")\}")
+FIELD = r"question|reference|response(?:_[1-9]\d?)?"
+"""A field of a prompt; several responses are numbered."""
+PLACEHOLDER = re.compile(r"\{(" + FIELD + r")\}")
+LISTING = "{responses}"
+_PAIR = ["response_1", "response_2"]
 _ALIAS = re.compile(r"\{(" + "|".join(ALIASES) + r")\}")
 
 
@@ -110,11 +116,31 @@ class Template(BaseModel):
 
     @model_validator(mode="after")
     def _shows_the_response(self) -> Self:
-        if self.user.count("{response}") != 1:
-            raise ValueError("user: must contain {response} exactly once")
+        shown = PLACEHOLDER.findall(self.user) + [LISTING] * self.user.count(LISTING)
+        responses = sorted(name for name in shown if "response" in name)
+        if responses not in (["response"], _PAIR, [LISTING]):
+            raise ValueError(
+                "user: must contain {response} exactly once; or, to compare a group's responses, "
+                "{response_1} and {response_2}, or {responses}"
+            )
         if PLACEHOLDER.search(self.system):
             raise ValueError("system: must not contain placeholders; move them to user")
         return self
+
+    @property
+    def shows(self) -> Literal["response", "pair", "listing"]:
+        """Whether a prompt shows one response, two of a group or all of a group."""
+        if LISTING in self.user:
+            return "listing"
+        return "pair" if "response_1" in self.fields else "response"
+
+    def listing(self, size: int) -> Template:
+        """The template with a numbered, fenced place for each of ``size`` responses."""
+        places = (
+            f"Response {n}:\n<response>\n{{response_{n}}}\n</response>" for n in range(1, size + 1)
+        )
+        user = self.user.replace(LISTING, "\n".join(places))
+        return self.model_copy(update={"user": user, "name": f"{self.name}/{size}"})
 
     @property
     def highest(self) -> float:
@@ -133,15 +159,19 @@ def unaliased(text: str) -> str:
 
 
 @functools.cache
-def load_template(name: str) -> Template:
+def load_template(name: str, folder: str = "") -> Template:
     """Load a shipped template by name.
+
+    Args:
+        name: its name.
+        folder: ``GROUPS`` for the templates that compare responses.
 
     Raises:
         KeyError: no shipped template has this name.
     """
-    if name not in template_names():
+    if name not in template_names(folder):
         raise KeyError(name)
-    return parse_template(name, yaml.safe_load((_folder() / f"{name}.yaml").read_bytes()))
+    return parse_template(name, yaml.safe_load((_folder(folder) / f"{name}.yaml").read_bytes()))
 
 
 def read_template_file(path: Path) -> dict[str, Any]:
@@ -151,7 +181,7 @@ def read_template_file(path: Path) -> dict[str, Any]:
         ValueError: the file cannot be read, is not a valid template, or has the name of a shipped
             template.
     """
-    if path.stem in template_names():
+    if path.stem in (*template_names(), *template_names(GROUPS)):
         raise ValueError(
             f"template: {path.stem!r} is the name of a shipped template; rename {path.name!r}"
         )
@@ -194,14 +224,14 @@ def parse_template(name: str, data: dict[str, Any]) -> Template:
 
 
 @functools.cache
-def template_names() -> tuple[str, ...]:
-    """The names of the shipped templates, sorted."""
-    files = (entry.name for entry in _folder().iterdir())
+def template_names(folder: str = "") -> tuple[str, ...]:
+    """The names of the shipped templates in a folder, sorted."""
+    files = (entry.name for entry in _folder(folder).iterdir())
     return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
 
 
-def _folder() -> resources.abc.Traversable:
-    return resources.files("reward_serve.templates")
+def _folder(folder: str) -> resources.abc.Traversable:
+    return resources.files("reward_serve.templates").joinpath(folder)
 
 
 def _in_one_line(error: Exception) -> str:

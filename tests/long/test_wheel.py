@@ -108,7 +108,6 @@ def test_every_distribution_that_a_page_installs_is_among_the_wheels(installed: 
     assert named == wheels - {"reward_serve_slime"}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_commands_of_the_pages_install_and_serve(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "dist").symlink_to(installed.parents[1] / "dist")
@@ -132,7 +131,6 @@ def test_the_commands_of_the_pages_install_and_serve(installed: Path, tmp_path: 
         service.kill()
 
 
-@pytest.mark.slow
 def test_it_serves_and_the_verl_adapter_asks_it(installed: Path, tmp_path: Path) -> None:
     port = str(free_port())
     command = [str(installed / "reward-serve"), "serve", "rule.yaml", "--port", port]

@@ -21,7 +21,9 @@ from reward_serve.schema import ScoreResult
 __all__ = ["judge_reward", "judge_rewards"]
 
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
-_TRLS = frozenset(["completion_ids", "environments", "log_extra", "log_metric", "trainer_state"])
+_TRLS = frozenset(
+    ["completion_ids", "environments", "log_extra", "log_metric", "prompts", "trainer_state"]
+)
 """Arguments that TRL adds to the data set's columns."""
 
 
@@ -30,6 +32,7 @@ def judge_reward(
     reference: str | None = "answer",
     question: str | None = "question",
     name: str = "judge_reward",
+    group_size: int | None = None,
     **settings: Any,
 ) -> RewardFunction:
     """An ``async def`` reward function; TRL runs it concurrently with other reward functions.
@@ -38,6 +41,8 @@ def judge_reward(
         reference: the data set's column of gold answers or solutions; None if it has none.
         question: its column of questions, if it has one.
         name: the reward's name in TRL's logs.
+        group_size: ``GRPOConfig.num_generations``, to judge the completions of each prompt against
+            each other.
         **settings: settings of ``reward_serve.client.connect``; ``on_failure`` defaults to
             ``none``, and TRL leaves out samples whose reward is None.
 
@@ -45,15 +50,16 @@ def judge_reward(
         TypeError, ValueError: a setting is unknown or invalid.
 
     The function raises ``RefusedRowError`` if the service refuses the run's first samples, for
-    example without a gold answer, and ``KeyError`` if the data set has no column ``reference``.
+    example without a gold answer, ``KeyError`` if the data set has no column ``reference``, and
+    ``ValueError`` if a batch does not consist of whole groups.
     """
-    judged = _Judged(reference, question, settings)
+    judged = _Judged(reference, question, settings, group_size)
 
     async def reward(
         prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     ) -> list[float | None]:
         """The service's score of each completion; None for a failed verdict."""
-        results = await judged.results(completions, columns)
+        results = await judged.results(completions, {"prompts": prompts, **columns})
         return [result.score for result in results]
 
     reward.__name__ = name
@@ -112,9 +118,14 @@ class _Judged:
     """Scores each batch once, for all reward functions."""
 
     def __init__(
-        self, reference: str | None, question: str | None, settings: dict[str, Any]
+        self,
+        reference: str | None,
+        question: str | None,
+        settings: dict[str, Any],
+        group_size: int | None = None,
     ) -> None:
         self._reference, self._question = reference, question
+        self._group_size = group_size
         self._client: Client = connect(**{"on_failure": "none", **settings})
         self._batch: Sequence[Any] | None = None
         self._pending: asyncio.Future[list[ScoreResult]] | None = None
@@ -137,7 +148,12 @@ class _Judged:
         requests = [_request(*row) for row in rows]
         if (state := columns.get("trainer_state")) is not None:
             count_steps(lambda: int(state.global_step))
-        results = await self._client.ascore_batch(requests)
+        if self._group_size is None:
+            results = await self._client.ascore_batch(requests)
+        else:
+            groups = _groups(requests, columns["prompts"], self._group_size)
+            found = await asyncio.gather(*map(self._client.ascore_group, groups))
+            results = [result for group in found for result in group.results]
         _log(columns, results)
         check_first_results(self._client, results)
         return results
@@ -162,6 +178,37 @@ def _request(completion: Any, references: list[str], question: Any) -> dict[str,
     if text := text_of(question):
         request["question"] = text
     return request
+
+
+def _groups(
+    requests: Sequence[dict[str, Any]], prompts: Sequence[Any], size: int
+) -> list[dict[str, Any]]:
+    """The requests of each prompt as one, which TRL passes one after the other.
+
+    Raises:
+        ValueError: the batch does not consist of whole groups.
+    """
+    groups = []
+    for start in range(0, len(requests), size):
+        group, of_prompts = requests[start : start + size], prompts[start : start + size]
+        if len(group) < size or any(prompt != of_prompts[0] for prompt in of_prompts):
+            raise ValueError(
+                f"group_size={size}: the batch of {len(requests)} completions does not consist of "
+                "groups of this size; set it to GRPOConfig.num_generations, and make each "
+                "process's batch a multiple of it"
+            )
+        asked: dict[str, Any] = {"responses": [one["response"] for one in group]}
+        if "reference" in group[0]:
+            asked["reference"] = group[0]["reference"][0]
+        if "question" in group[0]:
+            asked["question"] = group[0]["question"]
+        elif isinstance(of_prompts[0], str):
+            asked["question"] = of_prompts[0]
+        else:
+            turns = ({name: turn[name] for name in ("role", "content")} for turn in of_prompts[0])
+            asked["messages"] = list(turns)
+        groups.append(asked)
+    return groups
 
 
 def _text(completion: Any) -> str:
