@@ -16,11 +16,10 @@ from typing import Annotated
 import psutil
 import typer
 from packaging.requirements import Requirement
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from reward_serve.cli.console import URL_VARIABLE, api_key, service_url
+from reward_serve.cli.console import URL_VARIABLE, api_key, console, service_url
 from reward_serve.client.check import Finding, examine_service
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.resolve import installed_build
@@ -29,14 +28,10 @@ from reward_serve.engines.cpu import dtype_of, instruction_set
 from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
 
-console = Console(stderr=True)
-
 MOST_SHOWN = 5
 REPLICA = "ray::ServeReplica:"  # prefix of a replica's command line
-INSTALL = {
-    "cpu": "reward-serve requirements cpu | uv pip install --no-deps --torch-backend=cpu -r -",
-    "cuda": "reward-serve requirements cuda | uv pip install --no-deps -r -",
-}
+_PINNED = "reward-serve requirements {} | uv pip install --no-deps --compile-bytecode {}-r -"
+INSTALL = {"cpu": _PINNED.format("cpu", "--torch-backend=cpu "), "cuda": _PINNED.format("cuda", "")}
 """The command that installs the packages of each build."""
 
 
@@ -156,8 +151,9 @@ def _bytecode() -> Finding:
         return Finding("bytecode", "compiled: importing vLLM takes seconds")
     return Finding(
         "bytecode",
-        "missing: each replica compiles the sources of vLLM and torch when it starts",
-        "run `python -m compileall -q` on the site-packages folder once",
+        "missing: the first start compiles the sources of vLLM and torch, which takes minutes",
+        f"python -m compileall -q {Path(spec.submodule_search_locations[0]).parent}",
+        warning=True,
     )
 
 
@@ -194,7 +190,7 @@ def _replica_ports() -> Finding:
         what,
         "Serve replicas listen on all interfaces: " + ", ".join(map(str, sorted(ports))),
         "anyone who reaches these ports can run code here: restrict them to the cluster's nodes "
-        "with a firewall (docs/threat-model.md)",
+        "with a firewall (docs/explanation/threat-model.md)",
         warning=True,
     )
 
@@ -203,7 +199,7 @@ def _open_ports(replica: psutil.Process) -> set[int]:
     """The ports that a replica opens on all interfaces; none if this machine has only loopback.
 
     A replica has two, indistinguishable from outside: the Ray worker's gRPC server, and a Serve
-    server that unpickles what it receives (docs/threat-model.md).
+    server that unpickles what it receives (docs/explanation/threat-model.md).
 
     Raises:
         psutil.AccessDenied: the replica belongs to another user or container.
