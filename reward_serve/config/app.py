@@ -12,11 +12,12 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from reward_serve.config.base import ConfigError, ConfigFaults, Count, Section
+from reward_serve.config.kinds import LENGTH
 from reward_serve.config.models import (
     ClassifierModel,
+    CompositeModel,
     JudgeModel,
     ModelConfig,
-    PanelModel,
     RemoteModel,
 )
 
@@ -124,16 +125,17 @@ class AppConfig(_Args):
         return self
 
     @model_validator(mode="after")
-    def _panels_have_their_members(self) -> Self:
-        kinds = {model.name: model.kind for model in self.models}
-        for panel in (model for model in self.models if isinstance(model, PanelModel)):
-            for member in panel.panel.members:
-                if member.application is None and kinds.get(member.model) in (None, "panel"):
-                    known = [name for name, kind in kinds.items() if kind != "panel"]
+    def _composites_have_their_members(self) -> Self:
+        known = [each.name for each in self.models if not isinstance(each, CompositeModel)]
+        for model in (each for each in self.models if isinstance(each, CompositeModel)):
+            for member in model.composite.members:
+                if member.is_length and LENGTH in known:
+                    raise ValueError(f"models: {LENGTH!r} is a member without a model; rename it")
+                if not (member.application or member.is_length or member.model in known):
                     raise ValueError(
-                        f"models: panel {panel.name!r} has the member {member.model!r}, but the "
-                        f"application's other models are: {', '.join(known) or 'none'}; add the "
-                        "model, or set the member's application"
+                        f"models: composite {model.name!r} has the member {member.model!r}, but "
+                        f"the application's other models are: {', '.join(known) or 'none'}; add "
+                        "the model, or set the member's application"
                     )
         return self
 

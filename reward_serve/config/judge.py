@@ -1,4 +1,4 @@
-"""The ``judge`` section of a deployments file."""
+"""The sections ``judge`` and ``rubric`` of a deployments file."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from reward_serve.config.base import Count, Section
+from reward_serve.rubrics import CriteriaOrName
 from reward_serve.templates import FILE_SUFFIXES, Template, load_template, parse_template
 
 OptionName = Literal[
@@ -101,3 +102,38 @@ class JudgeConfig(Section):
     def default_template(self) -> Template:
         """The template of requests without ``template``."""
         return self.own_template or load_template(self.template)
+
+
+RubricAggregate = Literal["weighted", "all", "min", "mean"]
+
+
+class RubricConfig(Section):
+    """The rubrics of a deployment, and how the scores of their criteria are combined."""
+
+    rubrics: dict[str, CriteriaOrName] = Field(
+        default_factory=dict,
+        description="name to criteria, or to the path of a .yaml file of criteria, which is read "
+        "once, where Serve builds the application",
+    )
+    default: str | None = Field(
+        None, description="name of the rubric of requests without one; null: they are invalid"
+    )
+    aggregate: RubricAggregate = Field(
+        "weighted",
+        description="weighted: points earned of points possible, 0 to 1; all: 1 if every criterion "
+        "is met; min and mean: of how far the criteria are met",
+    )
+    min_answered: Count | Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
+        1.0,
+        description="minimum number of criteria with a score, as an integer, or their minimum "
+        "share, as a decimal fraction; below it the rubric has no score",
+    )
+
+    @model_validator(mode="after")
+    def _the_default_exists(self) -> Self:
+        if self.default is not None and self.default not in self.rubrics:
+            raise ValueError(
+                f"default: no rubric is named {self.default!r}; choose from "
+                f"{', '.join(self.rubrics) or 'none, so add it to rubrics'}"
+            )
+        return self

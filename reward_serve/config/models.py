@@ -15,9 +15,10 @@ from reward_serve.config.engine import (
     ends_thinking,
     gpus_of_replica,
 )
-from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.kinds import ClassifierConfig, PanelConfig, RuleConfig
+from reward_serve.config.judge import JudgeConfig, RubricConfig
+from reward_serve.config.kinds import ClassifierConfig, CompositeConfig, RuleConfig
 from reward_serve.schema import DEFAULT_ITEM_CHARS
+from reward_serve.templates import RUBRIC
 
 
 class CacheConfig(Section):
@@ -86,7 +87,8 @@ class _Model(Section):
     autoscaling: AutoscalingConfig = Field(default_factory=AutoscalingConfig)
     max_concurrent_items: Count | None = Field(
         None,
-        description="items scored concurrently by a replica; default: twice engine.max_num_seqs",
+        description="items scored concurrently by a replica; default: twice engine.max_num_seqs, "
+        "or a quarter of it for kind rubric",
     )
     max_queued_items: Count = Field(
         4096, description="items waiting in a replica; further items are rejected as overloaded"
@@ -112,6 +114,7 @@ class _Model(Section):
 
 
 class _EngineModel(_Model):
+    _items_per_sequence: ClassVar[float] = 2.0
     engine: EngineConfig = Field(default_factory=EngineConfig)
 
     @model_validator(mode="after")
@@ -122,7 +125,8 @@ class _EngineModel(_Model):
         if self.resources.num_cpus is None:
             self.resources.num_cpus = 1.0 if on_gpu else 2.0
         if self.max_concurrent_items is None:
-            self.max_concurrent_items = 2 * self.engine.max_num_seqs
+            items = self._items_per_sequence * self.engine.max_num_seqs
+            self.max_concurrent_items = max(1, round(items))
         return self
 
 
@@ -145,6 +149,33 @@ class JudgeModel(_EngineModel):
                 f"judge.thinking_tokens: {self.judge.thinking_tokens}, but this engine cannot end "
                 "thinking; set engine.engine_kwargs.reasoning_parser (qwen3, say)"
             )
+        return self
+
+
+def _of_criteria(model: Any, **settings: Any) -> Any:
+    """The model's data, with the defaults of its section ``judge`` if it judges criteria."""
+    judge = model.get("judge", {}) if isinstance(model, dict) else None
+    if not isinstance(judge, dict):
+        return model
+    return {**model, "judge": {"template": RUBRIC, **settings, **judge}}
+
+
+class RubricModel(JudgeModel):
+    """Kind ``rubric``: a language model on vLLM judges each criterion of a rubric."""
+
+    _items_per_sequence = 0.25  # a rubric of eight criteria is eight passes
+    kind: Literal["rubric"]  # type: ignore[assignment]  # all else is as for a judge
+    rubric: RubricConfig = Field(default_factory=RubricConfig)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_criteria(cls, model: Any) -> Any:
+        return _of_criteria(model)
+
+    @model_validator(mode="after")
+    def _criteria_are_answered_once(self) -> Self:
+        if self.judge.samples > 1:
+            raise ValueError(f"judge.samples: {self.judge.samples}, but criteria are answered once")
         return self
 
 
@@ -183,7 +214,10 @@ class _CoresModel(_Model):
 
 
 class RemoteModel(_CoresModel):
-    """Kind ``remote``: a model behind an OpenAI-compatible endpoint gives a verdict."""
+    """Kind ``remote``: a model behind an OpenAI-compatible endpoint gives a verdict.
+
+    With a section ``rubric`` it judges criteria, all of a rubric in one written answer.
+    """
 
     _why_no_gpu = "the model runs at the endpoint"
     _concurrent_items = 32
@@ -191,7 +225,23 @@ class RemoteModel(_CoresModel):
     kind: Literal["remote"]
     remote: RemoteConfig
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    rubric: RubricConfig | None = None
     cache: CacheConfig = Field(default_factory=CacheConfig)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_criteria(cls, model: Any) -> Any:
+        judges_criteria = isinstance(model, dict) and model.get("rubric") is not None
+        return _of_criteria(model, mode="generate") if judges_criteria else model
+
+    @model_validator(mode="after")
+    def _criteria_are_answered_in_writing(self) -> Self:
+        if self.rubric is not None and (self.judge.mode == "label" or self.judge.samples > 1):
+            raise ValueError(
+                "judge: an endpoint answers all criteria in one text; set mode: generate and "
+                "samples: 1"
+            )
+        return self
 
 
 class RuleModel(_CoresModel):
@@ -204,18 +254,18 @@ class RuleModel(_CoresModel):
     rule: RuleConfig = Field(default_factory=RuleConfig)
 
 
-class PanelModel(_CoresModel):
-    """Kind ``panel``: combines the scores of several other models."""
+class CompositeModel(_CoresModel):
+    """Kind ``composite``: combines the scores of several other models."""
 
-    _why_no_gpu = "a panel runs no model itself"
+    _why_no_gpu = "a composite runs no model itself"
     _num_cpus = 0.5
     _concurrent_items = 256
 
-    kind: Literal["panel"]
-    panel: PanelConfig
+    kind: Literal["composite"]
+    composite: CompositeConfig
 
 
 ModelConfig = Annotated[
-    JudgeModel | ClassifierModel | RemoteModel | RuleModel | PanelModel,
+    JudgeModel | RubricModel | ClassifierModel | RemoteModel | RuleModel | CompositeModel,
     Field(discriminator="kind"),
 ]

@@ -14,23 +14,28 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+from pydantic import ValidationError
+
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
-from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel
+from reward_serve.config.judge import JudgeConfig, RubricConfig
+from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel, RubricModel
+from reward_serve.rubrics import Rubric
+from reward_serve.schema import describe_errors
 from reward_serve.shipped import Build
-from reward_serve.templates import FILE_SUFFIXES, read_template_file, template_names
+from reward_serve.templates import FILE_SUFFIXES, RUBRIC, read_template_file, template_names
 
 # The runtime_env fields with which a replica still uses this environment's packages.
 _SAME_PACKAGES = {"env_vars", "working_dir"}
 
 
 def resolve(config: AppConfig) -> AppConfig:
-    """The configuration with the content of its template files.
+    """The configuration with the content of its template and rubric files.
 
     Raises:
-        ConfigError: lists each template that does not fit or cannot be read, each engine argument
-            that the installed vLLM lacks, and each engine that it cannot run.
+        ConfigError: lists each template or rubric that does not fit or cannot be read, each engine
+            argument that the installed vLLM lacks, and each engine that it cannot run.
     """
     config = config.model_copy(deep=True)
     faults: list[str] = []
@@ -39,10 +44,13 @@ def resolve(config: AppConfig) -> AppConfig:
             faults += [f"models.{place}.engine: {fault}" for fault in _unknown_arguments(model)]
             faults += [f"models.{place}: {fault}" for fault in _wrong_build(model)]
         if isinstance(model, JudgeModel | RemoteModel):
+            rubric = model.rubric if isinstance(model, RubricModel | RemoteModel) else None
             try:
-                _read_template(model.judge)
+                _read_template(model.judge, rubric is not None)
             except ValueError as error:
                 faults.append(f"models.{place}.judge: {error}")
+            if rubric is not None:
+                faults += [f"models.{place}.rubric.rubrics.{x}" for x in _read_rubrics(rubric)]
     if faults:
         raise ConfigError(f"args: {'; '.join(faults)}")
     return config
@@ -79,16 +87,36 @@ def vllm_engine_arguments() -> frozenset[str] | None:
     )
 
 
-def _read_template(judge: JudgeConfig) -> None:
+def _read_rubrics(config: RubricConfig) -> Iterator[str]:
+    """Replace each rubric's path by its criteria; yield what is wrong with the files."""
+    for name, path in config.rubrics.items():
+        if not isinstance(path, str):
+            continue
+        try:
+            config.rubrics[name] = Rubric.validate_python(yaml.safe_load(Path(path).read_bytes()))
+        except ValidationError as error:
+            yield f"{name}: {path!r}: {describe_errors(error)}"
+        except (OSError, yaml.YAMLError, UnicodeError) as error:
+            yield f"{name}: {path!r} cannot be read: {' '.join(str(error).split())}"
+
+
+def _read_template(judge: JudgeConfig, shows_criteria: bool) -> None:
+    known = [RUBRIC] if shows_criteria else template_names()
     if judge.template.endswith(FILE_SUFFIXES):
         if judge.template_data is None:
             judge.template_data = read_template_file(Path(judge.template))
-    elif judge.template not in template_names():
+    elif judge.template not in known:
         raise ValueError(
             f"template: no template is named {judge.template!r}; choose from "
-            f"{', '.join(template_names())} or give the path of a .yaml file"
+            f"{', '.join(known)} or give the path of a .yaml file"
         )
     template = judge.default_template
+    if ("criterion" in template.fields) is not shows_criteria:
+        raise ValueError(
+            f"template: {template.name!r} must contain {{criterion}} in user, after {{response}}"
+            if shows_criteria
+            else f"template: {template.name!r} contains {{criterion}}, which is for kind: rubric"
+        )
     if judge.mode == "label" and template.label is None:
         raise ValueError(f"mode: template {template.name!r} has no labels; set mode: generate")
     if judge.rules_first and template.rules is None:

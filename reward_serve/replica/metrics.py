@@ -20,8 +20,8 @@ class Metrics(Observer):
 
     Args:
         items: returns the number of items in progress or waiting.
-        describe: returns the reward model's description, whose ``cache``, ``audit`` and ``panel``
-            are counts.
+        describe: returns the reward model's description, whose ``cache``, ``audit`` and
+            ``composite`` are counts.
     """
 
     def __init__(self, items: Callable[[], int], describe: Callable[[], Mapping[str, Any]]) -> None:
@@ -44,8 +44,8 @@ class Metrics(Observer):
             "audit": counter(
                 "audits", "Requests scored by rules and model: whether they agreed.", "outcome"
             ),
-            "panel": counter(
-                "panels", "Requests scored by a panel: whether its members agreed.", "outcome"
+            "composite": counter(
+                "composites", "Requests scored by a composite: whether members agreed.", "outcome"
             ),
         }
         self._latency = histogram(

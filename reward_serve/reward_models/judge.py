@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from reward_serve.config.engine import ends_thinking
 from reward_serve.config.judge import JudgeConfig
@@ -42,7 +42,8 @@ from reward_serve.templates import Template, load_template, template_names
 from reward_serve.templates.inline import inline_template, is_inline
 from reward_serve.verifier_names import RulesName
 
-_MODELS_SHARE = 0.9  # of a deadline, where the answer to a request does not wait for the model
+MODELS_SHARE = 0.9
+"""The share of a deadline within which the model answers where the result does not need it."""
 
 
 class Judge(RewardModel):
@@ -56,9 +57,12 @@ class Judge(RewardModel):
         LabelError: a label of the deployment's template is not a single token for this model.
     """
 
+    asks_criteria: ClassVar[bool] = False
+    """Whether the model judges criteria, and not the response as a whole."""
+
     def __init__(self, config: JudgeModel | RemoteModel, engine: Engine) -> None:
         self._config: JudgeConfig = config.judge
-        self._source: Source = config.kind
+        self._source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
         cache = config.cache
         self._engine = engine
         self._cache = (
@@ -136,14 +140,7 @@ class Judge(RewardModel):
         template = self._template(request)
         mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
         writing = writing_of(request.options, self._config, mode, self._ends_thinking)
-        for name in template.fields:
-            if name != "response" and not getattr(request, name):
-                raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
-        try:
-            for reference in request.references:
-                gold_answer(reference)
-        except UnusableReferenceError as error:
-            raise InvalidRequestError(f"reference: {error}") from None
+        self._check_fields(request, template)
         uncached = request.options.cache is False
         return Comparison(
             request=request,
@@ -157,6 +154,24 @@ class Judge(RewardModel):
             renderer=self._renderer,
             trace=trace,
         )
+
+    def _check_fields(self, request: ScoreRequest, template: Template) -> None:
+        if ("criterion" in template.fields) is not self.asks_criteria:
+            shows = "a criterion" if "criterion" in template.fields else "no criterion"
+            raise InvalidRequestError(
+                f"template: {template.name!r} shows {shows}, unlike this deployment's; choose from "
+                f"{', '.join(self._names())}"
+            )
+        for name in template.fields:
+            if name not in ("response", "criterion") and not getattr(request, name):
+                raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
+        if self.asks_criteria:
+            return  # a reference is what the criteria refer to, not an answer
+        try:
+            for reference in request.references:
+                gold_answer(reference)
+        except UnusableReferenceError as error:
+            raise InvalidRequestError(f"reference: {error}") from None
 
     async def _graded(self, asked: Comparison) -> Grade | None:
         """The grade by the template's rules; None if it has no rules, or there is no reference."""
@@ -185,7 +200,7 @@ class Judge(RewardModel):
 
     async def _if_in_time(self, asked: Comparison) -> ScoreResult:
         """The model's result where only the explanation needs it; a failure is a typed result."""
-        within_s = _MODELS_SHARE * asked.request.timeout_s
+        within_s = MODELS_SHARE * asked.request.timeout_s
         try:
             async with asyncio.timeout(within_s):
                 return await self._by_model(asked)

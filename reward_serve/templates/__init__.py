@@ -20,13 +20,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from reward_serve.schema import describe_errors
 from reward_serve.verifier_names import RulesName
 
-FIELDS = ("question", "reference", "response")
+FIELDS = ("question", "reference", "response", "criterion")
 ALIASES = {
     "PROBLEM": "question",
     "REFERENCE_SOLUTION": "reference",
     "CANDIDATE_SOLUTION": "response",
 }
 """Alternative names of the fields in placeholders."""
+RUBRIC = "rubric"
+"""The shipped template for criteria, of no use to a judge of whole responses."""
 FILE_SUFFIXES = (".yaml", ".yml")
 INSTRUCTION = "{instruction}"
 PLACEHOLDER = re.compile(r"\{(" + "|".join(FIELDS) + r")\}")
@@ -112,6 +114,11 @@ class Template(BaseModel):
     def _shows_the_response(self) -> Self:
         if self.user.count("{response}") != 1:
             raise ValueError("user: must contain {response} exactly once")
+        if 0 <= self.user.find("{criterion}") < self.user.find("{response}"):
+            raise ValueError(
+                "user: {criterion} must come after {response}, so that all criteria share one "
+                "cached prefix"
+            )
         if PLACEHOLDER.search(self.system):
             raise ValueError("system: must not contain placeholders; move them to user")
         return self
@@ -139,7 +146,7 @@ def load_template(name: str) -> Template:
     Raises:
         KeyError: no shipped template has this name.
     """
-    if name not in template_names():
+    if name not in (*template_names(), RUBRIC):
         raise KeyError(name)
     return parse_template(name, yaml.safe_load((_folder() / f"{name}.yaml").read_bytes()))
 
@@ -151,7 +158,7 @@ def read_template_file(path: Path) -> dict[str, Any]:
         ValueError: the file cannot be read, is not a valid template, or has the name of a shipped
             template.
     """
-    if path.stem in template_names():
+    if path.stem in (*template_names(), RUBRIC):
         raise ValueError(
             f"template: {path.stem!r} is the name of a shipped template; rename {path.name!r}"
         )
@@ -195,9 +202,10 @@ def parse_template(name: str, data: dict[str, Any]) -> Template:
 
 @functools.cache
 def template_names() -> tuple[str, ...]:
-    """The names of the shipped templates, sorted."""
+    """The names of the shipped templates for whole responses, sorted."""
     files = (entry.name for entry in _folder().iterdir())
-    return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
+    names = {name.removesuffix(".yaml") for name in files if name.endswith(".yaml")}
+    return tuple(sorted(names - {RUBRIC}))
 
 
 def _folder() -> resources.abc.Traversable:
