@@ -3,9 +3,10 @@
 Keys of ``extra_info``:
 
 - The service: ``server_url``, ``api_key``, ``timeout``, ``batch_size``.
-- The request: ``problem`` or ``question``, ``model_name``, ``temperature``, ``top_p``,
-  ``max_new_tokens``, ``enable_thinking``, ``prompt_template`` (a name, ``default`` for the
-  deployment's own, or template text if the deployment has ``judge.inline_templates``).
+- The request: ``problem`` or ``question``, ``rubric`` (criteria or a name), ``model_name``,
+  ``temperature``, ``top_p``, ``max_new_tokens``, ``enable_thinking``, ``prompt_template``
+  (a name, ``default`` for the deployment's own, or template text if the deployment has
+  ``judge.inline_templates``).
 - The choice among several gold answers: ``target_gt``, and ``filter_gt_by_prompt_token`` with
   ``prompt``.
 """
@@ -18,12 +19,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from reward_serve.client import Client, connect
-from reward_serve.client.rows import text_of, texts_of
+from reward_serve.client.rows import rubric_of, text_of, texts_of
 
 _CLIENT_SETTINGS = (
     "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "window_s",
     "max_batch", "max_attempts", "samples", "samples_every",
 )  # fmt: skip
+_OF_REWARDS = ("components",)
+"""Settings of the reward dict; see ``scoring.as_reward``."""
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""
 _ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
@@ -44,10 +47,10 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
     Raises:
         ValueError: a setting is unknown or invalid.
     """
-    if unknown := settings.keys() - _VERLS.union(_CLIENT_SETTINGS):
+    ours = (*_CLIENT_SETTINGS, *_OF_REWARDS)
+    if unknown := settings.keys() - _VERLS.union(ours):
         raise ValueError(
-            f"reward_kwargs: {', '.join(sorted(unknown))}: unknown; choose from "
-            f"{', '.join(_CLIENT_SETTINGS)}"
+            f"reward_kwargs: {', '.join(sorted(unknown))}: unknown; choose from {', '.join(ours)}"
         )
     chosen: dict[str, Any] = {"on_failure": "rule"}
     chosen |= {name: settings[name] for name in _CLIENT_SETTINGS if settings.get(name) is not None}
@@ -77,6 +80,8 @@ def request_for(response: str, ground_truth: Any, info: Mapping[str, Any]) -> di
         request["reference"] = gold
     if question:
         request["question"] = question
+    if rubric := rubric_of(info.get("rubric")):
+        request["rubric"] = rubric
     if model := text_of(info.get("model_name")):
         request["model"] = model
     template = text_of(info.get("prompt_template")) or "default"

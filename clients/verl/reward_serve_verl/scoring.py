@@ -6,11 +6,12 @@ the group's baseline excludes them (``training.py``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reward_serve.client import Client, ScoringError, metrics_of
-from reward_serve.client.outcomes import check_on_failure
+from reward_serve.client.outcomes import check_on_failure, components_of
 from reward_serve.schema import ScoreResult
 from reward_serve_verl.requests import client_for, request_for
 
@@ -30,7 +31,7 @@ async def compute_score(
         ground_truth: a gold answer or solution, a list of them, or a mapping from names.
         extra_info: the row's ``extra_info``; ``requests.py`` lists the keys that are read.
         **settings: ``reward_kwargs``, such as ``url``, ``app`` or ``on_failure`` of
-            ``reward_serve.client.connect``.
+            ``reward_serve.client.connect``, and ``components``, names for ``as_reward``.
 
     Returns:
         ``score`` and metrics of the request; see ``as_reward``.
@@ -41,7 +42,8 @@ async def compute_score(
     """
     info = extra_info or {}
     client = client_for(info, settings)
-    return as_reward(await client.ascore(request_for(solution_str, ground_truth, info)))
+    result = await client.ascore(request_for(solution_str, ground_truth, info))
+    return as_reward(result, settings.get("components") or ())
 
 
 def compute_score_sync(
@@ -58,7 +60,8 @@ def compute_score_sync(
     """
     info = extra_info or {}
     client = client_for(info, settings)
-    return as_reward(client.score(request_for(solution_str, ground_truth, info)))
+    result = client.score(request_for(solution_str, ground_truth, info))
+    return as_reward(result, settings.get("components") or ())
 
 
 def compute_score_batched(
@@ -80,7 +83,7 @@ def compute_score_batched(
             "(on_failure=0.0), or use compute_score"
         )
     results = results_of(data_sources, solution_strs, ground_truths, extra_infos, settings)
-    return [as_reward(result) for result in results]
+    return [as_reward(result, settings.get("components") or ()) for result in results]
 
 
 def results_of(
@@ -112,21 +115,28 @@ def results_of(
     return [results[index] for index in range(len(infos))]
 
 
-def as_reward(result: ScoreResult) -> dict[str, float]:
+def as_reward(result: ScoreResult, components: Sequence[str] = ()) -> dict[str, float]:
     """A result as verl's reward dict.
 
+    Args:
+        result: the result.
+        components: names of criteria, or of a composite's members; verl needs the same keys for
+            every sample, whatever its rubric.
+
     Returns:
-        ``score``, ``acc``, the metrics of ``reward_serve.client.metrics_of``, and ``latency_ms``,
-        the time in the service.
+        ``score``, ``acc``, the metrics of ``reward_serve.client.metrics_of``, ``latency_ms``, the
+        time in the service, and ``component_<name>`` for each name, NaN where it has no score.
 
     Raises:
         ScoringError: the result has no score.
     """
     if result.score is None:
         raise ScoringError(result)
+    scores = components_of(result)
     return {
         "score": result.score,
         "acc": float(result.score >= 0.5),
         **metrics_of(result),
         "latency_ms": result.latency_ms,
+        **{f"component_{name}": scores.get(name, math.nan) for name in components},
     }
