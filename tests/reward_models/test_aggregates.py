@@ -85,8 +85,8 @@ def test_a_total_is_the_sum_of_weight_times_score(scores: Scores) -> None:
 
 @given(members, unit)
 def test_a_vote_needs_more_than_half_of_the_weight(scores: Scores, threshold: float) -> None:
-    right = sum(w for s, w in exact(scores) if s >= threshold)
-    share = right / sum(w for _, w in exact(scores))
+    right = sum((w for s, w in exact(scores) if s >= threshold), Fraction(0))
+    share = right / sum((w for _, w in exact(scores)), Fraction(0))
     found, weight = vote(scores, threshold)
     assert near(weight, share)
     if abs(share - Fraction(1, 2)) > 1e-8:
