@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from reward_serve.config.models import RemoteModel, RubricModel
@@ -32,36 +32,16 @@ from reward_serve.reward_models.label import label_verdict
 from reward_serve.reward_models.trace import Trace
 from reward_serve.rubrics import Criterion, Rubric
 from reward_serve.schema import (
-    Component,
     ScoreRequest,
     ScoreResult,
+    Source,
     Status,
-    Usage,
     failure,
-    retry_after_s,
 )
 from reward_serve.templates import RUBRIC, LabelForm, Template
 
 _YES_OR_NO = {"yes": 1.0, "no": 0.0}
-
-
-@dataclass(frozen=True, slots=True)
-class _Answers:
-    """The model's answers to all criteria.
-
-    Attributes:
-        components: one for each criterion, in order.
-        cached: whether every answer came from the verdict cache.
-        usage: the tokens of all calls.
-        details: what was cut, or how long to wait.
-        text: what the model wrote.
-    """
-
-    components: Sequence[Component]
-    cached: bool
-    usage: Usage
-    details: Mapping[str, Any]
-    text: str | None = None
+_KEPT_DETAILS = ("cut_response_characters", "retry_after_s")
 
 
 class RubricJudge(Judge):
@@ -102,9 +82,7 @@ class RubricJudge(Judge):
 
     def describe(self) -> dict[str, Any]:
         """Kind, settings, rubrics and fingerprint."""
-        of_answers = ("rules_first", "audit", "samples", "max_samples")
-        described = super().describe()
-        return {name: value for name, value in described.items() if name not in of_answers} | {
+        return super().describe() | {
             "kind": "rubric",
             "rubrics": list(self._named),
             "rubric": self._rubric.default,
@@ -139,33 +117,36 @@ class RubricJudge(Judge):
         return [*([self._own.name] if self._own else []), RUBRIC]
 
     def _result(
-        self, asked: Comparison, criteria: Sequence[Criterion], answers: _Answers
+        self, asked: Comparison, criteria: Sequence[Criterion], results: Sequence[ScoreResult]
     ) -> ScoreResult:
-        parts = {c.name: each for c, each in zip(criteria, answers.components, strict=True)}
-        scored = [(parts[c.name].score, c.weight) for c in criteria]
-        scores = [(score, weight) for score, weight in scored if score is not None]
-        needed = self._needed(len(criteria))
+        parts = {c.name: component_of(r) for c, r in zip(criteria, results, strict=True)}
+        scores = [
+            (result.score, criterion.weight)
+            for criterion, result in zip(criteria, results, strict=True)
+            if result.score is not None
+        ]
+        details: dict[str, Any] = {"criteria": len(criteria), "criteria_answered": len(scores)}
+        for result in results:
+            details |= {k: v for k, v in (result.details or {}).items() if k in _KEPT_DETAILS}
         about: dict[str, Any] = {
             "components": parts,
             "template": asked.template.name,
             "fingerprint": self._of_rubric(asked.fingerprint, criteria),
-            "text": answers.text,
-            "usage": answers.usage,
-            "details": {
-                "criteria": len(criteria),
-                "criteria_answered": len(scores),
-                **answers.details,
-            },
+            "text": results[0].text,
+            "usage": summed_usage(results),
+            "details": details,
         }
+        needed = self._needed(len(criteria))
         required = [parts[c.name] for c in criteria if c.required]
         lacking = any(part.score is None for part in required)
         enough = len(scores) >= needed and not lacking
         score = RUBRIC_AGGREGATES[self._rubric.aggregate](scores) if enough else None
         if score is None:
-            status = status_to_report(answers.components, needed, required)
+            status = status_to_report(list(parts.values()), needed, required)
             why = missing(parts, needed, "criteria")
-            return failure(status, f"{why} (a required one lacks)" if lacking else why, **about)
-        source = "cache" if answers.cached else self._source
+            return failure(status, f"{why}; a required one lacks" if lacking else why, **about)
+        cached = all(result.source == "cache" for result in results)
+        source = "cache" if cached else self._source
         return ScoreResult(status=Status.OK, score=score, source=source, **about)
 
     def _needed(self, criteria: int) -> int:
@@ -181,7 +162,9 @@ class RubricJudge(Judge):
         return f"{fingerprint};rubric={digest};aggregate={rule}"
 
 
-async def _one_by_one(asked: Comparison, criteria: Sequence[Criterion], reference: str) -> _Answers:
+async def _one_by_one(
+    asked: Comparison, criteria: Sequence[Criterion], reference: str
+) -> list[ScoreResult]:
     """One forward pass for each criterion; those that miss the deadline have timed out.
 
     Raises:
@@ -201,12 +184,7 @@ async def _one_by_one(asked: Comparison, criteria: Sequence[Criterion], referenc
     for criterion, result in zip(criteria, results, strict=True):
         if result.status is Status.INVALID:
             raise InvalidRequestError(f"criterion {criterion.name!r}: {result.reason}")
-    cut = next((r.details for r in results if r.score is not None and r.details), {})
-    details = {name: value for name, value in cut.items() if name != "label_mass"}
-    if pause_s := max(retry_after_s(result.details) for result in results):
-        details["retry_after_s"] = pause_s
-    cached = all(result.source == "cache" for result in results)
-    return _Answers(list(map(component_of, results)), cached, summed_usage(results), details)
+    return results
 
 
 def _about(asked: Comparison, criterion: Criterion) -> Comparison:
@@ -234,7 +212,7 @@ def _finished(task: asyncio.Future[ScoreResult], within_s: float) -> ScoreResult
 
 async def _in_one_text(
     asked: Comparison, criteria: Sequence[Criterion], reference: str
-) -> _Answers:
+) -> list[ScoreResult]:
     """All criteria answered in one text; raises like ``_one_by_one``, or ``EngineError``."""
     form = asked.template.label
     default = form.values if form else _YES_OR_NO
@@ -247,14 +225,16 @@ async def _in_one_text(
     output = await asked.answer(asked.engine.generate, prompt, asked.writing.sampling)
     written = last_match(asked.template, output.text, output.cut_off)
     if isinstance(written, ScoreResult):
-        components = [component_of(written)] * len(criteria)
+        results = [written] * len(criteria)
     else:
         said = _said(written)
-        components = [
-            _chosen(said.get(criterion.name), values)
+        source: Source = "cache" if output.cached else asked.source
+        results = [
+            _chosen(said.get(criterion.name), values, source)
             for criterion, values in zip(criteria, choices, strict=True)
         ]
-    return _Answers(components, output.cached, output.usage, cut_details(prompt), output.text)
+    first = {"usage": output.usage, "text": output.text, "details": cut_details(prompt)}
+    return [results[0].model_copy(update=first), *results[1:]]
 
 
 def _said(written: str) -> dict[str, Any]:
@@ -265,17 +245,16 @@ def _said(written: str) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _chosen(said: Any, values: Mapping[str, float]) -> Component:
-    """The component of one answer in the model's JSON object."""
+def _chosen(said: Any, values: Mapping[str, float], source: Source) -> ScoreResult:
+    """The result of one answer in the model's JSON object."""
+    if said is None:
+        return failure(Status.UNPARSEABLE, "the judge's last JSON object does not name it")
     known = {label.casefold(): value for label, value in values.items()}
     score = known.get(str(said).strip().casefold())
-    if said is None:
-        reason = "the judge's last JSON object does not name it"
-    elif score is None:
+    if score is None:
         reason = f"{str(said)[:64]!r} is not one of its choices: {', '.join(values)}"
-    else:
-        return Component(score=score, status=Status.OK)
-    return Component(status=Status.UNPARSEABLE, reason=reason)
+        return failure(Status.UNPARSEABLE, reason)
+    return ScoreResult(status=Status.OK, score=score, source=source)
 
 
 def without(template: Template, absent: Collection[str]) -> Template:

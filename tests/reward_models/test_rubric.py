@@ -6,10 +6,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import pytest
 
+from reward_serve.config.judge import RubricAggregate
 from reward_serve.config.models import RemoteModel, RubricModel
 from reward_serve.engines.base import (
     EngineError,
@@ -19,12 +21,16 @@ from reward_serve.engines.base import (
     Sampling,
     TextOutput,
 )
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.scoring import Scorer
+from reward_serve.reward_models.aggregates import RUBRIC_AGGREGATES
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.rubric import RubricJudge, without
 from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage
 from reward_serve.templates import load_template
 from tests import virtual_time
+from tests.tiers import share
 
 Answer = Callable[[str], Any]
 
@@ -356,4 +362,45 @@ def test_it_describes_its_rubrics() -> None:
         ["style", "facts"],
         "style",
     )
-    assert "rules_first" not in described
+
+
+FAULTS = [EngineError("it broke"), OverloadedError("full", 3)]
+
+
+@pytest.mark.parametrize("aggregate", list(RUBRIC_AGGREGATES))
+async def test_under_faults_every_score_is_its_formula_and_no_failure_a_number(
+    aggregate: RubricAggregate,
+) -> None:
+    drawn = Random(0)
+    names = [f"c{number}" for number in range(8)]
+    answers: dict[str, Any] = {}
+    model = of_engine(
+        CriteriaEngine(told(answers)), rubric={"aggregate": aggregate, "min_answered": 6}
+    )
+    scorer = Scorer("rubric", model, Admission(8, 64), 64)
+    scored = 0
+    for _ in range(share(300, 100)):
+        weights = [drawn.choice([-2.0, -1.0, 0.5, 1.0, 3.0]) for _ in names[1:]]
+        rubric = [
+            criterion | {"weight": weight}
+            for criterion, weight in zip(criteria(*names), [1.0, *weights], strict=True)
+        ]
+        faults = {name for name in names if drawn.random() < 0.2}
+        for name in names:
+            answers[name] = drawn.choice(FAULTS if name in faults else ["yes", "no"])
+        result = ScoreResult.model_validate(
+            await scorer.score({"response": "A poem.", "rubric": rubric})
+        )
+        assert {name for name, score in scores(result).items() if score is None} == faults
+        if len(faults) > 2:
+            assert (result.score, result.status) in [(None, "error"), (None, "overloaded")]
+            continue
+        there = [
+            (float(answers[one["name"]] == "yes"), one["weight"])
+            for one in rubric
+            if one["name"] not in faults
+        ]
+        formula = RUBRIC_AGGREGATES[aggregate](there)
+        assert result.score == (formula if formula is None else pytest.approx(formula, abs=1e-9))
+        scored += 1
+    assert scored > 50
