@@ -217,6 +217,13 @@ class ScoreRequest(BaseModel):
     group: Name | None = Field(
         None, description="Key of the prompt in GRPO; a group's requests go to one replica."
     )
+    group_size: int | None = Field(
+        None,
+        ge=2,
+        le=64,
+        description="Judge the requests of one group against each other when this many have come, "
+        "or in time for their deadline; needs group.",
+    )
     options: Options = Field(default_factory=Options)
     id: Name | None = Field(None, description="Echoed in the result.")
     metadata: Metadata | None = Field(

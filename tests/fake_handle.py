@@ -60,7 +60,7 @@ class Handle:
         self.by_reference: list[bool] = []
         self.batches: list[str] = []
         self.score_batch = self.score_stream = self
-        self.complete = self.describe = self.explain = self
+        self.complete = self.describe = self.explain = self.score_group = self
 
     def options(self, session_id: str = "r0", **options: object) -> Handle:
         self.options_given.append(options)

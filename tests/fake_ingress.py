@@ -17,10 +17,11 @@ from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.chat import Chat, ChatRequest
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import Usage
+from tests.fake_service import FakeGroups
 
 KEY = "trainer-key-0123456789"
 OTHER_KEY = "another-key-0123456789"
-KEYS = {"trainer": digest_of(KEY), "other": digest_of(OTHER_KEY)}
+KEYS = {"trainer": digest_of(KEY), "evaluator": digest_of(OTHER_KEY)}
 BEARER = {"Authorization": f"Bearer {KEY}"}
 OTHER_BEARER = {"Authorization": f"Bearer {OTHER_KEY}"}
 GOOD = {"response": "#### 18", "reference": "18"}
@@ -58,6 +59,7 @@ class FakeHandle:
         self._before = before
         rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
         rule.chat = cast("Chat", EchoingChat())
+        rule.groups = cast("Any", FakeGroups())
         self._scorer = Scorer(name, rule, Admission(64, 4096), 1024, explanations=2)
 
     def options(self, **_: Any) -> FakeHandle:
@@ -70,6 +72,10 @@ class FakeHandle:
     @property
     def score_stream(self) -> FakeMethod:
         return FakeMethod(self._scorer.score_stream, self._before)
+
+    @property
+    def score_group(self) -> FakeMethod:
+        return FakeMethod(self._scorer.groups.score, self._before)
 
     @property
     def explain(self) -> FakeMethod:

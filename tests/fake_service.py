@@ -11,14 +11,15 @@ import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from reward_serve.config.models import RuleModel
+from reward_serve.groups.schema import GroupRequest, GroupResult
 from reward_serve.http.contract import http_status
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.rule import RuleRewardModel
-from reward_serve.schema import Status
+from reward_serve.schema import ScoreResult, Status, failure
 from reward_serve.version import VERSION_HEADER, __version__
 
 T = TypeVar("T")
@@ -40,10 +41,27 @@ class Call:
     body: Any
 
 
+class FakeGroups:
+    """Judges a group by the length of its responses; one that is empty has no score."""
+
+    wait = 0.5
+
+    async def score(self, request: GroupRequest, place: object) -> GroupResult:
+        longest = max(map(len, request.responses))
+        return GroupResult.of(
+            [
+                ScoreResult(status=Status.OK, score=len(each) / longest, source="judge")
+                if each
+                else failure(Status.ERROR, "the engine is gone")
+                for each in request.responses
+            ]
+        )
+
+
 class FakeService:
     """The wire contract over HTTP, answered by the real rule; ``replies`` overrides a path.
 
-    What stands in for Ray Serve is all that is fake here.
+    Ray Serve and the judge of groups are fake here, nothing else.
     """
 
     def __init__(self, version: str = __version__) -> None:
@@ -53,6 +71,7 @@ class FakeService:
         self.connections = 0
         self.version = version
         rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
+        rule.groups = cast(Any, FakeGroups())
         self._scorer = Scorer("rule", rule, Admission(64, 4096), 1024, explanations=2)
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.service = self
@@ -74,6 +93,9 @@ class FakeService:
         if call.path == "/v1/score/batch":
             results = self._scored(self._scorer.score_batch(call.body["requests"]))
             return Reply({"results": results})
+        if call.path == "/v1/score/group":
+            group = self._scored(self._scorer.groups.score(call.body))
+            return Reply(group, http_status(Status(group["status"])))
         if call.path == "/v1/explain":
             explanation = self._scored(self._scorer.explain(call.body))
             return Reply(explanation, http_status(Status(explanation["result"]["status"])))
@@ -107,9 +129,10 @@ class FakeService:
 def _echoing(reply: Reply, call: Call) -> Reply:
     """The reply; results that it gives without an id have that of their request."""
     results = reply.content.get("results") if isinstance(reply.content, dict) else None
-    if not isinstance(results, list) or len(results) != len(call.body["requests"]):
+    asked = call.body.get("requests", []) if isinstance(call.body, dict) else []
+    if not isinstance(results, list) or len(results) != len(asked):
         return reply
-    pairs = zip(results, call.body["requests"], strict=True)
+    pairs = zip(results, asked, strict=True)
     named = [{"id": asked.get("id"), **result} for result, asked in pairs]
     return Reply({**reply.content, "results": named}, reply.code, reply.headers)
 

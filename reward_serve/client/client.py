@@ -10,13 +10,21 @@ from typing import Any
 
 from reward_serve.client.coalescing import Coalescer, Outcome, Ticket, hand_out
 from reward_serve.client.endpoint import Endpoint
-from reward_serve.client.loop import in_thread, own_loop, process_lock, refuse_to_block, run
+from reward_serve.client.loop import (
+    in_thread,
+    on_own_loop,
+    own_loop,
+    process_lock,
+    refuse_to_block,
+    run,
+)
 from reward_serve.client.outcomes import Counters, OnFailure, check_on_failure, settle
-from reward_serve.client.retrying import Retrier
+from reward_serve.client.retrying import Retrier, ask_group
 from reward_serve.client.samples import SampleWriter
 from reward_serve.client.transport import NotConnectedError, Request, ServiceTransport, as_dict
 from reward_serve.explanation import Explanation
-from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status
+from reward_serve.groups.schema import GroupRequest, GroupResult
+from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status, failure
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +38,10 @@ class Client:
         transport: the transport to the service, or several to try in this order.
         timeout_s: default deadline of a request, over all attempts, in seconds.
         on_failure: how to handle a request without a score: ``raise`` raises ``ScoringError``,
-            ``none`` returns the typed failure, ``rule`` uses the rule verifier in this process, and
-            a number is used as the score. The last two give results with source ``fallback``.
+            ``none`` returns the typed failure, ``rule`` uses the rule verifier in this process,
+            ``lexical`` does too and, for a text that it cannot decide, uses the words shared with
+            the reference (their F1), and a number is used as the score. The last three give results
+            with source ``fallback``.
         window_s: while a batch is in progress, how long a request waits to be batched; otherwise
             it is sent immediately.
         max_batch: maximum requests per batch.
@@ -134,6 +144,39 @@ class Client:
             raise
         return results
 
+    def score_group(self, request: GroupRequest | Mapping[str, Any]) -> GroupResult:
+        """Judge the responses to one prompt against each other.
+
+        In an event loop, use ``ascore_group``.
+
+        Raises:
+            ScoringError: a response has no score and ``on_failure`` is ``raise``.
+            NotConnectedError: see ``score``.
+        """
+        return run(self.ascore_group(request))
+
+    async def ascore_group(self, request: GroupRequest | Mapping[str, Any]) -> GroupResult:
+        """``score_group``, awaited; ``on_failure`` applies to each response without a score."""
+        if isinstance(request, GroupRequest):
+            request = request.model_dump(mode="json", exclude_unset=True)
+        body = {**self._defaults, **request}
+        self._in_this_process()
+        responses = list(body.get("responses") or ())
+        self.counters.asked(len(responses))
+        max_attempts = self._settings["max_attempts"]
+        result = await on_own_loop(ask_group(self._endpoints, body, max_attempts))
+        results = result.results or [failure(result.status, result.reason or "")] * len(responses)
+        settled = []
+        for response, found in zip(responses, results, strict=True):
+            asked = {"response": response, "reference": body.get("reference")}
+            one = settle(asked, found, self._on_failure)
+            if found.status is Status.OK:
+                self.counters.ok(1)
+            else:
+                self.counters.failed(found, fallback=one.source == "fallback")
+            settled.append(one)
+        return result.model_copy(update={"results": settled})
+
     def explain(self, request: Request, tokens: bool = False) -> Explanation:
         """Explain the result of one request, without retries. In an event loop, use ``aexplain``.
 
@@ -155,14 +198,17 @@ class Client:
     def _submit(
         self, requests: Sequence[Request], loop: asyncio.AbstractEventLoop | None
     ) -> list[Ticket]:
-        if self._pid != os.getpid():
-            with process_lock():
-                if self._pid != os.getpid():
-                    self._start()
+        self._in_this_process()
         tickets = [Ticket(as_dict(request, self._defaults), loop) for request in requests]
         self.counters.asked(len(tickets))
         self._coalescer.submit(tickets)
         return tickets
+
+    def _in_this_process(self) -> None:
+        if self._pid != os.getpid():
+            with process_lock():
+                if self._pid != os.getpid():
+                    self._start()
 
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
         unscored: list[ScoreResult] = []
@@ -174,7 +220,7 @@ class Client:
             hand_out(scored)
             failed = [(tickets[i], r) for i, r in results.items() if r.status is not Status.OK]
             unscored.extend(result for _, result in failed)
-            if failed and self._on_failure == "rule":  # may take long for a formula
+            if failed and self._on_failure in ("rule", "lexical"):  # may take long for a formula
                 in_thread(lambda: self._settle(failed))
             else:
                 self._settle(failed)

@@ -24,11 +24,13 @@ from reward_serve.client.transport import (
     deadline,
     own_results,
     parse_explanation,
+    parse_group,
     parse_result,
     warn_of_other_major,
     with_ids,
 )
 from reward_serve.explanation import Explanation
+from reward_serve.groups.schema import GroupResult
 from reward_serve.routing.calls import call_errors
 from reward_serve.routing.deployment import forked_with_ray, handle_of
 from reward_serve.routing.dispatch import Dispatcher
@@ -115,6 +117,11 @@ class HandleTransport:
         """The explanation of a request's result; raises as ``ascore_batch``."""
         content = await (await self._connected([request])).explain(request)
         return parse_explanation(content, self.name)
+
+    async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
+        """The result of one group; raises as ``ascore_batch``."""
+        content = await (await self._connected([request])).score_group(request)
+        return parse_group(content, request, self.name)
 
     async def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
         """The connection, which one thread makes for all callers; each waits for its deadline."""

@@ -30,11 +30,13 @@ from reward_serve.client.transport import (
     deadline,
     own_results,
     parse_explanation,
+    parse_group,
     parse_result,
     warn_of_other_major,
     with_ids,
 )
 from reward_serve.explanation import Explanation
+from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult
 from reward_serve.version import VERSION_HEADER
 
@@ -185,6 +187,17 @@ class HttpTransport:
         explanation = self._content(answer, expected="result")
         explanation.pop("detail", None)
         return parse_explanation(explanation, self.name)
+
+    async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
+        """The result of one group; raises as ``ascore_batch``."""
+        try:
+            content = encode(request)
+        except NotJSONError as error:
+            return group_failure(error.result, size_of_group(request))
+        answer = await self._ask("POST", "/v1/score/group", deadline([request]), content)
+        result = self._content(answer)
+        result.pop("detail", None)
+        return parse_group(result, request, self.name)
 
     async def models(self) -> list[dict[str, Any]]:
         """The service's reward models; raises as ``ascore_batch``."""

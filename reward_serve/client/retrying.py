@@ -17,6 +17,7 @@ from reward_serve.client.transport import (
     NotConnectedError,
     ServiceUnavailableError,
 )
+from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
 from reward_serve.schema import (
     ScoreResult,
     Status,
@@ -152,6 +153,42 @@ class Retrier:
             return error.answered
         batch.answered(asked, results)
         return any(map(is_answer, results))
+
+
+async def ask_group(
+    endpoints: Sequence[Endpoint], body: dict[str, Any], max_attempts: int | None
+) -> GroupResult:
+    """The result of a group, asked again while no response has a score and a retry may help.
+
+    Args:
+        endpoints: the services, in order of preference; the first that is up is asked.
+        body: the request.
+        max_attempts: maximum attempts; None to retry until its deadline.
+
+    Raises:
+        NotConnectedError: this process cannot reach the service.
+    """
+    ends = time.monotonic() + longest_timeout_s([body])
+    attempt = 0
+    while True:
+        endpoint = next((one for one in endpoints if one.up), endpoints[0])
+        attempt, pause_s = attempt + 1, 0.0
+        try:
+            result = await endpoint.transport.ascore_group(body)
+            pause_s = retry_after_s(result.details)
+        except NotConnectedError:
+            raise
+        except ServiceUnavailableError as error:
+            status = Status.ERROR if error.retryable else Status.INVALID
+            failed = failure(status, str(error))
+            result = group_failure(failed, size_of_group(body), **echoes(body))
+            pause_s = error.retry_after_s or 0.0
+        pause_s = max(_backoff_s(attempt), pause_s)
+        left_s = ends - time.monotonic() - pause_s
+        if result.status not in _RETRIED or attempt == max_attempts or left_s <= 0:
+            return result
+        await asyncio.sleep(pause_s)
+        body = {**body, "timeout_s": left_s}
 
 
 class _Batch:

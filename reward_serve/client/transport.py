@@ -12,6 +12,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ValidationError
 
 from reward_serve.explanation import Explanation
+from reward_serve.groups.schema import GroupResult, size_of_group
 from reward_serve.schema import (
     ScoreRequest,
     ScoreResult,
@@ -91,6 +92,9 @@ class ServiceTransport(Transport, Protocol):
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of one request's result; raises as ``ascore_batch``."""
 
+    async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
+        """The result of one group; raises as ``ascore_batch``."""
+
 
 def as_dict(request: Request, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """A request as a plain dict, with the client's defaults for fields that it does not set."""
@@ -163,6 +167,14 @@ def parse_result(content: Any, where: str) -> ScoreResult:
 def parse_explanation(content: Any, where: str) -> Explanation:
     """Validate an explanation; raises as ``parse_result``."""
     return _parsed(Explanation, content, f"{where}: its answer is not an explanation")
+
+
+def parse_group(content: Any, request: Mapping[str, Any], where: str) -> GroupResult:
+    """Validate the result of a group; raises as ``parse_result``."""
+    found = _parsed(GroupResult, content, f"{where}: its answer is not that of a group")
+    if found.status is Status.OK and len(found.results) != size_of_group(request):
+        raise ServiceUnavailableError(f"{where}: a group was not answered in full")
+    return found
 
 
 def _parsed(contract: type[_Answer], content: Any, message: str) -> _Answer:

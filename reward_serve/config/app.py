@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from reward_serve.config.base import ConfigError, ConfigFaults, Count, Section
 from reward_serve.config.kinds import LENGTH
 from reward_serve.config.models import (
+    CascadeModel,
     ClassifierModel,
     CompositeModel,
     JudgeModel,
@@ -136,6 +137,19 @@ class AppConfig(_Args):
                         f"models: composite {model.name!r} has the member {member.model!r}, but "
                         f"the application's other models are: {', '.join(known) or 'none'}; add "
                         "the model, or set the member's application"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _cascades_have_their_members(self) -> Self:
+        known = [each.name for each in self.models if each.kind not in ("composite", "cascade")]
+        for model in (each for each in self.models if isinstance(each, CascadeModel)):
+            for member in model.cascade.members:
+                if member.application is None and member.model not in known:
+                    raise ValueError(
+                        f"models: cascade {model.name!r} has the member {member.model!r}, but the "
+                        f"application's other models are: {', '.join(known) or 'none'}; add the "
+                        "model, or set the member's application"
                     )
         return self
 

@@ -1,13 +1,21 @@
-"""The sections ``judge`` and ``rubric`` of a deployments file."""
+"""The sections ``judge``, ``group`` and ``rubric`` of a deployments file."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from reward_serve.config.base import Count, Section
+from reward_serve.groups.strategies import Strategy
 from reward_serve.rubrics import CriteriaOrName
-from reward_serve.templates import FILE_SUFFIXES, Template, load_template, parse_template
+from reward_serve.templates import (
+    FILE_SUFFIXES,
+    GROUPS,
+    RUBRICS,
+    Template,
+    load_template,
+    parse_template,
+)
 
 OptionName = Literal[
     "mode",
@@ -21,16 +29,46 @@ OptionName = Literal[
 ]
 
 
-class JudgeConfig(Section):
-    """How a judge judges."""
+class Templated(Section):
+    """A section with a judging template."""
+
+    shipped: ClassVar[str] = ""
+    """Folder of the shipped templates."""
+    shows: ClassVar[tuple[str, ...]] = ("response",)
+    """What a template must show, as ``Template.shows`` says it."""
 
     template: str = Field(
-        "final_answer",
         description="name of a shipped template, or path of a .yaml file, which is read once, "
         "where Serve builds the application",
     )
     template_data: dict[str, Any] | None = Field(
         None, description="the template file's content; filled in by resolve()"
+    )
+
+    @model_validator(mode="after")
+    def _data_are_a_files(self) -> Self:
+        if self.template_data is not None and not self.template.endswith(FILE_SUFFIXES):
+            raise ValueError("template_data: only for a template file; remove it")
+        return self
+
+    @property
+    def own_template(self) -> Template | None:
+        """The template from the configured file; None if a shipped one is used."""
+        if self.template_data is None:
+            return None
+        return parse_template(Path(self.template).stem, self.template_data)
+
+    @property
+    def default_template(self) -> Template:
+        """The template of requests without ``template``."""
+        return self.own_template or load_template(self.template, self.shipped)
+
+
+class JudgeConfig(Templated):
+    """How a judge judges."""
+
+    template: str = Field(
+        "final_answer", description=Templated.model_fields["template"].description
     )
     mode: Literal["label", "generate"] = "label"
     rules_first: bool | None = Field(
@@ -67,12 +105,6 @@ class JudgeConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _data_are_a_files(self) -> Self:
-        if self.template_data is not None and not self.template.endswith(FILE_SUFFIXES):
-            raise ValueError("template_data: only for a template file; remove it")
-        return self
-
-    @model_validator(mode="after")
     def _samples_can_differ(self) -> Self:
         if self.samples > self.max_samples:
             raise ValueError(
@@ -91,17 +123,40 @@ class JudgeConfig(Section):
             )
         return self
 
-    @property
-    def own_template(self) -> Template | None:
-        """The template from the configured file; None if a shipped one is used."""
-        if self.template_data is None:
-            return None
-        return parse_template(Path(self.template).stem, self.template_data)
 
-    @property
-    def default_template(self) -> Template:
-        """The template of requests without ``template``."""
-        return self.own_template or load_template(self.template)
+class GroupConfig(Templated):
+    """How a judge compares the responses of a group with each other."""
+
+    shipped = GROUPS
+    shows = ("pair", "listing")
+
+    template: str = Field("pairwise", description=Templated.model_fields["template"].description)
+    mode: Literal["label", "generate"] = "label"
+    strategy: Strategy = Field("swiss", description="which pairs to compare")
+    min_comparisons: Count = Field(
+        1,
+        description="minimum comparisons of a response with a score, if its strategy has as many",
+    )
+    wait: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.5,
+        description="requests with group_size: how long to wait for the rest of their group, as a "
+        "fraction of their deadline",
+    )
+
+
+class CriteriaConfig(JudgeConfig):
+    """How a judge of criteria judges."""
+
+    shipped = RUBRICS
+    shows = ("criterion",)
+
+    template: str = Field("rubric", description=Templated.model_fields["template"].description)
+
+    @model_validator(mode="after")
+    def _criteria_are_answered_once(self) -> Self:
+        if self.samples > 1:
+            raise ValueError(f"samples: {self.samples}, but criteria are answered once; remove it")
+        return self
 
 
 RubricAggregate = Literal["weighted", "all", "min", "mean"]

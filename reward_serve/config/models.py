@@ -5,7 +5,7 @@ All kinds share name, resources, autoscaling and the limits on items.
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from reward_serve.config.base import INGRESS_NAME, Count, Seconds, Section
 from reward_serve.config.engine import (
@@ -15,10 +15,14 @@ from reward_serve.config.engine import (
     ends_thinking,
     gpus_of_replica,
 )
-from reward_serve.config.judge import JudgeConfig, RubricConfig
-from reward_serve.config.kinds import ClassifierConfig, CompositeConfig, RuleConfig
-from reward_serve.schema import DEFAULT_ITEM_CHARS
-from reward_serve.templates import RUBRIC
+from reward_serve.config.judge import CriteriaConfig, GroupConfig, JudgeConfig, RubricConfig
+from reward_serve.config.kinds import (
+    CascadeConfig,
+    ClassifierConfig,
+    CompositeConfig,
+    RuleConfig,
+)
+from reward_serve.schema import DEFAULT_ITEM_CHARS, describe_errors
 
 
 class CacheConfig(Section):
@@ -135,6 +139,7 @@ class JudgeModel(_EngineModel):
 
     kind: Literal["judge"]
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    group: GroupConfig | None = Field(None, description="null: /v1/score/group is refused")
     cache: CacheConfig = Field(default_factory=CacheConfig)
 
     @model_validator(mode="after")
@@ -152,31 +157,13 @@ class JudgeModel(_EngineModel):
         return self
 
 
-def _of_criteria(model: Any, **settings: Any) -> Any:
-    """The model's data, with the defaults of its section ``judge`` if it judges criteria."""
-    judge = model.get("judge", {}) if isinstance(model, dict) else None
-    if not isinstance(judge, dict):
-        return model
-    return {**model, "judge": {"template": RUBRIC, **settings, **judge}}
-
-
 class RubricModel(JudgeModel):
     """Kind ``rubric``: a language model on vLLM judges each criterion of a rubric."""
 
     _items_per_sequence = 0.25  # a rubric of eight criteria is eight passes
     kind: Literal["rubric"]  # type: ignore[assignment]  # all else is as for a judge
+    judge: CriteriaConfig = Field(default_factory=CriteriaConfig)
     rubric: RubricConfig = Field(default_factory=RubricConfig)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _defaults_of_criteria(cls, model: Any) -> Any:
-        return _of_criteria(model)
-
-    @model_validator(mode="after")
-    def _criteria_are_answered_once(self) -> Self:
-        if self.judge.samples > 1:
-            raise ValueError(f"judge.samples: {self.judge.samples}, but criteria are answered once")
-        return self
 
 
 class ClassifierModel(_EngineModel):
@@ -226,21 +213,21 @@ class RemoteModel(_CoresModel):
     remote: RemoteConfig
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
     rubric: RubricConfig | None = None
+    group: GroupConfig | None = None
     cache: CacheConfig = Field(default_factory=CacheConfig)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _defaults_of_criteria(cls, model: Any) -> Any:
-        judges_criteria = isinstance(model, dict) and model.get("rubric") is not None
-        return _of_criteria(model, mode="generate") if judges_criteria else model
 
     @model_validator(mode="after")
     def _criteria_are_answered_in_writing(self) -> Self:
-        if self.rubric is not None and (self.judge.mode == "label" or self.judge.samples > 1):
-            raise ValueError(
-                "judge: an endpoint answers all criteria in one text; set mode: generate and "
-                "samples: 1"
-            )
+        if self.rubric is not None:
+            settings = {"mode": "generate", **self.judge.model_dump(exclude_unset=True)}
+            try:
+                self.judge = CriteriaConfig.model_validate(settings)
+            except ValidationError as error:
+                raise ValueError(f"judge.{describe_errors(error)}") from None
+            if self.judge.mode == "label":
+                raise ValueError(
+                    "judge.mode: an endpoint answers all criteria in one text; set generate"
+                )
         return self
 
 
@@ -265,7 +252,24 @@ class CompositeModel(_CoresModel):
     composite: CompositeConfig
 
 
+class CascadeModel(_CoresModel):
+    """Kind ``cascade``: asks other models in order until one is sure."""
+
+    _why_no_gpu = "a cascade runs no model itself"
+    _num_cpus = 0.5
+    _concurrent_items = 256
+
+    kind: Literal["cascade"]
+    cascade: CascadeConfig
+
+
 ModelConfig = Annotated[
-    JudgeModel | RubricModel | ClassifierModel | RemoteModel | RuleModel | CompositeModel,
+    JudgeModel
+    | RubricModel
+    | ClassifierModel
+    | RemoteModel
+    | RuleModel
+    | CompositeModel
+    | CascadeModel,
     Field(discriminator="kind"),
 ]

@@ -19,12 +19,12 @@ from pydantic import ValidationError
 
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
-from reward_serve.config.judge import JudgeConfig, RubricConfig
+from reward_serve.config.judge import JudgeConfig, RubricConfig, Templated
 from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel, RubricModel
 from reward_serve.rubrics import Rubric
 from reward_serve.schema import describe_errors
 from reward_serve.shipped import Build
-from reward_serve.templates import FILE_SUFFIXES, RUBRIC, read_template_file, template_names
+from reward_serve.templates import FILE_SUFFIXES, read_template_file, template_names
 
 # The runtime_env fields with which a replica still uses this environment's packages.
 _SAME_PACKAGES = {"env_vars", "working_dir"}
@@ -44,13 +44,15 @@ def resolve(config: AppConfig) -> AppConfig:
             faults += [f"models.{place}.engine: {fault}" for fault in _unknown_arguments(model)]
             faults += [f"models.{place}: {fault}" for fault in _wrong_build(model)]
         if isinstance(model, JudgeModel | RemoteModel):
-            rubric = model.rubric if isinstance(model, RubricModel | RemoteModel) else None
-            try:
-                _read_template(model.judge, rubric is not None)
-            except ValueError as error:
-                faults.append(f"models.{place}.judge: {error}")
-            if rubric is not None:
-                faults += [f"models.{place}.rubric.rubrics.{x}" for x in _read_rubrics(rubric)]
+            for section in (model.judge, model.group):
+                try:
+                    _read_template(section)
+                except ValueError as error:
+                    name = "judge" if section is model.judge else "group"
+                    faults.append(f"models.{place}.{name}: {error}")
+            if isinstance(model, RubricModel | RemoteModel) and model.rubric is not None:
+                wrong = _read_rubrics(model.rubric)
+                faults += [f"models.{place}.rubric.rubrics.{fault}" for fault in wrong]
     if faults:
         raise ConfigError(f"args: {'; '.join(faults)}")
     return config
@@ -100,23 +102,26 @@ def _read_rubrics(config: RubricConfig) -> Iterator[str]:
             yield f"{name}: {path!r} cannot be read: {' '.join(str(error).split())}"
 
 
-def _read_template(judge: JudgeConfig, shows_criteria: bool) -> None:
-    known = [RUBRIC] if shows_criteria else template_names()
+def _read_template(judge: Templated | None) -> None:
+    if judge is None:
+        return
+    shipped = template_names(judge.shipped)
     if judge.template.endswith(FILE_SUFFIXES):
         if judge.template_data is None:
             judge.template_data = read_template_file(Path(judge.template))
-    elif judge.template not in known:
+    elif judge.template not in shipped:
         raise ValueError(
             f"template: no template is named {judge.template!r}; choose from "
-            f"{', '.join(known)} or give the path of a .yaml file"
+            f"{', '.join(shipped)} or give the path of a .yaml file"
         )
     template = judge.default_template
-    if ("criterion" in template.fields) is not shows_criteria:
+    if template.shows not in judge.shows:
         raise ValueError(
-            f"template: {template.name!r} must contain {{criterion}} in user, after {{response}}"
-            if shows_criteria
-            else f"template: {template.name!r} contains {{criterion}}, which is for kind: rubric"
+            f"template: {template.name!r} shows a {template.shows}, and this section needs one "
+            f"that shows a {' or a '.join(judge.shows)}"
         )
+    if not isinstance(judge, JudgeConfig):
+        return
     if judge.mode == "label" and template.label is None:
         raise ValueError(f"mode: template {template.name!r} has no labels; set mode: generate")
     if judge.rules_first and template.rules is None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from reward_serve.explanation import Explanation
+from reward_serve.groups.schema import GroupResult
 from reward_serve.schema import ScoreRequest, ScoreResult
 
 
@@ -33,6 +34,12 @@ class Fault(Problem):
 
 class FailedScore(ScoreResult):
     """A result without a score."""
+
+    detail: str
+
+
+class FailedGroup(GroupResult):
+    """A group of which no response has a score."""
 
     detail: str
 

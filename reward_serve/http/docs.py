@@ -15,9 +15,11 @@ from fastapi.security import HTTPBearer
 
 from reward_serve.config.app import ServerConfig
 from reward_serve.explanation import ExplainRequest, Explanation
+from reward_serve.groups.schema import GroupRequest, GroupResult
 from reward_serve.http.bodies import (
     ChatCompletion,
     FailedExplanation,
+    FailedGroup,
     FailedScore,
     Fault,
     Health,
@@ -149,6 +151,22 @@ def score(request: ScoreRequest) -> None:
 )
 def score_batch(batch: ScoreBatch) -> None:
     """Score a batch; with ``Accept: application/x-ndjson``, results are streamed."""
+
+
+@_scores.post(
+    "/v1/score/group",
+    responses={
+        200: _reply("A result for each response, in order", GroupResult),
+        404: _reply("Unknown model", Problem),
+        **_TOO_LARGE,
+        422: _reply(_REFUSED, FailedGroup | Problem),
+        **_FAULT,
+        503: _reply("Overloaded: nothing was done", FailedGroup, **_RETRY_AFTER),
+        504: _reply(_LATE, FailedGroup),
+    },
+)
+def score_group(request: GroupRequest) -> None:
+    """Judge the responses to one prompt against each other."""
 
 
 @_explanations.post(

@@ -6,6 +6,7 @@ Requests are passed unchanged to a reward model's replica, which validates them.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -16,6 +17,7 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 
 from reward_serve import memory
 from reward_serve.config.app import ServerConfig
+from reward_serve.groups.schema import size_of_group
 from reward_serve.http import openai
 from reward_serve.http.auth import ApiKeys, KeyLimit, KeyLimitError
 from reward_serve.http.compat import CompatRoutes
@@ -63,6 +65,7 @@ class Ingress:
         handlers = {
             "score": self.score,
             "score_batch": self.score_batch,
+            "score_group": self.score_group,
             "explain": self.explain,
             "models": self.list_models,
             "chat_completions": compatible.chat_completions,
@@ -113,6 +116,12 @@ class Ingress:
             return StreamingResponse(lines(self._dispatcher.stream(items)), media_type=NDJSON)
         return reply({"results": await self._dispatcher.batch(items)})
 
+    async def score_group(self, request: Request) -> Response:
+        """Judge the responses to one prompt against each other."""
+        _, body = await self._single(request, size_of_group)
+        result = await self._dispatcher.score_group(body)
+        return _answered(result, result)
+
     async def explain(self, request: Request) -> Response:
         """Explain the result of a request; for interactive use, a few at a time."""
         if not self._server.explain:
@@ -143,8 +152,10 @@ class Ingress:
             return reply({"status": "waiting", "detail": detail}, 503)
         return reply({"status": "ok"})
 
-    async def _single(self, request: Request) -> tuple[str, dict[str, Any]]:
-        """The model and body of a single request, which is counted for its key."""
+    async def _single(
+        self, request: Request, items: Callable[[object], int] = lambda body: 1
+    ) -> tuple[str, dict[str, Any]]:
+        """The model and body of a single request, whose items are counted for its key."""
         body = await read_json(request, self._server.max_body_bytes, one_item=True)
         if not isinstance(body, dict):
             raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
@@ -153,7 +164,7 @@ class Ingress:
             model = self._dispatcher.pick(body.get("model"))
         except UnknownModelError as error:
             raise HTTPException(404, str(error)) from None
-        self._hold(request, 1)
+        self._hold(request, items(body))
         return model, body
 
     def _hold(self, request: Request, items: int) -> None:

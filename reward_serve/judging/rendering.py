@@ -19,7 +19,7 @@ from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, Shortened, by_characters, shortened
 from reward_serve.rules.committed import MAX_RESPONSE, committed
 from reward_serve.rules.numbers.canonical import canonical
-from reward_serve.templates import FIELDS, INSTRUCTION, PLACEHOLDER, Template
+from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Template
 
 Mode = Literal["label", "generate"]
 
@@ -28,7 +28,7 @@ _USUAL_CHARACTERS = 4  # per token
 _CRITERION_STEP = 128  # tokens
 
 _FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")\b)", re.IGNORECASE)
-_MARKER = re.compile("\ue000(" + "|".join(FIELDS) + ")\ue001")
+_MARKER = re.compile("\ue000(" + FIELD + ")\ue001")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class _Skeleton:
     length: int
 
     def filled(
-        self, texts: Mapping[str, str], encoded: Mapping[str, list[int]], response: Shortened
+        self, texts: Mapping[str, str], encoded: Mapping[str, list[int]], cut: int, head: int
     ) -> Prompt:
         """The prompt with the fields' texts and token ids inserted."""
         messages = [
@@ -90,7 +90,6 @@ class _Skeleton:
         for run, name in self.runs:
             ids += run
             ids += encoded[name] if name else ()
-        cut, head = response.cut_characters, response.head
         return Prompt(messages, ids, self.label_ids, cut, head, texts)
 
 
@@ -130,7 +129,8 @@ class Renderer:
         """
         skeleton = self._skeleton(template, layout.mode, layout.enable_thinking)
         shown = shown_as(template)
-        others = [name for name in template.fields if name != "response"]
+        responses = [name for name in template.fields if name.startswith("response")]
+        others = [name for name in template.fields if name not in responses]
         for name in others:
             self._check_length(name, fields[name], shown)
         texts = {name: shown(fields[name]) for name in others}
@@ -140,22 +140,30 @@ class Renderer:
             sizes["criterion"] = _CRITERION_STEP * math.ceil(sizes["criterion"] / _CRITERION_STEP)
         fixed = skeleton.length + sum(sizes.values())
         room = self._max_prompt_tokens - layout.reserve_tokens - fixed
-        if room < 1:
+        if room < len(responses):
             raise ValueError(
                 f"question and reference: {fixed} prompt tokens leave no room for the response; "
                 f"the limit is {self._max_prompt_tokens}, of which {layout.reserve_tokens} are "
                 "reserved for the judge's answer; shorten them"
             )
-        text, answer, unread = fields["response"], None, 0
+        budget = min(layout.response_tokens, room // len(responses))
+        cut = head = 0
+        for name in responses:
+            response = self._shown_response(template, fields[name], budget)
+            texts[name], encoded[name] = response.text, response.ids
+            cut, head = cut + response.cut_characters, response.head
+        return skeleton.filled(texts, encoded, cut, head)
+
+    def _shown_response(self, template: Template, text: str, budget: int) -> Shortened:
+        answer, unread = None, 0
         if template.reference == "final_answer":
             unread = max(0, len(text) - MAX_RESPONSE)
             found = committed(text)
             text, answer = found.text, found.span
-        budget = min(layout.response_tokens, room)
-        response = shortened(text, budget, template.head_tokens, shown, self._encode, answer)
-        response = response._replace(cut_characters=response.cut_characters + unread)
-        texts["response"], encoded["response"] = response.text, response.ids
-        return skeleton.filled(texts, encoded, response)
+        response = shortened(
+            text, budget, template.head_tokens, shown_as(template), self._encode, answer
+        )
+        return response._replace(cut_characters=response.cut_characters + unread)
 
     def _check_length(self, name: str, text: str, shown: Callable[[str], str]) -> None:
         """Reject a text that is far too long, by its length or by its beginning alone."""

@@ -45,8 +45,10 @@ class Admission:
         clock: Callable[[], float] = time.monotonic,
         per_turn: int = _USUAL_GROUP,
     ) -> None:
-        self._slots = self._free = concurrent
-        self._capacity = concurrent + queued
+        self.slots = self._free = concurrent
+        """Maximum items in progress."""
+        self.capacity = concurrent + queued
+        """Maximum items in progress or waiting."""
         self._per_turn = per_turn
         self._turns: OrderedDict[object, _Queue] = OrderedDict()
         self._given = 0  # slots given in the first party's turn
@@ -81,9 +83,9 @@ class Admission:
             self.items -= 1
 
     def _check(self, within_s: float, party: object) -> None:
-        if self.items >= self._capacity:
+        if self.items >= self.capacity:
             raise OverloadedError(
-                f"this replica is full with {self.items} items (limit {self._capacity})",
+                f"this replica is full with {self.items} items (limit {self.capacity})",
                 self._pace.seconds(self._waiting),
             )
         rounds = len(self._turns.get(party, ())) // self._per_turn + 1
@@ -117,7 +119,7 @@ class Admission:
 
     @property
     def _busy(self) -> float:
-        return 1 - self._free / self._slots
+        return 1 - self._free / self.slots
 
     def _give_back(self) -> None:
         self._pace.passed(self._busy)

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from reward_serve import memory
 from reward_serve.config.kinds import MemberConfig
 from reward_serve.config.models import (
+    CascadeModel,
     ClassifierModel,
     CompositeModel,
     JudgeModel,
@@ -32,6 +33,7 @@ from reward_serve.replica.observers import FailureLog, MemoryTrimmer, Observer
 from reward_serve.replica.scoring import Scorer
 from reward_serve.replica.verdict_log import VerdictLog
 from reward_serve.reward_models.base import RewardModel
+from reward_serve.reward_models.cascade import Cascade
 from reward_serve.reward_models.composite import Ask, Composite, length
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.rubric import RubricJudge
@@ -105,6 +107,10 @@ class RewardReplica:
         async for chunk in self._scorer.score_stream(requests, batch):
             yield chunk
 
+    async def score_group(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The ``GroupResult`` of one ``GroupRequest``."""
+        return await self._scorer.groups.score(request)
+
     async def explain(self, request: dict[str, Any]) -> dict[str, Any]:
         """The ``Explanation`` of one ``ExplainRequest``; see ``scoring.Scorer``."""
         return await self._scorer.explain(request)
@@ -145,7 +151,7 @@ class RewardReplica:
         """Score one request at start-up, so that callers do not wait for one-time work."""
         if isinstance(self._config, RuleModel) and self._config.rule.verifier == "function":
             return  # a custom function may need other fields
-        if isinstance(self._config, CompositeModel):
+        if isinstance(self._config, CompositeModel | CascadeModel):
             return  # its members may start later
         began = time.monotonic()
         result = await uncounted.score(
@@ -195,7 +201,7 @@ class RewardReplica:
 
 
 def _member(member: MemberConfig) -> Ask:
-    """The function that sends a composite's request to a member, by handle."""
+    """The function that sends a composite's or cascade's request to a member, by handle."""
     if member.is_length:
         return length
     from ray import serve
@@ -234,6 +240,8 @@ async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
         return kind(config, OpenAIEngine(config.remote)), {}
     if isinstance(config, CompositeModel):
         return Composite(config, list(map(_member, config.composite.members))), {}
+    if isinstance(config, CascadeModel):
+        return Cascade(config, list(map(_member, config.cascade.members))), {}
     if isinstance(config, ClassifierModel):
         from reward_serve.engines.vllm_classifier import VllmClassifier
         from reward_serve.reward_models.classifier import Classifier

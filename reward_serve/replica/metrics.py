@@ -20,8 +20,8 @@ class Metrics(Observer):
 
     Args:
         items: returns the number of items in progress or waiting.
-        describe: returns the reward model's description, whose ``cache``, ``audit`` and
-            ``composite`` are counts.
+        describe: returns the reward model's description, whose ``cache``, ``audit``,
+            ``composite``, ``cascade`` and ``group`` are counts.
     """
 
     def __init__(self, items: Callable[[], int], describe: Callable[[], Mapping[str, Any]]) -> None:
@@ -44,8 +44,16 @@ class Metrics(Observer):
             "audit": counter(
                 "audits", "Requests scored by rules and model: whether they agreed.", "outcome"
             ),
+            "group": counter(
+                "group_comparisons",
+                "Pairs of a group's responses: whether both orders agreed; and cycles.",
+                "outcome",
+            ),
             "composite": counter(
                 "composites", "Requests scored by a composite: whether members agreed.", "outcome"
+            ),
+            "cascade": counter(
+                "cascades", "Requests that a cascade asked each member (outcome).", "outcome"
             ),
         }
         self._latency = histogram(

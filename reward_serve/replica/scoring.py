@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from reward_serve.engines.base import TextOutput
 from reward_serve.explanation import ExplainRequest, Explanation, Seconds
 from reward_serve.replica.admission import Admission, within_deadline
+from reward_serve.replica.groups import GroupScorer
 from reward_serve.replica.observers import Observer, Times
 from reward_serve.replica.turns import Turns
 from reward_serve.reward_models.base import (
@@ -80,6 +81,8 @@ class Scorer:
         self._turns = Turns()
         self._explanations = explanations
         self._explaining = 0
+        self.groups = GroupScorer(name, model, admission, self._checked_length, observers, clock)
+        """Scores groups with the same model."""
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
         """Score one request; its deadline starts now.
@@ -217,6 +220,8 @@ class Scorer:
                 f"model: no model is named {asked} in this deployment; choose {self._name!r}"
             )
         characters = self._checked_length(request.characters)
+        if request.group_size is not None:
+            return await self.groups.member(request)
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
             times.placed = self._clock()

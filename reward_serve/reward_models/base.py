@@ -13,6 +13,7 @@ from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failur
 
 if TYPE_CHECKING:
     from reward_serve.reward_models.chat import Chat
+    from reward_serve.reward_models.group import Groups
     from reward_serve.reward_models.trace import Trace
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ class RewardModel(Protocol):
 
     chat: Chat | None = None
     """Chat completions, if the model generates text."""
+    groups: Groups | None = None
+    """Judges groups of responses, if the model compares them."""
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request; cancelling the call aborts its work.
@@ -111,4 +114,4 @@ async def gathered(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 def summed_usage(answers: Sequence[ScoreResult | TextOutput]) -> Usage:
     """The total usage of the answers."""
     counts = [answer.usage.model_dump() for answer in answers]
-    return Usage(**{name: sum(count[name] for count in counts) for name in counts[0]})
+    return Usage(**{name: sum(count[name] for count in counts) for name in Usage.model_fields})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -42,6 +42,7 @@ class Comparison:
         renderer: the engine's renderer.
         trace: records prompts and answers, if the result is explained.
         criterion: the text of the criterion, for templates that show one.
+        responses: for a template that compares responses, those to show.
     """
 
     request: ScoreRequest
@@ -55,6 +56,7 @@ class Comparison:
     renderer: Renderer
     trace: Trace | None
     criterion: str = ""
+    responses: Sequence[str] = ()
 
     async def render(self, reference: str) -> Prompt:
         """Render the prompt, with room for the judge's answer.
@@ -69,6 +71,7 @@ class Comparison:
         question = self.request.question or ""
         fields = {"question": question, "reference": reference, "response": response}
         fields["criterion"] = self.criterion
+        fields |= {f"response_{n}": text for n, text in enumerate(self.responses, 1)}
         reserved, thinking = self.writing.sampling.max_tokens, self.writing.enable_thinking
         layout = Layout(self.mode, self.response_tokens, reserved, thinking)
         try:

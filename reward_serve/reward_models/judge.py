@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from reward_serve.config.engine import ends_thinking
 from reward_serve.config.judge import JudgeConfig
@@ -29,6 +29,7 @@ from reward_serve.reward_models.base import (
 from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.comparison import Comparison
 from reward_serve.reward_models.generate import generate_verdict
+from reward_serve.reward_models.group import Groups
 from reward_serve.reward_models.label import label_verdict
 from reward_serve.reward_models.rule import result_of
 from reward_serve.reward_models.trace import Trace, timed
@@ -57,9 +58,6 @@ class Judge(RewardModel):
         LabelError: a label of the deployment's template is not a single token for this model.
     """
 
-    asks_criteria: ClassVar[bool] = False
-    """Whether the model judges criteria, and not the response as a whole."""
-
     def __init__(self, config: JudgeModel | RemoteModel, engine: Engine) -> None:
         self._config: JudgeConfig = config.judge
         self._source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
@@ -75,9 +73,14 @@ class Judge(RewardModel):
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._own = self._config.own_template
-        self._default = self._own or load_template(self._config.template)
+        self._default = self._config.default_template
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
         self.chat = Chat(self._cache or engine, self._config, self._ends_thinking)
+        if config.group is not None:
+            self.groups = Groups(config.group, self._asked)
+            pair = config.group.default_template
+            if config.group.mode == "label" and pair.label:
+                self._renderer.label_ids(pair)
         if self._config.mode == "label":
             self._renderer.label_ids(self._default)
 
@@ -121,6 +124,11 @@ class Judge(RewardModel):
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
             "fingerprint": self._fingerprint(default, self._config.mode),
             "audit": dict(self._audit.counts),
+            **(
+                {"groups": self.groups.describe(), "group": self.groups.counts}
+                if self.groups
+                else {}
+            ),
         }
 
     async def failure(self) -> str | None:
@@ -138,7 +146,17 @@ class Judge(RewardModel):
             InvalidRequestError: an option is invalid, or the template needs a missing field.
         """
         template = self._template(request)
+        if template.shows not in self._config.shows:
+            raise InvalidRequestError(
+                f"template: {template.name!r} shows a {template.shows}; choose from "
+                f"{', '.join(self._names())}"
+            )
         mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
+        return self._asked(request, template, mode, trace)
+
+    def _asked(
+        self, request: ScoreRequest, template: Template, mode: Mode, trace: Trace | None = None
+    ) -> Comparison:
         writing = writing_of(request.options, self._config, mode, self._ends_thinking)
         self._check_fields(request, template)
         uncached = request.options.cache is False
@@ -156,16 +174,10 @@ class Judge(RewardModel):
         )
 
     def _check_fields(self, request: ScoreRequest, template: Template) -> None:
-        if ("criterion" in template.fields) is not self.asks_criteria:
-            shows = "a criterion" if "criterion" in template.fields else "no criterion"
-            raise InvalidRequestError(
-                f"template: {template.name!r} shows {shows}, unlike this deployment's; choose from "
-                f"{', '.join(self._names())}"
-            )
         for name in template.fields:
-            if name not in ("response", "criterion") and not getattr(request, name):
+            if not name.startswith(("response", "criterion")) and not getattr(request, name):
                 raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
-        if self.asks_criteria:
+        if template.shows == "criterion":
             return  # a reference is what the criteria refer to, not an answer
         try:
             for reference in request.references:
@@ -226,7 +238,7 @@ class Judge(RewardModel):
         if self._own and name == self._own.name:
             return self._own
         try:
-            return load_template(name)
+            return load_template(name, self._config.shipped)
         except KeyError:
             raise InvalidRequestError(
                 f"template: no template is named {name[:64]!r}; choose from "
@@ -234,7 +246,7 @@ class Judge(RewardModel):
             ) from None
 
     def _names(self) -> list[str]:
-        return [*([self._own.name] if self._own else []), *template_names()]
+        return [*([self._own.name] if self._own else []), *template_names(self._config.shipped)]
 
     def _inline(self, text: str) -> Template:
         if not self._config.inline_templates:

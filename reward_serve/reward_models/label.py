@@ -26,6 +26,8 @@ _NO_LABEL: dict[Source, tuple[Status, str]] = {
 async def label_verdict(asked: Comparison, reference: str) -> ScoreResult:
     """Score by labels: the likelier label's value if they are binary, else the expected value.
 
+    Two responses are compared by the expected value; a group's ranking combines many of them.
+
     Raises:
         InvalidRequestError: the template has no labels, or one is not a token of this model.
         EngineError: the engine failed.
@@ -48,7 +50,7 @@ async def label_verdict(asked: Comparison, reference: str) -> ScoreResult:
     expected = sum(p * values[label] for label, p in probabilities.items())
     return asked.result(
         Status.OK,
-        score=values[likeliest] if template.label.binary else expected,
+        score=values[likeliest] if template.label.binary and not asked.responses else expected,
         source="cache" if output.cached else asked.source,
         label=likeliest,
         probabilities=probabilities,

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from reward_serve.config.models import RemoteModel, RubricModel
 from reward_serve.engines.base import Engine
@@ -38,7 +38,7 @@ from reward_serve.schema import (
     Status,
     failure,
 )
-from reward_serve.templates import RUBRIC, LabelForm, Template
+from reward_serve.templates import LabelForm, Template
 
 _YES_OR_NO = {"yes": 1.0, "no": 0.0}
 _KEPT_DETAILS = ("cut_response_characters", "retry_after_s")
@@ -54,8 +54,6 @@ class RubricJudge(Judge):
     Raises:
         LabelError: a label of the deployment's template is not a single token for this model.
     """
-
-    asks_criteria: ClassVar[bool] = True
 
     def __init__(self, config: RubricModel | RemoteModel, engine: Engine) -> None:
         super().__init__(config, engine)
@@ -112,9 +110,6 @@ class RubricJudge(Judge):
         return without(
             template, [name for name in ("question", "reference") if not getattr(request, name)]
         )
-
-    def _names(self) -> list[str]:
-        return [*([self._own.name] if self._own else []), RUBRIC]
 
     def _result(
         self, asked: Comparison, criteria: Sequence[Criterion], results: Sequence[ScoreResult]

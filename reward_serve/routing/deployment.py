@@ -89,6 +89,24 @@ class DeploymentClient:
                     raise
         return await answer_of(getattr(self._large, method).remote(*arguments), until)
 
+    async def score_group(self, request: Any) -> Result:
+        """Send a group to one replica, the same as for its single requests.
+
+        Raises:
+            NoAnswerError: no replica answered.
+        """
+        with self._placed([request]) as (share,):
+            until = self._until([request])
+            call = self._begin("score_group", share, request, None, share.large)
+            try:
+                answer: Result = await answer_of(call, until)
+            except NoAnswerError as error:
+                if share.large or not error.too_large:
+                    raise
+                call = self._begin("score_group", share, request, None, True)
+                answer = await answer_of(call, until)
+        return answer
+
     @contextmanager
     def _placed(self, items: Sequence[Any]) -> Iterator[list[Share]]:
         """The batch split into calls, which are counted as load until the block ends."""

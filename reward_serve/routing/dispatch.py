@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.base import INGRESS_NAME
 from reward_serve.explanation import Explanation
+from reward_serve.groups.schema import group_failure, size_of_group
 from reward_serve.routing.calls import NoAnswerError
 from reward_serve.routing.deployment import (
     GRACE_S,
@@ -148,6 +149,21 @@ class Dispatcher:
             result = failure(error.status, error.reason, model=model, **echoes(body))
             return Explanation(result=result).model_dump(mode="json")
         return explanation
+
+    async def score_group(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The result of a group, by the model that the request names."""
+        parts, unknown = self._parts([body])
+        (asked,) = self._addressed([body])
+        try:
+            if not unknown:
+                answer: dict[str, Any] = await self._models[next(iter(parts))].score_group(asked)
+                return answer
+            failed = failure(Status.INVALID, unknown[0])
+        except NoAnswerError as error:
+            failed = failure(error.status, error.reason)
+        failed = failed.model_copy(update={"model": next(iter(parts), None)})
+        result = group_failure(failed, size_of_group(body), **echoes(body))
+        return result.model_dump(mode="json")
 
     async def complete(self, model: str, body: dict[str, Any], within_s: float) -> dict[str, Any]:
         """The model's chat completion.

@@ -81,6 +81,11 @@ class Placement:
             mean = (sum(self._loads[one] for one in replicas) + len(items)) / len(replicas)
             most = max(_ALWAYS, math.ceil(_SLACK * mean))
             for group, members in groups.items():
+                if any(_waits_for_others(items[index]) for index in members):
+                    replica = first_choice(group, replicas)  # as every other process chooses
+                    self._loads[replica] += len(members)
+                    parts.setdefault(replica, []).extend(members)
+                    continue
                 step = len(members) if len(members) <= most else _ALWAYS  # too many for one replica
                 for start in range(0, len(members), step):
                     piece = members[start : start + step]
@@ -121,6 +126,11 @@ class Placement:
 def first_choice(group: int, replicas: Sequence[str]) -> str:
     """The group's replica by rendezvous hashing, the same in every process."""
     return max(replicas, key=lambda one: blake2b(f"{one} {group}".encode()).digest())
+
+
+def _waits_for_others(item: object) -> bool:
+    """Whether a request is judged with the others of its group, which one replica must receive."""
+    return isinstance(item, Mapping) and item.get("group_size") is not None
 
 
 def group_key(item: object) -> int:

@@ -21,17 +21,23 @@ from reward_serve.schema import describe_errors
 from reward_serve.verifier_names import RulesName
 
 FIELDS = ("question", "reference", "response", "criterion")
+GROUPS = "groups"
+"""Folder of the shipped templates that show several responses of a group."""
+RUBRICS = "rubrics"
+"""Folder of the shipped templates that show a criterion after the response."""
 ALIASES = {
     "PROBLEM": "question",
     "REFERENCE_SOLUTION": "reference",
     "CANDIDATE_SOLUTION": "response",
 }
 """Alternative names of the fields in placeholders."""
-RUBRIC = "rubric"
-"""The shipped template for criteria, of no use to a judge of whole responses."""
 FILE_SUFFIXES = (".yaml", ".yml")
 INSTRUCTION = "{instruction}"
-PLACEHOLDER = re.compile(r"\{(" + "|".join(FIELDS) + r")\}")
+FIELD = r"question|reference|criterion|response(?:_[1-9]\d?)?"
+"""A field of a prompt; several responses are numbered."""
+PLACEHOLDER = re.compile(r"\{(" + FIELD + r")\}")
+LISTING = "{responses}"
+_PAIR = ["response_1", "response_2"]
 _ALIAS = re.compile(r"\{(" + "|".join(ALIASES) + r")\}")
 
 
@@ -112,8 +118,13 @@ class Template(BaseModel):
 
     @model_validator(mode="after")
     def _shows_the_response(self) -> Self:
-        if self.user.count("{response}") != 1:
-            raise ValueError("user: must contain {response} exactly once")
+        shown = PLACEHOLDER.findall(self.user) + [LISTING] * self.user.count(LISTING)
+        responses = sorted(name for name in shown if "response" in name)
+        if responses not in (["response"], _PAIR, [LISTING]):
+            raise ValueError(
+                "user: must contain {response} exactly once; or, to compare a group's responses, "
+                "{response_1} and {response_2}, or {responses}"
+            )
         if 0 <= self.user.find("{criterion}") < self.user.find("{response}"):
             raise ValueError(
                 "user: {criterion} must come after {response}, so that all criteria share one "
@@ -122,6 +133,23 @@ class Template(BaseModel):
         if PLACEHOLDER.search(self.system):
             raise ValueError("system: must not contain placeholders; move them to user")
         return self
+
+    @property
+    def shows(self) -> Literal["response", "criterion", "pair", "listing"]:
+        """Whether a prompt shows one response, one with a criterion, or two or all of a group."""
+        if "criterion" in self.fields:
+            return "criterion"
+        if LISTING in self.user:
+            return "listing"
+        return "pair" if "response_1" in self.fields else "response"
+
+    def listing(self, size: int) -> Template:
+        """The template with a numbered, fenced place for each of ``size`` responses."""
+        places = (
+            f"Response {n}:\n<response>\n{{response_{n}}}\n</response>" for n in range(1, size + 1)
+        )
+        user = self.user.replace(LISTING, "\n".join(places))
+        return self.model_copy(update={"user": user, "name": f"{self.name}/{size}"})
 
     @property
     def highest(self) -> float:
@@ -140,15 +168,19 @@ def unaliased(text: str) -> str:
 
 
 @functools.cache
-def load_template(name: str) -> Template:
+def load_template(name: str, folder: str = "") -> Template:
     """Load a shipped template by name.
+
+    Args:
+        name: its name.
+        folder: ``GROUPS`` or ``RUBRICS`` for other templates than those of a response.
 
     Raises:
         KeyError: no shipped template has this name.
     """
-    if name not in (*template_names(), RUBRIC):
+    if name not in template_names(folder):
         raise KeyError(name)
-    return parse_template(name, yaml.safe_load((_folder() / f"{name}.yaml").read_bytes()))
+    return parse_template(name, yaml.safe_load((_folder(folder) / f"{name}.yaml").read_bytes()))
 
 
 def read_template_file(path: Path) -> dict[str, Any]:
@@ -158,7 +190,7 @@ def read_template_file(path: Path) -> dict[str, Any]:
         ValueError: the file cannot be read, is not a valid template, or has the name of a shipped
             template.
     """
-    if path.stem in (*template_names(), RUBRIC):
+    if path.stem in (*template_names(), *template_names(GROUPS), *template_names(RUBRICS)):
         raise ValueError(
             f"template: {path.stem!r} is the name of a shipped template; rename {path.name!r}"
         )
@@ -201,15 +233,14 @@ def parse_template(name: str, data: dict[str, Any]) -> Template:
 
 
 @functools.cache
-def template_names() -> tuple[str, ...]:
-    """The names of the shipped templates for whole responses, sorted."""
-    files = (entry.name for entry in _folder().iterdir())
-    names = {name.removesuffix(".yaml") for name in files if name.endswith(".yaml")}
-    return tuple(sorted(names - {RUBRIC}))
+def template_names(folder: str = "") -> tuple[str, ...]:
+    """The names of the shipped templates in a folder, sorted."""
+    files = (entry.name for entry in _folder(folder).iterdir())
+    return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
 
 
-def _folder() -> resources.abc.Traversable:
-    return resources.files("reward_serve.templates")
+def _folder(folder: str) -> resources.abc.Traversable:
+    return resources.files("reward_serve.templates").joinpath(folder)
 
 
 def _in_one_line(error: Exception) -> str:

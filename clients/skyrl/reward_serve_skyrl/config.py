@@ -24,6 +24,9 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     ``reward_serve.client.connect``, except ``max_undecided``. ``url`` may be several URLs,
     separated by commas. ``api_key_file`` is read in the trainer's workers.
 
+    With ``group_size`` (``generator.n_samples_per_prompt``), the samples of a prompt are judged
+    against each other. Each waits for the others for half of ``timeout_s``.
+
     Undecided samples are left out of training. The run stops if their share of a step exceeds
     ``max_undecided``; at 1 it never stops.
 
@@ -37,6 +40,7 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     api_key_file: str | None = None
     template: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    group_size: int | None = None
     timeout_s: float | None = None
     max_attempts: int | None = None
     on_failure: str = "rule"
@@ -81,6 +85,29 @@ def check_judging_overlaps(cfg: SkyRLTrainConfig) -> None:
         raise ValueError(
             "environment.skyrl_gym.max_env_workers=0 steps environments on the event loop, which "
             "waiting for the judge would block; set it to the number of samples in flight"
+        )
+
+
+def check_groups_meet(cfg: SkyRLTrainConfig) -> None:
+    """Refuse settings under which the samples of a prompt cannot wait for each other.
+
+    Raises:
+        ValueError: ``group_size`` is not the number of samples, or there are too few threads.
+    """
+    size = cfg.environment.skyrl_gym.gsm8k_judge.group_size
+    if size is None:
+        return
+    if size != cfg.generator.n_samples_per_prompt:
+        raise ValueError(
+            f"environment.skyrl_gym.gsm8k_judge.group_size={size}: must be "
+            f"generator.n_samples_per_prompt={cfg.generator.n_samples_per_prompt}"
+        )
+    samples, workers = size * cfg.trainer.train_batch_size, cfg.environment.skyrl_gym
+    if workers.max_env_workers < samples:
+        raise ValueError(
+            f"environment.skyrl_gym.max_env_workers={workers.max_env_workers}: with group_size, a "
+            f"sample keeps its thread until its group is whole; set it to {samples}, the samples "
+            "of a step"
         )
 
 

@@ -50,6 +50,11 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
                 "environment.skyrl_gym.gsm8k_judge.on_failure=raise: an exception in an "
                 "environment ends SkyRL's process; use none, rule or a number"
             )
+        if "group_size" in self._common and settings.get("on_failure", "rule") == "rule":
+            raise ValueError(
+                "environment.skyrl_gym.gsm8k_judge.on_failure=rule with group_size: a rule's 0 or "
+                "1 is on another scale than a place in the group; use none"
+            )
         self._client = connect(**{"on_failure": "rule", **settings})
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
@@ -128,5 +133,9 @@ def settings_of(env_config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         env_config = asdict(env_config)
     settings = {name: value for name, value in dict(env_config or {}).items() if value is not None}
     settings.pop("max_undecided", None)  # read by the trainer
-    common = {name: settings.pop(name) for name in ("template", "options") if name in settings}
+    common = {
+        name: settings.pop(name)
+        for name in ("template", "options", "group_size")
+        if name in settings
+    }
     return settings, {name: value for name, value in common.items() if value}

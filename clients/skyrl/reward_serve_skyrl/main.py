@@ -21,6 +21,7 @@ from reward_serve.client import connect
 from reward_serve.client.rows import PROBE_RESPONSE, PROBED_ROWS, check_rows
 from reward_serve_skyrl.config import (
     JudgedTrainConfig,
+    check_groups_meet,
     check_judging_overlaps,
     check_undecided_can_be_left_out,
     inexact,
@@ -70,6 +71,7 @@ def read_config(arguments: list[str]) -> JudgedTrainConfig:
     own = [one for one in arguments if not one.startswith("trainer.override_entrypoint=")]
     cfg: JudgedTrainConfig = JudgedTrainConfig.from_cli_overrides(own)
     check_judging_overlaps(cfg)
+    check_groups_meet(cfg)
     check_undecided_can_be_left_out(cfg)
     validate_cfg(cfg)
     return cfg
@@ -85,8 +87,12 @@ def check_judge_answers(cfg: JudgedTrainConfig) -> None:
         return
     settings, common = settings_of(cfg.environment.skyrl_gym.gsm8k_judge)
     client = connect(**{**settings, "on_failure": "none", "max_attempts": 5})
-    row = {"response": "#### 18", "question": "9 + 9?", "reference": "#### 18"}
-    result = client.score({**common, **row})
+    row = {"question": "9 + 9?", "reference": "#### 18"}
+    if common.pop("group_size", None):
+        group = client.score_group({**common, **row, "responses": ["#### 18", "#### 17"]})
+        result = group.results[0]
+    else:
+        result = client.score({**common, **row, "response": "#### 18"})
     if result.score is None:
         where = settings.get("url") or f"application {settings.get('app', 'reward')!r}"
         raise RuntimeError(
@@ -106,7 +112,9 @@ def check_first_rows(cfg: JudgedTrainConfig, dataset: Any) -> None:
         RefusedRowError: the service refuses a row, for example without a gold answer.
     """
     section = cfg.environment.skyrl_gym.gsm8k_judge
-    settings, _ = settings_of(section)
+    settings, common = settings_of(section)
+    if "group_size" in common:  # one sample has no score
+        return
     client = connect(**{**settings, "on_failure": "none"})
     rows = (dataset[row] for row in range(min(PROBED_ROWS, len(dataset))))
     check_rows(

@@ -22,7 +22,9 @@ from reward_serve.schema import ScoreResult
 __all__ = ["judge_components", "judge_reward", "judge_rewards"]
 
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
-_TRLS = frozenset(["completion_ids", "environments", "log_extra", "log_metric", "trainer_state"])
+_TRLS = frozenset(
+    ["completion_ids", "environments", "log_extra", "log_metric", "prompts", "trainer_state"]
+)
 """Arguments that TRL adds to the data set's columns."""
 
 
@@ -32,6 +34,7 @@ def judge_reward(
     question: str | None = "question",
     rubric: str | None = None,
     name: str = "judge_reward",
+    group_size: int | None = None,
     **settings: Any,
 ) -> RewardFunction:
     """An ``async def`` reward function; TRL runs it concurrently with other reward functions.
@@ -41,6 +44,8 @@ def judge_reward(
         question: its column of questions, if it has one.
         rubric: its column of rubrics: criteria, or the name of a rubric of the deployment.
         name: the reward's name in TRL's logs.
+        group_size: ``GRPOConfig.num_generations``, to judge the completions of each prompt against
+            each other.
         **settings: settings of ``reward_serve.client.connect``; ``on_failure`` defaults to
             ``none``, and TRL leaves out samples whose reward is None.
 
@@ -48,15 +53,16 @@ def judge_reward(
         TypeError, ValueError: a setting is unknown or invalid.
 
     The function raises ``RefusedRowError`` if the service refuses the run's first samples, for
-    example without a gold answer, and ``KeyError`` if the data set has no column ``reference``.
+    example without a gold answer, ``KeyError`` if the data set has no column ``reference``, and
+    ``ValueError`` if a batch does not consist of whole groups.
     """
-    judged = _Judged(reference, question, settings, rubric)
+    judged = _Judged(reference, question, settings, rubric, group_size)
 
     async def reward(
         prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     ) -> list[float | None]:
         """The service's score of each completion; None for a failed verdict."""
-        results = await judged.results(completions, columns)
+        results = await judged.results(completions, {"prompts": prompts, **columns})
         return [result.score for result in results]
 
     reward.__name__ = name
@@ -156,8 +162,10 @@ class _Judged:
         question: str | None,
         settings: dict[str, Any],
         rubric: str | None = None,
+        group_size: int | None = None,
     ) -> None:
         self._reference, self._question, self._rubric = reference, question, rubric
+        self._group_size = group_size
         self._client: Client = connect(**{"on_failure": "none", **settings})
         self._batch: Sequence[Any] | None = None
         self._pending: asyncio.Future[list[ScoreResult]] | None = None
@@ -182,7 +190,12 @@ class _Judged:
         requests = [_request(*row) for row in rows]
         if (state := columns.get("trainer_state")) is not None:
             count_steps(lambda: int(state.global_step))
-        results = await self._client.ascore_batch(requests)
+        if self._group_size is None:
+            results = await self._client.ascore_batch(requests)
+        else:
+            groups = _groups(requests, columns["prompts"], self._group_size)
+            found = await asyncio.gather(*map(self._client.ascore_group, groups))
+            results = [result for group in found for result in group.results]
         _log(columns, results)
         check_first_results(self._client, results)
         return results
@@ -209,6 +222,37 @@ def _request(completion: Any, references: list[str], question: Any, rubric: Any)
     if criteria := rubric_of(rubric):
         request["rubric"] = criteria
     return request
+
+
+def _groups(
+    requests: Sequence[dict[str, Any]], prompts: Sequence[Any], size: int
+) -> list[dict[str, Any]]:
+    """The requests of each prompt as one, which TRL passes one after the other.
+
+    Raises:
+        ValueError: the batch does not consist of whole groups.
+    """
+    groups = []
+    for start in range(0, len(requests), size):
+        group, of_prompts = requests[start : start + size], prompts[start : start + size]
+        if len(group) < size or any(prompt != of_prompts[0] for prompt in of_prompts):
+            raise ValueError(
+                f"group_size={size}: the batch of {len(requests)} completions does not consist of "
+                "groups of this size; set it to GRPOConfig.num_generations, and make each "
+                "process's batch a multiple of it"
+            )
+        asked: dict[str, Any] = {"responses": [one["response"] for one in group]}
+        if "reference" in group[0]:
+            asked["reference"] = group[0]["reference"][0]
+        if "question" in group[0]:
+            asked["question"] = group[0]["question"]
+        elif isinstance(of_prompts[0], str):
+            asked["question"] = of_prompts[0]
+        else:
+            turns = ({name: turn[name] for name in ("role", "content")} for turn in of_prompts[0])
+            asked["messages"] = list(turns)
+        groups.append(asked)
+    return groups
 
 
 def _text(completion: Any) -> str:

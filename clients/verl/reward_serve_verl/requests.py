@@ -25,10 +25,10 @@ _CLIENT_SETTINGS = (
     "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "window_s",
     "max_batch", "max_attempts", "samples", "samples_every",
 )  # fmt: skip
-_OF_REWARDS = ("components",)
-"""Settings of the reward dict; see ``scoring.as_reward``."""
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""
+_ROW_SETTINGS = ("judged_data_sources", "group_size", "components")
+"""Settings of rows and rewards, not of the client."""
 _ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
 """Settings that exclude each other."""
 _OPTIONS = {
@@ -47,12 +47,13 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
     Raises:
         ValueError: a setting is unknown or invalid.
     """
-    ours = (*_CLIENT_SETTINGS, *_OF_REWARDS)
+    ours = (*_CLIENT_SETTINGS, *_ROW_SETTINGS)
     if unknown := settings.keys() - _VERLS.union(ours):
         raise ValueError(
             f"reward_kwargs: {', '.join(sorted(unknown))}: unknown; choose from {', '.join(ours)}"
         )
-    chosen: dict[str, Any] = {"on_failure": "rule"}
+    # A rule's 0 or 1 is on another scale than a place in a group.
+    chosen: dict[str, Any] = {"on_failure": "none" if settings.get("group_size") else "rule"}
     chosen |= {name: settings[name] for name in _CLIENT_SETTINGS if settings.get(name) is not None}
     for name, key, variable in (
         ("url", "server_url", "LLM_JUDGE_SERVER_URL"),
@@ -72,8 +73,17 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
     return connect(**chosen)
 
 
-def request_for(response: str, ground_truth: Any, info: Mapping[str, Any]) -> dict[str, Any]:
-    """The scoring request for a row."""
+def request_for(
+    response: str, ground_truth: Any, info: Mapping[str, Any], group_size: int | None = None
+) -> dict[str, Any]:
+    """The scoring request for a row.
+
+    Args:
+        response: the response.
+        ground_truth: the row's gold answers.
+        info: the row's ``extra_info``.
+        group_size: samples of a prompt, to judge them against each other.
+    """
     question = text_of(info.get("problem")) or text_of(info.get("question"))
     request: dict[str, Any] = {"response": response}
     if gold := references(ground_truth, info.get("prompt") or question, info):
@@ -89,6 +99,8 @@ def request_for(response: str, ground_truth: Any, info: Mapping[str, Any]) -> di
         request["template"] = template
     if info.get("index") is not None:
         request["group"] = f"{info.get('split', '')}/{info['index']}"
+    if group_size is not None:
+        request["group_size"] = group_size
     options = {
         ours: info[theirs] for theirs, ours in _OPTIONS.items() if info.get(theirs) is not None
     }

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from reward_serve.engines.base import Tokenizer
 from reward_serve.rubrics import Criterion, Rubric
-from reward_serve.templates import load_template
+from reward_serve.templates import RUBRICS, load_template
 from reward_serve_lab.linting.answers import check_label_tokens
 from reward_serve_lab.linting.finding import Finding
 
@@ -51,7 +51,7 @@ def _invalid(fault: ErrorDetails) -> Finding:
 
 def _labels(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Finding]:
     """Each label must be one token of the judge's, and mean only one thing in its criterion."""
-    template = load_template("rubric")
+    template = load_template("rubric", RUBRICS)
     for place, criterion in enumerate(rubric):
         if criterion.choices is None:
             continue

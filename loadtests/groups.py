@@ -1,0 +1,99 @@
+"""Kendall's tau of each strategy by number of calls, against an oracle with known order and noise.
+
+    python -m loadtests.groups
+
+Responses have standard normal qualities. The oracle sees the gap of two qualities with a normal
+error of standard deviation ``noise``, a new one for each order, and adds ``bias`` to the logit of
+the response that is shown first. A call is one forward pass: a pair takes two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from statistics import fmean
+
+from rich.console import Console
+
+from reward_serve.groups import ranking
+from reward_serve.groups.ranking import Pair
+from reward_serve.groups.strategies import Strategy, next_round
+
+STRATEGIES: tuple[Strategy, ...] = ("circular", "swiss", "all_pairs")
+RANKINGS = ("win rate", "Bradley-Terry")
+_SIZES = (4, 8, 16, 32)
+
+
+def tau(found: Sequence[float], truth: Sequence[float]) -> float:
+    """Kendall's tau-a: a tie in the scores counts as 0, between right and wrong."""
+    pairs = list(combinations(range(len(truth)), 2))
+
+    def sign(value: float) -> int:
+        return (value > 0) - (value < 0)
+
+    return fmean(sign(found[a] - found[b]) * sign(truth[a] - truth[b]) for a, b in pairs)
+
+
+def oracle(chance: random.Random, gap: float, noise: float, bias: float) -> float:
+    """The probability that the response shown first is better."""
+    logit = (gap + chance.gauss(0, noise)) / 0.5 + bias
+    return 1 / (1 + math.exp(-logit))
+
+
+def group(
+    chance: random.Random, size: int, strategy: Strategy, how: str, noise: float, bias: float
+) -> tuple[float, int]:
+    """Tau of one random group, and the calls that it took."""
+    truth = [chance.gauss(0, 1) for _ in range(size)]
+    played: dict[Pair, float | None] = {}
+    rounds = 0
+    while pairs := next_round(strategy, size, rounds, played):
+        rounds += 1
+        for a, b in pairs:
+            forward = oracle(chance, truth[a] - truth[b], noise, bias)
+            backward = oracle(chance, truth[b] - truth[a], noise, bias)
+            played[a, b] = 0.5 + (forward - backward) / 2
+    outcomes = {pair: p for pair, p in played.items() if p is not None}
+    scores = ranking.scores(size, outcomes, 1)
+    if how == "win rate":
+        scores = [_win_rate(outcomes, index) for index in range(size)]
+    return tau([score or 0.0 for score in scores], truth), 2 * len(played)
+
+
+def _win_rate(outcomes: Mapping[Pair, float], index: int) -> float:
+    """The mean of a response's own comparisons."""
+    return fmean(p if a == index else 1 - p for (a, b), p in outcomes.items() if index in (a, b))
+
+
+def main() -> None:
+    """Print the table."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--groups", type=int, default=100, help="random groups per cell")
+    options.add_argument("--noise", type=float, nargs="+", default=[0.25, 1.0])
+    options.add_argument("--bias", type=float, default=1.0, help="logit of the first place")
+    arguments = options.parse_args()
+    columns = [f"{how}, noise {noise:g}" for noise in arguments.noise for how in RANKINGS]
+    say = partial(Console(soft_wrap=True).print, markup=False)
+    say("| samples | strategy | calls | " + " | ".join(columns) + " |")
+    say("|---" * (3 + len(columns)) + "|")
+    for size in _SIZES:
+        for strategy in STRATEGIES:
+            cells, calls = [], 0
+            for noise in arguments.noise:
+                for how in RANKINGS:
+                    chance = random.Random(f"{size} {noise}")
+                    found = [
+                        group(chance, size, strategy, how, noise, arguments.bias)
+                        for _ in range(arguments.groups)
+                    ]
+                    cells.append(f"{fmean(value for value, _ in found):.2f}")
+                    calls = round(fmean(count for _, count in found))
+            say(f"| {size} | {strategy} | {calls} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()

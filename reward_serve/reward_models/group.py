@@ -1,0 +1,245 @@
+"""Compares the responses of a group with each other, by one judge's model.
+
+Each pair is asked in both orders. With ``p_ab`` the probability that the response shown first is
+better, the pair's probability is ``(p_ab + 1 - p_ba) / 2``, so a judge that prefers a place prefers
+no response. A comparison that fails is left out; it is never a number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reward_serve.config.judge import GroupConfig
+from reward_serve.groups import ranking
+from reward_serve.groups.ranking import Pair
+from reward_serve.groups.schema import GroupComparison, GroupRequest, GroupResult
+from reward_serve.groups.strategies import Strategy, next_round
+from reward_serve.judging.rendering import Mode
+from reward_serve.judging.verdict import strip_thinking
+from reward_serve.off_loop import off_loop
+from reward_serve.reward_models.base import (
+    InvalidRequestError,
+    failure_of,
+    gathered,
+    summed_usage,
+)
+from reward_serve.reward_models.comparison import Comparison
+from reward_serve.reward_models.generate import generate_verdict
+from reward_serve.reward_models.label import label_verdict
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
+from reward_serve.templates import GROUPS, Template, load_template, template_names
+
+Asked = Callable[[ScoreRequest, Template, Mode], Comparison]
+Place = Callable[[], AbstractAsyncContextManager[None]]
+"""Limits the concurrent calls of the engine."""
+
+_MODELS_SHARE = 0.9  # of a deadline; at its end, the group is ranked by the comparisons so far
+_LONG_GROUP = 16
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass
+class _Table:
+    """The answers of the model: for each order, one that says whether the first is better."""
+
+    rounds: int = 0
+    pairs: list[Pair] = field(default_factory=list)
+    answers: dict[Pair, ScoreResult] = field(default_factory=dict)
+
+    def comparisons(self) -> list[GroupComparison]:
+        """The pairs, in the order in which they were asked."""
+        return [self._comparison(a, b) for a, b in self.pairs]
+
+    def outcomes(self) -> dict[Pair, float | None]:
+        """The probability of each pair; None for one that failed."""
+        return {(one.a, one.b): one.probability for one in self.comparisons()}
+
+    def _comparison(self, a: int, b: int) -> GroupComparison:
+        both = self.answers[a, b], self.answers[b, a]
+        forward, backward = (one.score for one in both)
+        found: dict[str, Any] = {"a": a, "b": b, "forward": forward, "backward": backward}
+        if forward is None or backward is None:
+            failed = next(one for one in both if one.score is None)
+            return GroupComparison(reason=f"{failed.status.value}: {failed.reason}", **found)
+        return GroupComparison(probability=0.5 + (forward - backward) / 2, **found)
+
+
+class Groups:
+    """Judges groups.
+
+    Args:
+        config: the judge's ``group`` section.
+        asked: prepares a comparison by the judge's model, as for a single response.
+    """
+
+    def __init__(self, config: GroupConfig, asked: Asked) -> None:
+        self._config = config
+        self._asked = asked
+        self._own = config.own_template
+        self.wait = config.wait
+        """Fraction of a deadline to wait for the rest of a group."""
+        self.counts = {"agreed": 0, "flipped": 0, "failed": 0, "cycle": 0}
+        """Pairs of which both orders agree or not, failed pairs, and cycles of three responses."""
+
+    def describe(self) -> dict[str, Any]:
+        """The settings."""
+        return {
+            "template": self._config.default_template.name,
+            "templates": [*([self._own.name] if self._own else []), *template_names(GROUPS)],
+            "strategy": self._config.strategy,
+        }
+
+    async def score(self, request: GroupRequest, place: Place) -> GroupResult:
+        """Judge a group within its deadline, of which a tenth is kept for the ranking.
+
+        Raises:
+            InvalidRequestError: the request is invalid.
+        """
+        strategy = request.strategy or self._config.strategy
+        template = self._template(request, strategy)
+        if strategy == "listwise":
+            template = template.listing(len(request.responses))
+        mode: Mode = self._config.mode if template.label else "generate"
+        asked = self._asked(request.as_single(), template, mode)
+        asked = replace(asked, fingerprint=f"{asked.fingerprint};group={strategy}")
+        if strategy == "listwise":
+            return await self._listed(asked, request, place)
+        table = await self._compared(asked, request, strategy, place)
+        size = len(request.responses)
+        return await off_loop(size > _LONG_GROUP, self._ranked, asked, table, size, strategy)
+
+    async def _compared(
+        self, asked: Comparison, request: GroupRequest, strategy: Strategy, place: Place
+    ) -> _Table:
+        table, orders = _Table(), list[Pair]()
+
+        async def ask(first: int, second: int) -> None:
+            shown = request.responses[first], request.responses[second]
+            table.answers[first, second] = await _answer(replace(asked, responses=shown), place)
+
+        try:
+            async with asyncio.timeout(_MODELS_SHARE * request.timeout_s):
+                while pairs := next_round(
+                    strategy, len(request.responses), table.rounds, table.outcomes()
+                ):
+                    table.rounds += 1
+                    table.pairs += pairs
+                    # Prompts with the same first response share their prefix.
+                    orders = sorted(order for a, b in pairs for order in ((a, b), (b, a)))
+                    await gathered(ask(*order) for order in orders)
+        except TimeoutError:
+            late = failure(Status.TIMEOUT, "not compared by the group's deadline")
+            for order in orders:
+                table.answers.setdefault(order, late)
+        return table
+
+    def _ranked(
+        self, asked: Comparison, table: _Table, size: int, strategy: Strategy
+    ) -> GroupResult:
+        comparisons = table.comparisons()
+        outcomes = {(c.a, c.b): c.probability for c in comparisons if c.probability is not None}
+        asked_of = Counter(index for pair in table.pairs for index in pair)
+        least = min(self._config.min_comparisons, *(asked_of[index] for index in range(size)))
+        scores = ranking.scores(size, outcomes, least)
+        cycles = ranking.cycles(outcomes)
+        agreement = ranking.agreement(
+            (c.forward or 0.0, c.backward or 0.0) for c in comparisons if c.probability is not None
+        )
+        agreed = round((agreement or 0.0) * len(outcomes))
+        for name, count in (
+            ("agreed", agreed), ("flipped", len(outcomes) - agreed),
+            ("failed", len(comparisons) - len(outcomes)), ("cycle", cycles),
+        ):  # fmt: skip
+            self.counts[name] += count
+        details = {
+            "strategy": strategy,
+            "calls": len(table.answers),
+            "order_agreement": agreement,
+            "cycles": cycles,
+        }
+        results = [_result(asked, table, index, score) for index, score in enumerate(scores)]
+        return GroupResult.of(results, comparisons=comparisons, details=details)
+
+    async def _listed(self, asked: Comparison, request: GroupRequest, place: Place) -> GroupResult:
+        """Rank all responses by one answer of the model."""
+        asked, size = replace(asked, responses=request.responses), len(request.responses)
+        async with place():
+            prompt = await asked.render(request.reference or "")
+            output = await asked.answer(asked.engine.generate, prompt, asked.writing.sampling)
+        text = None if output.cut_off else strip_thinking(output.text)
+        found = list(re.finditer(asked.template.generate.verdict, text or ""))
+        names = [int(each) - 1 for each in _NUMBER.findall(found[-1][1] or "")] if found else []
+        status, reason = Status.UNPARSEABLE, "the judge's ranking does not name it exactly once"
+        if output.cut_off:
+            status, reason = Status.TRUNCATED, "the judge was cut off; raise judge.max_tokens"
+        results = [
+            asked.result(
+                status if score is None else Status.OK,
+                score=score,
+                reason=reason if score is None else None,
+                source=None if score is None else asked.source,
+                text=output.text,
+                usage=Usage() if index else output.usage,
+            )
+            for index, score in enumerate(ranking.placed(names, size))
+        ]
+        return GroupResult.of(results, details={"strategy": "listwise", "calls": 1})
+
+    def _template(self, request: GroupRequest, strategy: Strategy) -> Template:
+        shows = "listing" if strategy == "listwise" else "pair"
+        default = self._config.default_template
+        name = request.template or default.name
+        if request.template is None and default.shows != shows:
+            name = "listwise" if shows == "listing" else "pairwise"
+        try:
+            own = self._own if self._own and self._own.name == name else None
+            template = own or load_template(name, GROUPS)
+        except KeyError:
+            raise InvalidRequestError(
+                f"template: no group template is named {name[:64]!r}; choose from "
+                f"{', '.join(self.describe()['templates'])}"
+            ) from None
+        if template.shows != shows:
+            raise InvalidRequestError(
+                f"template: {name!r} shows a {template.shows}, and strategy {strategy!r} needs one "
+                f"that shows a {shows}; choose another"
+            )
+        return template
+
+
+async def _answer(asked: Comparison, place: Place) -> ScoreResult:
+    """The model's answer for one order; a failure is a typed result."""
+    reference = next(iter(asked.request.references), "")
+    verdict: Awaitable[ScoreResult]
+    try:
+        async with place():
+            if asked.mode == "label":
+                verdict = label_verdict(asked, reference)
+            else:
+                verdict = generate_verdict(asked, reference, "mean")
+            return await verdict
+    except Exception as error:
+        return failure_of(error, "a comparison of two responses")
+
+
+def _result(asked: Comparison, table: _Table, index: int, score: float | None) -> ScoreResult:
+    """The result of one response, with the usage of the answers in which it is shown first."""
+    usage = summed_usage([a for (first, _), a in table.answers.items() if first == index])
+    if score is not None:
+        return asked.result(Status.OK, score=score, source=asked.source, usage=usage)
+    failed = [order for order, answer in table.answers.items() if answer.score is None]
+    own = [order for order in failed if index in order]
+    if not failed:
+        return asked.result(Status.ERROR, reason="it has too few comparisons", usage=usage)
+    first = table.answers[(own or failed)[0]]
+    reason = (
+        f"{len(own)} comparisons of this response and {len(failed)} of its group failed, so it "
+        f"cannot be ranked: {first.reason}"
+    )
+    return asked.result(first.status, reason=reason, usage=usage)

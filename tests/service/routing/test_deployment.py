@@ -1,0 +1,408 @@
+"""A batch over several replicas: what of it is asked where, and what comes of calls that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from contextvars import ContextVar
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+import pytest
+import ray
+from ray.exceptions import RayActorError
+from ray.serve.exceptions import BackPressureError
+
+from reward_serve.routing.calls import NoAnswerError
+from reward_serve.routing.deployment import DeploymentClient, handle_of, joined, merged
+from reward_serve.schema import ScoreResult, Status
+from tests.fake_handle import Call, End, Handle, replicas, right
+
+ITEMS = [
+    {"response": "18", "reference": "18", "group": f"g{n // 4}", "id": str(n), "metadata": {"n": n}}
+    for n in range(32)
+]
+REQUEST: ContextVar[str] = ContextVar("as Serve keeps the request that is being answered")
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What Serve's logger says, which does not propagate."""
+    serve = logging.getLogger("ray.serve")
+    serve.addHandler(caplog.handler)
+    yield caplog
+    serve.removeHandler(caplog.handler)
+
+
+@pytest.fixture
+def two_replicas() -> Iterator[None]:
+    with replicas(2):
+        yield
+
+
+async def streamed(client: DeploymentClient, items: list[Any]) -> list[Any]:
+    """What the stream of a batch gives, by its indices in order."""
+    found: dict[int, Any] = {}
+    async for chunk in client.stream(dict(enumerate(items))):
+        for result in chunk:
+            assert found.setdefault(result.pop("index"), result) is result
+    assert sorted(found) == list(range(len(items)))
+    return [found[index] for index in range(len(items))]
+
+
+async def at_once(client: DeploymentClient, items: list[Any]) -> list[Any]:
+    return await client.score_batch(items)
+
+
+either_way = pytest.mark.parametrize("ask", [at_once, streamed])
+ENDS = [
+    (RayActorError(), "error"),
+    (grpc.RpcError("INTERNAL"), "error"),
+    (asyncio.CancelledError(), "error"),
+    (BackPressureError(num_queued_requests=9, max_queued_requests=9), "overloaded"),
+    (TimeoutError(), "timeout"),
+]
+
+
+@either_way
+@pytest.mark.usefixtures("two_replicas")
+async def test_a_batch_is_split_over_the_replicas_and_joined_in_order(ask: Any) -> None:
+    taken: list[set[str]] = [set(), set()]
+
+    def take(of: int) -> End:
+        def taking(items: list[Any]) -> list[Any]:
+            taken[of] |= {item["group"] for item in items}
+            return right(items)
+
+        return taking
+
+    results = await ask(DeploymentClient(Handle(take(0), take(1))), ITEMS)
+
+    assert [result["id"] for result in results] == [item["id"] for item in ITEMS]
+    first, second = taken
+    assert len(first) == len(second) == 4
+    assert not first & second
+
+
+@either_way
+@pytest.mark.parametrize(("end", "status"), ENDS, ids=lambda one: type(one).__name__)
+async def test_items_without_an_answer_are_typed_failures(
+    ask: Any, end: BaseException, status: str, log: pytest.LogCaptureFixture
+) -> None:
+    results = await ask(DeploymentClient(Handle(end)), ITEMS)
+
+    for item, result in zip(ITEMS, results, strict=True):
+        parsed = ScoreResult.model_validate(result)
+        assert (parsed.status.value, parsed.score, parsed.model) == (status, None, "judge")
+        assert (parsed.id, parsed.metadata) == (item["id"], item["metadata"])
+    (record,) = log.records
+    assert "judge: 32 items unanswered" in record.getMessage()
+    assert type(end).__name__ in record.getMessage()
+
+
+@either_way
+@pytest.mark.usefixtures("two_replicas")
+async def test_a_lost_replicas_items_fail_and_the_others_are_answered(ask: Any) -> None:
+    results = await ask(DeploymentClient(Handle(right, RayActorError())), ITEMS)
+
+    assert [result["id"] for result in results] == [item["id"] for item in ITEMS]
+    assert Counter(result["status"] for result in results) == {"ok": 16, "error": 16}
+    assert {r["score"] for r in results if r["status"] == "error"} == {None}
+
+
+async def test_a_stream_that_ends_early_or_amid_is_filled_up() -> None:
+    class Short(Call):
+        async def __aiter__(self) -> AsyncIterator[list[Any]]:
+            yield [{"index": 1, **right([self._items[1]])[0]}]
+            if isinstance(self._end, BaseException):
+                raise self._end
+
+    for end in (right, RayActorError(), ValueError("of whatever kind")):
+        handle = Handle(end, call=Short)
+        results = await streamed(DeploymentClient(handle), ITEMS[:3])
+        assert [result["status"] for result in results] == ["error", "ok", "error"]
+        assert [call.cancelled for call in handle.calls] == [True]
+
+
+async def test_results_are_indexed_by_the_items_keys() -> None:
+    items = {7: ITEMS[0], 3: ITEMS[1]}
+    chunks = [chunk async for chunk in DeploymentClient(Handle(right)).stream(items)]
+    assert {r["index"]: r["id"] for chunk in chunks for r in chunk} == {7: "0", 3: "1"}
+
+
+async def test_a_slow_reader_misses_no_item(log: pytest.LogCaptureFixture) -> None:
+    items = [{**item, "timeout_s": 0.05} for item in ITEMS]
+    client = DeploymentClient(Handle(right), grace_s=0.0)
+    indices = []
+    async for chunk in client.stream(dict(enumerate(items))):
+        await asyncio.sleep(0.01)
+        indices += [result["index"] for result in chunk]
+    assert sorted(indices) == list(range(32))
+    assert "judge: 0 items" not in log.text
+
+
+class TooLargeError(grpc.RpcError):  # type: ignore[misc]
+    def code(self) -> Any:
+        return grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@either_way
+async def test_a_batch_goes_in_messages_and_what_is_larger_by_reference(ask: Any) -> None:
+    handle = Handle(right)
+    items = [{**item, "response": "x" * 500_000} for item in ITEMS[:8]]
+    items.append({**ITEMS[8], "response": "x" * 3_000_000})
+    results = await ask(DeploymentClient(handle), items)
+
+    assert [result["id"] for result in results] == [item["id"] for item in items]
+    assert handle.by_reference == [False, False, True]
+    assert len(handle.batches) == 3
+    assert len(set(handle.batches)) == 1
+
+
+@either_way
+async def test_what_is_too_large_for_a_message_is_asked_again_by_reference(ask: Any) -> None:
+    def once(items: list[Any]) -> list[Any]:
+        if not handle.by_reference[-1]:
+            raise TooLargeError
+        return right(items)
+
+    handle = Handle(once)
+    results = await ask(DeploymentClient(handle), ITEMS)
+    assert {result["status"] for result in results} == {"ok"}
+    assert handle.by_reference == [False, True]
+
+    hopeless = Handle(TooLargeError())
+    results = await ask(DeploymentClient(hopeless), ITEMS)
+    assert {result["status"] for result in results} == {"error"}
+    assert hopeless.by_reference == [False, True]
+
+
+async def test_a_large_conversation_goes_by_reference() -> None:
+    handle = Handle(right)
+    client = DeploymentClient(handle)
+    for size in (10, 3_000_000):
+        await client.call("complete", [{"id": None, "content": "x" * size}], within_s=1)
+    assert handle.by_reference == [False, True]
+
+
+class Waiting(Call):
+    """A call that gets no answer."""
+
+    def __await__(self) -> Any:
+        yield from asyncio.Event().wait().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[list[Any]]:
+        await asyncio.Event().wait()
+        yield []
+
+
+@either_way
+@pytest.mark.usefixtures("two_replicas")
+async def test_a_call_given_up_on_is_cancelled(ask: Any) -> None:
+    handle = Handle(right, right, call=Waiting)
+    items = [{**item, "timeout_s": 0.05} for item in ITEMS]
+    results = await ask(DeploymentClient(handle, grace_s=0.0), items)
+
+    assert {result["status"] for result in results} == {"timeout"}
+    assert [call.cancelled for call in handle.calls] == [True, True]
+
+
+@either_way
+@pytest.mark.usefixtures("two_replicas")
+async def test_a_caller_who_leaves_cancels_the_calls_and_frees_their_room(ask: Any) -> None:
+    handle = Handle(right, right, call=Waiting)
+    client = DeploymentClient(handle)
+    for steps in range(6):  # from before the calls begin
+        task = asyncio.create_task(ask(client, ITEMS))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await asyncio.sleep(0.05)  # a stream's calls end behind it
+    assert len(handle.calls) >= 2
+    assert all(call.cancelled for call in handle.calls)
+    assert set(client._placement._loads.values()) == {0}
+
+
+async def test_a_reader_who_leaves_a_stream_cancels_its_calls() -> None:
+    class Endless(Call):
+        async def __aiter__(self) -> AsyncIterator[list[Any]]:
+            yield [{"index": 0, **right([self._items[0]])[0]}]
+            await asyncio.Event().wait()
+
+    handle = Handle(right, right, call=Endless)
+    with replicas(2):
+        async with aclosing(DeploymentClient(handle).stream(dict(enumerate(ITEMS)))) as chunks:
+            await anext(chunks)
+    await asyncio.sleep(0.05)
+    assert [call.cancelled for call in handle.calls] == [True, True]
+
+
+@either_way
+@pytest.mark.parametrize(
+    ("known", "detached", "requests"),
+    [(0, False, ["abc"]), (2, False, ["none", "none"]), (0, True, ["none"])],
+    ids=["one call keeps the request", "several have none", "nor have those of the detached"],
+)
+async def test_calls_of_one_request_at_a_time_share_no_context(
+    ask: Any, known: int, detached: bool, requests: list[str]
+) -> None:
+    REQUEST.set("abc")
+    seen: list[str] = []
+
+    def call(end: End, items: list[Any]) -> Call:
+        seen.append(REQUEST.get("none"))
+        return Call(end, items)
+
+    with replicas(known):
+        client = DeploymentClient(Handle(right, right, call=call), detached=detached)
+        results = await ask(client, ITEMS)
+    assert {result["status"] for result in results} == {"ok"}
+    assert seen == requests
+    assert REQUEST.get() == "abc"
+
+
+async def test_a_single_call_is_answered_or_fails_with_a_reason() -> None:
+    answering = DeploymentClient(Handle(lambda _: {"name": "judge"}))
+    assert await answering.call("describe", within_s=1.0) == {"name": "judge"}
+    for end, status in ENDS:
+        with pytest.raises(NoAnswerError) as why:
+            await DeploymentClient(Handle(end)).call("complete", [], within_s=1.0)
+        assert why.value.status is Status(status)
+        assert why.value.reason
+
+
+async def test_a_fault_that_is_no_replicas_is_raised() -> None:
+    with pytest.raises(LookupError):
+        await DeploymentClient(Handle(LookupError())).score_batch(ITEMS)
+    with pytest.raises(ValueError, match="zip"):
+        await DeploymentClient(Handle(lambda _: [])).score_batch(ITEMS)
+
+
+def test_parts_are_joined_and_a_short_one_is_not() -> None:
+    a, b, c = ({"id": name} for name in "abc")
+    assert joined([[2, 0], [1]], [[a, b], [c]]) == [b, c, a]
+    assert joined([], []) == []
+    with pytest.raises(ValueError, match="zip"):
+        joined([[0, 1]], [[a]])
+
+
+async def test_streams_are_merged_and_the_fault_of_one_is_not_swallowed() -> None:
+    closed: list[str] = []
+
+    async def numbers(name: str, fault: Exception | None = None) -> Any:
+        try:
+            for index in range(20):
+                await asyncio.sleep(0)
+                yield [{"index": index, "of": name}]
+                if fault:
+                    raise fault
+        finally:
+            closed.append(name)
+
+    chunks = [chunk async for chunk in merged([numbers("a"), numbers("b")])]
+    assert len(chunks) == 40
+    assert [c[0]["index"] for c in chunks if c[0]["of"] == "b"] == list(range(20))
+    assert [chunk async for chunk in merged([])] == []
+    closed.clear()
+    with pytest.raises(KeyError):
+        _ = [chunk async for chunk in merged([numbers("a"), numbers("b", KeyError())])]
+    await asyncio.sleep(0.05)
+    assert sorted(closed) == ["a", "b"]
+
+
+async def test_large_calls_are_sent_one_after_the_other_and_small_ones_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("reward_serve.routing.deployment._SENT_BYTES_PER_S", 40e6)
+    handle = Handle(right)
+    client = DeploymentClient(handle)
+    loop = asyncio.get_running_loop()
+    long = [{**ITEMS[0], "response": "x" * 1_900_000 + "18"} for _ in range(5)]
+
+    began = loop.time()
+    asking = asyncio.create_task(client.score_batch(long))
+    await asyncio.sleep(0.06)
+    sent = len(handle.calls)
+    await client.score_batch(ITEMS[:1])
+    assert loop.time() - began < 0.15
+    results = await asking
+
+    assert 0 < sent < 5
+    assert len(handle.calls) == 6
+    assert 0.15 < loop.time() - began < 1.0
+    assert {result["status"] for result in results} == {"ok"}
+
+
+@either_way
+async def test_a_large_call_waits_for_its_turn_until_its_deadline_alone(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reward_serve.routing.deployment._SENT_BYTES_PER_S", 1000.0)
+    client = DeploymentClient(Handle(right), grace_s=0.1)
+    long = {**ITEMS[0], "response": "x" * 1_900_000 + "18", "timeout_s": 0.1}
+
+    async with asyncio.timeout(5):
+        results = await ask(client, [long, long])
+
+    assert [result["status"] for result in results] == ["ok", "timeout"]
+
+
+@either_way
+async def test_a_large_call_that_misses_its_deadline_delays_none_behind_it(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reward_serve.routing.deployment._SENT_BYTES_PER_S", 1_900_000 / 0.5)
+    client = DeploymentClient(Handle(right), grace_s=0.1)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    async def long(timeout_s: float) -> str:
+        item = {**ITEMS[0], "response": "x" * 1_900_000 + "18", "timeout_s": timeout_s}
+        (result,) = await ask(client, [item])
+        return str(result["status"])
+
+    assert await asyncio.gather(*map(long, (5, 0.1, 5))) == ["ok", "timeout", "ok"]
+    assert 0.4 < loop.time() - began < 0.9
+
+
+def test_a_process_without_a_cluster_starts_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**settings: Any) -> None:
+        assert settings["address"] == "auto"
+        raise ConnectionError("Could not find any running Ray instance")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(ConnectionError, match="any running Ray instance"):
+        handle_of("reward")
+
+
+async def test_a_group_goes_to_the_replica_of_its_single_requests(two_replicas: None) -> None:
+    def named(replica: str) -> End:
+        return lambda asked: {"replica": replica} if isinstance(asked, dict) else right(asked)
+
+    handle: Any = Handle(named("r0"), named("r1"))
+    client = DeploymentClient(handle)
+    homes = {}
+    for n in range(8):
+        asked = {"responses": ["a", "b"], "group": f"g{n}"}
+        homes[n] = {(await client.score_group(asked))["replica"] for _ in range(3)}
+    assert all(len(found) == 1 for found in homes.values())
+    assert set().union(*homes.values()) == {"r0", "r1"}
+
+
+async def test_a_group_that_no_message_carries_is_sent_by_reference() -> None:
+    class TooLarge(grpc.RpcError):  # type: ignore[misc]
+        def code(self) -> Any:
+            return grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    ends: Iterator[End] = iter([TooLarge(), lambda asked: {"status": "ok"}])
+    handle: Any = Handle(right, call=lambda end, items: Call(next(ends), items))
+    found = await DeploymentClient(handle).score_group({"responses": ["a", "b"]})
+    assert found == {"status": "ok"} and handle.by_reference == [False, True]
+    with pytest.raises(NoAnswerError):
+        await DeploymentClient(Handle(RayActorError())).score_group({"responses": ["a", "b"]})

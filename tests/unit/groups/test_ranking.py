@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import math
+from itertools import combinations, permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reward_serve.groups.ranking import (
+    PRIOR,
+    Pair,
+    agreement,
+    cycles,
+    placed,
+    scores,
+    strengths,
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[int, dict[Pair, float]]:
+    size = draw(st.integers(2, 12))
+    every = list(combinations(range(size), 2))
+    pairs = draw(st.lists(st.sampled_from(every), unique=True))
+    return size, {pair: draw(st.floats(0, 1)) for pair in pairs}
+
+
+@given(table=tables(), least=st.integers(1, 3))
+def test_scores_are_in_0_to_1_or_absent_and_never_for_too_few_comparisons(
+    table: tuple[int, dict[Pair, float]], least: int
+) -> None:
+    size, outcomes = table
+    found = scores(size, outcomes, least)
+    assert len(found) == size
+    for index, score in enumerate(found):
+        games = sum(index in pair for pair in outcomes)
+        assert score is None or (0 <= score <= 1 and games >= least)
+
+
+@given(table=tables())
+def test_scores_follow_the_responses_not_their_places(table: tuple[int, dict[Pair, float]]) -> None:
+    size, outcomes = table
+    if not _connected(size, outcomes):
+        return
+    turned = {(size - 1 - b, size - 1 - a): 1 - p for (a, b), p in outcomes.items()}
+    forward, backward = (scores(size, each, 1) for each in (outcomes, turned))
+    for one, other in zip(forward, reversed(backward), strict=True):
+        assert one is not None
+        assert other == pytest.approx(one, abs=0.011)  # of either side of a rounding
+
+
+@given(size=st.integers(2, 64))
+@settings(max_examples=20)
+def test_without_a_preference_every_score_is_one_half(size: int) -> None:
+    for pairs in (combinations(range(size), 2), zip(range(size), range(1, size), strict=False)):
+        assert scores(size, dict.fromkeys(pairs, 0.5), 1) == [0.5] * size
+
+
+@given(order=st.permutations(range(6)))
+def test_a_clear_order_is_the_order_of_the_scores(order: list[int]) -> None:
+    outcomes = {(a, b): 0.9 if order[a] > order[b] else 0.1 for a, b in combinations(range(6), 2)}
+    found = scores(6, outcomes, 1)
+    by_score = sorted(range(6), key=lambda i: found[i] or 0.0)
+    assert [order[i] for i in by_score] == list(range(6))
+
+
+@given(table=tables())
+@settings(max_examples=30, deadline=None)
+def test_strengths_are_the_maximum_that_scipy_finds(table: tuple[int, dict[Pair, float]]) -> None:
+    from scipy.optimize import minimize  # type: ignore[import-untyped]
+
+    size, outcomes = table
+    games = [(a, b, p) for (a, b), p in outcomes.items()]
+
+    def loss(theta: list[float]) -> float:
+        padded = [*theta, 0.0]
+        virtual = [(i, size, PRIOR) for i in range(size)] + [(size, i, PRIOR) for i in range(size)]
+        found = [(p, padded[a] - padded[b]) for a, b, p in games]
+        found += [(1 - p, padded[b] - padded[a]) for a, b, p in games]
+        found += [(weight, padded[a] - padded[b]) for a, b, weight in virtual]
+        return sum(weight * math.log1p(math.exp(-gap)) for weight, gap in found)
+
+    best = minimize(loss, [0.0] * size)
+    for theta, strength in zip(best.x, strengths(size, outcomes), strict=True):
+        assert math.log(strength) == pytest.approx(theta, abs=2e-3)
+
+
+def test_a_win_against_a_strong_response_counts_for_more() -> None:
+    outcomes = {(0, 1): 0.9, (1, 2): 0.9, (2, 3): 0.9}  # 1 lost to the best, 3 to the third
+    found = scores(4, outcomes, 1)
+    assert found == sorted(found, key=lambda score: -(score or 0))
+    assert None not in found and found[1] != found[2]  # both won one of two
+
+
+def test_a_response_that_nothing_connects_with_the_others_has_no_score() -> None:
+    outcomes = {(0, 1): 0.9, (1, 2): 0.9, (3, 4): 0.9}
+    found = scores(5, outcomes, 1)
+    assert [score is None for score in found] == [False, False, False, True, True]
+    assert scores(6, outcomes, 1) == [None] * 6  # half of the group speaks for none of it
+    assert found[:3] == scores(3, {(0, 1): 0.9, (1, 2): 0.9}, 1)
+
+
+def test_without_a_comparison_no_response_has_a_score() -> None:
+    assert scores(3, {}, 1) == [None] * 3
+
+
+def test_a_preference_that_is_noise_is_no_preference() -> None:
+    assert scores(2, {(0, 1): 0.5004}, 1) == [0.5, 0.5]
+
+
+@given(table=tables())
+def test_cycles_are_counted_once_each(table: tuple[int, dict[Pair, float]]) -> None:
+    size, outcomes = table
+
+    def beats(a: int, b: int) -> bool:
+        return outcomes.get((a, b), 0) > 0.5 or outcomes.get((b, a), 1) < 0.5
+
+    triples = permutations(range(size), 3)
+    slow = sum(beats(a, b) and beats(b, c) and beats(c, a) for a, b, c in triples) // 3
+    assert cycles(outcomes) == slow
+
+
+def test_orders_agree_if_both_prefer_the_same_response() -> None:
+    assert agreement([]) is None
+    assert agreement([(0.9, 0.9)]) == 0  # the first place, whoever has it
+    assert agreement([(0.9, 0.2), (0.2, 0.9), (0.1, 0.1), (0.8, 0.3)]) == 0.75
+
+
+def test_a_listing_scores_by_place_and_leaves_out_what_it_names_not_once() -> None:
+    assert placed([2, 0, 1], 3) == [0.5, 0.0, 1.0]
+    assert placed([2, 0], 3) == [0.0, None, 1.0]
+    assert placed([2, 0, 2, 1], 3) == [1.0, 0.0, None]
+    assert placed([7, 1], 3) == [None] * 3
+
+
+def _connected(size: int, outcomes: dict[Pair, float]) -> bool:
+    reached, before = {0}, 0
+    while len(reached) > before:
+        before = len(reached)
+        reached |= {i for pair in outcomes if reached & set(pair) for i in pair}
+    return len(reached) == size

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from reward_serve import templates
+from reward_serve.judging.verdict import read_verdict
+from reward_serve.templates import GROUPS, load_template, parse_template, template_names
+
+SHIPPED = (
+    "detailed",
+    "final_answer",
+    "graded",
+    "gsm8k_strict",
+    "similarity",
+    "similarity_100",
+    "solution",
+)
+BINARY = ("detailed", "final_answer", "gsm8k_strict", "solution")
+
+
+def data(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "mine",
+        "description": "A template of the tests.",
+        "response_tokens": 8,
+        "system": "You compare.",
+        "user": "Gold: {reference}\n<response>\n{response}\n</response>",
+        "label": {"instruction": "Reply 1 or 0.", "values": {"0": 0.0, "1": 1.0}},
+        "generate": generate(),
+        "digest": "0",
+        **changes,
+    }
+
+
+def generate(**changes: Any) -> dict[str, Any]:
+    return {
+        "instruction": "End with 'VERDICT: 1' or 'VERDICT: 0'.",
+        "verdict": "VERDICT: ([01])",
+        "example": "VERDICT: 1",
+        **changes,
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that stands for the shipped templates'."""
+    monkeypatch.setattr(templates, "_folder", lambda folder: tmp_path)
+    for cached in (load_template, template_names):
+        cached.cache_clear()
+    yield tmp_path
+    for cached in (load_template, template_names):
+        cached.cache_clear()
+
+
+def test_the_shipped_templates_are_found_by_name() -> None:
+    assert template_names() == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_template_shows_one_fenced_response_after_a_full_reference(name: str) -> None:
+    template = load_template(name)
+    assert template.name == name
+    assert set(template.fields) == {"reference", "response"}
+    assert template.user.count("{response}") == 1
+    assert "<response>\n{response}\n</response>" in template.user
+    before = template.user.index("{reference}") < template.user.index("{response}")
+    assert before is (template.reference == "full")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_template_is_blind_to_the_question(name: str) -> None:
+    assert "question" not in load_template(name).fields
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_a_template_of_right_and_wrong_gives_zero_or_one(name: str) -> None:
+    label = load_template(name).label
+    assert label is not None
+    assert label.values == {"0": 0.0, "1": 1.0}
+    assert label.binary
+
+
+def test_a_graded_template_scores_right_but_messy_one_half() -> None:
+    template = load_template("graded")
+    assert template.label is not None
+    assert template.label.values == {"0": 0.0, "1": 0.5, "2": 1.0}
+    assert not template.label.binary
+    assert template.rules is None  # a rule knows nothing of clarity
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_a_shipped_verdict_pattern_finds_every_label_in_the_instructed_form(
+    name: str,
+) -> None:
+    form = load_template(name).generate
+    assert re.findall(form.verdict, form.example) == ["1"]
+    assert {found[0] for found in re.findall(form.verdict, form.instruction)} == {"0", "1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "score"),
+    [
+        ("similarity", "Much the same.\nREWARD: 0.8", 0.8),
+        ("similarity", "**REWARD**: 1", 1.0),
+        ("similarity", "REWARD: 80", None),
+        ("similarity", "'REWARD: 1', it says.\nREWARD: 0", 0.0),
+        ("similarity", "REWARD: nan", None),
+        ("similarity_100", "REWARD: 80", 0.8),
+        ("similarity_100", "REWARD: 0.8", 0.008),
+        ("similarity_100", "REWARD: 101", None),
+        ("graded", "GRADE: 2", 1.0),
+        ("graded", "GRADE: 1", 0.5),
+        ("graded", "GRADE: 0", 0.0),
+        ("graded", "GRADE: 3", None),
+        ("detailed", "Both are 18.\nVERDICT: 1", 1.0),
+        ("detailed", "<think>VERDICT: 1</think>\nVERDICT: 0", 0.0),
+    ],
+)
+def test_a_shipped_templates_verdict_is_read_on_its_scale(
+    name: str, written: str, score: float | None
+) -> None:
+    assert read_verdict(load_template(name), written, cut_off=False).score == score
+
+
+@pytest.mark.parametrize(
+    "name", ["", "no_such", "final_answer.yaml", "../template", "templates/final_answer"]
+)
+def test_an_unknown_template_is_a_key_error(name: str) -> None:
+    with pytest.raises(KeyError):
+        load_template(name)
+
+
+def test_the_digest_changes_with_what_a_verdict_depends_on_and_nothing_else(folder: Path) -> None:
+    written = {key: value for key, value in data().items() if key not in ("name", "digest")}
+    text = yaml.safe_dump(written)
+
+    def digest(content: str) -> str:
+        (folder / "mine.yaml").write_text(content, encoding="utf-8")
+        load_template.cache_clear()
+        return load_template("mine").digest
+
+    first = digest(text)
+    assert digest(text.replace("You compare.", "You compare!")) != first
+    assert digest("# a comment\n" + yaml.safe_dump(written | {"card": "18.0 is 18."})) == first
+
+
+GROUP_TEMPLATES = template_names(GROUPS)
+
+
+def test_templates_that_compare_responses_are_shipped_apart_from_the_others() -> None:
+    assert GROUP_TEMPLATES == ("listwise", "pairwise", "pairwise_reference")
+    assert not {*GROUP_TEMPLATES} & {*template_names()}
+    with pytest.raises(KeyError):
+        load_template("pairwise")
+
+
+@pytest.mark.parametrize("name", GROUP_TEMPLATES)
+def test_a_template_that_compares_shows_the_question_first_and_fences_every_response(
+    name: str,
+) -> None:
+    template = load_template(name, GROUPS)
+    assert template.shows == ("listing" if name == "listwise" else "pair")
+    if template.shows == "listing":
+        template = template.listing(3)
+    responses = [field for field in template.fields if field.startswith("response")]
+    assert template.fields[0] == "question" and template.fields[-len(responses) :] == responses
+    for field in responses:
+        assert f"<response>\n{{{field}}}\n</response>" in template.user
+
+
+@pytest.mark.parametrize(
+    "user", ["{response_1}", "{response} {response_1} {response_2}", "{responses} {response}"]
+)
+def test_a_template_shows_one_response_or_two_or_all(user: str) -> None:
+    with pytest.raises(ValidationError, match="to compare a group's responses"):
+        parse_template("mine", {**data(), "user": user})
