@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from reward_serve.schema import ScoreRequest, ScoreResult
 
-FieldName = Literal["response", "reference", "question", "messages"]
+FieldName = Literal["response", "reference", "question", "criterion", "messages"]
 
 
 class ExplainRequest(ScoreRequest):
@@ -127,12 +127,13 @@ class Explanation(_Part):
         None, description="The model's result without rules, even if a rule decided."
     )
     prompts: list[ShownPrompt] = Field(
-        default_factory=list, description="The model's prompts, one for each reference."
+        default_factory=list,
+        description="The model's prompts, one for each reference or criterion.",
     )
     cached: bool | None = Field(
         None, description="Whether the verdict cache had the answer; null if no model was called."
     )
     seconds: Seconds = Field(default_factory=Seconds)
     members: dict[str, Explanation] | None = Field(
-        None, description="Explanations of a panel's members by name."
+        None, description="Explanations of a composite's members by name."
     )

@@ -10,7 +10,7 @@ import json
 import reprlib
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +23,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+
+from reward_serve.rubrics import CriteriaOrName
 
 MAX_NAME_CHARACTERS = 1024
 MAX_METADATA_BYTES = 65_536
@@ -149,7 +151,7 @@ class Status(StrEnum):
     """The reward model failed; retry."""
 
 
-Source = Literal["judge", "rule", "classifier", "remote", "panel", "cache", "fallback"]
+Source = Literal["judge", "rule", "classifier", "remote", "composite", "cache", "fallback"]
 
 
 class Options(BaseModel):
@@ -207,6 +209,11 @@ class ScoreRequest(BaseModel):
     template: Text | None = Field(
         None, description="Name of the judging template; default: the deployment's."
     )
+    rubric: CriteriaOrName | None = Field(
+        None,
+        description="Criteria, or the name of a rubric of the deployment, for kind rubric; "
+        "default: the deployment's.",
+    )
     group: Name | None = Field(
         None, description="Key of the prompt in GRPO; a group's requests go to one replica."
     )
@@ -237,7 +244,7 @@ class ScoreRequest(BaseModel):
     @classmethod
     def _has_few_values(cls, data: Any) -> Any:
         if isinstance(data, dict):
-            several = (data.get(field) for field in ("reference", "messages", "options"))
+            several = (data.get(field) for field in ("reference", "messages", "rubric", "options"))
             nested = [value for value in several if isinstance(value, dict | list)]
             if len(data) > MAX_VALUES or (nested and more_values_than(nested, MAX_VALUES)):
                 raise ValueError(
@@ -269,12 +276,15 @@ class ScoreRequest(BaseModel):
     @property
     def characters(self) -> dict[str, int]:
         """The number of characters in each field that a reward model reads."""
+        rubric = self.rubric or []
+        criteria = [rubric] if isinstance(rubric, str) else [each.text for each in rubric]
         return {
             "response": len(self.response),
             "reference": sum(map(len, self.references)),
             "question": len(self.question or ""),
             "messages": sum(len(message.content) for message in self.messages or ()),
             "template": len(self.template or ""),
+            "rubric": sum(map(len, criteria)),
         }
 
 
@@ -288,8 +298,29 @@ class Usage(BaseModel):
     completion_tokens: int = 0
 
 
+def _score_matches_status(part: Any) -> Any:
+    if (part.score is None) is (part.status is Status.OK):
+        raise ValueError(f"score={part.score!r} does not fit status={part.status.value!r}")
+    return part
+
+
+class Component(BaseModel):
+    """The score of a part: of one criterion of a rubric, or of a member of a composite."""
+
+    model_config = ConfigDict(
+        extra="forbid", allow_inf_nan=False, json_schema_serialization_defaults_required=True
+    )
+
+    score: float | None = Field(None, description="Null exactly when status is not ok.")
+    status: Status
+    reason: str | None = None
+    probabilities: dict[str, float] | None = None
+
+    _score_matches_status = model_validator(mode="after")(_score_matches_status)
+
+
 class ScoreResult(BaseModel):
-    """The result of a request. Every result has the same keys.
+    """The result of a request. Every result has the same keys, except ``components``.
 
     A failure has a ``status`` that is not ``ok``, and ``score: null``, never a number.
     """
@@ -308,6 +339,11 @@ class ScoreResult(BaseModel):
     probabilities: dict[str, float] | None = Field(
         None, description="Label to probability, over the template's labels."
     )
+    components: dict[str, Component] | None = Field(
+        None,
+        exclude_if=lambda parts: parts is None,  # older clients reject unknown keys
+        description="Name to the score of each part; the key is absent if there are none.",
+    )
     text: str | None = Field(None, description="The judge's text, in generate mode.")
     reason: str | None = Field(None, description="Why there is no score, and the remedy.")
     model: str | None = None
@@ -324,11 +360,7 @@ class ScoreResult(BaseModel):
     latency_ms: float = Field(0.0, description="Time in the replica, queueing included.")
     metadata: dict[str, JsonValue] | None = None
 
-    @model_validator(mode="after")
-    def _score_matches_status(self) -> Self:
-        if (self.score is None) is (self.status is Status.OK):
-            raise ValueError(f"score={self.score!r} does not fit status={self.status.value!r}")
-        return self
+    _score_matches_status = model_validator(mode="after")(_score_matches_status)
 
 
 def describe_errors(error: ValidationError) -> str:

@@ -66,7 +66,7 @@ async def _run(requests: list[Request], url: str) -> dict[str, Any]:
         ("judge", requests[:128], _MODEL_REPEATS, {"model": "judge"}),
         ("classifier", questions[:128], _MODEL_REPEATS, {"model": "classifier"}),
         ("remote", requests[:64], _MODEL_REPEATS, {"model": "remote"}),
-        ("panel of judge and rules", requests[:128], _MODEL_REPEATS, {"model": "panel"}),
+        ("composite of judge and rules", requests[:128], _MODEL_REPEATS, {"model": "composite"}),
     ):
         client = HttpRewardClient(url, timeout_s=600)
         marks = [f"{name[0]}{len(figures)}{number}" for number in range(times)]
@@ -110,7 +110,12 @@ def _models(classifier: str, weights: str, server: str) -> list[dict[str, Any]]:
             "judge": {**judge, "rules_first": False},
             **_SMALL,
         },
-        {"name": "panel", "kind": "panel", "panel": {"members": members, "quorum": 1}, **_SMALL},
+        {
+            "name": "composite",
+            "kind": "composite",
+            "composite": {"members": members, "quorum": 1},
+            **_SMALL,
+        },
     ]
 
 

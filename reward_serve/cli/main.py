@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 COMMANDS = "reward_serve.commands"
 """Entry point group for commands: functions or Typer applications."""
-LAB_COMMANDS = frozenset(["attack", "eval", "score", "ui"])
+LAB_COMMANDS = frozenset(["attack", "eval", "rubric", "score", "ui"])
 _ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 for command in (serve, check, ask, doctor, requirements, schema):

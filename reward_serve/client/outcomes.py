@@ -121,6 +121,12 @@ def metrics_of(result: ScoreResult) -> dict[str, float]:
     }
 
 
+def components_of(result: ScoreResult) -> dict[str, float]:
+    """The score of each component that has one."""
+    parts = (result.components or {}).items()
+    return {name: part.score for name, part in parts if part.score is not None}
+
+
 class Counters:
     """Counts one client's requests, for a trainer's metrics. Thread-safe."""
 

@@ -38,6 +38,21 @@ def texts_of(cell: Any) -> list[str]:
     return [text for text in texts if text is not None]
 
 
+def rubric_of(cell: Any) -> str | list[Any] | None:
+    """A cell's rubric: a name, or criteria without the fields that Arrow fills with None."""
+    if hasattr(cell, "tolist"):  # of numpy
+        cell = cell.tolist()
+    if not isinstance(cell, list | tuple):
+        return text_of(cell)
+    return [_present(criterion) for criterion in cell if criterion is not None] or None
+
+
+def _present(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {key: _present(each) for key, each in value.items() if each is not None}
+
+
 def check_rows(asked: Iterable[tuple[Client, Mapping[str, Any]]]) -> ScoreResult | None:
     """Ask about the first rows of a data set, before training.
 

@@ -12,12 +12,13 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from reward_serve.config.base import ConfigError, ConfigFaults, Count, Section
+from reward_serve.config.kinds import LENGTH
 from reward_serve.config.models import (
     CascadeModel,
     ClassifierModel,
+    CompositeModel,
     JudgeModel,
     ModelConfig,
-    PanelModel,
     RemoteModel,
 )
 
@@ -125,22 +126,23 @@ class AppConfig(_Args):
         return self
 
     @model_validator(mode="after")
-    def _panels_have_their_members(self) -> Self:
-        kinds = {model.name: model.kind for model in self.models}
-        for panel in (model for model in self.models if isinstance(model, PanelModel)):
-            for member in panel.panel.members:
-                if member.application is None and kinds.get(member.model) in (None, "panel"):
-                    known = [name for name, kind in kinds.items() if kind != "panel"]
+    def _composites_have_their_members(self) -> Self:
+        known = [each.name for each in self.models if not isinstance(each, CompositeModel)]
+        for model in (each for each in self.models if isinstance(each, CompositeModel)):
+            for member in model.composite.members:
+                if member.is_length and LENGTH in known:
+                    raise ValueError(f"models: {LENGTH!r} is a member without a model; rename it")
+                if not (member.application or member.is_length or member.model in known):
                     raise ValueError(
-                        f"models: panel {panel.name!r} has the member {member.model!r}, but the "
-                        f"application's other models are: {', '.join(known) or 'none'}; add the "
-                        "model, or set the member's application"
+                        f"models: composite {model.name!r} has the member {member.model!r}, but "
+                        f"the application's other models are: {', '.join(known) or 'none'}; add "
+                        "the model, or set the member's application"
                     )
         return self
 
     @model_validator(mode="after")
     def _cascades_have_their_members(self) -> Self:
-        known = [each.name for each in self.models if each.kind not in ("panel", "cascade")]
+        known = [each.name for each in self.models if each.kind not in ("composite", "cascade")]
         for model in (each for each in self.models if isinstance(each, CascadeModel)):
             for member in model.cascade.members:
                 if member.application is None and member.model not in known:

@@ -1,4 +1,4 @@
-"""The ``judge`` and ``group`` sections of a deployments file."""
+"""The sections ``judge``, ``group`` and ``rubric`` of a deployments file."""
 
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
@@ -7,7 +7,15 @@ from pydantic import Field, model_validator
 
 from reward_serve.config.base import Count, Section
 from reward_serve.groups.strategies import Strategy
-from reward_serve.templates import FILE_SUFFIXES, GROUPS, Template, load_template, parse_template
+from reward_serve.rubrics import CriteriaOrName
+from reward_serve.templates import (
+    FILE_SUFFIXES,
+    GROUPS,
+    RUBRICS,
+    Template,
+    load_template,
+    parse_template,
+)
 
 OptionName = Literal[
     "mode",
@@ -134,3 +142,53 @@ class GroupConfig(Templated):
         description="requests with group_size: how long to wait for the rest of their group, as a "
         "fraction of their deadline",
     )
+
+
+class CriteriaConfig(JudgeConfig):
+    """How a judge of criteria judges."""
+
+    shipped = RUBRICS
+    shows = ("criterion",)
+
+    template: str = Field("rubric", description=Templated.model_fields["template"].description)
+
+    @model_validator(mode="after")
+    def _criteria_are_answered_once(self) -> Self:
+        if self.samples > 1:
+            raise ValueError(f"samples: {self.samples}, but criteria are answered once; remove it")
+        return self
+
+
+RubricAggregate = Literal["weighted", "all", "min", "mean"]
+
+
+class RubricConfig(Section):
+    """The rubrics of a deployment, and how the scores of their criteria are combined."""
+
+    rubrics: dict[str, CriteriaOrName] = Field(
+        default_factory=dict,
+        description="name to criteria, or to the path of a .yaml file of criteria, which is read "
+        "once, where Serve builds the application",
+    )
+    default: str | None = Field(
+        None, description="name of the rubric of requests without one; null: they are invalid"
+    )
+    aggregate: RubricAggregate = Field(
+        "weighted",
+        description="weighted: points earned of points possible, 0 to 1; all: 1 if every criterion "
+        "is met; min and mean: of how far the criteria are met",
+    )
+    min_answered: Count | Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
+        1.0,
+        description="minimum number of criteria with a score, as an integer, or their minimum "
+        "share, as a decimal fraction; below it the rubric has no score",
+    )
+
+    @model_validator(mode="after")
+    def _the_default_exists(self) -> Self:
+        if self.default is not None and self.default not in self.rubrics:
+            raise ValueError(
+                f"default: no rubric is named {self.default!r}; choose from "
+                f"{', '.join(self.rubrics) or 'none, so add it to rubrics'}"
+            )
+        return self

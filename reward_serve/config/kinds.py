@@ -1,4 +1,4 @@
-"""The sections of single kinds: ``classifier``, ``rule``, ``panel`` and ``cascade``."""
+"""The sections of single kinds: ``classifier``, ``rule``, ``composite`` and ``cascade``."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -68,51 +68,98 @@ class RuleConfig(Section):
         return self
 
 
-class MemberConfig(Section):
-    """A member of a panel."""
+LENGTH = "length"
+"""The member of a composite that needs no model: the response's length in characters."""
 
-    model: str = Field(min_length=1, description="the reward model's name")
+
+class GateConfig(Section):
+    """A condition on another member's score."""
+
+    member: str = Field(min_length=1, description="the other member's name in results")
+    below: float = Field(description="if the other's score is below this, the gated score is 0")
+
+
+class MemberConfig(Section):
+    """A member of a composite. Its score is clipped first, then gated, then weighted."""
+
+    model: str = Field(min_length=1, description="the reward model's name, or length")
     application: str | None = Field(
-        None, min_length=1, description="its Serve application; default: the panel's"
+        None, min_length=1, description="its Serve application; default: the composite's"
     )
     template: str | None = Field(
         None, min_length=1, description="its template; default: the request's, or the model's"
     )
-    weight: Annotated[float, Field(gt=0)] = 1.0
+    weight: float = Field(1.0, description="may be negative with aggregate: sum")
+    clip: tuple[float, float] | None = Field(None, description="lowest and highest score")
+    gate: GateConfig | None = None
+
+    @property
+    def name(self) -> str:
+        """The member's unique name in results: application, model and template."""
+        name = f"{self.application}/{self.model}" if self.application else self.model
+        return f"{name}:{self.template}" if self.template else name
+
+    @property
+    def is_length(self) -> bool:
+        """Whether this is the built-in member."""
+        return self.model == LENGTH and self.application is None
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> Self:
+        if self.clip is not None and self.clip[0] > self.clip[1]:
+            raise ValueError(f"clip: {list(self.clip)} has no score between; write [low, high]")
+        if self.gate is not None and self.gate.member == self.name:
+            raise ValueError(f"gate.member: {self.name!r} is this member itself; name another")
+        return self
 
 
 def _named(member: Any) -> Any:
     return {"model": member} if isinstance(member, str) else member
 
 
-class PanelConfig(Section):
-    """The members of a panel and how their scores are combined."""
+class CompositeConfig(Section):
+    """The members of a composite and how their scores are combined."""
 
     members: list[Annotated[MemberConfig, BeforeValidator(_named)]] = Field(
         min_length=2, max_length=16, description="names, or names with settings"
     )
-    aggregate: Literal["vote", "mean"] = Field(
-        "vote", description="vote: 1 if more than half of the weight votes right; or weighted mean"
+    aggregate: Literal["vote", "mean", "sum"] = Field(
+        "vote",
+        description="vote: 1 if more than half of the weight votes right; mean: weighted; sum of "
+        "weight times score",
     )
     threshold: float = Field(0.5, description="a member with at least this score votes right")
     quorum: Count | None = Field(
-        None, description="minimum number of members with a score; default: more than half"
+        None,
+        description="minimum number of members with a score; default: more than half, or all for "
+        "a sum",
     )
     member_deadline: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.9, description="the members' deadline, as a fraction of the request's"
     )
 
     @model_validator(mode="after")
-    def _the_panel_can_meet(self) -> Self:
-        names = [(member.application, member.model, member.template) for member in self.members]
+    def _the_members_fit(self) -> Self:
+        names = [member.name for member in self.members]
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated:
-            raise ValueError(f"members: {repeated[1]!r} is listed twice; set a weight instead")
+            raise ValueError(f"members: {repeated!r} is listed twice; set a weight instead")
+        for member in self.members:
+            if member.weight == 0 or (member.weight < 0 and self.aggregate != "sum"):
+                raise ValueError(
+                    f"members: {member.name!r} has weight {member.weight:g}, which must be above 0"
+                    + (", or below 0" if self.aggregate == "sum" else " unless aggregate: sum")
+                )
+            if member.gate is not None and member.gate.member not in names:
+                raise ValueError(
+                    f"members: the gate of {member.name!r} names {member.gate.member!r}; choose "
+                    f"from {', '.join(names)}"
+                )
         if self.quorum is None:
-            self.quorum = len(self.members) // 2 + 1
-        if self.quorum > len(self.members):
+            self.quorum = len(names) if self.aggregate == "sum" else len(names) // 2 + 1
+        if self.quorum > len(names):
             raise ValueError(
-                f"quorum: {self.quorum} is above the number of members, {len(self.members)}; "
+                f"quorum: {self.quorum} is above the number of members, {len(names)}; "
                 "lower it or add members"
             )
         return self

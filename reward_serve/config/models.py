@@ -5,7 +5,7 @@ All kinds share name, resources, autoscaling and the limits on items.
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from reward_serve.config.base import INGRESS_NAME, Count, Seconds, Section
 from reward_serve.config.engine import (
@@ -15,9 +15,14 @@ from reward_serve.config.engine import (
     ends_thinking,
     gpus_of_replica,
 )
-from reward_serve.config.judge import GroupConfig, JudgeConfig
-from reward_serve.config.kinds import CascadeConfig, ClassifierConfig, PanelConfig, RuleConfig
-from reward_serve.schema import DEFAULT_ITEM_CHARS
+from reward_serve.config.judge import CriteriaConfig, GroupConfig, JudgeConfig, RubricConfig
+from reward_serve.config.kinds import (
+    CascadeConfig,
+    ClassifierConfig,
+    CompositeConfig,
+    RuleConfig,
+)
+from reward_serve.schema import DEFAULT_ITEM_CHARS, describe_errors
 
 
 class CacheConfig(Section):
@@ -86,7 +91,8 @@ class _Model(Section):
     autoscaling: AutoscalingConfig = Field(default_factory=AutoscalingConfig)
     max_concurrent_items: Count | None = Field(
         None,
-        description="items scored concurrently by a replica; default: twice engine.max_num_seqs",
+        description="items scored concurrently by a replica; default: twice engine.max_num_seqs, "
+        "or a quarter of it for kind rubric",
     )
     max_queued_items: Count = Field(
         4096, description="items waiting in a replica; further items are rejected as overloaded"
@@ -112,6 +118,7 @@ class _Model(Section):
 
 
 class _EngineModel(_Model):
+    _items_per_sequence: ClassVar[float] = 2.0
     engine: EngineConfig = Field(default_factory=EngineConfig)
 
     @model_validator(mode="after")
@@ -122,7 +129,8 @@ class _EngineModel(_Model):
         if self.resources.num_cpus is None:
             self.resources.num_cpus = 1.0 if on_gpu else 2.0
         if self.max_concurrent_items is None:
-            self.max_concurrent_items = 2 * self.engine.max_num_seqs
+            items = self._items_per_sequence * self.engine.max_num_seqs
+            self.max_concurrent_items = max(1, round(items))
         return self
 
 
@@ -147,6 +155,15 @@ class JudgeModel(_EngineModel):
                 "thinking; set engine.engine_kwargs.reasoning_parser (qwen3, say)"
             )
         return self
+
+
+class RubricModel(JudgeModel):
+    """Kind ``rubric``: a language model on vLLM judges each criterion of a rubric."""
+
+    _items_per_sequence = 0.25  # a rubric of eight criteria is eight passes
+    kind: Literal["rubric"]  # type: ignore[assignment]  # all else is as for a judge
+    judge: CriteriaConfig = Field(default_factory=CriteriaConfig)
+    rubric: RubricConfig = Field(default_factory=RubricConfig)
 
 
 class ClassifierModel(_EngineModel):
@@ -184,7 +201,10 @@ class _CoresModel(_Model):
 
 
 class RemoteModel(_CoresModel):
-    """Kind ``remote``: a model behind an OpenAI-compatible endpoint gives a verdict."""
+    """Kind ``remote``: a model behind an OpenAI-compatible endpoint gives a verdict.
+
+    With a section ``rubric`` it judges criteria, all of a rubric in one written answer.
+    """
 
     _why_no_gpu = "the model runs at the endpoint"
     _concurrent_items = 32
@@ -192,8 +212,23 @@ class RemoteModel(_CoresModel):
     kind: Literal["remote"]
     remote: RemoteConfig
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    rubric: RubricConfig | None = None
     group: GroupConfig | None = None
     cache: CacheConfig = Field(default_factory=CacheConfig)
+
+    @model_validator(mode="after")
+    def _criteria_are_answered_in_writing(self) -> Self:
+        if self.rubric is not None:
+            settings = {"mode": "generate", **self.judge.model_dump(exclude_unset=True)}
+            try:
+                self.judge = CriteriaConfig.model_validate(settings)
+            except ValidationError as error:
+                raise ValueError(f"judge.{describe_errors(error)}") from None
+            if self.judge.mode == "label":
+                raise ValueError(
+                    "judge.mode: an endpoint answers all criteria in one text; set generate"
+                )
+        return self
 
 
 class RuleModel(_CoresModel):
@@ -206,15 +241,15 @@ class RuleModel(_CoresModel):
     rule: RuleConfig = Field(default_factory=RuleConfig)
 
 
-class PanelModel(_CoresModel):
-    """Kind ``panel``: combines the scores of several other models."""
+class CompositeModel(_CoresModel):
+    """Kind ``composite``: combines the scores of several other models."""
 
-    _why_no_gpu = "a panel runs no model itself"
+    _why_no_gpu = "a composite runs no model itself"
     _num_cpus = 0.5
     _concurrent_items = 256
 
-    kind: Literal["panel"]
-    panel: PanelConfig
+    kind: Literal["composite"]
+    composite: CompositeConfig
 
 
 class CascadeModel(_CoresModel):
@@ -229,6 +264,12 @@ class CascadeModel(_CoresModel):
 
 
 ModelConfig = Annotated[
-    JudgeModel | ClassifierModel | RemoteModel | RuleModel | PanelModel | CascadeModel,
+    JudgeModel
+    | RubricModel
+    | ClassifierModel
+    | RemoteModel
+    | RuleModel
+    | CompositeModel
+    | CascadeModel,
     Field(discriminator="kind"),
 ]

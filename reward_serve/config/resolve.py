@@ -14,10 +14,15 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+from pydantic import ValidationError
+
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
-from reward_serve.config.judge import JudgeConfig, Templated
-from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel
+from reward_serve.config.judge import JudgeConfig, RubricConfig, Templated
+from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel, RubricModel
+from reward_serve.rubrics import Rubric
+from reward_serve.schema import describe_errors
 from reward_serve.shipped import Build
 from reward_serve.templates import FILE_SUFFIXES, read_template_file, template_names
 
@@ -26,11 +31,11 @@ _SAME_PACKAGES = {"env_vars", "working_dir"}
 
 
 def resolve(config: AppConfig) -> AppConfig:
-    """The configuration with the content of its template files.
+    """The configuration with the content of its template and rubric files.
 
     Raises:
-        ConfigError: lists each template that does not fit or cannot be read, each engine argument
-            that the installed vLLM lacks, and each engine that it cannot run.
+        ConfigError: lists each template or rubric that does not fit or cannot be read, each engine
+            argument that the installed vLLM lacks, and each engine that it cannot run.
     """
     config = config.model_copy(deep=True)
     faults: list[str] = []
@@ -45,6 +50,9 @@ def resolve(config: AppConfig) -> AppConfig:
                 except ValueError as error:
                     name = "judge" if section is model.judge else "group"
                     faults.append(f"models.{place}.{name}: {error}")
+            if isinstance(model, RubricModel | RemoteModel) and model.rubric is not None:
+                wrong = _read_rubrics(model.rubric)
+                faults += [f"models.{place}.rubric.rubrics.{fault}" for fault in wrong]
     if faults:
         raise ConfigError(f"args: {'; '.join(faults)}")
     return config
@@ -79,6 +87,19 @@ def vllm_engine_arguments() -> frozenset[str] | None:
         for statement in node.body
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
     )
+
+
+def _read_rubrics(config: RubricConfig) -> Iterator[str]:
+    """Replace each rubric's path by its criteria; yield what is wrong with the files."""
+    for name, path in config.rubrics.items():
+        if not isinstance(path, str):
+            continue
+        try:
+            config.rubrics[name] = Rubric.validate_python(yaml.safe_load(Path(path).read_bytes()))
+        except ValidationError as error:
+            yield f"{name}: {path!r}: {describe_errors(error)}"
+        except (OSError, yaml.YAMLError, UnicodeError) as error:
+            yield f"{name}: {path!r} cannot be read: {' '.join(str(error).split())}"
 
 
 def _read_template(judge: Templated | None) -> None:

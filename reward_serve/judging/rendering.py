@@ -9,6 +9,7 @@ list of messages and three characters count as a token.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ Mode = Literal["label", "generate"]
 
 _MAX_SKELETONS = 64
 _USUAL_CHARACTERS = 4  # per token
+_CRITERION_STEP = 128  # tokens
 
 _FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")\b)", re.IGNORECASE)
 _MARKER = re.compile("\ue000(" + FIELD + ")\ue001")
@@ -133,7 +135,10 @@ class Renderer:
             self._check_length(name, fields[name], shown)
         texts = {name: shown(fields[name]) for name in others}
         encoded = {name: self._encode(text)[0] for name, text in texts.items()}
-        fixed = skeleton.length + sum(map(len, encoded.values()))
+        sizes = {name: len(ids) for name, ids in encoded.items()}
+        if "criterion" in sizes:  # all criteria must leave the response the same room
+            sizes["criterion"] = _CRITERION_STEP * math.ceil(sizes["criterion"] / _CRITERION_STEP)
+        fixed = skeleton.length + sum(sizes.values())
         room = self._max_prompt_tokens - layout.reserve_tokens - fixed
         if room < len(responses):
             raise ValueError(

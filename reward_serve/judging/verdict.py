@@ -31,6 +31,24 @@ def read_verdict(template: Template, text: str, cut_off: bool) -> ScoreResult:
         A result with the judge's text, and with the score and the label that it wrote or the
         reason why there is none.
     """
+    written = last_match(template, text, cut_off)
+    if isinstance(written, ScoreResult):
+        return written
+    # The pattern is loose, so that a planted verdict does not win over a conclusion in markdown.
+    # The match is parsed strictly, so that "1.5" is not read as "1".
+    label = written.strip(_DECORATION).removeprefix("\\boxed{").removesuffix("}")
+    score = _score(template, label)
+    if score is None:
+        reason = (
+            f"the last match of {template.generate.verdict!r} reads {label[:64]!r}, which is "
+            f"neither a label nor on the scale of 0 to {template.generate.scale:g}"
+        )
+        return failure(Status.UNPARSEABLE, reason, text=text)
+    return ScoreResult(status=Status.OK, score=score, label=label, text=text)
+
+
+def last_match(template: Template, text: str, cut_off: bool) -> str | ScoreResult:
+    """The last match of the template's pattern of a verdict, or the failure to find one."""
     if cut_off:
         reason = "the judge was cut off; raise judge.max_tokens"
         return failure(Status.TRUNCATED, reason, text=text)
@@ -43,17 +61,7 @@ def read_verdict(template: Template, text: str, cut_off: bool) -> ScoreResult:
     if not matches:
         reason = f"the judge's text does not match {pattern!r}"
         return failure(Status.UNPARSEABLE, reason, text=text)
-    # The pattern is loose, so that a planted verdict does not win over a conclusion in markdown.
-    # The match is parsed strictly, so that "1.5" is not read as "1".
-    label = (matches[-1][1] or "").strip(_DECORATION).removeprefix("\\boxed{").removesuffix("}")
-    score = _score(template, label)
-    if score is None:
-        reason = (
-            f"the last match of {pattern!r} reads {label[:64]!r}, which is neither a label nor on "
-            f"the scale of 0 to {template.generate.scale:g}"
-        )
-        return failure(Status.UNPARSEABLE, reason, text=text)
-    return ScoreResult(status=Status.OK, score=score, label=label, text=text)
+    return matches[-1][1] or ""
 
 
 def strip_thinking(text: str) -> str | None:

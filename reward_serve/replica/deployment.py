@@ -19,10 +19,11 @@ from reward_serve.config.kinds import MemberConfig
 from reward_serve.config.models import (
     CascadeModel,
     ClassifierModel,
+    CompositeModel,
     JudgeModel,
     ModelConfig,
-    PanelModel,
     RemoteModel,
+    RubricModel,
     RuleModel,
 )
 from reward_serve.explanation import Explanation
@@ -33,8 +34,9 @@ from reward_serve.replica.scoring import Scorer
 from reward_serve.replica.verdict_log import VerdictLog
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.cascade import Cascade
+from reward_serve.reward_models.composite import Ask, Composite, length
 from reward_serve.reward_models.judge import Judge
-from reward_serve.reward_models.panel import Ask, Panel
+from reward_serve.reward_models.rubric import RubricJudge
 from reward_serve.schema import Status, failure
 from reward_serve.version import __version__
 
@@ -149,11 +151,16 @@ class RewardReplica:
         """Score one request at start-up, so that callers do not wait for one-time work."""
         if isinstance(self._config, RuleModel) and self._config.rule.verifier == "function":
             return  # a custom function may need other fields
-        if isinstance(self._config, PanelModel | CascadeModel):
+        if isinstance(self._config, CompositeModel | CascadeModel):
             return  # its members may start later
         began = time.monotonic()
         result = await uncounted.score(
-            {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
+            {
+                "response": "It is five, or 5.",
+                "reference": "5",
+                "question": "What is 2 + 3?",
+                "rubric": [{"name": "first", "text": "It states a number."}],
+            }
         )
         if result["status"] == "error":
             raise RuntimeError(f"the first verdict failed: {result['reason']}")
@@ -193,8 +200,10 @@ class RewardReplica:
             self._model.close()
 
 
-def _member(config: PanelModel | CascadeModel, member: MemberConfig) -> Ask:
-    """The function that sends a panel's or cascade's request to a member, by handle."""
+def _member(member: MemberConfig) -> Ask:
+    """The function that sends a composite's or cascade's request to a member, by handle."""
+    if member.is_length:
+        return length
     from ray import serve
 
     from reward_serve.client import RewardClient, ServiceUnavailableError
@@ -221,15 +230,18 @@ async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
         engine = await VllmEngine.start(
             config.engine, config.resources.num_cpus or 1, config.resources.num_gpus or 0
         )
+        if isinstance(config, RubricModel):
+            return RubricJudge(config, engine), dict(engine.timings_s)
         return Judge(config, engine), dict(engine.timings_s)
     if isinstance(config, RemoteModel):
         from reward_serve.engines.openai import OpenAIEngine
 
-        return Judge(config, OpenAIEngine(config.remote)), {}
-    if isinstance(config, PanelModel):
-        return Panel(config, [_member(config, member) for member in config.panel.members]), {}
+        kind = RubricJudge if config.rubric else Judge
+        return kind(config, OpenAIEngine(config.remote)), {}
+    if isinstance(config, CompositeModel):
+        return Composite(config, list(map(_member, config.composite.members))), {}
     if isinstance(config, CascadeModel):
-        return Cascade(config, [_member(config, member) for member in config.cascade.members]), {}
+        return Cascade(config, list(map(_member, config.cascade.members))), {}
     if isinstance(config, ClassifierModel):
         from reward_serve.engines.vllm_classifier import VllmClassifier
         from reward_serve.reward_models.classifier import Classifier

@@ -20,8 +20,8 @@ class Metrics(Observer):
 
     Args:
         items: returns the number of items in progress or waiting.
-        describe: returns the reward model's description, whose ``cache``, ``audit``, ``panel``,
-            ``cascade`` and ``group`` are counts.
+        describe: returns the reward model's description, whose ``cache``, ``audit``,
+            ``composite``, ``cascade`` and ``group`` are counts.
     """
 
     def __init__(self, items: Callable[[], int], describe: Callable[[], Mapping[str, Any]]) -> None:
@@ -49,8 +49,8 @@ class Metrics(Observer):
                 "Pairs of a group's responses: whether both orders agreed; and cycles.",
                 "outcome",
             ),
-            "panel": counter(
-                "panels", "Requests scored by a panel: whether its members agreed.", "outcome"
+            "composite": counter(
+                "composites", "Requests scored by a composite: whether members agreed.", "outcome"
             ),
             "cascade": counter(
                 "cascades", "Requests that a cascade asked each member (outcome).", "outcome"

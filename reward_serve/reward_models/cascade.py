@@ -11,11 +11,10 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from reward_serve.config.kinds import MemberConfig
 from reward_serve.config.models import CascadeModel
 from reward_serve.explanation import Explanation
 from reward_serve.reward_models.base import RewardModel, summed_usage
-from reward_serve.reward_models.panel import Ask
+from reward_serve.reward_models.composite import Ask
 from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import ScoreRequest, ScoreResult
 
@@ -30,9 +29,7 @@ class Cascade(RewardModel):
 
     def __init__(self, config: CascadeModel, asks: Sequence[Ask]) -> None:
         self._config = config.cascade
-        self._members = dict(
-            zip(map(_name, self._config.members), self._config.members, strict=True)
-        )
+        self._members = {member.name: member for member in self._config.members}
         self._asks = asks
         self.counts = dict.fromkeys(self._members, 0)
         """Requests that each member was asked."""
@@ -102,9 +99,3 @@ def _probability(result: ScoreResult) -> float:
         return score
     likelier = (result.probabilities or {})[result.label]
     return likelier if score >= 0.5 else 1 - likelier
-
-
-def _name(member: MemberConfig) -> str:
-    """The member's unique name in results: application, model and template."""
-    name = f"{member.application}/{member.model}" if member.application else member.model
-    return f"{name}:{member.template}" if member.template else name

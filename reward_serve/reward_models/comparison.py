@@ -41,6 +41,7 @@ class Comparison:
         engine: the judge's engine, with its cache unless the request bypasses it.
         renderer: the engine's renderer.
         trace: records prompts and answers, if the result is explained.
+        criterion: the text of the criterion, for templates that show one.
         responses: for a template that compares responses, those to show.
     """
 
@@ -54,6 +55,7 @@ class Comparison:
     engine: Engine
     renderer: Renderer
     trace: Trace | None
+    criterion: str = ""
     responses: Sequence[str] = ()
 
     async def render(self, reference: str) -> Prompt:
@@ -68,6 +70,7 @@ class Comparison:
             reference = final_answer(reference)
         question = self.request.question or ""
         fields = {"question": question, "reference": reference, "response": response}
+        fields["criterion"] = self.criterion
         fields |= {f"response_{n}": text for n, text in enumerate(self.responses, 1)}
         reserved, thinking = self.writing.sampling.max_tokens, self.writing.enable_thinking
         layout = Layout(self.mode, self.response_tokens, reserved, thinking)

@@ -43,7 +43,8 @@ from reward_serve.templates import Template, load_template, template_names
 from reward_serve.templates.inline import inline_template, is_inline
 from reward_serve.verifier_names import RulesName
 
-_MODELS_SHARE = 0.9  # of a deadline, where the answer to a request does not wait for the model
+MODELS_SHARE = 0.9
+"""The share of a deadline within which the model answers where the result does not need it."""
 
 
 class Judge(RewardModel):
@@ -59,7 +60,7 @@ class Judge(RewardModel):
 
     def __init__(self, config: JudgeModel | RemoteModel, engine: Engine) -> None:
         self._config: JudgeConfig = config.judge
-        self._source: Source = config.kind
+        self._source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
         cache = config.cache
         self._engine = engine
         self._cache = (
@@ -72,7 +73,7 @@ class Judge(RewardModel):
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._own = self._config.own_template
-        self._default = self._own or load_template(self._config.template)
+        self._default = self._config.default_template
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
         self.chat = Chat(self._cache or engine, self._config, self._ends_thinking)
         if config.group is not None:
@@ -145,6 +146,11 @@ class Judge(RewardModel):
             InvalidRequestError: an option is invalid, or the template needs a missing field.
         """
         template = self._template(request)
+        if template.shows not in self._config.shows:
+            raise InvalidRequestError(
+                f"template: {template.name!r} shows a {template.shows}; choose from "
+                f"{', '.join(self._names())}"
+            )
         mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
         return self._asked(request, template, mode, trace)
 
@@ -152,14 +158,7 @@ class Judge(RewardModel):
         self, request: ScoreRequest, template: Template, mode: Mode, trace: Trace | None = None
     ) -> Comparison:
         writing = writing_of(request.options, self._config, mode, self._ends_thinking)
-        for name in template.fields:
-            if not name.startswith("response") and not getattr(request, name):
-                raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
-        try:
-            for reference in request.references:
-                gold_answer(reference)
-        except UnusableReferenceError as error:
-            raise InvalidRequestError(f"reference: {error}") from None
+        self._check_fields(request, template)
         uncached = request.options.cache is False
         return Comparison(
             request=request,
@@ -173,6 +172,18 @@ class Judge(RewardModel):
             renderer=self._renderer,
             trace=trace,
         )
+
+    def _check_fields(self, request: ScoreRequest, template: Template) -> None:
+        for name in template.fields:
+            if not name.startswith(("response", "criterion")) and not getattr(request, name):
+                raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
+        if template.shows == "criterion":
+            return  # a reference is what the criteria refer to, not an answer
+        try:
+            for reference in request.references:
+                gold_answer(reference)
+        except UnusableReferenceError as error:
+            raise InvalidRequestError(f"reference: {error}") from None
 
     async def _graded(self, asked: Comparison) -> Grade | None:
         """The grade by the template's rules; None if it has no rules, or there is no reference."""
@@ -201,7 +212,7 @@ class Judge(RewardModel):
 
     async def _if_in_time(self, asked: Comparison) -> ScoreResult:
         """The model's result where only the explanation needs it; a failure is a typed result."""
-        within_s = _MODELS_SHARE * asked.request.timeout_s
+        within_s = MODELS_SHARE * asked.request.timeout_s
         try:
             async with asyncio.timeout(within_s):
                 return await self._by_model(asked)
@@ -227,7 +238,7 @@ class Judge(RewardModel):
         if self._own and name == self._own.name:
             return self._own
         try:
-            return load_template(name)
+            return load_template(name, self._config.shipped)
         except KeyError:
             raise InvalidRequestError(
                 f"template: no template is named {name[:64]!r}; choose from "
@@ -235,7 +246,7 @@ class Judge(RewardModel):
             ) from None
 
     def _names(self) -> list[str]:
-        return [*([self._own.name] if self._own else []), *template_names()]
+        return [*([self._own.name] if self._own else []), *template_names(self._config.shipped)]
 
     def _inline(self, text: str) -> Template:
         if not self._config.inline_templates:

@@ -20,9 +20,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from reward_serve.schema import describe_errors
 from reward_serve.verifier_names import RulesName
 
-FIELDS = ("question", "reference", "response")
+FIELDS = ("question", "reference", "response", "criterion")
 GROUPS = "groups"
 """Folder of the shipped templates that show several responses of a group."""
+RUBRICS = "rubrics"
+"""Folder of the shipped templates that show a criterion after the response."""
 ALIASES = {
     "PROBLEM": "question",
     "REFERENCE_SOLUTION": "reference",
@@ -31,7 +33,7 @@ ALIASES = {
 """Alternative names of the fields in placeholders."""
 FILE_SUFFIXES = (".yaml", ".yml")
 INSTRUCTION = "{instruction}"
-FIELD = r"question|reference|response(?:_[1-9]\d?)?"
+FIELD = r"question|reference|criterion|response(?:_[1-9]\d?)?"
 """A field of a prompt; several responses are numbered."""
 PLACEHOLDER = re.compile(r"\{(" + FIELD + r")\}")
 LISTING = "{responses}"
@@ -123,13 +125,20 @@ class Template(BaseModel):
                 "user: must contain {response} exactly once; or, to compare a group's responses, "
                 "{response_1} and {response_2}, or {responses}"
             )
+        if 0 <= self.user.find("{criterion}") < self.user.find("{response}"):
+            raise ValueError(
+                "user: {criterion} must come after {response}, so that all criteria share one "
+                "cached prefix"
+            )
         if PLACEHOLDER.search(self.system):
             raise ValueError("system: must not contain placeholders; move them to user")
         return self
 
     @property
-    def shows(self) -> Literal["response", "pair", "listing"]:
-        """Whether a prompt shows one response, two of a group or all of a group."""
+    def shows(self) -> Literal["response", "criterion", "pair", "listing"]:
+        """Whether a prompt shows one response, one with a criterion, or two or all of a group."""
+        if "criterion" in self.fields:
+            return "criterion"
         if LISTING in self.user:
             return "listing"
         return "pair" if "response_1" in self.fields else "response"
@@ -164,7 +173,7 @@ def load_template(name: str, folder: str = "") -> Template:
 
     Args:
         name: its name.
-        folder: ``GROUPS`` for the templates that compare responses.
+        folder: ``GROUPS`` or ``RUBRICS`` for other templates than those of a response.
 
     Raises:
         KeyError: no shipped template has this name.
@@ -181,7 +190,7 @@ def read_template_file(path: Path) -> dict[str, Any]:
         ValueError: the file cannot be read, is not a valid template, or has the name of a shipped
             template.
     """
-    if path.stem in (*template_names(), *template_names(GROUPS)):
+    if path.stem in (*template_names(), *template_names(GROUPS), *template_names(RUBRICS)):
         raise ValueError(
             f"template: {path.stem!r} is the name of a shipped template; rename {path.name!r}"
         )

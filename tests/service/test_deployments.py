@@ -11,8 +11,8 @@ from reward_serve.app import deployment_options
 from reward_serve.config.app import AppConfig, parse_config, parse_gateway
 from reward_serve.config.models import (
     ClassifierModel,
+    CompositeModel,
     JudgeModel,
-    PanelModel,
     RemoteModel,
     RuleModel,
 )
@@ -50,7 +50,8 @@ def test_there_are_files_to_check() -> None:
         "openai.yaml",
         "rule.yaml",
         "multi.yaml",
-        "panel.yaml",
+        "composite.yaml",
+        "rubric.yaml",
         "cascade.yaml",
         "qwen3-thinking.yaml",
     }
@@ -166,10 +167,12 @@ def test_the_gateways_classifier_alone_asks_for_a_gpu() -> None:
     assert [model.kind for model in models] == ["judge", "rule", "classifier"]
 
 
-def test_the_panel_asks_for_no_gpu_and_little_of_a_core() -> None:
-    ((panel, *members),) = [config.models for config in parsed(FOLDER / "panel.yaml")]
-    assert isinstance(panel, PanelModel)
-    assert {member.model for member in panel.panel.members} == {each.name for each in members}
-    options = [deployment_options(each)["ray_actor_options"] for each in (panel, *members)]
+def test_the_composite_asks_for_no_gpu_and_little_of_a_core() -> None:
+    ((composite, *members),) = [config.models for config in parsed(FOLDER / "composite.yaml")]
+    assert isinstance(composite, CompositeModel)
+    assert {member.model for member in composite.composite.members} == {
+        each.name for each in members
+    }
+    options = [deployment_options(each)["ray_actor_options"] for each in (composite, *members)]
     assert sum(each["num_gpus"] for each in options) == 0
     assert options[0]["num_cpus"] == 0.5

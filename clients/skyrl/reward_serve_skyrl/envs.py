@@ -16,7 +16,8 @@ from typing import Any
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from reward_serve.client import connect, metrics_of
-from reward_serve.client.rows import check_first_results, text_of, texts_of
+from reward_serve.client.outcomes import components_of
+from reward_serve.client.rows import check_first_results, rubric_of, text_of, texts_of
 from reward_serve.schema import ScoreResult, Status
 
 logger = logging.getLogger(__name__)
@@ -80,19 +81,20 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
             "latency_ms": result.latency_ms,
             **metrics_of(result),
         }
-        self.metrics = {f"judge_{name}": value for name, value in metrics.items()}
+        parts = {f"component_{name}": score for name, score in components_of(result).items()}
+        self.metrics = {f"judge_{name}": value for name, value in {**metrics, **parts}.items()}
         if result.score is None:
             logger.info("undecided: %s: %s", result.status.value, result.reason)
             return 0.0
         return result.score
 
     def get_metrics(self) -> dict[str, float]:
-        """Metrics of this episode's request."""
+        """Metrics of this episode's request, and the score of each component that has one."""
         return self.metrics
 
     @staticmethod
     def aggregate_metrics(metrics: list[dict[str, float]]) -> dict[str, float]:
-        """Means over episodes, and the longest wait.
+        """Means over the episodes that have the metric, and the longest wait.
 
         SkyRL's fully asynchronous trainer adds up all metrics that are not named a mean, average,
         minimum or maximum.
@@ -100,7 +102,8 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         seen = [one for one in metrics if one]  # an interrupted episode has no metrics
         if not seen:
             return {}
-        means = {f"{name}_mean": fmean(one[name] for one in seen) for name in seen[0]}
+        names = dict.fromkeys(name for one in seen for name in one)
+        means = {f"{n}_mean": fmean(one[n] for one in seen if n in one) for n in names}
         if "judge_wall_ms" in seen[0]:
             means["judge_wall_ms_max"] = max(one["judge_wall_ms"] for one in seen)
         return means
@@ -113,6 +116,8 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
             request["reference"] = self.references
         if question := text_of(info.get("question")):
             request["question"] = question
+        if rubric := rubric_of(info.get("rubric")):
+            request["rubric"] = rubric
         if info.get("index") is not None:
             request["group"] = f"{info.get('split', '')}/{info['index']}"
         return request

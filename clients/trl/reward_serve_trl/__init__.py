@@ -13,12 +13,13 @@ from statistics import fmean
 from typing import Any
 
 from reward_serve.client import Client, connect, metrics_of
-from reward_serve.client.rows import check_first_results, text_of, texts_of
+from reward_serve.client.outcomes import components_of
+from reward_serve.client.rows import check_first_results, rubric_of, text_of, texts_of
 from reward_serve.client.samples import count_steps, sample_of
 from reward_serve.rules import verify_any
 from reward_serve.schema import ScoreResult
 
-__all__ = ["judge_reward", "judge_rewards"]
+__all__ = ["judge_components", "judge_reward", "judge_rewards"]
 
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
 _TRLS = frozenset(
@@ -31,6 +32,7 @@ def judge_reward(
     *,
     reference: str | None = "answer",
     question: str | None = "question",
+    rubric: str | None = None,
     name: str = "judge_reward",
     group_size: int | None = None,
     **settings: Any,
@@ -40,6 +42,7 @@ def judge_reward(
     Args:
         reference: the data set's column of gold answers or solutions; None if it has none.
         question: its column of questions, if it has one.
+        rubric: its column of rubrics: criteria, or the name of a rubric of the deployment.
         name: the reward's name in TRL's logs.
         group_size: ``GRPOConfig.num_generations``, to judge the completions of each prompt against
             each other.
@@ -53,7 +56,7 @@ def judge_reward(
     example without a gold answer, ``KeyError`` if the data set has no column ``reference``, and
     ``ValueError`` if a batch does not consist of whole groups.
     """
-    judged = _Judged(reference, question, settings, group_size)
+    judged = _Judged(reference, question, settings, rubric, group_size)
 
     async def reward(
         prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
@@ -114,6 +117,42 @@ def judge_rewards(
     return [judge, rule_agreement, length]
 
 
+def judge_components(
+    *names: str,
+    reference: str | None = None,
+    question: str | None = "question",
+    rubric: str | None = None,
+    **settings: Any,
+) -> list[RewardFunction]:
+    """A reward function for each component of the results, from one request.
+
+    With ``GRPOConfig(multi_objective_aggregation="normalize_then_sum")`` each component has a
+    baseline of its own (GDPO). A component is None for a sample that lacks it, and TRL leaves the
+    sample out of this component's baseline alone.
+
+    Args:
+        *names: names of criteria, or of a composite's members.
+        reference: as in ``judge_reward``, but none by default.
+        question: as in ``judge_reward``.
+        rubric: as in ``judge_reward``.
+        **settings: as in ``judge_reward``; ``on_failure`` does not affect components.
+    """
+    judged = _Judged(reference, question, settings, rubric)
+
+    def component(name: str) -> RewardFunction:
+        async def reward(
+            prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+        ) -> list[float | None]:
+            """The component's score; None if it has none."""
+            results = await judged.results(completions, columns)
+            return [components_of(result).get(name) for result in results]
+
+        reward.__name__ = name
+        return reward
+
+    return list(map(component, names))
+
+
 class _Judged:
     """Scores each batch once, for all reward functions."""
 
@@ -122,9 +161,10 @@ class _Judged:
         reference: str | None,
         question: str | None,
         settings: dict[str, Any],
+        rubric: str | None = None,
         group_size: int | None = None,
     ) -> None:
-        self._reference, self._question = reference, question
+        self._reference, self._question, self._rubric = reference, question, rubric
         self._group_size = group_size
         self._client: Client = connect(**{"on_failure": "none", **settings})
         self._batch: Sequence[Any] | None = None
@@ -144,7 +184,9 @@ class _Judged:
     ) -> list[ScoreResult]:
         golds = self.references(columns, len(completions))
         questions = columns.get(self._question) if self._question else None
-        rows = zip(completions, golds, questions or [None] * len(completions), strict=True)
+        rubrics = columns[self._rubric] if self._rubric else None
+        absent = [None] * len(completions)
+        rows = zip(completions, golds, questions or absent, rubrics or absent, strict=True)
         requests = [_request(*row) for row in rows]
         if (state := columns.get("trainer_state")) is not None:
             count_steps(lambda: int(state.global_step))
@@ -171,12 +213,14 @@ class _Judged:
         return [texts_of(cell) for cell in columns[self._reference]]
 
 
-def _request(completion: Any, references: list[str], question: Any) -> dict[str, Any]:
+def _request(completion: Any, references: list[str], question: Any, rubric: Any) -> dict[str, Any]:
     request: dict[str, Any] = {"response": _text(completion)}
     if references:
         request["reference"] = references
     if text := text_of(question):
         request["question"] = text
+    if criteria := rubric_of(rubric):
+        request["rubric"] = criteria
     return request
 
 

@@ -36,12 +36,17 @@ def tokens(number: int) -> list[int]:
     return [3 + (5 * number + 2 * place) % 20 for place in range(2 + number % 3)]
 
 
+def _returns(rewards: Sequence[float | None]) -> Callable[..., Any]:
+    return lambda **_: list(rewards)
+
+
 def train(
     rewards: Sequence[float | None],
     numbers: Sequence[int],
     out: Path,
     loss: str = "dapo",
     reward: Callable[..., Any] | None = None,
+    others: Sequence[Sequence[float | None]] = (),
 ) -> tuple[torch.Tensor, float]:
     """A step on the completions of these numbers: the gradient, and how far the policy moved."""
     vocabulary = {chr(ord("a") + n): n for n in range(26)}
@@ -67,9 +72,10 @@ def train(
             num_generations=len(rewards), per_device_train_batch_size=len(rewards),
             max_grad_norm=0.0, learning_rate=0.01, save_strategy="no", loss_type=loss,
             max_completion_length=8,
+            multi_objective_aggregation="normalize_then_sum" if others else "sum_then_normalize",
         ),
         train_dataset=Dataset.from_list([{"prompt": "cd", "answer": None}] * 2),
-        reward_funcs=[reward or (lambda **_: list(rewards))],
+        reward_funcs=[reward or _returns(rewards), *map(_returns, others)],
         rollout_func=lambda prompts, _: {
             "prompt_ids": [[2, 3] for _ in prompts],
             "completion_ids": completions,
@@ -124,3 +130,20 @@ def test_a_run_ends_where_its_first_samples_have_no_gold_answer(tmp_path: Path) 
         reward = judge_reward(url=service.url)
         with pytest.raises(RefusedRowError, match=r"first 4 samples .*reference: is missing"):
             train(FOUR, range(4), tmp_path, reward=reward)
+
+
+def test_an_absent_component_touches_only_its_own_baseline(tmp_path: Path) -> None:
+    true, brief = [1.0, 0.0, 1.0, 0.0], [0.2, None, 0.4, 0.9]
+    summed = [a + (b or 0.0) for a, b in zip(normalised(true), normalised(brief), strict=True)]
+    expected, _ = train(summed, range(4), tmp_path)
+    got, _ = train(true, range(4), tmp_path, others=[brief])
+
+    assert expected.abs().max() > 1e-3
+    torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-5)
+
+
+def normalised(rewards: Sequence[float | None]) -> list[float | None]:
+    """Each score's distance from the mean of those that exist, in their standard deviations."""
+    there = torch.tensor([reward for reward in rewards if reward is not None])
+    mean, std = there.mean(), there.std()
+    return [None if r is None else float((r - mean) / (std + 1e-4)) for r in rewards]

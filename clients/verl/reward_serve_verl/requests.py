@@ -3,9 +3,10 @@
 Keys of ``extra_info``:
 
 - The service: ``server_url``, ``api_key``, ``timeout``, ``batch_size``.
-- The request: ``problem`` or ``question``, ``model_name``, ``temperature``, ``top_p``,
-  ``max_new_tokens``, ``enable_thinking``, ``prompt_template`` (a name, ``default`` for the
-  deployment's own, or template text if the deployment has ``judge.inline_templates``).
+- The request: ``problem`` or ``question``, ``rubric`` (criteria or a name), ``model_name``,
+  ``temperature``, ``top_p``, ``max_new_tokens``, ``enable_thinking``, ``prompt_template``
+  (a name, ``default`` for the deployment's own, or template text if the deployment has
+  ``judge.inline_templates``).
 - The choice among several gold answers: ``target_gt``, and ``filter_gt_by_prompt_token`` with
   ``prompt``.
 """
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reward_serve.client import Client, connect
-from reward_serve.client.rows import text_of, texts_of
+from reward_serve.client.rows import rubric_of, text_of, texts_of
 
 _CLIENT_SETTINGS = (
     "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "window_s",
@@ -26,8 +27,8 @@ _CLIENT_SETTINGS = (
 )  # fmt: skip
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""
-_ROW_SETTINGS = ("judged_data_sources", "group_size")
-"""Settings of rows, not of the client."""
+_ROW_SETTINGS = ("judged_data_sources", "group_size", "components")
+"""Settings of rows and rewards, not of the client."""
 _ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
 """Settings that exclude each other."""
 _OPTIONS = {
@@ -46,10 +47,10 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
     Raises:
         ValueError: a setting is unknown or invalid.
     """
-    if unknown := settings.keys() - _VERLS.union(_CLIENT_SETTINGS, _ROW_SETTINGS):
+    ours = (*_CLIENT_SETTINGS, *_ROW_SETTINGS)
+    if unknown := settings.keys() - _VERLS.union(ours):
         raise ValueError(
-            f"reward_kwargs: {', '.join(sorted(unknown))}: unknown; choose from "
-            f"{', '.join(_CLIENT_SETTINGS + _ROW_SETTINGS)}"
+            f"reward_kwargs: {', '.join(sorted(unknown))}: unknown; choose from {', '.join(ours)}"
         )
     # A rule's 0 or 1 is on another scale than a place in a group.
     chosen: dict[str, Any] = {"on_failure": "none" if settings.get("group_size") else "rule"}
@@ -89,6 +90,8 @@ def request_for(
         request["reference"] = gold
     if question:
         request["question"] = question
+    if rubric := rubric_of(info.get("rubric")):
+        request["rubric"] = rubric
     if model := text_of(info.get("model_name")):
         request["model"] = model
     template = text_of(info.get("prompt_template")) or "default"

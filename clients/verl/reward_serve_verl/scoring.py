@@ -7,11 +7,12 @@ the group's baseline excludes them (``training.py``).
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reward_serve.client import Client, ScoringError, metrics_of
-from reward_serve.client.outcomes import check_on_failure
+from reward_serve.client.outcomes import check_on_failure, components_of
 from reward_serve.schema import ScoreResult
 from reward_serve_verl.default_scoring import default_reward, is_judged
 from reward_serve_verl.requests import client_for, request_for
@@ -33,8 +34,9 @@ async def compute_score(
         ground_truth: a gold answer or solution, a list of them, or a mapping from names.
         extra_info: the row's ``extra_info``; ``requests.py`` lists the keys that are read.
         **settings: ``reward_kwargs``, ``data_sources``, and ``url``, ``app``, ``on_failure`` and
-            others of ``reward_serve.client.connect``; and ``group_size``, verl's ``rollout.n``, to
-            judge the samples of a row (``extra_info.index``) against each other.
+            others of ``reward_serve.client.connect``; ``group_size``, verl's ``rollout.n``, to
+            judge the samples of a row (``extra_info.index``) against each other; and
+            ``components``, names for ``as_reward``.
 
     Returns:
         ``score`` and metrics of the request; see ``as_reward``.
@@ -50,7 +52,7 @@ async def compute_score(
         )
     client = client_for(info, settings)
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
-    return as_reward(await client.ascore(request))
+    return as_reward(await client.ascore(request), settings.get("components") or ())
 
 
 def compute_score_sync(
@@ -70,7 +72,7 @@ def compute_score_sync(
         return default_reward(data_source, solution_str, ground_truth, info)
     client = client_for(info, settings)
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
-    return as_reward(client.score(request))
+    return as_reward(client.score(request), settings.get("components") or ())
 
 
 def compute_score_batched(
@@ -94,8 +96,9 @@ def compute_score_batched(
     rows = _rows(data_sources, solution_strs, ground_truths, extra_infos)
     judged = [row for row in rows if is_judged(row[0], settings)]
     results = iter(_results(judged, settings))
+    names = settings.get("components") or ()
     return [
-        as_reward(next(results)) if is_judged(row[0], settings) else default_reward(*row)
+        as_reward(next(results), names) if is_judged(row[0], settings) else default_reward(*row)
         for row in rows
     ]
 
@@ -145,22 +148,30 @@ def _results(
     return [results[index] for index in range(len(rows))]
 
 
-def as_reward(result: ScoreResult) -> dict[str, float]:
+def as_reward(result: ScoreResult, components: Sequence[str] = ()) -> dict[str, float]:
     """A result as verl's reward dict.
 
+    Args:
+        result: the result.
+        components: names of criteria, or of a composite's members; verl needs the same keys for
+            every sample, whatever its rubric.
+
     Returns:
-        ``score``, ``acc``, ``judged`` (1.0), the metrics of ``reward_serve.client.metrics_of``, and
-        ``latency_ms``, the time in the service.
+        ``score``, ``acc``, ``judged`` (1.0), the metrics of ``reward_serve.client.metrics_of``,
+        ``latency_ms``, the time in the service, and ``component_<name>`` for each name, NaN where
+        it has no score.
 
     Raises:
         ScoringError: the result has no score.
     """
     if result.score is None:
         raise ScoringError(result)
+    scores = components_of(result)
     return {
         "score": result.score,
         "acc": float(result.score >= 0.5),
         "judged": 1.0,
         **metrics_of(result),
         "latency_ms": result.latency_ms,
+        **{f"component_{name}": scores.get(name, math.nan) for name in components},
     }

@@ -1,7 +1,8 @@
-"""``reward-serve template check``: find mistakes in judging templates."""
+"""``reward-serve template check`` and ``rubric check``: find mistakes in templates and rubrics."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,18 +13,48 @@ from reward_serve.config.engine import BUNDLED_MODEL
 from reward_serve.engines.base import Tokenizer
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve_lab.linting.check import check_file
+from reward_serve_lab.linting.finding import Finding
+from reward_serve_lab.linting.rubrics import check_rubric
 
-__all__ = ["template"]
+__all__ = ["rubric", "template"]
+
+rubric = typer.Typer(no_args_is_help=True)
+_Model = Annotated[
+    str, typer.Option(help="Judge model, for its tokenizer: bundled, a folder or a hub id.")
+]
 
 
 @template.command()
 def check(
     files: Annotated[list[Path], typer.Argument(help="Template files (YAML).")],
-    model: Annotated[
-        str, typer.Option(help="Judge model, for its tokenizer: bundled, a folder or a hub id.")
-    ] = BUNDLED_MODEL,
+    model: _Model = BUNDLED_MODEL,
 ) -> None:
     """Check template files and print one finding per line; exit 1 on errors."""
+    print_findings(files, model, check_file)
+
+
+@rubric.callback()
+def _rubric_group() -> None:
+    """Check your own rubrics."""
+
+
+@rubric.command("check")
+def check_rubrics(
+    files: Annotated[list[Path], typer.Argument(help="Rubric files (YAML lists of criteria).")],
+    model: _Model = BUNDLED_MODEL,
+) -> None:
+    """Check rubric files and print one finding per line; exit 1 on errors."""
+    print_findings(files, model, check_rubric)
+
+
+def print_findings(
+    files: Sequence[Path], model: str, check: Callable[[Path, Tokenizer], list[Finding]]
+) -> None:
+    """Print each file's findings.
+
+    Raises:
+        typer.Exit: there are errors, or the model has no tokenizer.
+    """
     try:
         tokenizer = tokenizer_of(model)
     except (CheckpointError, OSError, ValueError) as error:
@@ -31,7 +62,7 @@ def check(
         raise typer.Exit(1) from None
     failed = False
     for file in files:
-        findings = check_file(file, tokenizer)
+        findings = check(file, tokenizer)
         for finding in findings:
             typer.echo(f"{file}: {finding}")
         if not findings:

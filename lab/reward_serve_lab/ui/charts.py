@@ -24,7 +24,7 @@ STATUS_TONES = {
 }
 """The color of each status."""
 
-SOURCES = ("judge", "rule", "cache", "classifier", "remote", "panel", "fallback")
+SOURCES = ("judge", "rule", "cache", "classifier", "remote", "composite", "fallback")
 """The sources; a log may contain others."""
 
 _TONES = {"ok": "--ok", "warn": "--warn", "bad": "--bad", "muted": "--line-strong"}

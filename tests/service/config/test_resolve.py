@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from reward_serve.config import resolve as resolving
 from reward_serve.config.app import AppConfig, parse_config
 from reward_serve.config.base import ConfigError
-from reward_serve.config.models import JudgeModel, ModelConfig
+from reward_serve.config.models import JudgeModel, ModelConfig, RubricModel
 from reward_serve.config.resolve import installed_build, resolve, vllm_engine_arguments
 from reward_serve.shipped import Build
 
@@ -272,6 +272,68 @@ def test_faults_of_all_models_are_reported_together() -> None:
     models = [{"name": "a", "kind": "rule"}, {"name": "b", **judge}, {"name": "c", **judge}]
     with pytest.raises(ConfigError, match=r"models\.1\.judge: template.*; models\.2\.judge: templ"):
         resolve(AppConfig.model_validate({"models": models}))
+
+
+def rubric_config(path: Path, **fields: Any) -> AppConfig:
+    model = {"name": "r", "kind": "rubric", "rubric": {"rubrics": {"style": str(path)}}, **fields}
+    return parse_config({"models": [model]})
+
+
+def test_a_rubric_file_is_read_where_the_application_is_built(tmp_path: Path) -> None:
+    file = tmp_path / "style.yaml"
+    file.write_text("- {name: brief, text: It is brief.}", encoding="utf-8")
+    (model,) = resolve(rubric_config(file)).models
+    assert isinstance(model, RubricModel)
+    assert [criterion.name for criterion in model.rubric.rubrics["style"]] == ["brief"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read"),
+        ("- [", "cannot be read"),
+        ("- {name: brief}", "0.text: Field required"),
+    ],
+)
+def test_a_rubric_file_that_is_wrong_is_named(
+    content: str | None, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "style.yaml"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf"models\.0\.rubric\.rubrics\.style: .*{said}"):
+        resolve(rubric_config(file))
+
+
+@pytest.mark.parametrize(
+    ("kind", "user", "said"),
+    [
+        (
+            "rubric",
+            "{response}",
+            "shows a response, and this section needs one that shows a criterion",
+        ),
+        ("judge", "{response} {criterion}", "shows a criterion, and this section needs"),
+    ],
+)
+def test_only_a_rubrics_template_shows_a_criterion(
+    kind: str, user: str, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.yaml"
+    generate = {"instruction": "Go.", "verdict": "(1)", "example": "1"}
+    template = {
+        "description": "Mine.",
+        "response_tokens": 9,
+        "system": "Judge.",
+        "user": user,
+        "label": {"instruction": "Reply.", "values": {"0": 0.0, "1": 1.0}},
+        "generate": generate,
+    }
+    file.write_text(yaml.safe_dump(template), encoding="utf-8")
+    model = {"name": "r", "kind": kind, "judge": {"template": str(file)}}
+    with pytest.raises(ConfigError) as caught:
+        resolve(parse_config({"models": [model]}))
+    assert said in str(caught.value)
 
 
 def test_a_group_has_a_template_of_its_own() -> None:

@@ -209,8 +209,11 @@ def test_a_deadline_in_the_url_is_in_bounds(seconds: str) -> None:
 def test_no_number_stands_for_a_template_that_is_not_there() -> None:
     missing = {"status": "invalid", "score": None, "reason": "template: no template is named 'x'"}
     late = {"status": "timeout", "score": None, "reason": "timeout_s: 1 s passed"}
-    of_panel = {**missing, "reason": "0 of 2 members have a score: judge: invalid: template: no"}
-    for results in ([missing, missing], [late, missing], [of_panel]):
+    of_composite = {
+        **missing,
+        "reason": "0 of 2 members have a score: judge: invalid: template: no",
+    }
+    for results in ([missing, missing], [late, missing], [of_composite]):
         with pytest.raises(HTTPException, match="422"):
             rewards_of(results, absent=0.0, template="x")
     assert rewards_of([late], absent=0.0, template="x") == [0.0]

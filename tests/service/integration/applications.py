@@ -33,10 +33,10 @@ def own(name: str, function: str, **fields: Any) -> dict[str, Any]:
     return rule(name, "function", rule={"function": f"{OWN}:{function}"}, **fields)
 
 
-def panel(name: str, members: list[Any]) -> dict[str, Any]:
+def composite(name: str, members: list[Any]) -> dict[str, Any]:
     """A vote."""
     settings = {"members": members, "aggregate": "vote", "quorum": 2}
-    return {"name": name, "kind": "panel", "panel": settings, **_FEW}
+    return {"name": name, "kind": "composite", "composite": settings, **_FEW}
 
 
 def judge_and_keys(port: int, keys: Path) -> dict[str, Any]:
@@ -71,7 +71,7 @@ RULE_MODELS = [
     rule("pattern", "regex", rule={"pattern": r"(?:A+)+: (\S+)"}),
     own("own", "later"),
     own("shed", "is_here", max_concurrent_items=10, max_queued_items=10),
-    panel("panel", [{"model": "judge", "application": APP}, "rule", "exact"]),
+    composite("composite", [{"model": "judge", "application": APP}, "rule", "exact"]),
 ]
 
 BESIDE: dict[str, dict[str, Any]] = {

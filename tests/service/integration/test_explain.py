@@ -134,8 +134,8 @@ def test_a_classifier_is_explained(classifier_url: str) -> None:
 
 @pytest.fixture
 def door(deploy_app: Deploy, url: str) -> str:
-    """A rule and a panel of two, and a rule whose deployment explains nothing, behind one door."""
-    members = {"kind": "panel", "panel": {"members": ["first", "second"]}}
+    """A rule, a composite of two, and a rule whose deployment explains nothing, behind one door."""
+    members = {"kind": "composite", "composite": {"members": ["first", "second"]}}
     models: list[dict[str, Any]] = [
         {"name": "first", **SMALL},
         {"name": "second", "rule": {"verifier": "numeric"}, **SMALL},
@@ -166,7 +166,7 @@ def test_a_gateway_passes_explanations_on(door: str, url: str) -> None:
     by_handle = RewardClient("silent").explain(asked)
     serve.delete("door")
 
-    assert (explanation.result.score, explanation.result.source) == (1.0, "panel")
+    assert (explanation.result.score, explanation.result.source) == (1.0, "composite")
     members = explanation.members or {}
     assert [members[name].result.score for name in ("first", "second")] == [1.0, 1.0]
     assert isinstance(members["first"], Explanation)

@@ -1,4 +1,4 @@
-"""Several applications behind one gateway, and a panel of their models."""
+"""Several applications behind one gateway, and a composite of their models."""
 
 from __future__ import annotations
 
@@ -143,14 +143,14 @@ def test_an_application_may_come_after_its_gateway(deploy_app: Deploy, url: str)
         serve.delete("early", _blocking=False)
 
 
-def test_a_panel_asks_models_of_several_applications(rule_url: str) -> None:
-    by_handle = RewardClient(RULES, model="panel", timeout_s=60)
+def test_a_composite_asks_models_of_several_applications(rule_url: str) -> None:
+    by_handle = RewardClient(RULES, model="composite", timeout_s=60)
     boxed = {"response": r"It is \boxed{18}", "reference": "18"}
     asked = [boxed, {**boxed, "response": r"It is \boxed{17}"}, {"response": "18"}]
     with HttpRewardClient(rule_url, timeout_s=60) as client:
-        over_http = client.score_batch([{**each, "model": "panel"} for each in asked])
+        over_http = client.score_batch([{**each, "model": "composite"} for each in asked])
     assert [result.score for result in over_http] == [1.0, 0.0, None]
-    assert [result.source for result in over_http] == ["panel", "panel", None]
+    assert [result.source for result in over_http] == ["composite", "composite", None]
     assert over_http[2].status is Status.INVALID
     details: Any = over_http[0].details
     assert details["disagreement"] == pytest.approx(1 / 3)  # exactly, it is not the reference

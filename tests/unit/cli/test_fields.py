@@ -55,9 +55,10 @@ def test_a_path_may_begin_at_args_or_at_the_top_of_the_file() -> None:
 
 
 def test_an_entry_of_a_list_is_set_by_its_index() -> None:
-    content = file({"kind": "panel", "panel": {"members": ["judge", "strict"]}})
-    set_field(content, "panel.members.1=math")
-    assert content["applications"][0]["args"]["models"][0]["panel"]["members"] == ["judge", "math"]
+    content = file({"kind": "composite", "composite": {"members": ["judge", "strict"]}})
+    set_field(content, "composite.members.1=math")
+    (model,) = content["applications"][0]["args"]["models"]
+    assert model["composite"]["members"] == ["judge", "math"]
 
 
 @pytest.mark.parametrize(

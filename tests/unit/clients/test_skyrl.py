@@ -167,6 +167,26 @@ def test_registered_envs_are_made_by_name(service: FakeService) -> None:
     assert env.step(RIGHT)["reward"] == 1.0
 
 
+def test_components_are_metrics_of_the_episodes_that_have_them(service: FakeService) -> None:
+    absent = {"score": None, "status": "timeout", "reason": "late"}
+    episodes = []
+    for brief in ({"score": 0.5, "status": "ok"}, absent):
+        parts = {"true": {"score": 1.0, "status": "ok"}, "brief": brief}
+        reply = {"status": "ok", "score": 1.0, "components": parts}
+        service.replies["/v1/score/batch"] = Reply({"results": [reply]})
+        env = GSM8kJudgeEnv(
+            env_config={"url": service.url}, extras={"extra_info": {"rubric": "style"}}
+        )
+        env.step("A poem.")
+        episodes.append(env.get_metrics())
+    metrics = GSM8kJudgeEnv.aggregate_metrics(episodes)
+
+    assert service.calls[0].body["requests"][0].keys() >= {"rubric", "response"}
+    assert "judge_component_brief" not in episodes[1]
+    assert metrics["judge_component_true_mean"] == 1.0
+    assert metrics["judge_component_brief_mean"] == 0.5
+
+
 def test_the_samples_of_a_prompt_are_judged_against_each_other(service: FakeService) -> None:
     settings = {"group_size": 3, "on_failure": "none"}
     envs = [judge(service.url, **settings) for _ in range(3)]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from reward_serve.client.rows import RefusedRowError
-from reward_serve_trl import judge_reward, judge_rewards
+from reward_serve_trl import judge_components, judge_reward, judge_rewards
 from tests.fake_service import FakeService, Reply, free_port
 
 
@@ -175,6 +175,38 @@ async def test_trls_table_has_what_was_judged_and_the_file_the_step(
     samples = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert sorted(sample["status"] for sample in samples) == ["ok", "unparseable"]
     assert {sample["step"] for sample in samples} == {4}
+
+
+async def test_each_component_is_a_column_with_none_where_it_is_absent(
+    service: FakeService,
+) -> None:
+    def result(**scores: float | None) -> dict[str, Any]:
+        parts = {
+            name: {"score": score, "status": "error" if score is None else "ok"}
+            for name, score in scores.items()
+        }
+        failed = None in scores.values()
+        return {
+            "status": "error" if failed else "ok",
+            "score": None if failed else 0.5,
+            "components": parts,
+        }
+
+    def parts(call: Any) -> None:
+        results = [result(true=1.0, brief=0.0), result(true=0.0, brief=None), result(own=1.0)]
+        service.replies["/v1/score/batch"] = Reply({"results": results})
+
+    service.before_reply = parts
+    rewards = judge_components("true", "brief", rubric="rubric", url=service.url, max_attempts=1)
+    criteria = [{"name": "true", "text": "It is true.", "weight": None}]
+    columns = {"rubric": [criteria, "style", None]}
+    returned = await called(rewards, ["a", "b", "c"], **columns)
+
+    assert [reward.__name__ for reward in rewards] == ["true", "brief"]
+    assert returned == [[1.0, 0.0, None], [0.0, None, None]]
+    assert len(service.calls) == 1
+    asked = [one.get("rubric") for one in service.calls[0].body["requests"]]
+    assert asked == [[{"name": "true", "text": "It is true."}], "style", None]
 
 
 async def test_the_completions_of_a_prompt_are_judged_against_each_other(

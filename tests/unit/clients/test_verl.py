@@ -299,6 +299,35 @@ async def test_an_unknown_setting_is_refused(service: FakeService) -> None:
         await compute_score("gsm8k", RIGHT, "18", url=service.url, on_failur="none")
 
 
+PARTS: dict[str, Any] = {
+    "status": "ok",
+    "score": 0.5,
+    "components": {
+        "true": {"score": 1.0, "status": "ok"},
+        "brief": {"score": None, "status": "timeout", "reason": "late"},
+    },
+}
+
+
+async def test_components_have_the_same_keys_in_every_row(service: FakeService) -> None:
+    service.replies["/v1/score/batch"] = Reply({"results": [PARTS]})
+    settings = {"url": service.url, "components": ["true", "brief", "of another rubric"]}
+    scored = await compute_score("poems", "A poem.", None, {"rubric": "style"}, **settings)
+
+    assert scored["component_true"] == 1.0
+    assert math.isnan(scored["component_brief"])
+    assert math.isnan(scored["component_of another rubric"])
+    assert service.calls[0].body["requests"][0]["rubric"] == "style"
+
+
+def test_a_rubric_of_a_row_is_sent_without_arrows_empty_fields() -> None:
+    row = np.array([{"name": "a", "text": "b", "choices": {"A": 1.0, "yes": None}, "weight": None}])
+    asked = request_for("A poem.", None, {"rubric": row})
+
+    assert asked["rubric"] == [{"name": "a", "text": "b", "choices": {"A": 1.0}}]
+    assert "rubric" not in request_for("A poem.", None, {"rubric": None})
+
+
 PATTERN = ["llm_judge_remote_*"]
 
 

@@ -11,9 +11,11 @@ from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.models import (
     CascadeModel,
+    CompositeModel,
     JudgeModel,
     ModelConfig,
-    PanelModel,
+    RemoteModel,
+    RubricModel,
     RuleModel,
 )
 
@@ -219,12 +221,16 @@ def test_a_misplaced_field_is_not_suggested_to_itself(config: dict[str, Any], us
         pytest.param({"models": [{"kind": "judge"}]}, ["models.0.name: "], id="no name"),
         pytest.param(
             {"models": [{"name": "a"}]},
-            ["models.0.kind: ", "'judge', 'classifier', 'remote', 'rule'", "found None"],
+            ["models.0.kind: ", "'judge', 'rubric', 'classifier', 'remote', 'rule'", "found None"],
             id="no kind",
         ),
         pytest.param(
             {"models": [{"name": "a", "kind": "jugde"}]},
-            ["models.0.kind: ", "'judge', 'classifier', 'remote', 'rule'", "found 'jugde'"],
+            [
+                "models.0.kind: ",
+                "'judge', 'rubric', 'classifier', 'remote', 'rule'",
+                "found 'jugde'",
+            ],
             id="unknown kind",
         ),
         pytest.param({"models": ["judge"]}, ["models.0", "found 'judge'"], id="text for a model"),
@@ -516,18 +522,22 @@ def test_a_judge_with_contradictory_settings_is_refused(judge: dict[str, Any], s
     assert said in text
 
 
-def panel(members: list[Any], **settings: Any) -> dict[str, Any]:
+def composite(members: list[Any], **settings: Any) -> dict[str, Any]:
     rules = [{"name": name, "kind": "rule"} for name in ("first", "second")]
     section = {"members": members, **settings}
-    return {"models": [*rules, {"name": "panel", "kind": "panel", "panel": section}]}
+    return {"models": [*rules, {"name": "both", "kind": "composite", "composite": section}]}
 
 
-def test_a_panels_members_are_names_or_names_with_settings() -> None:
+def test_a_composites_members_are_names_or_names_with_settings() -> None:
     members = ["first", {"model": "judge", "application": "other", "weight": 2}]
-    model = parse_config(panel(members)).models[2]
-    assert isinstance(model, PanelModel)
-    assert [member.model for member in model.panel.members] == ["first", "judge"]
-    assert (model.panel.quorum, model.resources.num_cpus, model.resources.num_gpus) == (2, 0.5, 0)
+    model = parse_config(composite(members)).models[2]
+    assert isinstance(model, CompositeModel)
+    assert [member.model for member in model.composite.members] == ["first", "judge"]
+    assert (model.composite.quorum, model.resources.num_cpus, model.resources.num_gpus) == (
+        2,
+        0.5,
+        0,
+    )
     adapter: TypeAdapter[ModelConfig] = TypeAdapter(ModelConfig)
     assert adapter.validate_python(model.model_dump(mode="json")) == model
 
@@ -535,7 +545,7 @@ def test_a_panels_members_are_names_or_names_with_settings() -> None:
 @pytest.mark.parametrize(
     ("members", "settings", "said"),
     [
-        (["first"], {}, "panel.members"),
+        (["first"], {}, "composite.members"),
         (["first", "first"], {}, "'first' is listed twice; set a weight"),
         (
             ["first", "third"],
@@ -543,19 +553,82 @@ def test_a_panels_members_are_names_or_names_with_settings() -> None:
             "has the member 'third', but the application's other models are: first, second",
         ),
         (
-            ["first", "panel"],
+            ["first", "both"],
             {},
-            "has the member 'panel', but the application's other models are: first, second",
+            "has the member 'both', but the application's other models are: first, second",
         ),
         (["first", "second"], {"quorum": 3}, "quorum: 3 is above the number of members, 2"),
-        (["first", "second"], {"aggregate": "max"}, "'vote' or 'mean'"),
+        (["first", "second"], {"aggregate": "max"}, "'vote', 'mean' or 'sum'"),
         (["first", {"model": "second", "wieght": 2}], {}, "wieght: unknown field"),
+        (["first", {"model": "second", "weight": -1}], {}, "must be above 0 unless aggregate: sum"),
+        (["first", {"model": "second", "weight": 0}], {"aggregate": "sum"}, "above 0, or below 0"),
+        (["first", {"model": "second", "clip": [1, 0]}], {}, "clip: [1.0, 0.0] has no score"),
+        (
+            ["first", {"model": "second", "gate": {"member": "third", "below": 1}}],
+            {},
+            "the gate of 'second' names 'third'; choose from first, second",
+        ),
+        (
+            ["first", {"model": "second", "gate": {"member": "second", "below": 1}}],
+            {},
+            "gate.member: 'second' is this member itself",
+        ),
     ],
 )
-def test_a_panel_that_cannot_meet_is_refused(
+def test_a_composite_that_cannot_score_is_refused(
     members: list[Any], settings: dict[str, Any], said: str
 ) -> None:
-    assert said in fault(panel(members, **settings))
+    assert said in fault(composite(members, **settings))
+
+
+def test_length_is_a_member_without_a_model() -> None:
+    config = parse_config(composite(["first", {"model": "length", "weight": -1}], aggregate="sum"))
+    model = config.models[2]
+    assert isinstance(model, CompositeModel)
+    assert model.composite.quorum == 2, "a sum needs every member"
+
+    taken = composite(["first", "length"])
+    taken["models"].append({"name": "length", "kind": "rule"})
+    assert "'length' is a member without a model; rename it" in fault(taken)
+
+
+def test_a_panel_is_now_a_composite() -> None:
+    old = {"name": "p", "kind": "panel", "panel": {"members": ["a", "b"]}}
+    assert fault({"models": [old]}) == (
+        "models.0.kind: 'panel' is now 'composite'; rename the kind and its section"
+    )
+
+
+def test_a_rubrics_defaults_are_its_own() -> None:
+    criteria = [{"name": "brief", "text": "It is brief."}]
+    of_engine = {"name": "r", "kind": "rubric", "rubric": {"rubrics": {"style": criteria}}}
+    remote = {"name": "e", "kind": "remote", "remote": {"model": "gpt"}, "rubric": {}}
+    engine, endpoint = parse_config({"models": [of_engine, remote]}).models
+    assert isinstance(engine, RubricModel)
+    assert isinstance(endpoint, RemoteModel)
+    assert (engine.judge.template, engine.judge.mode) == ("rubric", "label")
+    assert (endpoint.judge.template, endpoint.judge.mode) == ("rubric", "generate")
+    assert engine.max_concurrent_items == engine.engine.max_num_seqs // 4
+    adapter: TypeAdapter[ModelConfig] = TypeAdapter(ModelConfig)
+    for model in (engine, endpoint):
+        assert adapter.validate_python(model.model_dump(mode="json")) == model
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"rubric": {"default": "style"}}, "default: no rubric is named 'style'"),
+        ({"rubric": {"min_answered": 1.5}}, "min_answered"),
+        ({"rubric": {"rubrics": {"s": [{"name": "a"}]}}}, "rubrics.s.0.text: Field required"),
+        ({"judge": {"samples": 2, "temperature": 1}}, "judge: samples: 2, but criteria"),
+        (
+            {"kind": "remote", "remote": {"model": "x"}, "rubric": {}, "judge": {"mode": "label"}},
+            "judge.mode: an endpoint answers all criteria in one text; set generate",
+        ),
+    ],
+)
+def test_a_rubric_that_cannot_score_is_refused(fields: dict[str, Any], said: str) -> None:
+    assert said in fault({"models": [{"name": "r", "kind": "rubric", **fields}]})
 
 
 def cascade(members: list[Any], **settings: Any) -> dict[str, Any]:

@@ -58,9 +58,9 @@ def test_an_unknown_field_is_compared_with_those_of_its_section(
             id="a judge's",
         ),
         pytest.param(
-            {"kind": "panel", "template": "x"},
+            {"kind": "composite", "template": "x"},
             "template: unknown field; it belongs to members",
-            id="a panel's",
+            id="a composite's",
         ),
         pytest.param(
             {"kind": "judge", "max_mib": 1},

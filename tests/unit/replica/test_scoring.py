@@ -28,7 +28,7 @@ from reward_serve.schema import (
     failure,
 )
 
-KEYS = tuple(ScoreResult.model_fields)
+KEYS = tuple(name for name in ScoreResult.model_fields if name != "components")
 
 
 @dataclass

@@ -20,6 +20,7 @@ from reward_serve_lab.attacks.families import (
     no_answer,
     null_responses,
     other_amounts,
+    own_criteria,
     planted_verdicts,
     pointers,
     prompt_echoes,
@@ -53,5 +54,6 @@ FAMILIES: tuple[Family, ...] = (
     hidden_text.FAMILY,
     disowned.FAMILY,
     other_amounts.FAMILY,
+    own_criteria.FAMILY,
 )
 """Every family; those whose texts state no answer come first."""

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from reward_serve.config.models import PanelModel
+from reward_serve.config.models import CompositeModel
 from reward_serve.explanation import Explanation
-from reward_serve.reward_models.panel import Ask, Panel
+from reward_serve.reward_models.composite import Ask, Composite, length
 from reward_serve.reward_models.trace import Trace
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
+from reward_serve.schema import Component, ScoreRequest, ScoreResult, Status, Usage, failure
 from tests import virtual_time
 
-REQUEST = ScoreRequest(response="#### 18", reference="18", id="a", model="panel", timeout_s=10)
+REQUEST = ScoreRequest(response="#### 18", reference="18", id="a", model="c", timeout_s=10)
 
 
 def member(score: float | None, status: Status = Status.OK, seen: list[Any] | None = None) -> Ask:
@@ -35,12 +35,12 @@ def member(score: float | None, status: Status = Status.OK, seen: list[Any] | No
     return ask
 
 
-def panel(asks: list[Ask], members: list[Any] | None = None, **settings: Any) -> Panel:
+def composite(asks: list[Ask], members: list[Any] | None = None, **settings: Any) -> Composite:
     names = settings.pop("members", None) or members or [f"m{i}" for i in range(len(asks))]
-    config = PanelModel.model_validate(
-        {"name": "panel", "kind": "panel", "panel": {"members": names, **settings}}
+    config = CompositeModel.model_validate(
+        {"name": "c", "kind": "composite", "composite": {"members": names, **settings}}
     )
-    return Panel(config, asks)
+    return Composite(config, asks)
 
 
 def details(result: ScoreResult) -> dict[str, Any]:
@@ -60,22 +60,22 @@ def details(result: ScoreResult) -> dict[str, Any]:
 async def test_a_vote_is_right_where_more_than_half_say_so(
     scores: list[float], score: float, disagreement: float
 ) -> None:
-    verdict = await panel([member(each) for each in scores]).score(REQUEST)
+    verdict = await composite([member(each) for each in scores]).score(REQUEST)
     assert (verdict.score, verdict.label) == (score, "right" if score else "wrong")
     assert details(verdict)["disagreement"] == pytest.approx(disagreement)
-    assert verdict.source == "panel"
+    assert verdict.source == "composite"
     assert verdict.usage.prompt_tokens == 7 * len(scores)
 
 
 async def test_a_vote_counts_weights() -> None:
     members = [{"model": "large", "weight": 3}, "small", "tiny"]
-    judged = panel([member(0.0), member(1.0), member(1.0)], members)
+    judged = composite([member(0.0), member(1.0), member(1.0)], members)
     assert (await judged.score(REQUEST)).score == 0.0
 
 
 async def test_a_mean_is_weighted_and_tells_how_far_the_scores_lie_apart() -> None:
     members = [{"model": "a", "weight": 3}, "b"]
-    verdict = await panel([member(1.0), member(0.2)], members, aggregate="mean").score(REQUEST)
+    verdict = await composite([member(1.0), member(0.2)], members, aggregate="mean").score(REQUEST)
     assert verdict.score == pytest.approx(0.8)
     assert details(verdict)["disagreement"] == pytest.approx(0.8)
     assert verdict.label is None
@@ -84,7 +84,7 @@ async def test_a_mean_is_weighted_and_tells_how_far_the_scores_lie_apart() -> No
 async def test_members_have_a_part_of_the_deadline_and_their_own_template() -> None:
     seen: list[Any] = []
     members = ["a", {"model": "b", "template": "solution"}]
-    await panel([member(1.0, seen=seen), member(1.0, seen=seen)], members).score(REQUEST)
+    await composite([member(1.0, seen=seen), member(1.0, seen=seen)], members).score(REQUEST)
     assert [body["timeout_s"] for body in seen] == [9.0, 9.0]
     assert [body.get("template") for body in seen] == [None, "solution"]
     assert all(body.keys().isdisjoint({"id", "model"}) for body in seen)
@@ -94,7 +94,7 @@ async def test_members_have_a_part_of_the_deadline_and_their_own_template() -> N
 async def test_weights_that_do_not_add_up_in_floating_point_are_a_tie_all_the_same() -> None:
     members = [{"model": "a", "weight": 0.2}, {"model": "b", "weight": 0.3}]
     members.append({"model": "c", "weight": 0.1})
-    judged = panel([member(1.0), member(0.0), member(1.0)], members)
+    judged = composite([member(1.0), member(0.0), member(1.0)], members)
     assert (await judged.score(REQUEST)).score == 0.0
 
 
@@ -105,7 +105,7 @@ def test_a_member_that_is_silent_is_waited_for_no_longer_than_its_part() -> None
 
     async def judged() -> tuple[Any, float]:
         began = time.monotonic()
-        asked = panel([member(1.0), silent, member(1.0)])
+        asked = composite([member(1.0), silent, member(1.0)])
         verdict = await asked.score(REQUEST.model_copy(update={"timeout_s": 0.2}))
         return verdict, time.monotonic() - began
 
@@ -115,18 +115,20 @@ def test_a_member_that_is_silent_is_waited_for_no_longer_than_its_part() -> None
     assert details(verdict)["members"]["m1"]["status"] == "timeout"
 
 
-async def test_an_overloaded_panel_asks_to_wait_as_long_as_its_members_do() -> None:
+async def test_an_overloaded_composite_asks_to_wait_as_long_as_its_members_do() -> None:
     async def full(*_: Any) -> Explanation:
         pause = {"retry_after_s": 7.0}
         return Explanation(result=failure(Status.OVERLOADED, "full", details=pause))
 
-    verdict = await panel([full, member(1.0)]).score(REQUEST)
+    verdict = await composite([full, member(1.0)]).score(REQUEST)
     assert verdict.status is Status.OVERLOADED
     assert details(verdict)["retry_after_s"] == 7.0
 
 
-async def test_a_member_that_fails_has_no_voice() -> None:
-    verdict = await panel([member(1.0), member(None, Status.TIMEOUT), member(1.0)]).score(REQUEST)
+async def test_a_failed_member_is_excluded() -> None:
+    verdict = await composite([member(1.0), member(None, Status.TIMEOUT), member(1.0)]).score(
+        REQUEST
+    )
     assert verdict.score == 1.0
     members = details(verdict)["members"]
     assert (members["m1"]["status"], members["m1"]["score"]) == ("timeout", None)
@@ -149,36 +151,41 @@ async def test_without_a_quorum_there_is_no_score(
     statuses: list[Status], quorum: int, status: Status
 ) -> None:
     asks = [member(1.0 if each is Status.OK else None, each) for each in statuses]
-    judged = panel(asks, quorum=quorum)
+    judged = composite(asks, quorum=quorum)
     verdict = await judged.score(REQUEST)
     assert (verdict.status, verdict.score, verdict.source) == (status, None, None)
     assert f"{quorum} are needed" in (verdict.reason or "")
     assert "it could not" in (verdict.reason or "")
-    assert judged.counts == {"agreed": 0, "disagreed": 0, "failed": 1}
+    assert judged.counts == {"agreed": 0, "disagreed": 0, "summed": 0, "failed": 1}
 
 
 async def test_it_counts_how_often_its_members_agree() -> None:
-    judged = panel([member(1.0), member(1.0), member(0.0)])
+    judged = composite([member(1.0), member(1.0), member(0.0)])
     await judged.score(REQUEST)
-    unanimous = panel([member(1.0), member(1.0)])
+    unanimous = composite([member(1.0), member(1.0)])
     await unanimous.score(REQUEST)
-    assert judged.describe()["panel"] == {"agreed": 0, "disagreed": 1, "failed": 0}
-    assert unanimous.describe()["panel"] == {"agreed": 1, "disagreed": 0, "failed": 0}
+    assert judged.describe()["composite"] == {"agreed": 0, "disagreed": 1, "summed": 0, "failed": 0}
+    assert unanimous.describe()["composite"] == {
+        "agreed": 1,
+        "disagreed": 0,
+        "summed": 0,
+        "failed": 0,
+    }
 
 
 async def test_a_fingerprint_tells_settings_and_members_apart() -> None:
     fingerprints = [
-        (await panel([member(1.0), member(1.0)], **settings).score(REQUEST)).fingerprint
+        (await composite([member(1.0), member(1.0)], **settings).score(REQUEST)).fingerprint
         for settings in ({}, {"aggregate": "mean"}, {"threshold": 0.9}, {"members": ["x", "m1"]})
     ]
     assert len(set(fingerprints)) == 4
-    again = await panel([member(0.0), member(1.0)]).score(REQUEST)
+    again = await composite([member(0.0), member(1.0)]).score(REQUEST)
     assert again.fingerprint == fingerprints[0]
 
 
-async def test_a_panel_is_explained_by_its_members_explanations() -> None:
+async def test_a_composite_is_explained_by_its_members_explanations() -> None:
     seen: list[Any] = []
-    model = panel([member(score, seen=seen) for score in (1.0, 0.0, 1.0)], ["a", "b", "c"])
+    model = composite([member(score, seen=seen) for score in (1.0, 0.0, 1.0)], ["a", "b", "c"])
     trace = Trace()
     verdict = await model.score(REQUEST, trace)
 
@@ -195,6 +202,63 @@ def test_a_member_that_explains_nothing_in_time_has_failed() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    model = panel([hang, hang], quorum=2)
+    model = composite([hang, hang], quorum=2)
     verdict = virtual_time.run(lambda: model.score(REQUEST, Trace()))
     assert (verdict.status, verdict.score) == (Status.TIMEOUT, None)
+
+
+async def test_a_sum_adds_weighted_scores_and_needs_every_member() -> None:
+    members = ["correct", {"model": "length", "weight": -0.01}]
+    summed = composite([member(1.0), length], members, aggregate="sum")
+    verdict = await summed.score(REQUEST)
+    assert verdict.score == pytest.approx(1.0 - 0.01 * len(REQUEST.response), abs=1e-9)
+    assert "disagreement" not in details(verdict)
+    assert summed.counts == {"agreed": 0, "disagreed": 0, "summed": 1, "failed": 0}
+
+    failed = composite([member(None, Status.ERROR), length], members, aggregate="sum")
+    verdict = await failed.score(REQUEST)
+    assert (verdict.status, verdict.score) == (Status.ERROR, None)
+
+
+async def test_members_scores_are_components_and_so_are_their_own() -> None:
+    async def of_criteria(*_: Any) -> Explanation:
+        parts = {"brief": Component(score=0.5, status=Status.OK)}
+        result = ScoreResult(status=Status.OK, score=0.5, components=parts)
+        return Explanation(result=result)
+
+    asks = [member(1.0), of_criteria, member(None, Status.TIMEOUT)]
+    verdict = await composite(asks, ["rule", "rubric", "judge"], aggregate="mean").score(REQUEST)
+    assert verdict.components is not None
+    assert {name: (part.score, part.status.value) for name, part in verdict.components.items()} == {
+        "rule": (1.0, "ok"),
+        "rubric": (0.5, "ok"),
+        "judge": (None, "timeout"),
+        "rubric/brief": (0.5, "ok"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("correct", "expected"),
+    [(1.0, {"correct": 1.0, "style": 0.75}), (0.0, {"correct": 0.0, "style": 0.0})],
+)
+async def test_a_gated_score_counts_only_where_the_other_is_high_enough(
+    correct: float, expected: dict[str, float]
+) -> None:
+    gate = {"member": "correct", "below": 1}
+    members = ["correct", {"model": "style", "clip": [0, 0.75], "gate": gate}]
+    verdict = await composite([member(correct), member(2.0)], members, aggregate="sum").score(
+        REQUEST
+    )
+    assert {name: part.score for name, part in (verdict.components or {}).items()} == expected
+    assert verdict.score == sum(expected.values())
+
+
+async def test_a_gate_whose_member_failed_leaves_no_score() -> None:
+    gate = {"member": "correct", "below": 1}
+    members = ["correct", {"model": "style", "gate": gate}, "other"]
+    asks = [member(None, Status.TIMEOUT), member(1.0), member(1.0)]
+    verdict = await composite(asks, members, quorum=2).score(REQUEST)
+    style = (verdict.components or {})["style"]
+    assert (style.score, style.status) == (None, Status.TIMEOUT)
+    assert "its gate, correct, has no score" in (style.reason or "")
+    assert (verdict.score, verdict.status) == (None, Status.TIMEOUT)

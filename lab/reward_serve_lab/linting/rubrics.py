@@ -1,0 +1,100 @@
+"""Checks of a rubric file: what no judge could answer, or no response could earn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from reward_serve.engines.base import Tokenizer
+from reward_serve.rubrics import Criterion, Rubric
+from reward_serve.templates import RUBRICS, load_template
+from reward_serve_lab.linting.answers import check_label_tokens
+from reward_serve_lab.linting.finding import Finding
+
+_MOST_TOKENS = 256  # a criterion is read again for every response
+
+
+def check_rubric(path: Path, tokenizer: Tokenizer) -> list[Finding]:
+    """The findings on a rubric file, errors first.
+
+    Args:
+        path: a YAML file of criteria.
+        tokenizer: the tokenizer of the judge that will use it.
+    """
+    try:
+        content = yaml.safe_load(path.read_bytes())
+    except (OSError, yaml.YAMLError, UnicodeError) as error:
+        found = f"cannot be read: {' '.join(str(error).split())}"
+        return [Finding("file", found, "write a YAML list of criteria")]
+    try:
+        rubric = Rubric.validate_python(content)
+    except ValidationError as error:
+        return [_invalid(fault) for fault in error.errors(include_url=False)]
+    findings = [
+        *_labels(rubric, tokenizer),
+        *_texts(rubric, tokenizer),
+        *_weights(rubric),
+    ]
+    return sorted(findings, key=lambda finding: finding.severity)
+
+
+def _invalid(fault: ErrorDetails) -> Finding:
+    field = ".".join(map(str, fault["loc"])) or "file"
+    found, _, remedy = fault["msg"].removeprefix("Value error, ").partition("; ")
+    return Finding(field, found, remedy or "see docs/how-to/rubrics.md")
+
+
+def _labels(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Finding]:
+    """Each label must be one token of the judge's, and mean only one thing in its criterion."""
+    template = load_template("rubric", RUBRICS)
+    for place, criterion in enumerate(rubric):
+        if criterion.choices is None:
+            continue
+        assert template.label is not None
+        form = template.label.model_copy(update={"values": criterion.choices})
+        digest = f"{template.digest}-{place}"
+        own = template.model_copy(update={"label": form, "digest": digest})
+        for finding in check_label_tokens(own, tokenizer):
+            yield Finding(f"{place}.choices", finding.found, finding.remedy)
+        unsaid = [c for c in criterion.choices if not _names(criterion.text, c)]
+        if unsaid and set(criterion.choices) != {"yes", "no"}:
+            found = f"text does not say when {', '.join(unsaid)} is the choice"
+            yield Finding(f"{place}.text", found, "say what each choice means", "warning")
+
+
+def _names(text: str, label: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text) is not None
+
+
+def _texts(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Finding]:
+    """Criteria must differ and be short beside the response that they are asked of."""
+    seen: dict[str, str] = {}
+    for place, criterion in enumerate(rubric):
+        words = " ".join(re.findall(r"\w+", criterion.text.casefold()))
+        if words in seen:
+            found = f"asks the same as {seen[words]!r}"
+            yield Finding(f"{place}.text", found, "remove one of them, or raise its weight")
+        seen.setdefault(words, criterion.name)
+        tokens = len(tokenizer.encode_plain(criterion.text)[0])
+        if tokens > _MOST_TOKENS:
+            found = f"has {tokens} tokens, which the judge reads again for every response"
+            remedy = f"shorten it to {_MOST_TOKENS}, or split it"
+            yield Finding(f"{place}.text", found, remedy, "warning")
+
+
+def _weights(rubric: Sequence[Criterion]) -> Iterator[Finding]:
+    """A perfect response must earn 1."""
+    for place, criterion in enumerate(rubric):
+        choices = criterion.choices or {"yes": 1.0, "no": 0.0}
+        best, worst = max(choices.values()), min(choices.values())
+        if criterion.weight > 0 and best < 1:
+            found = f"the best choice scores {best:g}, so no response can reach 1"
+            yield Finding(f"{place}.choices", found, "give the best choice 1.0")
+        if criterion.weight < 0 and worst > 0:
+            found = f"the fault costs at least {worst:g} of its weight, so no response can reach 1"
+            yield Finding(f"{place}.choices", found, "give the choice of no fault 0.0")

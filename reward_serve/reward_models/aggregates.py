@@ -1,0 +1,116 @@
+"""The score of a whole from the scores of its parts, as pure functions.
+
+``scores`` are pairs of score and weight, of the parts that have a score; sums are exact (``fsum``).
+A part that failed is in no sum: whether the others suffice is decided before, and if they do not,
+``status_to_report`` gives the whole's status.
+
+>>> weighted([(1.0, 3.0), (1.0, -1.0), (0.0, 1.0)])
+0.5
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+from reward_serve.config.judge import RubricAggregate
+from reward_serve.schema import Component, ScoreResult, Status
+
+Scores = Sequence[tuple[float, float]]
+
+# Statuses to report when parts are missing, retryable ones first.
+_SEVERITY = (
+    Status.OVERLOADED,
+    Status.TIMEOUT,
+    Status.ERROR,
+    Status.TRUNCATED,
+    Status.UNPARSEABLE,
+    Status.INVALID,
+)
+_PERMANENT = frozenset([Status.INVALID, Status.UNPARSEABLE, Status.TRUNCATED])
+
+
+def weighted(scores: Scores) -> float | None:
+    """The points earned as a share of the points possible, clipped to 0..1.
+
+    ``clip(sum(w * s) / sum(w for w > 0))``, as in HealthBench (Arora et al. 2025,
+    arXiv:2505.08775). None without a positive weight.
+    """
+    possible = math.fsum(weight for _, weight in scores if weight > 0)
+    if not possible:
+        return None
+    return min(1.0, max(0.0, total(scores) / possible))
+
+
+def total(scores: Scores) -> float:
+    """``sum(w * s)``."""
+    return math.fsum(score * weight for score, weight in scores)
+
+
+def mean(scores: Scores) -> float:
+    """``sum(w * s) / sum(w)``, for positive weights; never outside the range of the scores."""
+    values = [score for score, _ in scores]
+    return min(max(total(scores) / math.fsum(w for _, w in scores), min(values)), max(values))
+
+
+def vote(scores: Scores, threshold: float) -> tuple[bool, float]:
+    """Whether more than half of the weight scores at least ``threshold``, and its share.
+
+    A tie is not more than half, nor is one whose weights, such as 0.1, do not add up exactly.
+    """
+    share = mean([(float(score >= threshold), weight) for score, weight in scores])
+    return share > 0.5 and not math.isclose(share, 0.5), share
+
+
+def _met(scores: Scores) -> list[float]:
+    """How far each criterion is met: its score, or of a fault (a negative weight) its absence."""
+    return [score if weight > 0 else 1.0 - score for score, weight in scores]
+
+
+RUBRIC_AGGREGATES: Mapping[RubricAggregate, Callable[[Scores], float | None]] = {
+    "weighted": weighted,
+    "all": lambda scores: float(all(met > 0.5 for met in _met(scores))),
+    "min": lambda scores: min(_met(scores)),
+    "mean": lambda scores: fmean(_met(scores)),
+}
+"""``all``: 1 if every criterion is more met than not. ``min``, ``mean``: of how far each is met."""
+
+
+def status_to_report(
+    parts: Sequence[Component], needed: int, required: Sequence[Component] = ()
+) -> Status:
+    """The status of a whole without a score: a retryable one if a retry could bring the score.
+
+    Args:
+        parts: every part; at least one has no score.
+        needed: the number of parts that must have a score.
+        required: the parts without which there is no score.
+    """
+    permanent = sum(part.status in _PERMANENT for part in parts)
+    hopeless = len(parts) - permanent < needed or any(r.status in _PERMANENT for r in required)
+    failed = {part.status for part in parts if part.score is None}
+    known = [status for status in _SEVERITY if status in failed]
+    return next(s for s in known if not hopeless or s in _PERMANENT)
+
+
+def missing(parts: Mapping[str, Component], needed: int, what: str) -> str:
+    """Why there is no score: how many parts have one, and why the first three others do not."""
+    failed = {name: part for name, part in parts.items() if part.score is None}
+    first = [f"{name}: {part.status.value}: {part.reason}" for name, part in failed.items()][:3]
+    more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+    scored = len(parts) - len(failed)
+    return (
+        f"{scored} of {len(parts)} {what} have a score, {needed} are needed: "
+        f"{'; '.join(first)}{more}"
+    )
+
+
+def component_of(result: ScoreResult) -> Component:
+    """The result of a part asked on its own."""
+    return Component(
+        score=result.score,
+        status=result.status,
+        reason=result.reason,
+        probabilities=result.probabilities,
+    )

@@ -1,0 +1,191 @@
+"""Kind ``composite``: combines the scores of several reward models.
+
+Failed members are excluded. If fewer members than the quorum have a score, the composite has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from reward_serve.config.kinds import MemberConfig
+from reward_serve.config.models import CompositeModel
+from reward_serve.explanation import Explanation
+from reward_serve.reward_models.aggregates import (
+    Scores,
+    component_of,
+    mean,
+    missing,
+    status_to_report,
+    total,
+    vote,
+)
+from reward_serve.reward_models.base import RewardModel, summed_usage
+from reward_serve.reward_models.trace import Trace
+from reward_serve.schema import (
+    Component,
+    ScoreRequest,
+    ScoreResult,
+    Status,
+    failure,
+    retry_after_s,
+)
+
+Ask = Callable[[dict[str, Any], bool], Awaitable[Explanation]]
+"""Sends a member a request and never raises; without the flag, the answer is only a result."""
+
+
+async def length(body: dict[str, Any], explains: bool) -> Explanation:
+    """The member ``length``: the number of characters of the response."""
+    score = float(len(body["response"]))
+    return Explanation(result=ScoreResult(status=Status.OK, score=score, source="rule"))
+
+
+class Composite(RewardModel):
+    """Combines its members' scores.
+
+    Args:
+        config: a model of kind ``composite``.
+        asks: one for each member, in order.
+    """
+
+    def __init__(self, config: CompositeModel, asks: Sequence[Ask]) -> None:
+        self._config = config.composite
+        self._members = {member.name: member for member in config.composite.members}
+        self._asks = asks
+        self._quorum = config.composite.quorum or 1
+        self.counts = {"agreed": 0, "disagreed": 0, "summed": 0, "failed": 0}
+        """Requests on which all scored members agreed or not, or whose scores were added up;
+        ``failed`` without a quorum."""
+
+    async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
+        """Score one request by the members' scores; a trace has their explanations."""
+        body = request.model_dump(mode="json", exclude_unset=True, exclude={"model", "id"})
+        body["timeout_s"] = self._config.member_deadline * request.timeout_s
+        bodies = [
+            {**body, "template": member.template} if member.template else body
+            for member in self._members.values()
+        ]
+        explains = trace is not None
+        answers = await asyncio.gather(
+            *(_answer(ask, body, explains) for ask, body in zip(self._asks, bodies, strict=True))
+        )
+        named = dict(zip(self._members, answers, strict=True))
+        result = self._result({name: answer.result for name, answer in named.items()})
+        if trace is not None:
+            trace.members = named
+        elif result.score is None:
+            self.counts["failed"] += 1
+        else:
+            disagreement = (result.details or {}).get("disagreement")
+            outcome = "disagreed" if disagreement else "agreed"
+            self.counts["summed" if disagreement is None else outcome] += 1
+        return result
+
+    def _result(self, results: Mapping[str, ScoreResult]) -> ScoreResult:
+        parts = self._parts(results)
+        details: dict[str, Any] = {"members": {name: _shown(r) for name, r in results.items()}}
+        about: dict[str, Any] = {
+            "components": parts | _nested(results),
+            "details": details,
+            "usage": summed_usage(list(results.values())),
+            "fingerprint": self._fingerprint([r.fingerprint or "" for r in results.values()]),
+        }
+        scores = [
+            (part.score, self._members[name].weight)
+            for name, part in parts.items()
+            if part.score is not None
+        ]
+        if len(scores) < self._quorum:
+            status = status_to_report(list(parts.values()), self._quorum)
+            if status is Status.OVERLOADED:
+                details["retry_after_s"] = max(retry_after_s(r.details) for r in results.values())
+            return failure(status, missing(parts, self._quorum, "members"), **about)
+        score, label, disagreement = self._aggregate(scores)
+        if disagreement is not None:
+            details["disagreement"] = disagreement
+        return ScoreResult(status=Status.OK, score=score, source="composite", label=label, **about)
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, members and settings."""
+        return {
+            "kind": "composite",
+            "members": list(self._members),
+            "aggregate": self._config.aggregate,
+            "quorum": self._quorum,
+            "composite": dict(self.counts),
+            "fingerprint": self._fingerprint([]),
+        }
+
+    def _parts(self, results: Mapping[str, ScoreResult]) -> dict[str, Component]:
+        """Each member's result, clipped and then gated."""
+        clipped = {name: _clipped(self._members[name], r) for name, r in results.items()}
+        return {name: _gated(self._members[name], name, clipped) for name in clipped}
+
+    def _aggregate(self, scores: Scores) -> tuple[float, str | None, float | None]:
+        """Score, label and disagreement: the outvoted fraction of weight, or the scores' range."""
+        if self._config.aggregate == "sum":
+            return total(scores), None, None
+        if self._config.aggregate == "mean":
+            values = [score for score, _ in scores]
+            return mean(scores), None, max(values) - min(values)
+        right, share = vote(scores, self._config.threshold)
+        return float(right), "right" if right else "wrong", min(share, 1 - share)
+
+    def _fingerprint(self, members: Sequence[str]) -> str:
+        settings = self._config.model_dump_json(exclude={"member_deadline"})
+        text = "\n".join([settings, *members])
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        names = ",".join(self._members)
+        return f"composite={self._config.aggregate};members={names};digest={digest}"
+
+
+async def _answer(ask: Ask, body: dict[str, Any], explains: bool) -> Explanation:
+    """The member's answer, or a timeout if it exceeds its deadline."""
+    try:
+        async with asyncio.timeout(body["timeout_s"]):
+            return await ask(body, explains)
+    except TimeoutError:
+        reason = f"no answer within its {body['timeout_s']:.1f} s"
+        return Explanation(result=failure(Status.TIMEOUT, reason))
+
+
+def _clipped(member: MemberConfig, result: ScoreResult) -> Component:
+    part = component_of(result)
+    if part.score is not None and member.clip is not None:
+        low, high = member.clip
+        part.score = min(high, max(low, part.score))
+    return part
+
+
+def _gated(member: MemberConfig, name: str, parts: Mapping[str, Component]) -> Component:
+    """The member's part: 0 if its gate is closed, absent if the gate's member is."""
+    part, gate = parts[name], member.gate
+    if gate is None or part.score is None:
+        return part
+    other = parts[gate.member]
+    if other.score is None:
+        reason = f"its gate, {gate.member}, has no score: {other.reason}"
+        return Component(status=other.status, reason=reason)
+    return part.model_copy(update={"score": 0.0}) if other.score < gate.below else part
+
+
+def _nested(results: Mapping[str, ScoreResult]) -> dict[str, Component]:
+    """The components of members that have some, as ``member/component``."""
+    return {
+        f"{name}/{inner}": part
+        for name, result in results.items()
+        for inner, part in (result.components or {}).items()
+    }
+
+
+def _shown(result: ScoreResult) -> dict[str, Any]:
+    return {
+        "status": result.status.value,
+        "score": result.score,
+        "source": result.source,
+        "label": result.label,
+        "fingerprint": result.fingerprint,
+    }

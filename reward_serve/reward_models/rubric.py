@@ -1,0 +1,263 @@
+"""Kind ``rubric``: a language model judges each criterion of a rubric on its own.
+
+In label mode each criterion is one forward pass; question and response come first, so that all of
+them share one cached prefix. In generate mode the model answers all criteria in one JSON object. A
+criterion that failed is a component without a score, and never a number in the aggregate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from reward_serve.config.models import RemoteModel, RubricModel
+from reward_serve.engines.base import Engine
+from reward_serve.judging.verdict import last_match
+from reward_serve.reward_models.aggregates import (
+    RUBRIC_AGGREGATES,
+    component_of,
+    missing,
+    status_to_report,
+)
+from reward_serve.reward_models.base import InvalidRequestError, failure_of, summed_usage
+from reward_serve.reward_models.comparison import Comparison, cut_details
+from reward_serve.reward_models.judge import MODELS_SHARE, Judge
+from reward_serve.reward_models.label import label_verdict
+from reward_serve.reward_models.trace import Trace
+from reward_serve.rubrics import Criterion, Rubric
+from reward_serve.schema import (
+    ScoreRequest,
+    ScoreResult,
+    Source,
+    Status,
+    failure,
+)
+from reward_serve.templates import LabelForm, Template
+
+_YES_OR_NO = {"yes": 1.0, "no": 0.0}
+_KEPT_DETAILS = ("cut_response_characters", "retry_after_s")
+
+
+class RubricJudge(Judge):
+    """Judges criteria on one engine.
+
+    Args:
+        config: a model of kind ``rubric``, or of kind ``remote`` with a section ``rubric``.
+        engine: the engine of the judge's model.
+
+    Raises:
+        LabelError: a label of the deployment's template is not a single token for this model.
+    """
+
+    def __init__(self, config: RubricModel | RemoteModel, engine: Engine) -> None:
+        super().__init__(config, engine)
+        if config.rubric is None:
+            raise ValueError(f"rubric: {config.name!r} has no such section")
+        self._rubric = config.rubric
+        self._named = {
+            name: Rubric.validate_python(criteria)  # a path is read by resolve()
+            for name, criteria in config.rubric.rubrics.items()
+        }
+
+    async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
+        """Score one request by its rubric, or by the deployment's default."""
+        criteria = self._criteria(request)
+        asked = self._comparison(request, trace)
+        if asked.writing.samples > 1:
+            raise InvalidRequestError("options.samples: criteria are answered once; remove it")
+        reference = "\n\nor\n\n".join(request.references)
+        answer = _one_by_one if asked.mode == "label" else _in_one_text
+        result = self._result(asked, criteria, await answer(asked, criteria, reference))
+        if trace is not None:
+            trace.model = result
+        return result
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, settings, rubrics and fingerprint."""
+        return super().describe() | {
+            "kind": "rubric",
+            "rubrics": list(self._named),
+            "rubric": self._rubric.default,
+            "aggregate": self._rubric.aggregate,
+            "min_answered": self._rubric.min_answered,
+        }
+
+    def _criteria(self, request: ScoreRequest) -> Sequence[Criterion]:
+        asked = self._rubric.default if request.rubric is None else request.rubric
+        if isinstance(asked, list):
+            return asked
+        known = ", ".join(self._named) or "none, so send criteria"
+        if asked is None:
+            raise InvalidRequestError(
+                f"rubric: is missing; send criteria, or the name of one of this deployment's "
+                f"rubrics: {known}"
+            )
+        if asked not in self._named:
+            raise InvalidRequestError(
+                f"rubric: no rubric is named {asked[:64]!r}; choose from {known}"
+            )
+        return self._named[asked]
+
+    def _template(self, request: ScoreRequest) -> Template:
+        """The request's template, without the blocks of fields that the request lacks."""
+        template = super()._template(request)
+        return without(
+            template, [name for name in ("question", "reference") if not getattr(request, name)]
+        )
+
+    def _result(
+        self, asked: Comparison, criteria: Sequence[Criterion], results: Sequence[ScoreResult]
+    ) -> ScoreResult:
+        parts = {c.name: component_of(r) for c, r in zip(criteria, results, strict=True)}
+        scores = [
+            (result.score, criterion.weight)
+            for criterion, result in zip(criteria, results, strict=True)
+            if result.score is not None
+        ]
+        details: dict[str, Any] = {"criteria": len(criteria), "criteria_answered": len(scores)}
+        for result in results:
+            details |= {k: v for k, v in (result.details or {}).items() if k in _KEPT_DETAILS}
+        about: dict[str, Any] = {
+            "components": parts,
+            "template": asked.template.name,
+            "fingerprint": self._of_rubric(asked.fingerprint, criteria),
+            "text": results[0].text,
+            "usage": summed_usage(results),
+            "details": details,
+        }
+        needed = self._needed(len(criteria))
+        required = [parts[c.name] for c in criteria if c.required]
+        lacking = any(part.score is None for part in required)
+        enough = len(scores) >= needed and not lacking
+        score = RUBRIC_AGGREGATES[self._rubric.aggregate](scores) if enough else None
+        if score is None:
+            status = status_to_report(list(parts.values()), needed, required)
+            why = missing(parts, needed, "criteria")
+            return failure(status, f"{why}; a required one lacks" if lacking else why, **about)
+        cached = all(result.source == "cache" for result in results)
+        source = "cache" if cached else self._source
+        return ScoreResult(status=Status.OK, score=score, source=source, **about)
+
+    def _needed(self, criteria: int) -> int:
+        least = self._rubric.min_answered
+        if isinstance(least, int):
+            return min(least, criteria)
+        return math.ceil(least * criteria - 1e-9)
+
+    def _of_rubric(self, fingerprint: str, criteria: Sequence[Criterion]) -> str:
+        text = json.dumps([criterion.model_dump() for criterion in criteria])
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        rule = f"{self._rubric.aggregate}-{self._rubric.min_answered}"
+        return f"{fingerprint};rubric={digest};aggregate={rule}"
+
+
+async def _one_by_one(
+    asked: Comparison, criteria: Sequence[Criterion], reference: str
+) -> list[ScoreResult]:
+    """One forward pass for each criterion; those that miss the deadline have timed out.
+
+    Raises:
+        InvalidRequestError: a criterion cannot be asked.
+    """
+    within_s = MODELS_SHARE * asked.request.timeout_s
+    tasks = [
+        asyncio.ensure_future(label_verdict(_about(asked, criterion), reference))
+        for criterion in criteria
+    ]
+    try:
+        await asyncio.wait(tasks, timeout=within_s)
+        results = [_finished(task, within_s) for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+    for criterion, result in zip(criteria, results, strict=True):
+        if result.status is Status.INVALID:
+            raise InvalidRequestError(f"criterion {criterion.name!r}: {result.reason}")
+    return results
+
+
+def _about(asked: Comparison, criterion: Criterion) -> Comparison:
+    """The comparison for one criterion, with its choices as labels."""
+    template, choices = asked.template, criterion.choices
+    if choices is not None:
+        *first, last = choices
+        ask = f"Which choice fits the response? Reply {', '.join(first)} or {last}."
+        form = LabelForm(instruction=ask, values=choices)
+        digest = f"{template.digest}-{'/'.join(choices)}"
+        template = template.model_copy(update={"label": form, "digest": digest})
+    return replace(asked, template=template, criterion=criterion.text)
+
+
+def _finished(task: asyncio.Future[ScoreResult], within_s: float) -> ScoreResult:
+    if not task.done():
+        return failure(Status.TIMEOUT, f"no answer within its {within_s:.1f} s")
+    if task.cancelled():
+        return failure(Status.ERROR, "the engine cancelled the request")
+    error = task.exception()
+    if isinstance(error, Exception):
+        return failure_of(error, "a criterion")
+    return task.result()
+
+
+async def _in_one_text(
+    asked: Comparison, criteria: Sequence[Criterion], reference: str
+) -> list[ScoreResult]:
+    """All criteria answered in one text; raises like ``_one_by_one``, or ``EngineError``."""
+    form = asked.template.label
+    default = form.values if form else _YES_OR_NO
+    choices = [criterion.choices or default for criterion in criteria]
+    lines = [
+        f"{criterion.name} ({' / '.join(values)}): {criterion.text}"
+        for criterion, values in zip(criteria, choices, strict=True)
+    ]
+    prompt = await replace(asked, criterion="\n".join(lines)).render(reference)
+    output = await asked.answer(asked.engine.generate, prompt, asked.writing.sampling)
+    written = last_match(asked.template, output.text, output.cut_off)
+    if isinstance(written, ScoreResult):
+        results = [written] * len(criteria)
+    else:
+        said = _said(written)
+        source: Source = "cache" if output.cached else asked.source
+        results = [
+            _chosen(said.get(criterion.name), values, source)
+            for criterion, values in zip(criteria, choices, strict=True)
+        ]
+    first = {"usage": output.usage, "text": output.text, "details": cut_details(prompt)}
+    return [results[0].model_copy(update=first), *results[1:]]
+
+
+def _said(written: str) -> dict[str, Any]:
+    try:
+        said = json.loads(written)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _chosen(said: Any, values: Mapping[str, float], source: Source) -> ScoreResult:
+    """The result of one answer in the model's JSON object."""
+    if said is None:
+        return failure(Status.UNPARSEABLE, "the judge's last JSON object does not name it")
+    known = {label.casefold(): value for label, value in values.items()}
+    score = known.get(str(said).strip().casefold())
+    if score is None:
+        reason = f"{str(said)[:64]!r} is not one of its choices: {', '.join(values)}"
+        return failure(Status.UNPARSEABLE, reason)
+    return ScoreResult(status=Status.OK, score=score, source=source)
+
+
+def without(template: Template, absent: Collection[str]) -> Template:
+    """The template without the fenced blocks of these fields."""
+    user = template.user
+    for name in absent:
+        user = re.sub(rf"(?m)^<{name}>\n\{{{name}\}}\n</{name}>\n", "", user)
+    if user == template.user:
+        return template
+    digest = f"{template.digest}-without-{'-'.join(absent)}"
+    return template.model_copy(update={"user": user, "digest": digest})

@@ -1,0 +1,99 @@
+"""Rubrics: the criteria by which a response is judged, each on its own.
+
+>>> rubric = Rubric.validate_python([{"name": "cites", "text": "It names a source."}])
+>>> rubric[0].weight
+1.0
+"""
+
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    model_validator,
+)
+
+MAX_CRITERIA = 64
+MAX_CRITERION_CHARACTERS = 4096
+
+# Both are listed in prompts, and written and read as JSON.
+_CriterionName = Annotated[str, Field(pattern=r"^\w([\w .-]{0,62}\w)?$")]
+_Label = Annotated[str, Field(pattern=r"^[\w+-]([\w .+-]{0,30}[\w+])?$")]
+
+
+class Criterion(BaseModel):
+    """One criterion of a rubric."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    name: _CriterionName = Field(description="Unique in the rubric; the component's name.")
+    text: str = Field(
+        max_length=MAX_CRITERION_CHARACTERS,
+        pattern=r"\S",
+        description="What is asked of the response.",
+    )
+    weight: float = Field(
+        1.0,
+        ge=-1e6,
+        le=1e6,
+        strict=True,
+        description="Share in the aggregate; negative if the criterion names a fault. At least "
+        "1e-6 in magnitude.",
+    )
+    choices: dict[_Label, Annotated[float, Field(ge=0, le=1, strict=True)]] | None = Field(
+        None,
+        min_length=2,
+        max_length=16,
+        description="Label to score; default: the template's, yes 1 and no 0.",
+    )
+    required: bool = Field(
+        False,
+        strict=True,
+        description="Whether the rubric has no score where this criterion has none.",
+    )
+
+    @model_validator(mode="after")
+    def _can_be_told_apart(self) -> Self:
+        if abs(self.weight) < 1e-6:
+            raise ValueError(f"weight: {self.weight:g} counts for nothing; remove the criterion")
+        choices = self.choices or {"yes": 1.0, "no": 0.0}
+        if len({label.casefold() for label in choices}) < len(choices):
+            raise ValueError("choices: two labels differ only in case; rename one")
+        if len(set(choices.values())) == 1:
+            raise ValueError("choices: every label has the same score; give them different ones")
+        return self
+
+
+def _complement_each_other(criteria: list[Criterion]) -> list[Criterion]:
+    names = [criterion.name for criterion in criteria]
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two criteria are named {repeated!r}; rename one")
+    if all(criterion.weight < 0 for criterion in criteria):
+        raise ValueError("every weight is negative, so no response earns anything; add one above 0")
+    return criteria
+
+
+Criteria = Annotated[
+    list[Criterion],
+    Field(min_length=1, max_length=MAX_CRITERIA),
+    AfterValidator(_complement_each_other),
+]
+Rubric: TypeAdapter[list[Criterion]] = TypeAdapter(Criteria)
+"""Validates the content of a rubric file."""
+
+
+def _tag(value: Any) -> str:
+    return "name" if isinstance(value, str) else "criteria"
+
+
+CriteriaOrName = Annotated[
+    Annotated[Criteria, Tag("criteria")]
+    | Annotated[str, Field(min_length=1, max_length=1024), Tag("name")],
+    Discriminator(_tag),
+]

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reward_serve.engines.base import Tokenizer
+from reward_serve_lab.linting.rubrics import check_rubric
+from tests.unit.reward_models.test_rubric import WordTokenizer
+
+
+@pytest.fixture
+def tokenizer() -> Tokenizer:
+    return WordTokenizer()
+
+
+def found(folder: Path, content: Any, tokenizer: Tokenizer) -> list[str]:
+    file = folder / "rubric.yaml"
+    file.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return [str(finding) for finding in check_rubric(file, tokenizer)]
+
+
+def criterion(name: str, text: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "text": text, **fields}
+
+
+CLEAR = criterion("clear", "A: very clear, B: hard to follow.", choices={"A": 1.0, "B": 0.0})
+
+
+def test_a_rubric_without_faults_has_no_findings(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    rubric = [criterion("brief", "It is brief."), CLEAR, criterion("rude", "Rude?", weight=-1)]
+    assert found(tmp_path, rubric, tokenizer) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param("a: [", "error: file: cannot be read: ", id="no YAML"),
+        pytest.param("name: x", "error: file: Input should be a valid list", id="no list"),
+        pytest.param(
+            [criterion("a", "x?")] * 2, "error: file: two criteria are named 'a'; rename", id="name"
+        ),
+        pytest.param(
+            [criterion("a", "Is it brief?"), criterion("b", "is it Brief")],
+            "error: 1.text: asks the same as 'a'",
+            id="duplicate",
+        ),
+        pytest.param(
+            [criterion("a", "good: fine, very bad: not.", choices={"good": 1, "very bad": 0})],
+            "error: 0.choices: label 'very bad' is not a single token",
+            id="label of several tokens",
+        ),
+        pytest.param(
+            [criterion("a", "How clear?", choices={"A": 1, "B": 0})],
+            "warning: 0.text: text does not say when A, B is the choice",
+            id="labels without a meaning",
+        ),
+        pytest.param(
+            [criterion("a", "A: good, B: bad.", choices={"A": 0.5, "B": 0})],
+            "error: 0.choices: the best choice scores 0.5, so no response can reach 1",
+            id="cannot reach 1",
+        ),
+        pytest.param(
+            [
+                criterion("a", "Good?"),
+                criterion("b", "A: bad, B: not.", weight=-1, choices={"A": 1, "B": 0.5}),
+            ],
+            "error: 1.choices: the fault costs at least 0.5 of its weight",
+            id="a fault without a way out",
+        ),
+        pytest.param(
+            [criterion("a", "long " * 300)], "warning: 0.text: has 600 tokens", id="too long"
+        ),
+    ],
+)
+def test_a_finding_names_the_criterion_and_the_remedy(
+    content: Any, said: str, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    findings = found(tmp_path, content, tokenizer)
+    assert len(findings) == 1
+    assert findings[0].startswith(said)
+    assert "; " in findings[0]
