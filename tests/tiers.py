@@ -1,4 +1,4 @@
-"""Which tests stand in which tier, and what a unit test may not do.
+"""Which folder has which tier of tests, and what a unit test may not do.
 
 A unit test needs no Ray, no vLLM, no torch, no other process and no network. What its file imports
 is checked as it is collected, what it starts and connects to while it runs.
@@ -17,58 +17,30 @@ import pytest
 from xdist.scheduler.loadfile import LoadFileScheduling  # type: ignore[import-untyped]
 
 HEAVY = ("ray", "vllm", "torch")
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 
-BROWSER = tuple(
-    f"lab/ui/test_{page}.py"
-    for page in (*("ask_page", "group_page", "health_page", "hostile", "pages"),
-                 *("refusals", "verdicts_page"))
-)  # fmt: skip
+UNIT = "tests/unit"
+SERVICE = "tests/service"
+CLUSTER = "tests/service/integration"
+"""Shares one Ray cluster, and so runs in one process."""
 
-LONG = ("examples", *BROWSER, "loadtests", "long")
-"""Only `make test-all` runs these, but for ``SMOKE``."""
+PAGES = "tests/long/lab"
+"""Needs a browser, and no cluster."""
+
+LONG = ("tests/long", "examples/tests", "loadtests/tests")
+"""Only `make test-all` runs these, except ``SMOKE``."""
 
 SMOKE = (
-    *("examples/grpo/test_verdicts.py", "examples/gsm8k/test_prepare_dataset.py"),
-    *("examples/train_judge/test_drafts.py", "loadtests/chaos/test_load.py"),
-    *("loadtests/gpu/test_carry.py", "loadtests/load/test_checking.py"),
-    *("loadtests/test_bench.py", "loadtests/test_soak.py"),
+    "examples/tests/grpo/test_verdicts.py",
+    "examples/tests/gsm8k/test_prepare_dataset.py",
+    "examples/tests/train_judge/test_drafts.py",
+    "loadtests/tests/chaos/test_load.py",
+    "loadtests/tests/gpu/test_carry.py",
+    "loadtests/tests/load/test_checking.py",
+    "loadtests/tests/test_bench.py",
+    "loadtests/tests/test_soak.py",
 )
-"""A file of each area that takes a second."""
-
-CLUSTER = "integration"
-"""Shares one cluster, and so runs in one process."""
-
-SERVICE = (
-    CLUSTER,
-    *("cli/test_doctor.py", "cli/test_serve.py", "cli/test_shipped.py"),
-    *("client/test_endpoint.py", "client/test_handle.py", "client/test_processes.py"),
-    *(
-        "client/test_transports.py",
-        "config/test_resolve.py",
-        "engines/test_tokenizer.py",
-        "lab/cli/test_ui.py",
-    ),
-    *("clients/test_slime.py", "engines/test_bundled.py", "engines/test_fork_server.py"),
-    "engines/test_openai.py",
-    *("engines/test_process_guard.py", "engines/test_vllm.py", "http"),
-    *("lab/attacks/test_suite.py", "lab/cli/test_score.py", "lab/cli/test_template.py"),
-    *("cli/test_clusters.py", "cli/test_controller.py", "cli/test_file_schema.py"),
-    *("cli/test_outage.py", "cli/test_serving.py", "cli/test_signals.py"),
-    *("lab/linting/test_check.py", "reward_models/test_rule.py"),
-    *(
-        "replica/test_loop_pauses.py",
-        "replica/test_metrics.py",
-        "replica/test_autoscaling.py",
-        "routing",
-    ),
-    *("test_app.py", "test_deployments.py", "test_kubernetes.py", "test_memory.py"),
-    *(*SMOKE, "lab/ui", "test_version.py"),
-    *("rules/test_formulas.py", "rules/test_gsm8k.py", "rules/test_no_false_proof.py"),
-    *("rules/test_child_process.py", "rules/test_math_verified.py"),
-    *("rules/test_pattern.py", "rules/test_registry.py"),
-)
-"""Needs Ray or processes; all else that is not long is a unit test."""
+"""One quick file of each area."""
 
 
 _sampled = False
@@ -90,24 +62,23 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-def _is_in(path: Path, places: tuple[str, ...]) -> bool:
-    relative = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
-    return any(relative == place or relative.startswith(f"{place}/") for place in places)
+def _is_in(path: Path, *places: str) -> bool:
+    return any(path.is_relative_to(ROOT / place) for place in places)
 
 
 def is_unit(path: Path) -> bool:
     """Whether the file at ``path`` has unit tests."""
-    return path.is_relative_to(ROOT) and not _is_in(path, (*SERVICE, *LONG))
+    return _is_in(path, UNIT)
 
 
 def shares_cluster(path: Path) -> bool:
-    """Whether tests of the file share the cluster, or start one of their own."""
-    return _is_in(path, (CLUSTER, "long"))
+    """Whether the file's tests share the cluster, or start one of their own."""
+    return _is_in(path, CLUSTER, "tests/long") and not _is_in(path, PAGES)
 
 
 def is_long(path: Path) -> bool:
     """Whether `make test` leaves the file at ``path`` out."""
-    return _is_in(path, LONG) and not _is_in(path, SMOKE)
+    return _is_in(path, *LONG) and not _is_in(path, *SMOKE)
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]
@@ -115,7 +86,7 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "cluster" if shares_cluster(ROOT.parent / file) else file
+        return "cluster" if shares_cluster(ROOT / file) else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
@@ -156,7 +127,7 @@ def pytest_make_collect_report(
         report.outcome = "failed"
         report.longrepr = (
             f"{collector.nodeid} imports {', '.join(found)}: import it where it is needed, or "
-            "name the file in tests/tiers.py among the service tests"
+            f"move the file to {SERVICE}"
         )
     return report
 
@@ -195,5 +166,5 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         result = yield
     finally:
         _running = None
-    assert not _faults, f"a unit test (tests/tiers.py) {'; '.join(dict.fromkeys(_faults))}"
+    assert not _faults, f"a unit test {'; '.join(dict.fromkeys(_faults))}"
     return result

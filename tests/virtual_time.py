@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 from unittest import mock
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 TURNS = 12  # of the loop: more than any hand-over here takes
@@ -41,6 +43,16 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
         asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(clock)) as runner,
     ):
         return runner.run(started())
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run an async test on a loop of ``run``."""
+
+    @functools.wraps(test)
+    def timed(*arguments: P.args, **fixtures: P.kwargs) -> None:
+        run(lambda: test(*arguments, **fixtures))
+
+    return timed
 
 
 async def settle() -> None:

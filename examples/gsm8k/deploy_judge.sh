@@ -1,22 +1,31 @@
 #!/usr/bin/env bash
-# deploy_judge.sh [stop]: run `reward-serve serve` in the background and wait until it can score;
-# does nothing if a judge is already running.
+# deploy_judge.sh: run `reward-serve serve` in the background and wait until it can score; does
+#   nothing if a judge is already running.
+# deploy_judge.sh run COMMAND...: the same, then COMMAND, then end the judge if it was started here.
+# deploy_judge.sh stop: end the judge.
 #
 # JUDGE=qwen (default): Qwen2.5-1.5B-Instruct on its own GPU, in the trainer's Ray cluster and under
 #   its interpreter, TRAINER_PYTHON. The cluster is RAY_ADDRESS, or this machine's; if there is none,
-#   `ray start --head` starts one. Environments reach the judge by handle.
+#   the judge starts one, which COMMAND joins. Environments reach the judge by handle.
 # JUDGE=bundled: the bundled judge on CPU cores, in the environment of `make setup` and its own
 #   cluster, because trainers take whole GPUs. Environments reach it over HTTP.
 # JUDGE=openai: GPT-4o-mini, or the endpoint that deployments/openai.yaml names, with the key in
 #   OPENAI_API_KEY; deployed like the bundled judge. JUDGE=graded: the same, with graded verdicts.
 #
-# DEPLOYMENT    another deployments file
-# URL           the judge's URL (http://127.0.0.1:8000)
-# TRAINER_GPUS  GPUs that training needs besides the judge's (0); with JUDGE=qwen, exit 1 if the
+# DEPLOYMENT      another deployments file
+# JUDGE_MODEL     another model: a hub id or a folder
+# JUDGE_REPLICAS  number of replicas, or MIN:MAX
+# JUDGE_TP        GPUs per replica
+# KEEP_JUDGE      non-empty: `run` leaves the judge running
+# ENV_FILE        file of variables to export, such as OPENAI_API_KEY and WANDB_API_KEY
+# URL             the judge's URL (http://127.0.0.1:8000)
+# TRAINER_GPUS    GPUs that training needs besides the judge's (0); with JUDGE=qwen, exit 1 if the
 #   cluster has too few, because Ray would wait forever
-# STATE_DIR     folder of the service's log and process id (.judge)
+# STATE_DIR       folder of the service's log and process id (.judge)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck disable=SC1090
+if [[ -n ${ENV_FILE:-} ]]; then set -a && source "$ENV_FILE" && set +a; fi
 judge=${JUDGE:-qwen}
 url=${URL:-http://127.0.0.1:8000}
 state=${STATE_DIR:-$root/.judge}
@@ -45,20 +54,35 @@ stop() {
   rm "$state/pid"
 }
 
-joins=()
-if [[ $judge == qwen ]]; then
-  joins=(--address "${RAY_ADDRESS:-auto}")
-fi
-
 check_gpus() { "$python" "$root/examples/gsm8k/gpus.py" "$deployment" "${TRAINER_GPUS:-0}" "$1"; }
 
+# The deployments file with JUDGE_MODEL, JUDGE_REPLICAS and JUDGE_TP, if any is set.
+configure() {
+  local model=engine.model fields=()
+  [[ $judge == openai || $judge == graded ]] && model=remote.model
+  [[ -z ${JUDGE_MODEL:-} ]] || fields+=(--set "$model=$JUDGE_MODEL")
+  [[ -z ${JUDGE_TP:-} ]] || fields+=(--set "engine.tensor_parallel_size=$JUDGE_TP")
+  [[ -z ${JUDGE_REPLICAS:-} ]] || fields+=(
+    --set "autoscaling.min_replicas=${JUDGE_REPLICAS%:*}"
+    --set "autoscaling.max_replicas=${JUDGE_REPLICAS#*:}"
+  )
+  [[ ${#fields[@]} -gt 0 ]] || return 0
+  "$python" -m reward_serve serve "$deployment" "${fields[@]}" --dry-run >"$state/judge.yaml"
+  deployment=$state/judge.yaml
+}
+
+joins=()
 prepare() {
   if [[ $judge != qwen ]]; then
     make --no-print-directory -C "$root" setup
-  elif [[ ${RAY_ADDRESS:-auto} == auto ]] && ! "$python" -m ray.scripts.scripts status >/dev/null 2>&1; then
-    check_gpus local
-    "$python" -m ray.scripts.scripts start --head --disable-usage-stats >>"$state/log" 2>&1 || fail
+    configure
+    return
+  fi
+  configure
+  if [[ ${RAY_ADDRESS:-auto} == auto ]] && ! "$python" -m ray.scripts.scripts status >/dev/null 2>&1; then
+    check_gpus local # the judge starts a cluster, and ends it
   else
+    joins=(--address "${RAY_ADDRESS:-auto}")
     check_gpus "${RAY_ADDRESS:-auto}"
   fi
 }
@@ -67,21 +91,40 @@ deploy() {
   nohup setsid "$python" -m reward_serve serve "$deployment" ${joins[@]+"${joins[@]}"} \
     >>"$state/log" 2>&1 </dev/null &
   echo $! >"$state/pid"
+  trap stop EXIT
   until ready 5; do
     kill -0 "$(<"$state/pid")" 2>/dev/null || fail
   done
 }
 
-if [[ ${1:-} == stop ]]; then
-  stop
-  exit
-fi
-: >"$state/log"
-if ready 0; then
-  echo "a judge is already running at $url"
-  exit
-fi
-echo "deploying $deployment (log: $state/log)"
-prepare
-deploy
-echo "the judge is ready at $url; stop it with: JUDGE=$judge $0 stop"
+start() {
+  if ready 0; then
+    echo "a judge is already running at $url"
+    return
+  fi
+  : >"$state/log"
+  echo "deploying $deployment (log: $state/log)"
+  prepare
+  deploy
+  [[ -z ${KEEP_JUDGE:-} && ${1:-} == run ]] && return
+  trap - EXIT
+  echo "the judge is ready at $url; stop it with: JUDGE=$judge $0 stop"
+}
+
+# The cluster that the judge started, or this machine's.
+cluster() {
+  local started
+  started=$(sed -n 's/^REWARD_SERVE_APP=.* RAY_ADDRESS=//p' "$state/log" 2>/dev/null | tail -n 1)
+  echo "${started:-auto}"
+}
+
+case ${1:-} in
+  stop) stop ;;
+  run)
+    start run
+    shift
+    if [[ $judge == qwen ]]; then export RAY_ADDRESS=${RAY_ADDRESS:-$(cluster)}; fi
+    "$@"
+    ;;
+  *) start ;;
+esac

@@ -24,18 +24,24 @@ trainer_gpus() {
   fi
 }
 
-# launch <rule|judge> <sync|async> [key=value ...]: deploy the judge if needed, then train.
+# launch <rule|judge> <sync|async> [key=value ...]: deploy the judge if needed, train, and end the
+# judge if it was started here.
 #
 # TRAINER_PYTHON    the trainer's interpreter (python)
 # DATA_DIR          parent of rule/ and judge/, written by prepare_dataset.py ($HOME/data/gsm8k)
 # OUT_DIR           parent of checkpoints and exports ($HOME/runs/gsm8k)
 # JUDGE             qwen, bundled, openai or graded (three grades); see deploy_judge.sh
 # REWARD_SERVE_URL  use this service; nothing is deployed
-# LOGGER            console or wandb (console)
+# JUDGE_MODEL, JUDGE_REPLICAS, JUDGE_TP, KEEP_JUDGE  see deploy_judge.sh
+# ENV_FILE          file of variables to export, such as OPENAI_API_KEY and WANDB_API_KEY
+# LOGGER            console or wandb (wandb if WANDB_API_KEY is set, else console)
 # PRINT_CONFIG      non-empty: only print the settings, one per line
 launch() {
   local reward=$1 mode=$2
   shift 2
+  # shellcheck disable=SC1090
+  if [[ -n ${ENV_FILE:-} ]]; then set -a && source "$ENV_FILE" && set +a; fi
+  local logger=${LOGGER:-${WANDB_API_KEY:+wandb}}
   local data="${DATA_DIR:-$HOME/data/gsm8k}/$reward"
   local out="${OUT_DIR:-$HOME/runs/gsm8k}/${reward}_$mode"
   local environment=gsm8k_judge url=${REWARD_SERVE_URL:-}
@@ -49,7 +55,7 @@ launch() {
     "trainer.run_name=gsm8k_${reward}_$mode"
     "trainer.ckpt_path=$out/checkpoints"
     "trainer.export_path=$out/exports"
-    "trainer.logger=${LOGGER:-console}"
+    "trainer.logger=${logger:-console}"
   )
   if [[ $reward == judge && -n $url ]]; then
     settings+=("environment.skyrl_gym.gsm8k_judge.url=$url")
@@ -81,9 +87,10 @@ launch() {
       "--variant $reward --out $data" >&2
     return 1
   fi
+  local trainer=("${TRAINER_PYTHON:-python}" -m reward_serve_skyrl.main "${settings[@]}")
   if [[ $reward == judge && -z ${REWARD_SERVE_URL:-} ]]; then
-    TRAINER_GPUS=$(trainer_gpus) "$here/deploy_judge.sh" || return
-    [[ -n $url ]] || export RAY_ADDRESS=${RAY_ADDRESS:-auto} # the judge's cluster
+    TRAINER_GPUS=$(trainer_gpus) "$here/deploy_judge.sh" run "${trainer[@]}"
+  else
+    "${trainer[@]}"
   fi
-  "${TRAINER_PYTHON:-python}" -m reward_serve_skyrl.main "${settings[@]}"
 }

@@ -1,8 +1,9 @@
-"""Prepares GSM8K for SkyRL and verl: ``python -m examples.gsm8k.prepare_dataset --out data/gsm8k``.
+"""Prepares a data set for SkyRL and verl: ``python -m examples.gsm8k.prepare_dataset --out DIR``.
 
-Writes ``train.parquet`` and ``validation.parquet``. The variant selects the environment that
-computes the reward: the judge's of ``clients/skyrl``, or skyrl_gym's ``gsm8k``. Nothing else
-differs, so runs are comparable.
+GSM8K, MATH-500 (``--set math500``) or a file of questions and answers (``--set FILE``). Writes
+``train.parquet`` and ``validation.parquet``. The variant selects the environment that computes the
+reward: the judge's of ``clients/skyrl``, or skyrl_gym's ``gsm8k``. Nothing else differs, so runs
+are comparable.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from examples.gsm8k.rows import HUB, read_rows
+from examples.gsm8k.rows import HUB, SETS, read_rows
+from reward_serve.client.rows import text_of, texts_of
 from reward_serve.rules import final_answer
+from reward_serve.rules.numbers.parsing import parse_number
 
 INSTRUCTION = 'Let\'s think step by step and output the final answer after "####".'
 HELD_OUT_EVERY = 20
+_QUESTIONS = ("question", "problem", "prompt")
+_ANSWERS = ("answer", "answers", "reference", "references", "solution")
+"""Names of a row's columns; the first that a row has is read."""
 
 console = Console()
 
@@ -35,50 +41,67 @@ _ENVIRONMENTS = {Variant.judge: "gsm8k_judge", Variant.rule: "gsm8k"}
 
 def main(
     out: Annotated[Path, typer.Option(help="Folder for the two files.")],
-    train: Annotated[str, typer.Option(help="JSONL file of question and answer, or hub id.")] = HUB,
+    train: Annotated[
+        str,
+        typer.Option(
+            "--set",
+            "--train",
+            help="gsm8k, math500, a hub id, or a JSONL, parquet or CSV file of questions (or "
+            "problems) and answers, of which a row may have several.",
+        ),
+    ] = HUB,
     validation: Annotated[
         str | None,
-        typer.Option(
-            help="The same; default: the hub's test split, or every 20th row of the file."
-        ),
+        typer.Option(help="The same; default: GSM8K's test split, otherwise every 20th row."),
     ] = None,
     variant: Annotated[Variant, typer.Option(help="Source of the reward.")] = Variant.judge,
 ) -> None:
     """Write train.parquet and validation.parquet."""
     rows = {"train": read_rows(train)}
-    if validation is not None:
-        rows["validation"] = read_rows(validation, "test")
-    elif Path(train).is_file():
+    if validation is not None or SETS.get(train, train) == HUB:
+        rows["validation"] = read_rows(validation or train, "test")
+    else:
         rows["validation"] = rows["train"][::HELD_OUT_EVERY]
         rows["train"] = [row for at, row in enumerate(rows["train"]) if at % HELD_OUT_EVERY]
-    else:
-        rows["validation"] = read_rows(train, "test")
-    made = {split: prepared(split_rows, split, variant) for split, split_rows in rows.items()}
+    source = _source(train, rows["train"])
+    made = {
+        split: prepared(split_rows, split, variant, source) for split, split_rows in rows.items()
+    }
     for split, columns in made.items():  # write only once every split is valid
         path = out / f"{split}.parquet"
         write(columns, path)
         console.print(f"{path}: {len(columns)} rows", markup=False, highlight=False)
 
 
-def prepared(rows: list[dict[str, str]], split: str, variant: Variant) -> list[dict[str, Any]]:
+def prepared(
+    rows: list[dict[str, Any]], split: str, variant: Variant, source: str = HUB
+) -> list[dict[str, Any]]:
     """The output rows: SkyRL reads ``env_class`` and ``reward_spec``, verl ``reward_model``.
 
     Raises:
-        typer.BadParameter: there are no rows, or a row has no question or no final answer.
+        typer.BadParameter: there are no rows, or a row has no question or no answer, or, for the
+            rule, no number as its answer.
     """
     if not rows:
         raise typer.BadParameter(f"{split}: has no rows")
     columns = []
     for index, row in enumerate(rows):
-        question, answer = row.get("question"), row.get("answer")
-        if not question or not answer or not (truth := _number(answer)):
+        question = text_of(
+            next((row[name] for name in _QUESTIONS if row.get(name) is not None), "")
+        )
+        answers = texts_of(
+            next((row[name] for name in _ANSWERS if row.get(name) is not None), None)
+        )
+        truths = [truth for answer in answers if (truth := _final(answer))]
+        if not question or not truths or (variant is Variant.rule and not _is_number(truths)):
             raise typer.BadParameter(
-                f"{split}: row {index + 1}: needs a question, and an answer that ends in "
-                f"'#### <number>'; found {sorted(row)}"
+                f"{split}: row {index + 1}: needs a question and an answer"
+                f"{', which is a number' if variant is Variant.rule else ''}; found {sorted(row)}"
             )
+        truth = truths[0] if len(truths) == 1 else truths
         columns.append(
             {
-                "data_source": HUB,
+                "data_source": source,
                 "prompt": [{"role": "user", "content": f"{question} {INSTRUCTION}"}],
                 "env_class": _ENVIRONMENTS[variant],
                 "reward_spec": {"method": "rule", "ground_truth": truth},
@@ -86,17 +109,40 @@ def prepared(rows: list[dict[str, str]], split: str, variant: Variant) -> list[d
                 "extra_info": {
                     "split": split,
                     "index": index,
-                    "answer": answer,
+                    "answer": "\n".join(answers),
                     "question": question,
+                    "problem": question,
                 },
             }
         )
+    return _with_lists(columns)
+
+
+def _source(data: str, rows: list[dict[str, Any]]) -> str:
+    """The data set's name, by which trainers choose a scorer and group their metrics."""
+    if not Path(data).is_file():
+        return SETS.get(data, data)
+    is_gsm8k = all("####" in str(row.get("answer")) for row in rows)
+    return HUB if is_gsm8k else Path(data).stem
+
+
+def _final(answer: str) -> str:
+    """The text after the last ``####``, or all; a number without commas, as trainers compare it."""
+    final = final_answer(answer)
+    return final.replace(",", "") if parse_number(final) else final
+
+
+def _is_number(truths: list[str]) -> bool:
+    return len(truths) == 1 and parse_number(truths[0]) is not None
+
+
+def _with_lists(columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with each truth as a list if any is one: a parquet column has one type."""
+    if any(isinstance(row["reward_spec"]["ground_truth"], list) for row in columns):
+        for spec in (row[name] for row in columns for name in ("reward_spec", "reward_model")):
+            truth = spec["ground_truth"]
+            spec["ground_truth"] = truth if isinstance(truth, list) else [truth]
     return columns
-
-
-def _number(answer: str) -> str:
-    """The final answer without commas, as skyrl_gym and verl compare it."""
-    return final_answer(answer).replace(",", "")
 
 
 def write(columns: list[dict[str, Any]], path: Path) -> None:

@@ -44,6 +44,9 @@ def main(
             help=f"Number of examples; default: what fits into an hour, at most {Recipe.examples}.",
         ),
     ] = None,
+    start: Annotated[
+        Path | None, typer.Option(help="Adapter to start from, such as the shipped one.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of data, order and initial weights.")] = 0,
     held_out: Annotated[int, typer.Option(min=1, help="Number of evaluation examples.")] = 1_000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -70,7 +73,12 @@ def main(
     with console.status("making reasoning-gym's tasks"):
         material = Material(problems, read_tasks(TRAINED, _TASKS, seed))
         kept_back = Material(others, read_tasks([*chain(*HELD_OUT.values())], _TASKS, seed))
-    trainer = Trainer(Recipe(examples=examples or Recipe.examples, seed=seed), base, device)
+    recipe = Recipe(
+        examples=examples or Recipe.examples, seed=seed, start=start.name if start else ""
+    )
+    trainer = Trainer(recipe, base, device)
+    if start:
+        trainer.load_adapter(start)
     if not trainer.resume(out, any_length=examples is None) and examples is None:
         trainer.recipe = replace(trainer.recipe, examples=affordable(trainer, material, _MINUTES))
         console.print(f"{trainer.recipe.examples} examples; set --examples to change the number")

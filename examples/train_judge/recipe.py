@@ -15,6 +15,7 @@ class Recipe:
     Attributes:
         learning_rate: that of LoRA's A; B's is ``ratio`` times that (LoRA+, Hayou et al. 2024).
         met: loss weight of met references; missed ones, of which there are more, have weight 1.
+        start: name of the adapter to start from, which has had the first lessons; empty for none.
     """
 
     template: str = "final_answer"
@@ -30,6 +31,7 @@ class Recipe:
     rank: int = 16
     alpha: int = 16
     seed: int = 0
+    start: str = ""
 
     @property
     def steps(self) -> int:
@@ -41,7 +43,7 @@ class Recipe:
 
         With all families from the start, the judge did not improve in 1,600 examples.
         """
-        done = step / self.steps
+        done = step / self.steps + (self.first + self.bare / 2 if self.start else 0.0)
         if done < self.first:
             return make_first(rng)
         if done < self.first + self.bare:

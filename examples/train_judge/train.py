@@ -16,9 +16,14 @@ from random import Random
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+from peft import (
+    LoraConfig,
+    get_peft_model,
+    get_peft_model_state_dict,
+    set_peft_model_state_dict,
+)
 from peft.optimizers import create_loraplus_optimizer
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from examples.train_judge.packed import Piece, hidden_states
@@ -190,6 +195,10 @@ class Trainer:
         weights = folder / "adapter_model.safetensors"
         save_file(half, weights, metadata={"format": "pt"})
         weights.chmod(0o644)
+
+    def load_adapter(self, folder: Path) -> None:
+        """Start from an adapter's weights instead of random ones."""
+        set_peft_model_state_dict(self.model, load_file(folder / "adapter_model.safetensors"))
 
     def resume(self, folder: Path, any_length: bool = False) -> bool:
         """Resume from the folder's checkpoint; returns whether it has one.

@@ -135,7 +135,9 @@ class ReplicaReports:
     def _room(self, name: str) -> str:
         import ray
 
-        resources = self._resources[name]  # never the HTTP deployment, which needs none
+        resources = self._resources.get(name)
+        if resources is None:  # the HTTP deployment, which needs none; Ray is slow
+            return ""
         needed = {"CPU": resources.num_cpus or 0.0, "GPU": resources.num_gpus or 0.0}
         needed = {what: number for what, number in needed.items() if number}
         has, free = ray.cluster_resources(), ray.available_resources()

@@ -6,6 +6,7 @@ Options are applied to the closest shipped file, which supplies the defaults.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from typing import Any, Literal
 import typer
 import yaml
 
+from reward_serve.cli.fields import set_field
 from reward_serve.cli.shipped import shipped_file
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
@@ -57,13 +59,21 @@ class ServerOptions:
     api_keys_file: Path | None = None
 
 
-def deployments_file(model: str, options: ModelOptions, server: ServerOptions) -> dict[str, Any]:
+def deployments_file(
+    model: str,
+    options: ModelOptions,
+    server: ServerOptions,
+    fields: Sequence[str] = (),
+    verdict_log: Path | None = None,
+) -> dict[str, Any]:
     """Build and validate the content of the deployments file.
 
     Args:
         model: ``bundled``, a folder, a hub id, or a deployments file.
         options: model options.
         server: HTTP options.
+        fields: fields to set, each as ``PATH=VALUE``.
+        verdict_log: folder of the verdict log of every model.
 
     Raises:
         typer.BadParameter: an option does not apply, or the file does not exist.
@@ -74,7 +84,8 @@ def deployments_file(model: str, options: ModelOptions, server: ServerOptions) -
     if model.endswith(FILE_SUFFIXES):
         if options.given():
             raise typer.BadParameter(
-                f"--{options.given()[0]}: does not apply to a deployments file; edit {model}"
+                f"--{options.given()[0]}: does not apply to a deployments file; use --set, or "
+                f"edit {model}"
             )
         path = Path(model)
         content = checked(_read(path if path.is_file() else shipped_file(model)))
@@ -86,6 +97,12 @@ def deployments_file(model: str, options: ModelOptions, server: ServerOptions) -
     if server.api_keys_file:
         for args in _args_behind_http(content):
             args.setdefault("server", {})["api_keys_file"] = str(server.api_keys_file.absolute())
+    if verdict_log:
+        for section in _sections(content):
+            folder = str(verdict_log.expanduser().absolute())
+            section["verdict_log"] = {**(section.get("verdict_log") or {}), "folder": folder}
+    for field in fields:
+        set_field(content, field)
     return checked(content)
 
 
@@ -177,6 +194,16 @@ def _args_behind_http(content: dict[str, Any]) -> list[dict[str, Any]]:
         for application in content["applications"]
         if application.get("route_prefix", "/") is not None
         and application["import_path"].startswith("reward_serve.app:")
+    ]
+
+
+def _sections(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """The sections of the reward models; the file is not validated yet."""
+    return [
+        section
+        for application in content["applications"]
+        if application.get("import_path") == "reward_serve.app:build_app"
+        for section in (application.get("args") or {}).get("models") or []
     ]
 
 

@@ -78,6 +78,18 @@ Gpus = Annotated[
 Cpus = Annotated[float | None, typer.Option(min=0.1, help="CPU cores per replica.")]
 Host = Annotated[str | None, typer.Option(help="Address to listen on; default 127.0.0.1.")]
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Default 8000.")]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Set any field of the deployments file, such as judge.max_tokens=256, "
+        "engine.quantization=fp8 or server.max_batch_items=64; repeat the option for several.",
+    ),
+]
+VerdictLog = Annotated[
+    Path | None, typer.Option(help="Folder for a log of the verdicts (a sample: verdict_log.rate).")
+]
 Keys = Annotated[Path | None, typer.Option(help="File of API keys: lines of 'name: key'.")]
 Address = Annotated[
     str | None, typer.Option(help="Running Ray cluster (auto: this machine's); default: start one.")
@@ -100,6 +112,8 @@ def serve(
     host: Host = None,
     port: Port = None,
     api_keys_file: Keys = None,
+    fields: Fields = None,
+    verdict_log: VerdictLog = None,
     address: Address = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -111,7 +125,7 @@ def serve(
     options = ModelOptions(kind, template, mode, rules, adapter, tp, gpus, cpus, replicas, device)
     server = ServerOptions(host, port, api_keys_file)
     try:
-        content = deployments_file(model, options, server)
+        content = deployments_file(model, options, server, fields or (), verdict_log)
         if dry_run:
             typer.echo(yaml.safe_dump(content, sort_keys=False), nl=False)
             for fault in _missing(content):

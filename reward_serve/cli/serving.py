@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -159,7 +160,10 @@ def urls(content: dict[str, Any]) -> list[str]:
 def _print_addresses(
     content: dict[str, Any], reached: list[str], gcs: str, took_s: float, out: Console
 ) -> None:
-    """Print the addresses for trainers; ``reached`` are the URLs that answered here."""
+    """Print the addresses for trainers and the workbench.
+
+    ``reached`` are the URLs that answered here.
+    """
     import ray
 
     lines = [f"ready after {took_s:.0f} s; press Ctrl-C to stop"]
@@ -170,4 +174,14 @@ def _print_addresses(
     if not reached and urls(content):
         lines.append("HTTP: on the machines and port where this cluster's Serve listens")
     lines += [f"REWARD_SERVE_APP={name} RAY_ADDRESS={gcs}" for name in application_names(content)]
+    metrics = next(
+        f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+        for node in ray.nodes()
+        if node["NodeID"] == ray.get_runtime_context().get_node_id()
+    )
+    folders = {model.verdict_log.folder for model in models_of(content)} - {None}
+    log = "".join(f" --log {shlex.quote(str(folder))}" for folder in sorted(folders, key=str)[:1])
+    lines.append(f"metrics of this node: {metrics}")
+    if reached:
+        lines.append(f"reward-serve ui --url {reached[0]} --metrics {metrics}{log}")
     _print(lines, out)

@@ -38,8 +38,10 @@ class Client:
         transport: the transport to the service, or several to try in this order.
         timeout_s: default deadline of a request, over all attempts, in seconds.
         on_failure: how to handle a request without a score: ``raise`` raises ``ScoringError``,
-            ``none`` returns the typed failure, ``rule`` uses the rule verifier in this process, and
-            a number is used as the score. The last two give results with source ``fallback``.
+            ``none`` returns the typed failure, ``rule`` uses the rule verifier in this process,
+            ``lexical`` does too and, for a text that it cannot decide, uses the words shared with
+            the reference (their F1), and a number is used as the score. The last three give results
+            with source ``fallback``.
         window_s: while a batch is in progress, how long a request waits to be batched; otherwise
             it is sent immediately.
         max_batch: maximum requests per batch.
@@ -218,7 +220,7 @@ class Client:
             hand_out(scored)
             failed = [(tickets[i], r) for i, r in results.items() if r.status is not Status.OK]
             unscored.extend(result for _, result in failed)
-            if failed and self._on_failure == "rule":  # may take long for a formula
+            if failed and self._on_failure in ("rule", "lexical"):  # may take long for a formula
                 in_thread(lambda: self._settle(failed))
             else:
                 self._settle(failed)

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from reward_serve.config.base import ConfigError, ConfigFaults, Count, Section
 from reward_serve.config.models import (
+    CascadeModel,
     ClassifierModel,
     JudgeModel,
     ModelConfig,
@@ -132,6 +133,19 @@ class AppConfig(_Args):
                     known = [name for name, kind in kinds.items() if kind != "panel"]
                     raise ValueError(
                         f"models: panel {panel.name!r} has the member {member.model!r}, but the "
+                        f"application's other models are: {', '.join(known) or 'none'}; add the "
+                        "model, or set the member's application"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _cascades_have_their_members(self) -> Self:
+        known = [each.name for each in self.models if each.kind not in ("panel", "cascade")]
+        for model in (each for each in self.models if isinstance(each, CascadeModel)):
+            for member in model.cascade.members:
+                if member.application is None and member.model not in known:
+                    raise ValueError(
+                        f"models: cascade {model.name!r} has the member {member.model!r}, but the "
                         f"application's other models are: {', '.join(known) or 'none'}; add the "
                         "model, or set the member's application"
                     )

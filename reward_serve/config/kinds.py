@@ -1,4 +1,4 @@
-"""The sections of single kinds: ``classifier``, ``rule`` and ``panel``."""
+"""The sections of single kinds: ``classifier``, ``rule``, ``panel`` and ``cascade``."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -115,4 +115,36 @@ class PanelConfig(Section):
                 f"quorum: {self.quorum} is above the number of members, {len(self.members)}; "
                 "lower it or add members"
             )
+        return self
+
+
+class CascadeConfig(Section):
+    """The members of a cascade, in the order in which they are asked."""
+
+    members: list[Annotated[MemberConfig, BeforeValidator(_named)]] = Field(
+        min_length=2, max_length=4, description="names, or names with settings; the smallest first"
+    )
+    unsure: tuple[float, float] = Field(
+        (0.2, 0.8),
+        description="the next member is asked if the probability of right (without probabilities "
+        "of two labels: the score) is within",
+    )
+    member_deadline: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.5, description="the deadline of all members but the last, as a fraction of the time left"
+    )
+
+    @model_validator(mode="after")
+    def _members_take_turns(self) -> Self:
+        if self.unsure[0] > self.unsure[1]:
+            raise ValueError(f"unsure: {list(self.unsure)} is empty; write [low, high]")
+        names = [(member.application, member.model, member.template) for member in self.members]
+        for member, name in zip(self.members, names, strict=True):
+            if names.count(name) > 1:
+                raise ValueError(f"members: {member.model!r} is listed twice; remove one")
+            given = member.model_dump(exclude_defaults=True)
+            if unused := given.keys() - {"model", "application", "template"}:
+                raise ValueError(
+                    f"members: {member.model!r} has {', '.join(sorted(unused))}, which a cascade "
+                    "does not use; remove it"
+                )
         return self

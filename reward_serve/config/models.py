@@ -16,7 +16,7 @@ from reward_serve.config.engine import (
     gpus_of_replica,
 )
 from reward_serve.config.judge import GroupConfig, JudgeConfig
-from reward_serve.config.kinds import ClassifierConfig, PanelConfig, RuleConfig
+from reward_serve.config.kinds import CascadeConfig, ClassifierConfig, PanelConfig, RuleConfig
 from reward_serve.schema import DEFAULT_ITEM_CHARS
 
 
@@ -217,7 +217,18 @@ class PanelModel(_CoresModel):
     panel: PanelConfig
 
 
+class CascadeModel(_CoresModel):
+    """Kind ``cascade``: asks other models in order until one is sure."""
+
+    _why_no_gpu = "a cascade runs no model itself"
+    _num_cpus = 0.5
+    _concurrent_items = 256
+
+    kind: Literal["cascade"]
+    cascade: CascadeConfig
+
+
 ModelConfig = Annotated[
-    JudgeModel | ClassifierModel | RemoteModel | RuleModel | PanelModel,
+    JudgeModel | ClassifierModel | RemoteModel | RuleModel | PanelModel | CascadeModel,
     Field(discriminator="kind"),
 ]

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from reward_serve import memory
 from reward_serve.config.kinds import MemberConfig
 from reward_serve.config.models import (
+    CascadeModel,
     ClassifierModel,
     JudgeModel,
     ModelConfig,
@@ -31,6 +32,7 @@ from reward_serve.replica.observers import FailureLog, MemoryTrimmer, Observer
 from reward_serve.replica.scoring import Scorer
 from reward_serve.replica.verdict_log import VerdictLog
 from reward_serve.reward_models.base import RewardModel
+from reward_serve.reward_models.cascade import Cascade
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.panel import Ask, Panel
 from reward_serve.schema import Status, failure
@@ -147,7 +149,7 @@ class RewardReplica:
         """Score one request at start-up, so that callers do not wait for one-time work."""
         if isinstance(self._config, RuleModel) and self._config.rule.verifier == "function":
             return  # a custom function may need other fields
-        if isinstance(self._config, PanelModel):
+        if isinstance(self._config, PanelModel | CascadeModel):
             return  # its members may start later
         began = time.monotonic()
         result = await uncounted.score(
@@ -191,8 +193,8 @@ class RewardReplica:
             self._model.close()
 
 
-def _member(config: PanelModel, member: MemberConfig) -> Ask:
-    """The function that sends a panel's request to a member, by handle."""
+def _member(config: PanelModel | CascadeModel, member: MemberConfig) -> Ask:
+    """The function that sends a panel's or cascade's request to a member, by handle."""
     from ray import serve
 
     from reward_serve.client import RewardClient, ServiceUnavailableError
@@ -226,6 +228,8 @@ async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
         return Judge(config, OpenAIEngine(config.remote)), {}
     if isinstance(config, PanelModel):
         return Panel(config, [_member(config, member) for member in config.panel.members]), {}
+    if isinstance(config, CascadeModel):
+        return Cascade(config, [_member(config, member) for member in config.cascade.members]), {}
     if isinstance(config, ClassifierModel):
         from reward_serve.engines.vllm_classifier import VllmClassifier
         from reward_serve.reward_models.classifier import Classifier

@@ -20,8 +20,8 @@ class Metrics(Observer):
 
     Args:
         items: returns the number of items in progress or waiting.
-        describe: returns the reward model's description, whose ``cache``, ``audit``, ``panel``
-            and ``group`` are counts.
+        describe: returns the reward model's description, whose ``cache``, ``audit``, ``panel``,
+            ``cascade`` and ``group`` are counts.
     """
 
     def __init__(self, items: Callable[[], int], describe: Callable[[], Mapping[str, Any]]) -> None:
@@ -51,6 +51,9 @@ class Metrics(Observer):
             ),
             "panel": counter(
                 "panels", "Requests scored by a panel: whether its members agreed.", "outcome"
+            ),
+            "cascade": counter(
+                "cascades", "Requests that a cascade asked each member (outcome).", "outcome"
             ),
         }
         self._latency = histogram(

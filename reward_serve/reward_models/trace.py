@@ -42,7 +42,7 @@ class Trace:
         prompts: functions that describe each prompt; called after scoring, off the event loop.
         cached: whether all answers came from the verdict cache; None until a model answered.
         seconds: time of each part that ran; concurrent calls count once.
-        members: explanations of a panel's members.
+        members: explanations of a panel's or cascade's members.
     """
 
     tokens: bool = False

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 
 from deployments.local import ROOT
+from examples.tests.grpo import fake_endpoint
 from reward_serve.engines.bundled import prepare_bundled
-from tests.examples.grpo import fake_endpoint
 from tests.fake_service import Call, FakeService, Reply
 
 PATIENCE_S = 240.0

@@ -10,7 +10,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.engines.owners import runs
 from tests.long.grpo_runs import (
     HalfRight,
     Run,
@@ -18,8 +17,7 @@ from tests.long.grpo_runs import (
     started,
     until,
 )
-
-pytestmark = pytest.mark.slow
+from tests.service.engines.owners import runs
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from ray.cluster_utils import Cluster
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 from deployments.local import ROOT, free_port
+from examples.tests.grpo.fake_endpoint import FakeEndpoint
 from reward_serve.engines.bundled import prepare_bundled
-from tests.examples.grpo.fake_endpoint import FakeEndpoint
 from tests.long.grpo_runs import HalfRight, options, until
 
 STEPS = 8
@@ -34,7 +34,6 @@ def cluster() -> Iterator[Cluster]:
     cluster.shutdown()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_job_goes_on_when_a_node_of_its_rollout_workers_is_lost(
     cluster: Cluster, tmp_path: Path

@@ -82,7 +82,6 @@ def test_a_trainers_wheel_carries_no_weights(installed: Path) -> None:
     assert wheel.stat().st_size < 600_000
 
 
-@pytest.mark.slow
 def test_it_serves_and_the_verl_adapter_asks_it(installed: Path, tmp_path: Path) -> None:
     port = str(free_port())
     command = [str(installed / "reward-serve"), "serve", "rule.yaml", "--port", port]

@@ -26,6 +26,8 @@ _CLIENT_SETTINGS = (
 )  # fmt: skip
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""
+_ROW_SETTINGS = ("judged_data_sources", "group_size")
+"""Settings of rows, not of the client."""
 _ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
 """Settings that exclude each other."""
 _OPTIONS = {
@@ -44,10 +46,10 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
     Raises:
         ValueError: a setting is unknown or invalid.
     """
-    if unknown := settings.keys() - _VERLS.union(_CLIENT_SETTINGS, ["group_size"]):
+    if unknown := settings.keys() - _VERLS.union(_CLIENT_SETTINGS, _ROW_SETTINGS):
         raise ValueError(
             f"reward_kwargs: {', '.join(sorted(unknown))}: unknown; choose from "
-            f"{', '.join(_CLIENT_SETTINGS)}, group_size"
+            f"{', '.join(_CLIENT_SETTINGS + _ROW_SETTINGS)}"
         )
     # A rule's 0 or 1 is on another scale than a place in a group.
     chosen: dict[str, Any] = {"on_failure": "none" if settings.get("group_size") else "rule"}

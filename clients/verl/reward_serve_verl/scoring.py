@@ -6,12 +6,14 @@ the group's baseline excludes them (``training.py``).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reward_serve.client import Client, ScoringError, metrics_of
 from reward_serve.client.outcomes import check_on_failure
 from reward_serve.schema import ScoreResult
+from reward_serve_verl.default_scoring import default_reward, is_judged
 from reward_serve_verl.requests import client_for, request_for
 
 
@@ -25,13 +27,14 @@ async def compute_score(
     """Score a response.
 
     Args:
-        data_source: the row's data set; not used.
+        data_source: the row's data set; verl's own scoring is used if it matches none of the
+            patterns in ``judged_data_sources``.
         solution_str: the response.
         ground_truth: a gold answer or solution, a list of them, or a mapping from names.
         extra_info: the row's ``extra_info``; ``requests.py`` lists the keys that are read.
-        **settings: ``reward_kwargs``, such as ``url``, ``app`` or ``on_failure`` of
-            ``reward_serve.client.connect``; and ``group_size``, verl's ``rollout.n``, to judge the
-            samples of a row (``extra_info.index``) against each other.
+        **settings: ``reward_kwargs``, ``data_sources``, and ``url``, ``app``, ``on_failure`` and
+            others of ``reward_serve.client.connect``; and ``group_size``, verl's ``rollout.n``, to
+            judge the samples of a row (``extra_info.index``) against each other.
 
     Returns:
         ``score`` and metrics of the request; see ``as_reward``.
@@ -41,6 +44,10 @@ async def compute_score(
         ScoringError: the sample is undecided; verl's V1 trainer then leaves it out.
     """
     info = extra_info or {}
+    if not is_judged(data_source, settings):
+        return await asyncio.to_thread(
+            default_reward, data_source, solution_str, ground_truth, info
+        )
     client = client_for(info, settings)
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
     return as_reward(await client.ascore(request))
@@ -59,6 +66,8 @@ def compute_score_sync(
         ScoringError: the sample is undecided.
     """
     info = extra_info or {}
+    if not is_judged(data_source, settings):
+        return default_reward(data_source, solution_str, ground_truth, info)
     client = client_for(info, settings)
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
     return as_reward(client.score(request))
@@ -82,8 +91,13 @@ def compute_score_batched(
             "compute_score_batched cannot leave undecided samples out; set their reward "
             "(on_failure=0.0), or use compute_score"
         )
-    results = results_of(data_sources, solution_strs, ground_truths, extra_infos, settings)
-    return [as_reward(result) for result in results]
+    rows = _rows(data_sources, solution_strs, ground_truths, extra_infos)
+    judged = [row for row in rows if is_judged(row[0], settings)]
+    results = iter(_results(judged, settings))
+    return [
+        as_reward(next(results)) if is_judged(row[0], settings) else default_reward(*row)
+        for row in rows
+    ]
 
 
 def results_of(
@@ -98,6 +112,15 @@ def results_of(
     Raises:
         ValueError: the lists differ in length.
     """
+    return _results(_rows(data_sources, solution_strs, ground_truths, extra_infos), settings)
+
+
+def _rows(
+    data_sources: Sequence[str],
+    solution_strs: Sequence[str],
+    ground_truths: Sequence[Any],
+    extra_infos: Sequence[Mapping[str, Any] | None] | None,
+) -> list[tuple[str, str, Any, Mapping[str, Any]]]:
     infos = [info or {} for info in extra_infos or [None] * len(solution_strs)]
     lengths = {len(data_sources), len(solution_strs), len(ground_truths), len(infos)}
     if len(lengths) > 1:
@@ -105,25 +128,29 @@ def results_of(
             f"data_sources, solution_strs, ground_truths, extra_infos: {len(data_sources)}, "
             f"{len(solution_strs)}, {len(ground_truths)} and {len(infos)}; must be equally long"
         )
+    return list(zip(data_sources, solution_strs, ground_truths, infos, strict=True))
+
+
+def _results(
+    rows: Sequence[tuple[str, str, Any, Mapping[str, Any]]], settings: Mapping[str, Any]
+) -> list[ScoreResult]:
     by_client: dict[Client, list[int]] = {}
-    for index, info in enumerate(infos):
+    for index, (*_, info) in enumerate(rows):
         by_client.setdefault(client_for(info, settings), []).append(index)
     results: dict[int, ScoreResult] = {}
     for client, indices in by_client.items():
-        requests = [
-            request_for(solution_strs[i], ground_truths[i], infos[i], settings.get("group_size"))
-            for i in indices
-        ]
+        size = settings.get("group_size")
+        requests = [request_for(*rows[index][1:], size) for index in indices]
         results.update(zip(indices, client.score_batch(requests), strict=True))
-    return [results[index] for index in range(len(infos))]
+    return [results[index] for index in range(len(rows))]
 
 
 def as_reward(result: ScoreResult) -> dict[str, float]:
     """A result as verl's reward dict.
 
     Returns:
-        ``score``, ``acc``, the metrics of ``reward_serve.client.metrics_of``, and ``latency_ms``,
-        the time in the service.
+        ``score``, ``acc``, ``judged`` (1.0), the metrics of ``reward_serve.client.metrics_of``, and
+        ``latency_ms``, the time in the service.
 
     Raises:
         ScoringError: the result has no score.
@@ -133,6 +160,7 @@ def as_reward(result: ScoreResult) -> dict[str, float]:
     return {
         "score": result.score,
         "acc": float(result.score >= 0.5),
+        "judged": 1.0,
         **metrics_of(result),
         "latency_ms": result.latency_ms,
     }

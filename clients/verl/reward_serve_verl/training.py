@@ -22,6 +22,7 @@ from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManage
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from reward_serve.client.samples import SampleReader, log_table
+from reward_serve_verl.default_scoring import is_judged
 from reward_serve_verl.requests import client_for
 
 
@@ -37,6 +38,7 @@ class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is
         function = config.reward.custom_reward_function
         settings = function.get("reward_kwargs") or {}
         client_for({}, settings)
+        is_judged("", settings)  # checks the patterns
         on_failure = settings.get("on_failure", "rule")
         if not config.trainer.use_v1 and not _is_number(on_failure):
             raise ValueError(

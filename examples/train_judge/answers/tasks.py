@@ -141,7 +141,8 @@ def _task(
     for other in dict.fromkeys(others):
         if len(misses) < _MISSES and _plain(other) != _plain(text) and len(other) <= _LONGEST:
             misses += [other] if score(other) <= _WRONG else []
-    misses += [word for word in _NEITHER[: _FEWEST - len(misses)] if score(word) <= _WRONG]
+    if len(misses) < _FEWEST:
+        misses += [word for word in _NEITHER if word not in misses and score(word) <= _WRONG]
     equals = [form for form in _notations(text) if form != text and score(form) >= _RIGHT]
     return Task(name, text, tuple(equals), tuple(misses)) if len(misses) >= _FEWEST else None
 

@@ -106,7 +106,7 @@ def _model(model: Mapping[str, Any]) -> None:
                     _fact(name.replace("_", " "), model[name])
             if isinstance(items := model.get("items"), int):
                 _fact("items running or queued", items)
-            for part in ("cache", "audit", "panel"):
+            for part in ("cache", "audit", "panel", "cascade"):
                 if isinstance(counts := model.get(part), Mapping):
                     _fact(part, ", ".join(f"{name} {count}" for name, count in counts.items()))
             start = model.get("start_s")

@@ -1,0 +1,122 @@
+"""Runs locust in its own process, since it patches sockets on import."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fake_service import Call, FakeService, Reply
+
+ROOT = Path(__file__).parents[2]
+BURSTS = ("--prompts", "2", "--samples", "4", "--period", "1", "--rollout-seconds", "1")
+
+
+class WrongOnce(FakeService):
+    """Returns the other score once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.once = threading.Lock()
+
+    def answer(self, call: Call) -> Reply:
+        reply = super().answer(call)
+        if call.path == "/v1/score" and self.once.acquire(blocking=False):
+            reply.content["score"] = 1.0 - reply.content["score"]
+        return reply
+
+
+class DroppingOnce(FakeService):
+    """Closes the connection of one request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.once = threading.Lock()
+
+    def answer(self, call: Call) -> Reply:
+        if call.path == "/v1/score" and self.once.acquire(blocking=False):
+            raise ConnectionAbortedError("dropped on purpose")
+        return super().answer(call)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    figures = [{"response": f"#### {n}", "reference": "18", "correct": n == 18} for n in (17, 18)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in figures), encoding="utf-8")
+    return path
+
+
+def load(url: str, rows: Path, out: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """``loadtests.load``'s exit code and figures."""
+    command = [sys.executable, "-m", "loadtests.load", "--url", url, "--out", str(out)]
+    command += ["--data", str(rows), "--duration", "2", "--timeout-s", "5", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (out / "summary.json").is_file(), done.stderr
+    return done.returncode, json.loads((out / "summary.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("transport", ["http-single", "http-batch"])
+def test_a_run_of_right_answers_passes_and_is_reported(
+    transport: str, rows: Path, tmp_path: Path
+) -> None:
+    arguments = ("--shape", "grpo_burst", "--transport", transport, *BURSTS)
+    with FakeService() as service:
+        code, figures = load(service.url, rows, tmp_path, *arguments)
+
+    assert (code, figures["failed"]) == (0, [])
+    assert (figures["asked"], figures["right"], figures["agreement_with_labels"]) == (16, 16, 1.0)
+    assert (figures["shape"], figures["prompts"], figures["samples"]) == ("grpo_burst", 2, 4)
+    assert 0 < figures["p50_ms"] <= figures["p99_ms"]
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert "/v1/score" in (tmp_path / "locust_stats.csv").read_text(encoding="utf-8")
+
+
+def test_long_rollouts_are_generated_and_decided_by_rules(rows: Path, tmp_path: Path) -> None:
+    with FakeService() as service:
+        code, figures = load(service.url, rows, tmp_path, "--shape", "long_rollouts", *BURSTS)
+        asked = [len(c.body["response"]) for c in service.calls if c.path == "/v1/score"]
+
+    assert (code, figures["failed"]) == (0, [])
+    assert (figures["right"], figures["agreement_with_labels"], figures["sources"]) == (
+        16,
+        1.0,
+        {"rule": 16},
+    )
+    assert (figures["shape"], figures["data"]) == ("long_rollouts", "long_rows")
+    assert sorted(asked)[8] > 16_000
+
+
+def test_one_wrong_answer_fails_the_run(rows: Path, tmp_path: Path) -> None:
+    with WrongOnce() as service:
+        code, figures = load(service.url, rows, tmp_path, "--peak-users", "4")
+
+    assert (code, figures["wrong"], figures["lost"]) == (1, 1, 0)
+    assert figures["right"] == figures["asked"] - 1 > 4
+    assert "under load" in (tmp_path / "locust_failures.csv").read_text(encoding="utf-8")
+
+
+def test_one_dropped_connection_fails_the_run(rows: Path, tmp_path: Path) -> None:
+    with DroppingOnce() as service:
+        code, figures = load(service.url, rows, tmp_path, "--peak-users", "4")
+
+    assert (code, figures["wrong"], figures["lost"]) == (1, 0, 1)
+    assert figures["right"] == figures["asked"] - 1 > 4
+
+
+def test_locusts_command_line_refuses_a_missing_host(rows: Path) -> None:
+    command = [sys.executable, "-m", "locust", "-f", "loadtests/locustfile.py", "--headless"]
+    done = subprocess.run(
+        [*command, "--data", str(rows), "--shape", "ramp"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+    assert done.returncode == 2
+    assert "host: is missing" in done.stderr

@@ -1,0 +1,158 @@
+"""Who is let in, what leaves the process, and what a service that gives no answer looks like."""
+
+from __future__ import annotations
+
+import threading
+
+import httpx
+from playwright.sync_api import Browser, expect
+
+from tests.fake_service import FakeService, Reply, free_port
+from tests.long.lab.ui.conftest import TIMEOUT_MS, Open
+from tests.service.lab.ui.running import Running, site, workbench
+
+expect.set_options(timeout=TIMEOUT_MS)
+
+KEY = "a-key-that-nobody-may-see-0123456789"
+SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport="
+
+
+def test_without_the_token_nothing_is_served(running: Running) -> None:
+    for path in ("/", "/verdicts", SOCKET + "polling", "/_nicegui/static/nicegui.css", "/none"):
+        assert httpx.get(running.base + path).status_code == 403, path
+    assert httpx.post(running.base + SOCKET + "polling", content=b"40").status_code == 403
+
+
+def test_another_sites_page_gets_no_answer(browser: Browser, running: Running) -> None:
+    """The attacker's page runs in the same browser, which has the cookie."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(running.url)
+    page.locator("h1").wait_for()
+    with site() as other:
+        page.goto(other)
+        socket = f"ws{running.base.removeprefix('http')}{SOCKET}websocket"
+        outcome = page.evaluate(
+            """url => new Promise(done => {
+                const socket = new WebSocket(url);
+                socket.onopen = () => done("opened");
+                socket.onerror = () => done("refused");
+            })""",
+            socket,
+        )
+        assert outcome == "refused"
+        read = "url => fetch(url, {credentials: 'include'}).then(r => r.text(), () => 'refused')"
+        assert page.evaluate(read, running.base + SOCKET + "polling") == "refused"
+    context.close()
+
+
+def test_the_services_key_never_reaches_the_browser(
+    open_page: Open, fake_service: FakeService
+) -> None:
+    with workbench(fake_service.url, key=KEY) as running:
+        assert KEY not in running.url
+        page = open_page(running)
+        frames: list[str] = []
+        page.on("websocket", lambda ws: ws.on("framereceived", lambda f: frames.append(str(f))))
+        page.reload()
+        page.get_by_label("Reference").fill("18")
+        page.get_by_label("Response").fill("#### 18")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(page.locator(".verdict")).to_be_visible()
+        expect(page.get_by_text("authorization: Bearer $REWARD_SERVE_API_KEY")).to_be_visible()
+        assert frames and KEY not in page.content() + "".join(frames)
+    asked = [call for call in fake_service.calls if call.path == "/v1/explain"]
+    assert asked[-1].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_service_that_is_locked_is_a_message(
+    open_page: Open, running: Running, fake_service: FakeService
+) -> None:
+    locked = Reply({"detail": "give a key"}, 401)
+    fake_service.replies |= dict.fromkeys(
+        ("/v1/models", "/v1/explain", "/v1/score/batch", "/ready"), locked
+    )
+    try:
+        page = open_page(running)
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(page.get_by_text("The service requires an API key.")).to_be_visible()
+        expect(page.get_by_text("locked", exact=True)).to_be_visible()
+        page.get_by_role("link", name="Group").click()
+        page.get_by_role("button", name="Example").click()
+        page.get_by_role("button", name="Score the group").click()
+        expect(page.get_by_text("The service requires an API key.")).to_be_visible()
+        page.get_by_role("link", name="Health").click()
+        expect(page.get_by_text("Start the workbench with REWARD_SERVE_API_KEY")).to_be_visible()
+    finally:
+        fake_service.replies.clear()
+
+
+def test_a_service_that_explains_nothing_still_scores(
+    open_page: Open, running: Running, fake_service: FakeService
+) -> None:
+    detail = "explain: is off in this deployment; set server.explain: true"
+    fake_service.replies["/v1/explain"] = Reply({"detail": detail}, 404)
+    try:
+        page = open_page(running)
+        page.get_by_label("Reference").fill("18")
+        page.get_by_label("Response").fill("#### 18")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(page.locator(".verdict .score.big")).to_have_text("1")
+        expect(page.get_by_text("explanations off")).to_be_visible()
+    finally:
+        fake_service.replies.clear()
+
+
+def test_a_service_that_is_slow_leaves_the_page_usable(
+    open_page: Open, running: Running, fake_service: FakeService
+) -> None:
+    let_go = threading.Event()
+    fake_service.before_reply = lambda call: call.path == "/v1/explain" and let_go.wait(60)
+    try:
+        page = open_page(running)
+        page.get_by_label("Reference").fill("18")
+        page.get_by_label("Response").fill("#### 18")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(page.get_by_text("Scoring …")).to_be_visible()
+        page.get_by_role("link", name="Group").click()
+        expect(page.get_by_role("heading", name="Group", level=1)).to_be_visible()
+        page.get_by_role("link", name="Ask", exact=True).click()
+        let_go.set()
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(page.locator(".verdict .score.big")).to_have_text("1")
+    finally:
+        let_go.set()
+        fake_service.before_reply = lambda call: None
+
+
+def test_a_service_that_does_not_answer_in_time_is_a_message(
+    open_page: Open, running: Running, fake_service: FakeService
+) -> None:
+    let_go = threading.Event()
+    fake_service.before_reply = lambda call: call.path == "/v1/models" and let_go.wait(60)
+    try:
+        page = open_page(running, "/health")
+        expect(page.get_by_text("did not answer within 5 s")).to_be_visible()
+        expect(page.get_by_text("no answer", exact=True)).to_be_visible()
+        let_go.set()
+        expect(page.get_by_text("ready", exact=True).first).to_be_visible()
+        expect(page.get_by_text("did not answer within 5 s")).to_have_count(0)
+    finally:
+        let_go.set()
+        fake_service.before_reply = lambda call: None
+
+
+def test_a_service_that_is_down_is_a_message_and_so_are_missing_settings(open_page: Open) -> None:
+    with workbench(f"http://127.0.0.1:{free_port()}") as running:
+        page = open_page(running)
+        expect(page.get_by_text("no answer")).to_be_visible()
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(page.get_by_text("Cannot reach")).to_be_visible()
+        page.get_by_role("link", name="Group").click()
+        page.get_by_role("button", name="Example").click()
+        page.get_by_role("button", name="Score the group").click()
+        expect(page.get_by_text("Cannot reach")).to_be_visible()
+        page.get_by_role("link", name="Verdicts").click()
+        expect(page.get_by_text("--log FOLDER")).to_be_visible()
+        page.get_by_role("link", name="Health").click()
+        expect(page.get_by_text("--metrics http://")).to_be_visible()

@@ -1,0 +1,107 @@
+"""``serve run FILE``, as docs/deployments.md has it: blocking, on a Ray of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from reward_serve import HttpRewardClient
+from reward_serve.cli.clusters import START_SETTINGS
+from reward_serve.engines.bundled import prepare_bundled
+from reward_serve.shipped import deployments_files
+from tests.fake_service import free_port
+
+pytestmark = pytest.mark.slow
+START_S = 400
+
+
+@contextmanager
+def served(
+    name: str, folder: Path, settings: dict[str, str]
+) -> Iterator[tuple[psutil.Process, int]]:
+    """``serve run`` of a shipped file, as written but for the port; its process and the port."""
+    port = free_port()
+    text = deployments_files()[name].read_text(encoding="utf-8")
+    (file := folder / name).write_text(text.replace("port: 8000", f"port: {port}"), "utf-8")
+    inherited = {name: value for name, value in os.environ.items() if name not in START_SETTINGS}
+    serve = Path(sys.executable).with_name("serve")
+    with (folder / "log").open("wb") as log:
+        process = psutil.Popen(
+            [str(serve), "run", str(file)],
+            env={**inherited, **settings, "RAY_ADDRESS": "local"},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process, port
+        assert process.is_running(), (folder / "log").read_text("utf-8")
+    finally:
+        children = process.children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        process.wait(120)
+        _, left = psutil.wait_procs(children, timeout=60)
+        for each in left:
+            each.kill()
+    assert not left
+
+
+def until_ready(client: HttpRewardClient, process: psutil.Process) -> None:
+    deadline = time.monotonic() + START_S
+    while not client.is_ready():
+        assert process.is_running()
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+
+def niceness(process: psutil.Process, model: str) -> int:
+    """The niceness of the model's replicas above the command's."""
+    found = {
+        child.nice() - process.nice()
+        for child in process.children(recursive=True)
+        if child.name().startswith("ray::ServeRepli") and model in " ".join(child.cmdline())
+    }
+    (difference,) = found
+    return difference
+
+
+def status_of_a_header_that_is_not_text(port: int) -> int:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(
+            b"GET /health HTTP/1.1\r\nHost: x\r\nX-Request-ID: \xff\r\nConnection: close\r\n\r\n"
+        )
+        return int(connection.recv(4096).split()[1])
+
+
+@pytest.mark.timeout(900)
+def test_judge_yaml_scores_without_the_variables(tmp_path: Path) -> None:
+    prepare_bundled()
+    with served("judge.yaml", tmp_path, {}) as (process, port):
+        with HttpRewardClient(f"http://127.0.0.1:{port}") as client:
+            until_ready(client, process)
+            by_rule = client.score({"response": "#### 18", "reference": "18"})
+            by_model = client.score({"response": "It comes to eighteen", "reference": "18"})
+        assert (by_rule.score, by_rule.source) == (1.0, "rule")
+        assert (by_model.score, by_model.source) == (1.0, "judge")
+        assert niceness(process, "judge") == min(15, 19 - process.nice())
+        assert status_of_a_header_that_is_not_text(port) == 500
+
+
+@pytest.mark.timeout(900)
+def test_with_the_variables_nothing_is_lost(tmp_path: Path) -> None:
+    with served("rule.yaml", tmp_path, START_SETTINGS) as (process, port):
+        with HttpRewardClient(f"http://127.0.0.1:{port}") as client:
+            until_ready(client, process)
+            assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
+        assert niceness(process, "rule") == 0
+        assert status_of_a_header_that_is_not_text(port) == 400

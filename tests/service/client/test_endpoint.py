@@ -1,0 +1,271 @@
+"""A service that goes away and comes back, as the shared client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from ray.exceptions import RayActorError
+
+from reward_serve.client import Client, ServiceUnavailableError, connect, endpoint
+from reward_serve.client.handle import HandleTransport
+from reward_serve.client.transport import Request
+from reward_serve.routing.dispatch import Dispatcher
+from reward_serve.schema import ScoreResult, Status, failure
+from tests.fake_handle import Handle, right
+from tests.fake_service import FakeService, Reply, free_port
+from tests.fake_transport import FakeTransport
+
+DEADLINE_S = 0.4
+STEPS = 50
+ASKED = {"response": "#### 18", "reference": "18"}
+
+
+class Service(FakeTransport):
+    """A transport whose answer a test changes."""
+
+    def __init__(self, answer: ScoreResult | Exception | None = None) -> None:
+        self.answer = answer or ScoreResult(status=Status.OK, score=1.0)
+        self.asked: list[Any] = []
+
+    async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
+        self.asked.extend(requests)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return [self.answer] * len(requests)
+
+
+AWAY = ServiceUnavailableError("ConnectError")
+BACK = ScoreResult(status=Status.OK, score=1.0)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "PROBE_EVERY_S", 0.05)
+
+
+def client_of(*services: Any, **settings: Any) -> Client:
+    return Client(list(services), on_failure="none", timeout_s=DEADLINE_S, **settings)
+
+
+def announced(caplog: pytest.LogCaptureFixture, service: str = "") -> list[str]:
+    """The warnings of a service, an outage's shortened to what they are of."""
+    texts = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    texts = [text for text in texts if text.startswith(service)]
+    return ["away" if "does not answer" in text else "back" if "again" in text else text
+            for text in texts]  # fmt: skip
+
+
+def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def scores_again(client: Client) -> bool:
+    return client.score(ASKED).status is Status.OK
+
+
+def numbered(n: int) -> dict[str, Any]:
+    return {**ASKED, "id": str(n)}
+
+
+def test_many_steps_without_a_service_cost_one_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    client = client_of(service := Service(AWAY))
+    steps = [client.score_batch([numbered(step)] * 4) for step in range(STEPS)]
+
+    assert {result.status for step in steps for result in step} == {Status.ERROR}
+    # A step may be sent until the first probe has failed; of later ones, none is.
+    assert {each["id"] for each in service.asked} <= {"0", "1"}
+    assert "ConnectError" in str(steps[-1][0].reason)
+    service.answer = BACK
+    until(lambda: scores_again(client))
+    assert announced(caplog, "the reward service") == ["away", "back"]
+
+
+def test_it_is_asked_again_without_a_restart_or_a_request(service: FakeService) -> None:
+    def die(call: Any) -> None:
+        raise ConnectionAbortedError
+
+    service.before_reply = die
+    client = connect(url=service.url, on_failure="none", timeout_s=DEADLINE_S)
+    assert client.score(ASKED).score is None
+
+    service.before_reply = lambda call: None
+    calls = len(service.calls)
+    until(lambda: len(service.calls) > calls)  # nobody asks but the probe
+    until(lambda: scores_again(client))
+
+
+def test_sixty_four_threads_cause_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    client = client_of(service := Service(AWAY), max_batch=2)
+    with ThreadPoolExecutor(64) as pool:
+        results = list(pool.map(lambda n: client.score(numbered(n)), range(640)))
+
+    assert {result.status for result in results} == {Status.ERROR}
+    assert len({each["id"] for each in service.asked}) <= 128  # the first of each thread
+    until(lambda: "away" in announced(caplog))
+    service.answer = BACK
+    until(lambda: "back" in announced(caplog))
+    assert announced(caplog, "the reward service") == ["away", "back"]
+
+
+def test_what_is_under_way_as_an_outage_is_found_does_not_wait_for_its_own_deadline() -> None:
+    client = Client(service := Service(AWAY), on_failure="none", timeout_s=30, window_s=0)
+    with ThreadPoolExecutor(2) as pool:
+        began = time.monotonic()
+        long = pool.submit(client.score, ASKED)
+        until(lambda: bool(service.asked))
+        short = pool.submit(client.score, {**ASKED, "timeout_s": DEADLINE_S})
+        results = [long.result(), short.result()]
+
+    assert time.monotonic() - began < 15
+    assert {result.status for result in results} == {Status.ERROR}
+
+
+@pytest.mark.parametrize("silence", [AWAY, failure(Status.ERROR, "lost"),
+                                     failure(Status.TIMEOUT, "late")])  # fmt: skip
+async def test_a_service_is_out_where_no_replica_answers(silence: Any) -> None:
+    service = Service(silence)
+    client = client_of(service)
+    for step in range(3):
+        await client.ascore(numbered(step))
+
+    assert {each["id"] for each in service.asked} == {"0"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(failure(status, "why") for status in Status if status.value in
+          ("invalid", "unparseable", "truncated", "overloaded")),
+        ServiceUnavailableError("wrong key", status_code=401),
+        ServiceUnavailableError("the key's own limit", status_code=429),
+        ServiceUnavailableError("full", status_code=503, retry_after_s=0.01),
+    ],
+)  # fmt: skip
+async def test_a_refusal_or_no_verdict_is_an_answer(
+    answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Service(answer)
+    client = client_of(service, max_attempts=1)
+    for _ in range(3):
+        await client.ascore(ASKED)
+
+    assert len(service.asked) == 3
+    assert "away" not in announced(caplog)
+
+
+async def test_a_request_that_always_fails_does_not_condemn_the_service(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Choosy(Service):
+        async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
+            self.asked.extend(requests)
+            lost = failure(Status.ERROR, "lost")
+            return [lost if dict(each)["reference"] == "x" else BACK for each in requests]
+
+    client = client_of(Choosy(), max_attempts=1)
+    assert (await client.ascore(ASKED)).status is Status.OK
+    await client.ascore({**ASKED, "reference": "x"})
+    await asyncio.to_thread(until, lambda: scores_again(client))
+
+    assert "away" not in announced(caplog)
+
+
+def test_of_two_services_the_one_that_answers_is_asked(
+    service: FakeService, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead = f"http://127.0.0.1:{free_port()}"
+    client = connect(url=f"{dead}, {service.url}", timeout_s=5.0)
+    assert [client.score(ASKED).score for _ in range(20)] == [1.0] * 20
+    until(lambda: "away" in announced(caplog, dead))
+    assert announced(caplog, dead) == ["away"]
+
+
+async def test_the_first_service_is_asked_again_when_it_is_back() -> None:
+    first, second = Service(AWAY), Service()
+    client = client_of(first, second)
+    assert (await client.ascore(ASKED)).status is Status.OK
+    first.answer = BACK
+    while "1" not in [each.get("id") for each in first.asked]:
+        await client.ascore(numbered(1))
+    asked = len(second.asked)
+
+    assert (await client.ascore(ASKED)).status is Status.OK
+    assert len(second.asked) == asked
+
+
+async def test_with_all_of_several_away_steps_cost_one_deadline() -> None:
+    services = Service(AWAY), Service(AWAY)
+    client = client_of(*services)
+    results = [await client.ascore(numbered(step)) for step in range(STEPS)]
+
+    assert {result.status for result in results} == {Status.ERROR}
+    assert {each["id"] for service in services for each in service.asked} <= {"0", "1"}
+
+
+async def test_by_handle_too(caplog: pytest.LogCaptureFixture) -> None:
+    there = threading.Event()
+    asked: set[str] = set()
+
+    def end(items: list[Any]) -> list[Any]:
+        asked.update(item["id"] for item in items)
+        if there.is_set():
+            return right(items)
+        raise RayActorError
+
+    by_handle = HandleTransport("reward")
+    handles: Any = {"judge": Handle(end)}
+    by_handle._dispatcher = Dispatcher(handles, detached=True)
+    client = client_of(by_handle)
+    results = [await client.ascore(numbered(step)) for step in range(STEPS)]
+
+    assert {result.status for result in results} == {Status.ERROR}
+    assert asked <= {"0", "1"}
+    there.set()
+    await asyncio.to_thread(until, lambda: client.score(numbered(0)).status is Status.OK)
+    assert announced(caplog, "app 'reward'") == ["away", "back"]
+
+
+def test_clients_of_one_target_learn_of_an_outage_together(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    one, other = (connect(url=url, on_failure=f, timeout_s=DEADLINE_S) for f in ("none", "rule"))
+    one.score(ASKED)
+
+    assert other.score(ASKED).source == "fallback"
+    assert other.counters.snapshot()["retried"] == 0
+    until(lambda: bool(announced(caplog)))
+    assert announced(caplog) == ["away"]
+
+
+async def test_a_slow_service_is_not_out(service: FakeService) -> None:
+    service.before_reply = lambda call: time.sleep(0.1)
+    client = connect(url=service.url, timeout_s=5)
+
+    results = await asyncio.gather(*(client.ascore(ASKED) for _ in range(40)))
+    assert {result.status for result in results} == {Status.OK}
+
+
+@pytest.mark.parametrize("url", [" , ", [""]])
+def test_several_urls_of_which_none_is_one_are_refused(url: Any) -> None:
+    with pytest.raises(ValueError, match="contains no URL"):
+        connect(url=url)
+
+
+def test_an_overloaded_service_is_waited_for(service: FakeService) -> None:
+    service.replies["/v1/score/batch"] = Reply({"detail": "full"}, 503)
+    client = connect(url=service.url, on_failure="none", timeout_s=DEADLINE_S)
+    client.score(ASKED)
+    service.replies.clear()
+
+    until(lambda: scores_again(client))

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.unit.clients.conftest import environment
+
+__all__ = ["environment"]

@@ -1,0 +1,97 @@
+"""What the service tests ask: deployed once, together, behind one port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from deployments.local import APP, ROOT
+
+RULES: Final = "rules"
+SEVERAL: Final = "several"
+GATEWAY: Final = "gateway"
+GUARDED: Final = "guarded"
+MISSING: Final = "missing"  # its replica cannot start
+UNREADABLE: Final = "unreadable"  # it cannot be built
+
+OWN = "tests.own_functions"
+KEYS_VARIABLE = "REWARD_SERVE_API_KEYS"
+KEY_LIMIT = 4
+_FEW: dict[str, Any] = {"resources": {"num_cpus": 0.1}}
+
+
+def rule(name: str, verifier: str, **fields: Any) -> dict[str, Any]:
+    """A rule that needs a tenth of a core."""
+    settings = {"verifier": verifier, **fields.pop("rule", {})}
+    return {"name": name, "kind": "rule", "rule": settings, **_FEW, **fields}
+
+
+def own(name: str, function: str, **fields: Any) -> dict[str, Any]:
+    """A rule that calls a function of ``tests.own_functions``."""
+    return rule(name, "function", rule={"function": f"{OWN}:{function}"}, **fields)
+
+
+def panel(name: str, members: list[Any]) -> dict[str, Any]:
+    """A vote."""
+    settings = {"members": members, "aggregate": "vote", "quorum": 2}
+    return {"name": name, "kind": "panel", "panel": settings, **_FEW}
+
+
+def judge_and_keys(port: int, keys: Path) -> dict[str, Any]:
+    """``deployments/judge.yaml`` on another port, a rule with keys, one with unreadable keys."""
+    config: dict[str, Any] = yaml.safe_load(
+        (ROOT / "deployments" / "judge.yaml").read_text(encoding="utf-8")
+    )
+    config["http_options"]["port"] = port
+    (judge,) = config["applications"][0]["args"]["models"]
+    judge["autoscaling"] = {"min_replicas": 1, "max_replicas": 1}  # tests look into its one replica
+    server = {
+        "api_keys_file": str(keys),
+        "api_keys_env": KEYS_VARIABLE,
+        "max_concurrent_items_per_key": KEY_LIMIT,
+    }
+    for name, fields in {GUARDED: server, UNREADABLE: {"api_keys_file": "/nowhere/keys"}}.items():
+        config["applications"].append(
+            {
+                "name": name,
+                "route_prefix": f"/{name}",
+                "import_path": "reward_serve.app:build_app",
+                "args": {"models": [rule("rule", "gsm8k")], "server": fields},
+            }
+        )
+    return config
+
+
+# What costs no model: one of each, of which the first is the default.
+RULE_MODELS = [
+    rule("rule", "gsm8k"),
+    rule("exact", "exact"),
+    rule("pattern", "regex", rule={"pattern": r"(?:A+)+: (\S+)"}),
+    own("own", "later"),
+    own("shed", "is_here", max_concurrent_items=10, max_queued_items=10),
+    panel("panel", [{"model": "judge", "application": APP}, "rule", "exact"]),
+]
+
+BESIDE: dict[str, dict[str, Any]] = {
+    RULES: {"models": RULE_MODELS},
+    SEVERAL: {
+        "models": [
+            own("several", "is_here", autoscaling={"min_replicas": 3, "max_replicas": 3}),
+        ]
+    },
+    MISSING: {"models": [own("own", "no_such")]},
+}
+
+BEHIND_THE_GATEWAY: dict[str, Any] = {
+    "models": [
+        {"name": "judge", "application": APP},
+        {"name": "rule", "application": RULES},
+        {"name": "several", "application": SEVERAL},
+    ],
+    "server": {
+        "compatible_with": ["openai", "openrlhf", "slime"],
+        "aliases": {"Qwen/Qwen3-32B": "judge"},
+    },
+}

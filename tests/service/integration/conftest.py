@@ -1,0 +1,196 @@
+"""One Ray cluster, one HTTP port and one engine, on which everything is deployed once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray import serve
+
+from deployments.local import APP, free_port, serve_run
+from reward_serve import HttpRewardClient, RewardClient
+from reward_serve.app import build_app, build_gateway
+from reward_serve.engines.bundled import prepare_bundled
+from tests.service.integration import applications
+from tests.service.integration.applications import (
+    BEHIND_THE_GATEWAY,
+    BESIDE,
+    GATEWAY,
+    GUARDED,
+    MISSING,
+    RULES,
+    UNREADABLE,
+)
+
+Deploy = Callable[[str, dict[str, Any]], RewardClient]
+
+START_S = 240.0
+OF_THE_FILE = "key-of-the-file-0123456789"
+OF_THE_VARIABLE = "key-of-the-variable-0123456789"
+
+_ENVIRONMENT = {
+    # Serve's controller reads this as it starts: autoscaling tests should not wait ten seconds.
+    "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "reward_serve.http.proxy:middleware",
+    applications.KEYS_VARIABLE: f"other={OF_THE_VARIABLE}",
+}
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """Everything that is deployed, once it answers.
+
+    Attributes:
+        url: of the judge.
+        cluster: address of the cluster.
+        folder: where the cluster keeps its logs.
+    """
+
+    url: str
+    cluster: str
+    folder: Path
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[str]:
+    """The address of a cluster that ends with this folder's tests."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in _ENVIRONMENT.items():
+            environment.setenv(name, value)
+        ray.init(
+            address="local",
+            num_cpus=8,  # logical: the other models' tenths stand beside the judge's two
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+            _system_config={
+                "metrics_report_interval_ms": 1000,
+                "worker_maximum_startup_concurrency": 8,  # by default, of a small machine, 2
+            },
+        )
+        yield ray.get_runtime_context().gcs_address
+        serve.shutdown()
+        ray.shutdown()
+
+
+@pytest.fixture(scope="package")
+def deployed(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Deployed:
+    """Deploy all applications; `serve run` takes the judge's file, as written but for the port."""
+    prepare_bundled()
+    keys = tmp_path_factory.mktemp("secrets") / "keys"
+    keys.touch(mode=0o600)
+    keys.write_text(f"trainer: {OF_THE_FILE}\n", encoding="utf-8")
+    port = free_port()
+    serve_run(cluster, applications.judge_and_keys(port, keys))
+    targets = [serve.RunTarget(build_app(args), name, f"/{name}") for name, args in BESIDE.items()]
+    targets.append(serve.RunTarget(build_gateway(BEHIND_THE_GATEWAY), GATEWAY, f"/{GATEWAY}"))
+    serve.run_many(targets, wait_for_applications_running=False)
+    wait_for("all applications", _settled, START_S, every_s=0.5)
+    folder = Path(ray._private.worker._global_node.get_logs_dir_path())
+    return Deployed(f"http://127.0.0.1:{port}", cluster, folder)
+
+
+def _settled() -> bool:
+    """Whether each application has started, or failed as it is meant to."""
+    applications = serve.status().applications
+    for name, found in applications.items():
+        if found.status == "DEPLOY_FAILED" and name not in (MISSING, UNREADABLE):
+            pytest.fail(f"{name}: {found.message}")
+    return {name: str(found.status.value) for name, found in applications.items()} == {
+        name: "DEPLOY_FAILED" if name in (MISSING, UNREADABLE) else "RUNNING"
+        for name in (APP, GUARDED, UNREADABLE, GATEWAY, *BESIDE)
+    }
+
+
+@pytest.fixture(scope="package")
+def url(deployed: Deployed) -> str:
+    """The judge's URL."""
+    return deployed.url
+
+
+@pytest.fixture(scope="package")
+def rule_url(url: str) -> str:
+    """The URL of rules: what costs no model."""
+    return f"{url}/{RULES}"
+
+
+@pytest.fixture(scope="package")
+def gateway(url: str) -> str:
+    """The URL of the gateway."""
+    return f"{url}/{GATEWAY}"
+
+
+@pytest.fixture(scope="package")
+def classifier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled base with a head of one logit, of seeded weights."""
+    from loadtests.bench.kinds import small_classifier
+
+    return small_classifier(tmp_path_factory.mktemp("classifier"))
+
+
+@pytest.fixture(scope="package")
+def classifier_url(url: str, classifier_folder: Path) -> str:
+    """The URL of a sequence-classification model: a second engine, for slow tests."""
+    model = {
+        "name": "reward-model",
+        "kind": "classifier",
+        "engine": {"model": str(classifier_folder), "cpu_kv_cache_gib": 0.25},
+        "resources": {"num_cpus": 2},
+    }
+    target = serve.RunTarget(build_app({"models": [model]}), "classifier", "/classifier")
+    serve.run_many([target], wait_for_applications_running=False)
+    wait_for_app("classifier", 200)
+    return f"{url}/classifier"
+
+
+@pytest.fixture
+def http(url: str) -> Iterator[HttpRewardClient]:
+    with HttpRewardClient(url, timeout_s=120) as client:
+        yield client
+
+
+@pytest.fixture
+def handle(url: str) -> RewardClient:
+    return RewardClient(APP, timeout_s=120)
+
+
+@pytest.fixture
+def deploy_app(url: str) -> Iterator[Deploy]:
+    """Deploys further applications beside the others; removed after the test."""
+    names: list[str] = []
+
+    def run(name: str, args: dict[str, Any]) -> RewardClient:
+        names.append(name)
+        target = serve.RunTarget(build_app(args), name=name, route_prefix=f"/{name}")
+        serve.run_many([target], wait_for_applications_running=False)
+        return RewardClient(name, timeout_s=60)
+
+    yield run
+    for name in names:
+        serve.delete(name, _blocking=False)
+
+
+def status_of(app: str) -> str:
+    return str(serve.status().applications[app].status.value)
+
+
+def wait_for_app(app: str, timeout_s: float = 60) -> None:
+    wait_for(f"{app} to run", lambda: status_of(app) == "RUNNING", timeout_s)
+
+
+def wait_for(
+    what: str, condition: Callable[[], bool], timeout_s: float, every_s: float = 0.1
+) -> float:
+    """Poll until ``condition`` holds; the seconds it took."""
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > timeout_s:
+            pytest.fail(f"{what}: not within {timeout_s:g} s")
+        time.sleep(every_s)
+    return time.monotonic() - began

@@ -1,0 +1,177 @@
+"""Several applications behind one gateway, and a panel of their models."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+from ray import serve
+
+from deployments.local import APP
+from reward_serve import HttpRewardClient, RewardClient, Status
+from reward_serve.app import build_app, build_gateway
+from tests.service.integration.applications import GATEWAY, RULES, rule
+from tests.service.integration.conftest import Deploy, wait_for
+
+RIGHT = {"response": "Nine eggs at two dollars make eighteen. #### 18", "reference": "18"}
+WRONG = {**RIGHT, "response": "Nine eggs at two dollars make seventeen. #### 17"}
+PROSE = {"response": "Nine eggs at two dollars make eighteen.", "reference": "18"}
+BOXED = {"response": "#### 17", "reference": "18"}
+# As system C's client, OpenRLHF's remote_rm_fn and slime's remote_rm send them.
+CHAT: dict[str, Any] = {
+    "model": "Qwen/Qwen3-32B",
+    "messages": [{"role": "user", "content": "Problem: 9 + 9? Answer: 18. REWARD: <score>"}],
+    "temperature": 0.7,
+    "top_p": 0.8,
+    "max_tokens": 8,
+    "stream": False,
+    "chat_template_kwargs": {"enable_thinking": False},
+}
+PROMPT = "<|im_start|>user\nWhat do nine eggs cost?<|im_end|>\n<|im_start|>assistant\n"
+OPENRLHF = {
+    "query": [f"{PROMPT}{each['response']}<|im_end|>" for each in (RIGHT, WRONG, PROSE)],
+    "prompts": [PROMPT] * 3,
+    "labels": ["18"] * 3,
+}
+SLIME = {"prompt": PROMPT, "response": RIGHT["response"], "label": "18"}
+
+
+def mixed() -> list[dict[str, Any]]:
+    """Requests to each model, and one to none."""
+    return [
+        PROSE,
+        {**RIGHT, "model": "rule"},
+        {**WRONG, "model": "rule"},
+        {**BOXED, "model": "several"},
+        {**RIGHT, "model": "judge"},
+    ]
+
+
+def test_models_of_several_applications_answer_behind_one_gateway(gateway: str) -> None:
+    with HttpRewardClient(gateway, timeout_s=60) as client:
+        over_http = client.score_batch(mixed())
+        described = {model["name"]: model["kind"] for model in client.models()}
+    assert described == {"judge": "judge", "rule": "rule", "several": "rule"}
+    assert [result.status for result in over_http] == [Status.OK] * 5
+    names = ["judge", "rule", "rule", "several", "judge"]
+    assert [result.model for result in over_http] == names
+    assert [result.score for result in over_http] == [1.0, 1.0, 0.0, 0.0, 1.0]
+    for request, expected in zip(mixed(), over_http, strict=True):
+        client_of = RewardClient(GATEWAY, model=request.get("model"), timeout_s=60)
+        assert client_of.score(request).score == expected.score
+
+
+def test_by_handle_each_request_goes_to_the_model_that_it_names(gateway: str) -> None:
+    asked = [*mixed(), {**PROSE, "model": "Qwen/Qwen3-32B"}]
+    results = RewardClient(GATEWAY, timeout_s=60).score_batch(asked)
+    assert [result.status for result in results] == [Status.OK] * 6
+    names = ["judge", "rule", "rule", "several", "judge", "judge"]
+    assert [result.model for result in results] == names
+    assert [result.score for result in results] == [1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
+
+
+@pytest.mark.slow
+def test_a_model_is_replaced_under_load_without_an_error_to_the_others(
+    deploy_app: Deploy, url: str
+) -> None:
+    deploy_app("replaced", {"models": [rule("rule", "gsm8k")]})
+    args = {
+        "models": [
+            {"name": "judge", "application": APP},
+            {"name": "rule", "application": "replaced"},
+        ]
+    }
+    serve.run_many([serve.RunTarget(build_gateway(args), "before", "/before")])
+    ended: Counter[tuple[str, str, float | None]] = Counter()
+    done = threading.Event()
+
+    def ask(model: str, request: dict[str, Any]) -> None:
+        with HttpRewardClient(f"{url}/before", timeout_s=60) as client:
+            while not done.is_set():
+                result = client.score({**request, "model": model, "options": {}})
+                ended[model, result.status.value, result.score] += 1
+
+    requests = {"judge": PROSE, "rule": RIGHT}
+    threads = [threading.Thread(target=ask, args=each) for each in requests.items()]
+    for thread in threads:
+        thread.start()
+    try:
+        for verifier in ("gsm8k_strict_last", "gsm8k"):  # another, and the first again
+            time.sleep(1)
+            replace_rule(f"{url}/before", verifier)
+        time.sleep(1)
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+        serve.delete("before", _blocking=False)
+    assert set(ended) == {("judge", "ok", 1.0), ("rule", "ok", 1.0)}
+    assert min(ended.values()) > 5
+
+
+def replace_rule(gateway: str, verifier: str) -> None:
+    """As `serve deploy` of a file in which that application's arguments have changed."""
+    app = build_app({"models": [rule("rule", verifier)]})
+    target = serve.RunTarget(app, "replaced", "/replaced")
+    serve.run_many([target], wait_for_applications_running=False)
+
+    def replaced() -> bool:
+        with HttpRewardClient(gateway) as client:
+            return verifier in [each.get("verifier") for each in client.models()]
+
+    wait_for(f"the rule with {verifier}", replaced, 60)
+
+
+@pytest.mark.slow
+def test_an_application_may_come_after_its_gateway(deploy_app: Deploy, url: str) -> None:
+    args = {"models": [{"name": "late", "application": "late"}]}
+    serve.run_many([serve.RunTarget(build_gateway(args), "early", "/early")])
+    try:
+        with HttpRewardClient(f"{url}/early", timeout_s=60) as client:
+            assert not client.is_ready()
+            absent = client.score({**RIGHT, "timeout_s": 1.0})
+            assert (absent.status, absent.score) == (Status.TIMEOUT, None)
+            model = {"name": "late", "kind": "rule", "resources": {"num_cpus": 0.1}}
+            deploy_app("late", {"models": [model]})
+            assert client.score(RIGHT).score == 1.0  # it waits
+    finally:
+        serve.delete("early", _blocking=False)
+
+
+def test_a_panel_asks_models_of_several_applications(rule_url: str) -> None:
+    by_handle = RewardClient(RULES, model="panel", timeout_s=60)
+    boxed = {"response": r"It is \boxed{18}", "reference": "18"}
+    asked = [boxed, {**boxed, "response": r"It is \boxed{17}"}, {"response": "18"}]
+    with HttpRewardClient(rule_url, timeout_s=60) as client:
+        over_http = client.score_batch([{**each, "model": "panel"} for each in asked])
+    assert [result.score for result in over_http] == [1.0, 0.0, None]
+    assert [result.source for result in over_http] == ["panel", "panel", None]
+    assert over_http[2].status is Status.INVALID
+    details: Any = over_http[0].details
+    assert details["disagreement"] == pytest.approx(1 / 3)  # exactly, it is not the reference
+    assert set(details["members"]) == {f"{APP}/judge", "rule", "exact"}
+    assert [result.score for result in by_handle.score_batch(asked)] == [1.0, 0.0, None]
+
+
+def test_compatible_routes_answer(gateway: str) -> None:
+    chat = httpx.post(f"{gateway}/v1/chat/completions", json=CHAT, timeout=60)
+    assert chat.status_code == 200
+    assert chat.json()["choices"][0]["message"]["content"].strip()
+    assert 0 < chat.json()["usage"]["completion_tokens"] <= 8
+    rewards = httpx.post(f"{gateway}/get_reward", json=OPENRLHF, timeout=60).json()["rewards"]
+    assert rewards == [1.0, 0.0, 1.0]
+    assert httpx.post(f"{gateway}/remote_rm?model=rule", json=SLIME).json() == 1.0
+
+
+def test_openais_client_is_refused_logprobs(gateway: str) -> None:
+    with OpenAI(api_key="none", base_url=f"{gateway}/v1") as client:
+        assert "judge" in [model.id for model in client.models.list()]
+        with pytest.raises(Exception, match="logprobs: is not supported"):
+            client.chat.completions.create(
+                model="judge", messages=CHAT["messages"], logprobs=True, top_logprobs=3
+            )

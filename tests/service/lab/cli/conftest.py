@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.service.lab.linting.conftest import write
+
+__all__ = ["write"]

@@ -1,0 +1,132 @@
+"""The workbench as a person runs it: the command, in a process of its own."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fake_service import free_port
+
+FLAGS = [
+    "--no-sandbox",  # which a container has no rights for
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+START_S = 120.0
+
+
+def chromium() -> str:
+    """The browser's path; without one the test is skipped, and fails where CI is set."""
+    if found := next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None):
+        return found
+    reason = "no Chromium here (Debian: apt-get install chromium)"
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@dataclass
+class Running:
+    """A workbench that answers.
+
+    Attributes:
+        url: with its token, as the command printed it.
+        said: all that the command printed.
+    """
+
+    url: str
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def base(self) -> str:
+        return self.url.partition("/?")[0]
+
+    def at(self, path: str) -> str:
+        """The address of a page, with the token."""
+        return f"{self.base}{path}?{self.url.partition('?')[2]}"
+
+
+@contextmanager
+def workbench(
+    service: str, *, log: Path | None = None, metrics: str | None = None, key: str | None = None
+) -> Iterator[Running]:
+    """``python -m reward_serve ui`` for a service, until the context ends."""
+    port = free_port()
+    command = [sys.executable, "-m", "reward_serve", "ui", "--url", service, "--port", str(port)]
+    command += ["--log", str(log)] if log else []
+    command += ["--metrics", metrics] if metrics else []
+    environment: dict[str, Any] = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTEST_CURRENT_TEST", "REWARD_SERVE_API_KEY")
+    }
+    if key is not None:
+        environment["REWARD_SERVE_API_KEY"] = key
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stderr is not None
+    running = Running(process.stderr.readline().partition("open ")[2].strip())
+    errors = process.stderr
+    reader = threading.Thread(target=lambda: running.said.extend(errors), daemon=True)
+    reader.start()
+    try:
+        assert running.url, "it printed no address"
+        _wait(running, process)
+        yield running
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+        reader.join(5)
+        errors.close()
+
+
+def _wait(running: Running, process: subprocess.Popen[str]) -> None:
+    transport = httpx.HTTPTransport(retries=0)
+    with httpx.Client(transport=transport) as client:
+        for _ in range(int(START_S / 0.25)):
+            try:
+                client.get(running.base)
+                return
+            except httpx.TransportError:
+                assert process.poll() is None, running.said
+                threading.Event().wait(0.25)
+    raise AssertionError(f"no answer after {START_S:g} s: {running.said}")
+
+
+@contextmanager
+def site(body: Callable[[], str] = lambda: "<h1>another site</h1>") -> Iterator[str]:
+    """A site that answers every request with this."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = body().encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+    thread.join()

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from reward_serve.client import (
+    HttpRewardClient,
+    ScoringError,
+    connect,
+    retrying,
+)
+from reward_serve.schema import ScoreResult, Status
+from tests.fake_service import FakeService, Reply, free_port
+
+VARIABLES = ("URL", "APP", "API_KEY", "TIMEOUT_S")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "_backoff_s", lambda attempt: 0.01)
+    for name in VARIABLES:
+        monkeypatch.delenv(f"REWARD_SERVE_{name}", raising=False)
+
+
+def asked(n: int) -> dict[str, Any]:
+    """A request whose right answer depends on its number."""
+    return {"response": f"#### {n}", "reference": str(n - n % 2), "id": str(n)}
+
+
+def answer(n: int) -> tuple[str, float]:
+    return str(n), float(n % 2 == 0)
+
+
+def outcome(result: ScoreResult) -> tuple[str | None, float | None]:
+    return result.id, result.score
+
+
+def test_thirty_two_threads_each_get_their_own_answers(service: FakeService) -> None:
+    client = connect(url=service.url)
+
+    def work(thread: int) -> list[Any]:
+        return [outcome(client.score(asked(100 * thread + n))) for n in range(20)]
+
+    with ThreadPoolExecutor(32) as pool:
+        results = list(pool.map(work, range(32)))
+    assert results == [[answer(100 * thread + n) for n in range(20)] for thread in range(32)]
+    counts = client.counters.snapshot()
+    assert (counts["asked"], counts["ok"], counts["failed"]) == (640, 640, 0)
+    assert len(service.calls) < 640 / 2  # calls that came together travelled together
+
+
+async def test_five_hundred_coroutines_each_get_their_own_answer(service: FakeService) -> None:
+    client = connect(url=service.url)
+    results = await asyncio.gather(*(client.ascore(asked(n)) for n in range(500)))
+    assert [outcome(result) for result in results] == [answer(n) for n in range(500)]
+    assert len(service.calls) < 40
+
+
+def test_event_loops_of_several_threads_share_a_client(service: FakeService) -> None:
+    client = connect(url=service.url)
+
+    async def many(thread: int) -> list[Any]:
+        results = await asyncio.gather(*(client.ascore(asked(100 * thread + n)) for n in range(50)))
+        return [outcome(result) for result in results]
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda thread: asyncio.run(many(thread)), range(4)))
+    assert results == [[answer(100 * thread + n) for n in range(50)] for thread in range(4)]
+
+
+async def test_a_batch_is_answered_in_order_in_both_forms(service: FakeService) -> None:
+    client = connect(url=service.url, max_batch=8)
+    requests = [asked(n) for n in range(30)]
+    results = await client.ascore_batch(requests)
+    assert [outcome(result) for result in results] == [answer(n) for n in range(30)]
+    again = await asyncio.to_thread(client.score_batch, requests)
+    assert [outcome(result) for result in again] == [answer(n) for n in range(30)]
+    assert max(len(call.body["requests"]) for call in service.calls) == 8
+
+
+async def test_one_items_failure_is_its_own(service: FakeService) -> None:
+    client = connect(url=service.url, on_failure="none")
+    results = await client.ascore_batch([asked(0), {"response": 7}, asked(2)])
+    assert [result.status for result in results] == [Status.OK, Status.INVALID, Status.OK]
+    assert client.counters.snapshot()["failed_invalid"] == 1
+
+
+def test_a_service_that_goes_and_comes_back_is_waited_for(service: FakeService) -> None:
+    client = connect(url=service.url)
+    lost = iter([Reply(b"", 502), Reply({"detail": "starting"}, 503)])
+
+    def fail_twice(call: Any) -> None:
+        service.replies.clear()
+        if (reply := next(lost, None)) is not None:
+            service.replies["/v1/score/batch"] = reply
+
+    service.before_reply = fail_twice
+    assert client.score(asked(2)).score == 1.0
+    assert client.counters.snapshot()["retried"] == 2
+
+
+@pytest.mark.parametrize(("on_failure", "score"), [("rule", 1.0), (-1.0, -1.0), ("none", None)])
+def test_without_a_service_the_caller_gets_what_it_chose(on_failure: Any, score: Any) -> None:
+    client = connect(url=f"http://127.0.0.1:{free_port()}", on_failure=on_failure, max_attempts=2)
+    result = client.score(asked(2))
+    counts = client.counters.snapshot()
+    assert result.score == score
+    assert (counts["failed_error"], counts["retried"]) == (1, 1)
+    assert counts["fallback"] == (score is not None)
+
+
+def test_failures_are_logged_less_and_less_often(
+    service: FakeService, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = connect(url=service.url, on_failure="none")
+    for _ in range(5):
+        client.score({"response": "18 or 17?", "reference": "18"})
+
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [int(text.split()[0]) for text in warnings if "without a verdict" in text] == [1, 2, 4]
+    assert "on_failure=none" in warnings[0]
+    assert "unparseable" in warnings[0]
+
+
+def test_without_a_service_and_a_choice_it_raises() -> None:
+    client = connect(url=f"http://127.0.0.1:{free_port()}", max_attempts=1)
+    with pytest.raises(ScoringError, match="ConnectError"):
+        client.score(asked(2))
+    assert client.counters.snapshot()["failed"] == 1
+
+
+async def test_a_call_that_is_cancelled_leaves_the_rest(service: FakeService) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def hold(call: Any) -> None:
+        begun.set()
+        release.wait(5)
+
+    service.before_reply = hold
+    client = connect(url=service.url)
+    calls = [asyncio.ensure_future(client.ascore(asked(n))) for n in range(2)]
+    assert await asyncio.to_thread(begun.wait, 5)
+    calls[0].cancel()
+    release.set()
+    assert outcome(await calls[1]) == answer(1)
+
+
+def test_the_same_target_gives_the_same_client(service: FakeService) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        clients = set(pool.map(lambda _: connect(url=service.url, on_failure="rule"), range(8)))
+    assert len(clients) == 1
+    assert connect(url=service.url, on_failure="none") not in clients
+
+
+def test_the_environment_names_the_target(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWARD_SERVE_URL", service.url)
+    monkeypatch.setenv("REWARD_SERVE_API_KEY", "s3cret")
+    monkeypatch.setenv("REWARD_SERVE_TIMEOUT_S", "7")
+    assert connect().score(asked(2)).score == 1.0
+    (call,) = service.calls
+    assert call.headers["authorization"] == "Bearer s3cret"
+    assert 6 < call.body["requests"][0]["timeout_s"] <= 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "found"),
+    [
+        ({"url": "http://a", "app": "b"}, {}, "url and app='b' are both given"),
+        ({}, {"URL": "http://a", "APP": "b"}, "REWARD_SERVE_URL and REWARD_SERVE_APP"),
+        ({}, {"TIMEOUT_S": "soon"}, "REWARD_SERVE_TIMEOUT_S or timeout_s: 'soon'"),
+        ({"timeout_s": -1}, {}, "timeout_s: -1"),
+        ({"url": "http://a", "on_failure": "zero"}, {}, "on_failure: 'zero'"),
+    ],
+)
+def test_a_wrong_setting_is_reported(
+    arguments: dict[str, Any],
+    variables: dict[str, str],
+    found: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"REWARD_SERVE_{name}", value)
+    with pytest.raises(ValueError, match=found):
+        connect(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"api_key": "k", "api_key_file": "f"}, "are both given"),
+        ({"api_key_file": "none/there"}, "api_key_file: none/there: No such file"),
+        ({"api_key_file": __file__}, "api_key_file: .* must contain only the key"),
+    ],
+)
+def test_a_key_that_cannot_be_read_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        connect(url="http://x", **settings)
+
+
+def test_the_thin_client_batches_retries_and_returns_typed_failures(service: FakeService) -> None:
+    lost = iter([Reply(b"", 502)])
+
+    def fail_once(call: Any) -> None:
+        service.replies.clear()
+        if (reply := next(lost, None)) is not None:
+            service.replies["/v1/score/batch"] = reply
+
+    service.before_reply = fail_once
+    with HttpRewardClient(service.url) as client:
+        results = client.score_batch([asked(0), {"response": 7}, asked(1)])
+        assert [result.status for result in results] == [Status.OK, Status.INVALID, Status.OK]
+        assert client.counters.snapshot()["retried"] == 3
+    assert [len(call.body["requests"]) for call in service.calls] == [3, 3]
+
+
+def test_the_thin_client_has_the_settings_of_all_clients(service: FakeService) -> None:
+    service.replies["/v1/score/batch"] = Reply({"detail": "wrong key"}, 401)
+    with HttpRewardClient(service.url, on_failure="raise") as client:
+        with pytest.raises(ScoringError, match=r"invalid: .*HTTP 401: wrong key"):
+            client.score(asked(0))
+        assert client.counters.snapshot()["retried"] == 0
+    with HttpRewardClient(service.url, on_failure="rule", model="judge") as client:
+        assert client.score(asked(0)).source == "fallback"
+    assert service.calls[-1].body["requests"][0]["model"] == "judge"
+
+
+async def test_clients_of_several_event_loops_share_connections(service: FakeService) -> None:
+    client = HttpRewardClient(service.url)
+    await client.ascore(asked(0))
+    await asyncio.to_thread(client.score, asked(1))
+    await asyncio.to_thread(lambda: asyncio.run(client.ascore(asked(2))))
+    await client.aclose()
+    assert service.connections == 1

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from reward_serve.client import (
+    Client,
+    HttpRewardClient,
+    ScoringError,
+    ServiceUnavailableError,
+    retrying,
+)
+from reward_serve.client.transport import NotConnectedError
+from reward_serve.groups.schema import GroupRequest, GroupResult, group_failure
+from reward_serve.schema import ScoreResult, Status, failure
+from tests.fake_transport import FakeTransport
+from tests.fake_service import FakeService, Reply
+
+ASKED: dict[str, Any] = {"question": "?", "responses": ["a", "aa"]}
+RIGHT = GroupResult.of([ScoreResult(status=Status.OK, score=s) for s in (0.5, 1.0)])
+
+
+class Scripted(FakeTransport):
+    """Answers groups in turn, the last answer again and again."""
+
+    def __init__(self, *answers: GroupResult | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[dict[str, Any]] = []
+
+    async def ascore_batch(self, requests: Any) -> list[ScoreResult]:
+        raise NotImplementedError
+
+    async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
+        self.asked.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def failed(status: Status, **fields: Any) -> GroupResult:
+    return group_failure(failure(status, "no", **fields), 2)
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "_backoff_s", lambda attempt: 0.01)
+
+
+def test_over_http_each_response_has_a_result_in_order(service: FakeService) -> None:
+    with HttpRewardClient(service.url) as client:
+        found = client.score_group({**ASKED, "id": "g"})
+        asyncio.run(client.ascore_group(GroupRequest.model_validate(ASKED)))
+    assert [one.score for one in found.results] == [0.5, 1.0]
+    assert (found.id, found.status) == ("g", Status.OK)
+    assert service.calls[0].body["timeout_s"] == 60.0
+    counts = client.counters.snapshot()
+    assert (counts["asked"], counts["ok"], counts["failed"]) == (4, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "scores"), [("none", [None, 1.0]), (0.0, [0.0, 1.0]), ("raise", None)]
+)
+def test_on_failure_applies_to_each_response(
+    service: FakeService, on_failure: Any, scores: Any
+) -> None:
+    client = HttpRewardClient(service.url, on_failure=on_failure)
+    asked = {**ASKED, "responses": ["", "aa"]}
+    if scores is None:
+        with pytest.raises(ScoringError, match="error: the engine is gone"):
+            client.score_group(asked)
+    else:
+        assert [one.score for one in client.score_group(asked).results] == scores
+
+
+def test_an_invalid_group_is_invalid_for_each_response(service: FakeService) -> None:
+    found = HttpRewardClient(service.url).score_group({**ASKED, "strategy": "random"})
+    assert [one.status for one in found.results] == [Status.INVALID] * 2
+    assert found.reason is not None and found.reason.startswith("strategy: Input should be")
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        ServiceUnavailableError("gone"),
+        failed(Status.ERROR),
+        failed(Status.OVERLOADED, details={"retry_after_s": 0.02}),
+    ],
+)
+def test_a_group_without_any_score_is_asked_again_if_that_may_help(first: Any) -> None:
+    transport = Scripted(first, RIGHT)
+    found = Client(transport).score_group(ASKED)
+    assert [one.score for one in found.results] == [0.5, 1.0]
+    first_s, second_s = (asked["timeout_s"] for asked in transport.asked)
+    assert second_s < first_s == 60.0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        failed(Status.TIMEOUT),
+        failed(Status.INVALID),
+        GroupResult.of([RIGHT.results[0], failure(Status.ERROR, "gone")]),
+        ServiceUnavailableError("no such route", status_code=404),
+    ],
+)
+def test_a_group_that_is_final_is_not_asked_again(answer: Any) -> None:
+    transport = Scripted(answer)
+    Client(transport, on_failure="none").score_group(ASKED)
+    assert len(transport.asked) == 1
+
+
+def test_attempts_and_the_deadline_end_it() -> None:
+    transport = Scripted(ServiceUnavailableError("gone"))
+    found = Client(transport, on_failure="none", max_attempts=3).score_group(ASKED)
+    assert [one.reason for one in found.results] == ["gone"] * 2 and len(transport.asked) == 3
+    found = Client(transport, on_failure="none", timeout_s=0.1).score_group(ASKED)
+    assert found.status is Status.ERROR
+
+
+def test_a_process_that_cannot_connect_is_told_so() -> None:
+    with pytest.raises(NotConnectedError):
+        Client(Scripted(NotConnectedError("no cluster"))).score_group(ASKED)
+
+
+def test_an_answer_that_is_no_groups_is_an_error(service: FakeService) -> None:
+    short = RIGHT.model_copy(update={"results": RIGHT.results[:1]}).model_dump(mode="json")
+    client = HttpRewardClient(service.url, max_attempts=1)
+    for content, reason in (
+        (short, "not answered in full"),
+        ({"status": "ok"}, "not that of a group"),
+    ):
+        service.replies["/v1/score/group"] = Reply(content)
+        assert reason in (client.score_group(ASKED).reason or "")

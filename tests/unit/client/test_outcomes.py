@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reward_serve.client.outcomes import ScoringError, check_on_failure, metrics_of, settle
+from reward_serve.schema import ScoreResult, Status, failure
+
+LOST = failure(Status.ERROR, "no service", id="a")
+
+
+def request(response: str = "#### 18", **fields: Any) -> dict[str, Any]:
+    return {"response": response, "reference": "18", **fields}
+
+
+@pytest.mark.parametrize("on_failure", ["raise", "none", "rule", "lexical", 0.5])
+def test_a_verdict_is_left_alone(on_failure: Any) -> None:
+    earned = ScoreResult(status=Status.OK, score=0.0, source="judge")
+    assert settle(request(), earned, on_failure) is earned
+
+
+def test_none_is_the_typed_failure() -> None:
+    assert settle(request(), LOST, "none") is LOST
+
+
+def test_raise_tells_status_and_reason() -> None:
+    with pytest.raises(ScoringError, match="error: no service") as caught:
+        settle(request(), LOST, "raise")
+    assert caught.value.result is LOST
+
+
+@pytest.mark.parametrize(("response", "score"), [("#### 18", 1.0), ("#### 17", 0.0)])
+def test_the_rule_decides_what_it_can_prove(response: str, score: float) -> None:
+    settled = settle(request(response), LOST, "rule")
+    assert (settled.status, settled.score, settled.source) == (Status.OK, score, "fallback")
+    assert (settled.id, settled.reason) == ("a", "error: no service")
+
+
+@pytest.mark.parametrize(
+    "asked", [request("It may be 18 or so"), {"response": "#### 18"}, {"reference": "18"}, {}]
+)
+def test_what_the_rule_cannot_prove_stays_a_failure(asked: dict[str, Any]) -> None:
+    assert settle(asked, LOST, "rule") is LOST
+
+
+PARIS = "It is the capital of France, Paris."
+
+
+@pytest.mark.parametrize(
+    ("response", "reference", "score"),
+    [
+        ("#### 17", "18", 0.0),  # proven by the rule
+        ("the capital of France", PARIS, 2 * 4 / 11),
+        ("the capital of France", ["Berlin", PARIS], 2 * 4 / 11),
+        ("the the the", PARIS, 2 * 1 / 10),
+        ("no idea", PARIS, 0.0),
+    ],
+)
+def test_texts_are_compared_by_their_words_where_no_rule_decides(
+    response: str, reference: Any, score: float
+) -> None:
+    settled = settle({"response": response, "reference": reference}, LOST, "lexical")
+    assert settled.source == "fallback"
+    assert settled.score == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    "asked", [request("It may be 18 or so"), {"response": "#### 18"}, {"reference": "18"}]
+)
+def test_words_do_not_decide_a_number(asked: dict[str, Any]) -> None:
+    assert settle(asked, LOST, "lexical") is LOST
+
+
+def test_a_number_is_the_score_and_says_so() -> None:
+    settled = settle(request(), LOST, -0.5)
+    assert (settled.score, settled.source, settled.reason) == (
+        -0.5,
+        "fallback",
+        "error: no service",
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [("rule", "rule"), ("lexical", "lexical"), ("0.5", 0.5), (0, 0.0)]
+)
+def test_a_setting_may_be_text(said: Any, meant: Any) -> None:
+    assert check_on_failure(said) == meant
+
+
+@pytest.mark.parametrize("said", ["zero", "nan", float("inf"), None, []])
+def test_a_setting_that_is_none_of_the_choices_is_refused(said: Any) -> None:
+    with pytest.raises(ValueError, match="on_failure"):
+        check_on_failure(said)
+
+
+def true_metrics(result: ScoreResult) -> set[str]:
+    return {name for name, value in metrics_of(result).items() if value}
+
+
+def test_a_verdict_is_ok_and_says_whether_a_rule_gave_it() -> None:
+    assert true_metrics(ScoreResult(status=Status.OK, score=1.0, source="judge")) == {"ok"}
+    assert true_metrics(ScoreResult(status=Status.OK, score=1.0, source="rule")) == {
+        "ok",
+        "by_rule",
+    }
+
+
+def test_a_fallback_tells_in_which_failures_place_it_stands() -> None:
+    settled = settle(request(), failure(Status.TIMEOUT, "error: 60 s passed"), "rule")
+
+    assert settled.score == 1.0
+    assert true_metrics(settled) == {"fallback", "failed_timeout"}
+
+
+def test_undecided_samples_are_counted_by_status() -> None:
+    assert true_metrics(failure(Status.OVERLOADED, "full")) == {"undecided", "failed_overloaded"}
+
+
+def test_the_keys_are_always_the_same() -> None:
+    ok = ScoreResult(status=Status.OK, score=0.0, source="cache")
+    assert metrics_of(ok).keys() == metrics_of(failure(Status.ERROR, "dead")).keys()

@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import reward_serve_lab.cli.evaluate as command
+from reward_serve.cli.main import cli
+from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.schema import ScoreResult, Status, failure
+from tests.fake_service import FakeService, free_port
+from tests.unit.lab.evaluation.fakes import FakeClient, failed, judged, ruled
+
+ROWS = [
+    {"id": f"r{n}", "response": str(n), "reference": "18", "correct": n % 2 == 0}
+    for n in range(1, 21)
+]
+
+
+def by_parity(request: dict[str, Any], together: int) -> ScoreResult:
+    """Right throughout."""
+    return judged(0.9 if int(request["response"]) % 2 == 0 else 0.1, fingerprint="f")
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
+    client = FakeClient(by_parity)
+    monkeypatch.setattr(command, "client_for", lambda url, app: client)
+    return client
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return written(tmp_path, *map(json.dumps, ROWS))
+
+
+def written(folder: Path, *lines: str) -> Path:
+    file = folder / "rows.jsonl"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+def invoke(*arguments: object) -> Result:
+    runner = CliRunner(env={"COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"})
+    return runner.invoke(cli, ["eval", *map(str, arguments)])
+
+
+def reported(*arguments: object, folder: Path) -> dict[str, Any]:
+    out = folder / "report.json"
+    result = invoke(*arguments, "--out", out)
+    assert result.exit_code == 0, result.output
+    report: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    return report
+
+
+def test_a_deployed_judge_is_measured_over_http(tmp_path: Path) -> None:
+    answers = ["#### 18", "#### 17", "The answer is 18.", "eighteen or so", "#### 18"]
+    labels = [True, False, True, True, False]
+    file = written(
+        tmp_path,
+        *(
+            json.dumps({"response": answer, "reference": "18", "correct": label})
+            for answer, label in zip(answers, labels, strict=True)
+        ),
+    )
+    plot = tmp_path / "plot.png"
+    with FakeService() as service:
+        report = reported(file, "--url", service.url, "--plot", plot, folder=tmp_path)
+    assert (report["n"], report["agreement"]) == (5, 3 / 5)
+    assert report["statuses"] == {"ok": 4, "unparseable": 1}
+    assert report["confusion"] == {
+        "true_accept": 2,
+        "true_reject": 1,
+        "false_accept": 1,
+        "false_reject": 0,
+    }
+    assert report["by_format"]["prose"]["unscored"] == 1
+    assert {"rule: marker_matches", "rule: marker_differs", "unscored"} == set(report["stages"])
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_people_see_a_table_progress_and_disagreements(client: FakeClient, rows: Path) -> None:
+    client.answer = lambda request, _: judged(0.9)
+    result = invoke(rows, "--disagreements", 3)
+    assert result.exit_code == 0, result.output
+    assert "50.0% (29.9 to 70.1)" in result.stdout
+    assert "disagreements: 3 of 10" in result.stdout
+    assert "r1 " in result.stdout
+    assert "100%" in result.stderr
+    assert "disagreements" not in invoke(rows, "--disagreements", 0).stdout
+
+
+def test_the_options_are_in_every_request(client: FakeClient, rows: Path) -> None:
+    options = ["--model", "m", "--template", "solution", "--mode", "generate", "--timeout-s", 7]
+    result = invoke(rows, *options, "--batch-size", 5)
+    assert result.exit_code == 0, result.output
+    assert [len(batch) for batch in client.asked] == [5, 5, 5, 5]
+    expected = {
+        "model": "m",
+        "template": "solution",
+        "options": {"mode": "generate", "cache": False},
+        "timeout_s": 7.0,
+    }
+    for request in client.asked[0]:
+        assert {key: request[key] for key in expected} == expected
+    assert set(request) == {*expected, "response", "reference"}
+
+
+def test_templates_and_modes_run_side_by_side_over_the_same_rows(
+    client: FakeClient, rows: Path, tmp_path: Path
+) -> None:
+    def answer(request: dict[str, Any], together: int) -> ScoreResult:
+        if request["options"]["mode"] == "generate":
+            return failure(Status.INVALID, "options.mode: not [allowed] here")
+        return judged(0.9) if request["template"] == "lenient" else by_parity(request, together)
+
+    client.answer = answer
+    ways = ["--template", "strict", "--template", "lenient", "--mode", "label"]
+    ways += ["--mode", "generate", "--template", "strict"]
+    report = reported(rows, *ways, "--plot", tmp_path / "p.png", folder=tmp_path)
+    runs = report["runs"]
+    assert [(run["template"], run["mode"], run["agreement"]) for run in runs] == [
+        ("strict", "label", 1.0),
+        ("strict", "generate", 0.0),
+        ("lenient", "label", 0.5),
+        ("lenient", "generate", 0.0),
+    ]
+    assert {key: report[key] for key in runs[0]} == runs[0]
+    shown = invoke(rows, *ways).stdout
+    (header,) = [line for line in shown.splitlines() if "strict, label" in line and "┃" in line]
+    assert "lenient, generate" in header
+    assert "options.mode: not [allowed] here" in shown
+
+
+def test_names_from_service_and_caller_are_printed_without_markup(
+    client: FakeClient, rows: Path
+) -> None:
+    client.answer = lambda request, _: failure(Status.ERROR, "[/x]\x1b[2J")
+    result = invoke(rows, "--template", "[/y]", "--template", "z")
+    assert result.exit_code == 0, result.output
+    assert r"[/x]\x1b[2J" in result.stdout
+    assert "[/y]" in result.stdout
+    assert "[/y]" in result.stderr
+
+
+def test_one_run_has_no_list_of_runs(client: FakeClient, rows: Path, tmp_path: Path) -> None:
+    assert "runs" not in reported(rows, folder=tmp_path)
+
+
+def test_a_sample_is_seeded_and_keeps_the_files_order(
+    client: FakeClient, rows: Path, tmp_path: Path
+) -> None:
+    def lines(*options: object) -> list[int]:
+        results = tmp_path / "results.jsonl"
+        report = reported(rows, "--results", results, *options, folder=tmp_path)
+        lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+        assert report["n"] == len(lines)
+        return [line["line"] for line in lines]
+
+    drawn = lines("--sample", 8, "--seed", 1)
+    assert len(drawn) == 8
+    assert drawn == sorted(drawn)
+    assert lines("--sample", 8, "--seed", 1) == drawn
+    assert lines("--sample", 8, "--seed", 2) != drawn
+    assert lines("--sample", 1000) == list(range(1, 21))
+
+
+def test_results_are_written_with_the_rows_ids(
+    client: FakeClient, rows: Path, tmp_path: Path
+) -> None:
+    results = tmp_path / "results.jsonl"
+    invoke(rows, "--results", results)
+    lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+    assert [line["id"] for line in lines] == [row["id"] for row in ROWS]
+    assert {tuple(line) for line in lines} == {("line", "correct", *ScoreResult.model_fields)}
+
+
+def test_stability_scores_again_at_other_batch_sizes_and_tells_what_flips(
+    client: FakeClient, rows: Path, tmp_path: Path
+) -> None:
+    def answer(request: dict[str, Any], together: int) -> ScoreResult:
+        if request["response"] == "4":
+            return judged(0.9 if together > 1 else 0.2)
+        if request["response"] == "6":
+            return judged(0.515 if together > 1 else 0.485)
+        return by_parity(request, together)
+
+    client.answer = answer
+    found = reported(rows, "--stability", "--batch-size", 10, folder=tmp_path)["stability"]
+    sizes = [setting["batch_size"] for setting in found["settings"]]
+    assert sizes == [10, 10, 1, 8, 64]
+    assert [setting["batches_in_flight"] for setting in found["settings"]] == [8, 8, 1, 8, 8]
+    assert sorted({len(batch) for batch in client.asked}) == [1, 4, 8, 10, 20]
+    assert (found["rows"], found["flips"], found["flips_within_margin"]) == (20, 1, 1)
+    assert [row["row"] for row in found["flipped"]] == ["r4"]
+    assert [row["row"] for row in found["within_margin"]] == ["r6"]
+    assert found["largest_difference"] == pytest.approx(0.7)
+    wider = reported(rows, "--stability", "--margin", 0.001, folder=tmp_path)["stability"]
+    assert wider["flips"] == 2
+
+
+def test_a_run_is_compared_with_an_earlier_ones_results(
+    client: FakeClient, rows: Path, tmp_path: Path
+) -> None:
+    results = tmp_path / "results.jsonl"
+    assert invoke(rows, "--results", results).exit_code == 0
+    same = reported(rows, "--compare", results, folder=tmp_path)["compared"]
+    assert (same["rows"], same["flips"], same["same_fingerprints"]) == (20, 0, True)
+    client.answer = lambda request, _: judged(0.9, fingerprint="g")
+    other = reported(rows, "--compare", results, "--sample", 6, folder=tmp_path)["compared"]
+    assert (other["rows"], other["unmatched"], other["same_fingerprints"]) == (6, 0, False)
+    assert other["flips"] > 0
+    assert "different fingerprints" in invoke(rows, "--compare", results).stdout
+
+
+def test_rows_without_a_score_are_counted_and_their_reason_is_reported(
+    client: FakeClient, rows: Path, tmp_path: Path
+) -> None:
+    client.answer = lambda request, n: (
+        failed() if request["response"] == "2" else by_parity(request, n)
+    )
+    report = reported(rows, folder=tmp_path)
+    assert report["statuses"] == {"ok": 19, "timeout": 1}
+    assert (report["agreement"], report["auc"], report["unscored"]) == (19 / 20, 1.0, 1)
+    assert "timeout, first reason: timeout_s passed" in invoke(rows).stdout
+
+
+def test_labels_of_one_class_have_no_auc(client: FakeClient, tmp_path: Path) -> None:
+    file = written(tmp_path, *(json.dumps(row) for row in ROWS if row["correct"]))
+    report = reported(file, "--plot", tmp_path / "p.png", folder=tmp_path)
+    assert (report["auc"], report["agreement"]) == (None, 1.0)
+
+
+def test_a_bad_row_is_reported_with_its_line_and_counts_as_invalid(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    good = [json.dumps(row) for row in ROWS]
+    file = written(tmp_path, good[0], "{", *good[1:], '{"response": "a", "correct": 1}')
+    out = tmp_path / "report.json"
+    result = invoke(file, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "line 2: is not JSON" in result.stderr
+    assert "line 22: correct: must be true or false" in result.stderr
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert report["statuses"] == {"ok": 20, "invalid": 2}
+    assert (report["n"], report["labelled"], report["agreement"]) == (22, 20, 1.0)
+
+
+def test_a_file_without_labels_is_refused_before_anything_is_asked(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    result = invoke(written(tmp_path, '{"response": "18", "reference": "18"}', "{"))
+    assert result.exit_code == 2
+    assert "no row is labelled" in result.stderr
+    assert client.asked == []
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("none.jsonl", "No such file"), (".", "Is a directory")]
+)
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str, message: str) -> None:
+    result = invoke(tmp_path / name)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+Arguments = Callable[[Path], list[object]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(lambda _: ["--mode", "essay"], "essay", id="mode"),
+        pytest.param(lambda _: ["--sample", 0], "--sample", id="no sample"),
+        pytest.param(lambda _: ["--margin", 0.6], "--margin", id="margin"),
+        pytest.param(lambda _: ["--disagreements", -1], "--disagreements", id="disagreements"),
+        pytest.param(lambda f: ["--out", f / "none" / "x"], "does not exist", id="out"),
+        pytest.param(lambda f: ["--results", f / "none" / "x"], "does not exist", id="results"),
+        pytest.param(lambda f: ["--plot", f], "is a folder", id="plot"),
+        pytest.param(lambda f: ["--compare", f / "none"], "No such file", id="no earlier"),
+        pytest.param(lambda f: ["--compare", f / "rows.jsonl"], "line 1", id="no results"),
+        pytest.param(
+            lambda f: ["--results", f / "r", "--template", "a", "--template", "b"],
+            "a single template and mode",
+            id="results of two",
+        ),
+    ],
+)
+def test_options_that_cannot_be_met_are_refused_before_anything_is_asked(
+    client: FakeClient, rows: Path, tmp_path: Path, arguments: Arguments, message: str
+) -> None:
+    result = invoke(rows, *arguments(tmp_path))
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert client.asked == []
+
+
+def test_results_of_other_rows_cannot_be_compared(
+    client: FakeClient, rows: Path, tmp_path: Path
+) -> None:
+    results = tmp_path / "results.jsonl"
+    results.write_text(
+        json.dumps({"line": 99, **ruled(True).model_dump(mode="json")}), encoding="utf-8"
+    )
+    result = invoke(rows, "--compare", results)
+    assert result.exit_code == 2
+    assert "has no results for these rows" in result.stderr
+
+
+def test_an_unreachable_url_exits_1_with_the_reason(rows: Path, tmp_path: Path) -> None:
+    url, out = f"http://127.0.0.1:{free_port()}", tmp_path / "report.json"
+    result = invoke(rows, "--url", url, "--out", out)
+    assert result.exit_code == 1
+    assert f"{url}: ConnectError" in result.stderr
+    assert not out.exists()
+
+
+def test_an_unknown_application_exits_1_with_the_reason(
+    rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(*_: object) -> None:
+        raise ServiceUnavailableError("no application 'x'")
+
+    monkeypatch.setattr(command, "client_for", nobody)
+    result = invoke(rows, "--app", "x")
+    assert result.exit_code == 1
+    assert "no application 'x'" in result.stderr

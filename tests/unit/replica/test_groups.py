@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from reward_serve.config.models import JudgeModel
+from reward_serve.engines.base import LabelOutput, Prompt
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.observers import Times
+from reward_serve.replica.scoring import Scorer
+from reward_serve.reward_models.judge import Judge
+from tests import virtual_time
+from tests.unit.reward_models.test_group import by, higher
+from tests.unit.reward_models.test_judge import FakeEngine
+
+GROUP = ["bad 1", "good 3", "fair 2"]
+
+
+class Seen:
+    """An observer that keeps the responses and statuses that it observes."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[Any, str]] = []
+
+    def observe(self, request: Any, result: Any, times: Times) -> None:
+        self.ended.append((request["response"], result["status"]))
+
+    def cancelled(self, request: object, times: Times) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class SlowEngine(FakeEngine):
+    """Takes a second a call; counts those in progress."""
+
+    busy = most = 0
+
+    async def label_logprobs(self, prompt: Prompt, labels: Any) -> LabelOutput:
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        try:
+            await asyncio.sleep(1)
+            return await super().label_logprobs(prompt, labels)
+        finally:
+            self.busy -= 1
+
+
+def scorer(
+    engine: FakeEngine, slots: int = 64, queued: int = 512, **model: Any
+) -> tuple[Any, Seen]:
+    config = {"name": "judge", "kind": "judge", "group": {"strategy": "all_pairs"}, **model}
+    seen = Seen()
+    judge = Judge(JudgeModel.model_validate(config), engine)
+    return Scorer("judge", judge, Admission(slots, queued), 64, 1000, [seen], clock=loop_time), seen
+
+
+def loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def scored(scorer: Any, **fields: Any) -> dict[str, Any]:
+    asked = {"question": "Which?", "responses": GROUP, "id": "g", "metadata": {"n": 1}}
+    found: dict[str, Any] = await scorer.groups.score({**asked, **fields})
+    return found
+
+
+def scores(found: dict[str, Any]) -> list[float | None]:
+    return [one["score"] for one in found["results"]]
+
+
+async def test_a_group_has_a_result_for_each_response_and_each_is_observed() -> None:
+    judge, seen = scorer(FakeEngine(label=by(higher)))
+    found = await scored(judge)
+    low, high, middle = scores(found)
+    assert low < middle < high  # type: ignore[operator]
+    assert (found["id"], found["metadata"], found["status"]) == ("g", {"n": 1}, "ok")
+    assert {one["model"] for one in found["results"]} == {"judge"}
+    assert sum(one["usage"]["prompt_tokens"] > 0 for one in found["results"]) == 3
+    assert seen.ended == [(response, "ok") for response in GROUP]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"responses": ["x"]}, "responses: List should have at least 2 items"),
+        ({"responses": ["x" * 2000, "y"]}, "responses.0: has 2000 of the item's 2006 characters"),
+        ({"model": "other"}, "model: this deployment's is 'judge'; choose it"),
+        ({"question": " "}, "leaves no room"),
+    ],
+)
+async def test_an_invalid_group_says_why(fields: dict[str, Any], reason: str) -> None:
+    engine = FakeEngine(label=by(higher), max_model_len=10 if "question" in fields else 4096)
+    found = await scored(scorer(engine)[0], **fields)
+    assert found["status"] == "invalid"
+    assert reason in found["reason"] or "leave no room" in found["reason"]
+    assert all(one["score"] is None for one in found["results"])
+
+
+async def test_a_model_that_compares_nothing_says_so() -> None:
+    judge, _ = scorer(FakeEngine(), group=None)
+    found = await scored(judge)
+    assert found["reason"] == (
+        "model: 'judge' compares no responses; choose a judge with a group section"
+    )
+    assert [one["status"] for one in found["results"]] == ["invalid"] * 3
+
+
+def test_its_comparisons_take_places_as_items_do() -> None:
+    async def main() -> None:
+        engine = SlowEngine(label=by(higher))
+        judge, _ = scorer(engine, slots=2)
+        found = await scored(judge)
+        assert engine.most == 2 and None not in scores(found)
+        assert found["latency_ms"] == pytest.approx(3000)
+
+    virtual_time.run(main)
+
+
+def test_a_full_replica_rejects_comparisons_and_the_group_without_any() -> None:
+    async def main() -> None:
+        judge, _ = scorer(SlowEngine(label=by(higher)), slots=1, queued=1)
+        first, second, third = await asyncio.gather(*(scored(judge) for _ in range(3)))
+        assert first["status"] == second["status"] == "ok"
+        assert None not in scores(first) + scores(second)
+        assert third["status"] == "overloaded" and scores(third) == [None] * 3
+
+    virtual_time.run(main)
+
+
+def test_requests_of_a_group_are_judged_together() -> None:
+    async def main() -> None:
+        judge, seen = scorer(SlowEngine(label=by(higher)))
+        asked = {"question": "Which?", "group": "g", "group_size": 3, "timeout_s": 30.0}
+        found = await asyncio.gather(
+            *(judge.score({**asked, "response": each, "id": each}) for each in GROUP)
+        )
+        low, high, middle = (one["score"] for one in found)
+        assert low < middle < high
+        assert [one["id"] for one in found] == GROUP
+        assert sorted(response for response, _ in seen.ended) == sorted(GROUP)
+        lone = await judge.score({**asked, "response": "x", "group": "other"})
+        assert (lone["status"], lone["latency_ms"]) == ("timeout", pytest.approx(15_000))
+
+    virtual_time.run(main)
+
+
+async def test_a_request_that_waits_for_others_names_its_group() -> None:
+    judge, _ = scorer(FakeEngine())
+    found = await judge.score({"response": "x", "question": "?", "group_size": 3})
+    assert found["reason"] == "group_size: needs group, the prompt's key; send both"

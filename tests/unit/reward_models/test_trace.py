@@ -1,0 +1,195 @@
+"""What a judge records of its prompts and answers when a result is explained."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from reward_serve.config.engine import RemoteConfig
+from reward_serve.config.judge import JudgeConfig
+from reward_serve.config.models import RemoteModel
+from reward_serve.engines.base import EngineError, LabelOutput, Prompt
+from reward_serve.explanation import ShownPrompt
+from reward_serve.reward_models.judge import Judge
+from reward_serve.reward_models.trace import Trace
+from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status
+from tests.unit.reward_models.test_judge import FakeEngine, by_reference, judge, request, says
+
+RIGHT = says(p0=0.1, p1=0.9)
+
+
+async def explained(
+    model: Judge, asked: ScoreRequest, tokens: bool = False
+) -> tuple[ScoreResult, Trace, list[ShownPrompt]]:
+    trace = Trace(tokens)
+    verdict = await model.score(asked, trace)
+    return verdict, trace, [shown() for shown in trace.prompts]
+
+
+def failing(error: Exception) -> Callable[[str], Any]:
+    def answer(prompt: str) -> Any:
+        raise error
+
+    return answer
+
+
+async def test_the_prompt_that_is_shown_is_the_one_that_the_engine_got() -> None:
+    engine = FakeEngine(label=RIGHT)
+    verdict, _, (prompt,) = await explained(judge(engine), request("It <b>is</b> {18}."))
+
+    assert verdict.score == 1.0
+    assert prompt.text == engine.prompts[0]
+    assert (prompt.mode, prompt.reference, prompt.messages) == ("label", 0, None)
+    assert prompt.token_count == len(engine.prompts[0])
+    assert prompt.cut == []
+    places = {each.field: prompt.text[each.start : each.end] for each in prompt.fields}
+    assert places == {"response": "It <b>is</b> {18}.", "reference": "18"}
+
+
+async def test_tokens_are_shown_where_they_are_asked_for() -> None:
+    model = judge(FakeEngine(label=RIGHT))
+    _, _, (without,) = await explained(model, request())
+    _, _, (prompt,) = await explained(model, request(), tokens=True)
+
+    assert without.tokens is None
+    assert prompt.tokens is not None
+    assert "".join(token.text for token in prompt.tokens) == prompt.text
+    assert len(prompt.tokens) == prompt.token_count
+
+
+async def test_what_the_judge_does_not_see_is_shown() -> None:
+    response = "x" * 5000 + " The answer is 18."
+    model = judge(FakeEngine(label=RIGHT), response_tokens=20, template="solution")
+    verdict, _, (prompt,) = await explained(model, request(response, question="How many?"))
+
+    (cut,) = prompt.cut
+    assert (cut.field, cut.exact) == ("response", True)
+    assert cut.end - cut.start == (verdict.details or {})["cut_response_characters"]
+    (place,) = [each for each in prompt.fields if each.field == "response"]
+    assert (prompt.text or "")[place.start : place.end].endswith(response[cut.end :])
+
+
+async def test_the_rules_and_the_model_are_both_shown_whichever_decides() -> None:
+    engine = FakeEngine(label=says(p0=0.9, p1=0.1))
+    asked = request("#### 18")
+    by_rule, trace, _ = await explained(judge(engine, rules_first=True), asked)
+
+    assert (by_rule.source, by_rule.score) == ("rule", 1.0)
+    assert trace.rule is not None
+    assert (trace.rule.outcome, trace.rule.rule) == ("right", "marker_matches")
+    assert trace.rule.span is not None
+    assert (trace.rule.span.start, trace.rule.span.end) == (0, 7)
+    assert trace.model is not None
+    assert (trace.model.source, trace.model.score) == ("judge", 0.0)
+
+    by_model, trace, _ = await explained(judge(engine), asked)
+    assert (by_model.source, by_model.score) == ("judge", 0.0)
+    assert trace.rule is not None
+    assert trace.rule.outcome == "right"
+
+
+@pytest.mark.parametrize("fault", [EngineError("gone"), KeyError("gone")])
+async def test_a_model_that_fails_fails_no_verdict_of_a_rule(fault: Exception) -> None:
+    model = judge(FakeEngine(label=failing(fault)), rules_first=True)
+    verdict, trace, _ = await explained(model, request("#### 18"))
+
+    assert (verdict.score, verdict.source) == (1.0, "rule")
+    assert trace.model is not None
+    assert trace.model.status is Status.ERROR
+    assert "gone" in (trace.model.reason or "")
+    with pytest.raises(type(fault)):
+        await model.score(request("It may be so"), Trace())
+
+
+async def test_a_model_that_hangs_leaves_a_rule_its_verdict_within_the_deadline() -> None:
+    class FakeHangingEngine(FakeEngine):
+        async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    asked = request("#### 18", timeout_s=0.2)
+    model = judge(FakeHangingEngine(), rules_first=True)
+    verdict, trace, _ = await asyncio.wait_for(explained(model, asked), 5)
+
+    assert verdict.score == 1.0
+    assert trace.model is not None
+    assert trace.model.status is Status.TIMEOUT
+
+
+async def test_there_is_a_prompt_for_each_reference() -> None:
+    yes, no = {"0": math.log(0.1), "1": math.log(0.9)}, {"0": 0.0, "1": -9.0}
+    engine = FakeEngine(label=by_reference({"17": no, "18": yes}))
+    verdict, _, prompts = await explained(judge(engine), request("eighteen", ["17", "18"]))
+
+    assert verdict.score == 1.0
+    assert [prompt.reference for prompt in prompts] == [0, 1]
+    assert [prompt.text for prompt in prompts] == engine.prompts
+
+
+async def test_an_answer_of_the_cache_is_marked() -> None:
+    model = judge(FakeEngine(label=RIGHT))
+    _, first, _ = await explained(model, request())
+    _, again, _ = await explained(model, request())
+    _, anew, _ = await explained(model, request(options=Options(cache=False)))
+
+    assert (first.cached, again.cached, anew.cached) == (False, True, False)
+
+
+async def test_the_time_of_each_part_is_measured() -> None:
+    class FakeSlowEngine(FakeEngine):
+        async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+            await asyncio.sleep(0.05)
+            return await super().label_logprobs(prompt, labels)
+
+    model = judge(FakeSlowEngine(label=RIGHT))
+    _, trace, _ = await explained(model, request("eighteen", ["17", "18", "19"]))
+
+    assert set(trace.seconds) == {"rules", "rendering", "engine"}
+    assert 0.04 < trace.seconds["engine"] < 0.14, "three at once count once"
+
+
+async def test_generate_mode_shows_what_was_asked_and_written() -> None:
+    engine = FakeEngine(text=lambda prompt: ("Hm. VERDICT: 1", False))
+    asked = request("eighteen", options=Options(mode="generate"))
+    verdict, trace, (prompt,) = await explained(judge(engine), asked)
+
+    assert (prompt.mode, prompt.text) == ("generate", engine.prompts[0])
+    assert verdict.text == "Hm. VERDICT: 1"
+    assert trace.model == verdict
+
+
+async def test_an_endpoint_that_renders_itself_is_shown_as_messages() -> None:
+    class FakeEndpoint(FakeEngine):
+        async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+            self.sent = prompt.messages
+            return LabelOutput({"0": -9.0, "1": -0.1}, self._usage(prompt))
+
+    engine = FakeEndpoint()
+    engine.tokenizer = None  # type: ignore[assignment]
+    config = RemoteModel(
+        name="judge",
+        kind="remote",
+        remote=RemoteConfig(model="m", base_url="http://127.0.0.1:1", api_key_env=None),
+        judge=JudgeConfig(rules_first=False),
+    )
+    _, _, (prompt,) = await explained(Judge(config, engine), request("eighteen"), tokens=True)
+
+    assert (prompt.text, prompt.token_count, prompt.tokens) == (None, None, None)
+    assert prompt.messages is not None
+    assert [turn.model_dump(include={"role", "content"}) for turn in prompt.messages] == engine.sent
+    user = prompt.messages[-1]
+    (place,) = [each for each in user.fields if each.field == "response"]
+    assert user.content[place.start : place.end] == "18", "numerals are canonical in this template"
+
+
+async def test_explaining_gives_the_verdict_that_scoring_gives() -> None:
+    for rules_first in (True, False):
+        model = judge(FakeEngine(label=RIGHT), rules_first=rules_first)
+        for response in ("#### 18", "eighteen", "#### 17", ""):
+            asked = request(response, options=Options(cache=False))
+            verdict, _, _ = await explained(model, asked)
+            assert verdict == await model.score(asked)
