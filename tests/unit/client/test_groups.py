@@ -15,8 +15,8 @@ from reward_serve.client import (
 from reward_serve.client.transport import NotConnectedError
 from reward_serve.groups.schema import GroupRequest, GroupResult, group_failure
 from reward_serve.schema import ScoreResult, Status, failure
-from tests.fake_transport import FakeTransport
 from tests.fake_service import FakeService, Reply
+from tests.fake_transport import FakeTransport
 
 ASKED: dict[str, Any] = {"question": "?", "responses": ["a", "aa"]}
 RIGHT = GroupResult.of([ScoreResult(status=Status.OK, score=s) for s in (0.5, 1.0)])
