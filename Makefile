@@ -7,6 +7,8 @@ UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
 VERL := .venv-verl
 VERL_STAMP := $(VERL)/.installed
+DOCS := .venv-docs
+DOCS_STAMP := $(DOCS)/.installed
 SKYRL := .skyrl
 SKYRL_STAMP := $(SKYRL)/.installed
 CACHE := $(or $(REWARD_SERVE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reward_serve)
@@ -42,7 +44,7 @@ RULES ?= on
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve train-judge grpo test test-all test-clients bench chaos check format lock
+.PHONY: help setup demo serve wheels docs train-judge grpo test test-all test-clients bench chaos check format lock
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,6 +66,21 @@ demo: $(STAMP)  ## Deploy the bundled judge, score a labelled file (DATA= OUT= R
 serve: $(STAMP)  ## Serve the bundled judge on 127.0.0.1:8000 until interrupted (ARGS="MODEL --port 8001")
 	$(BIN)/python -m reward_serve serve $(ARGS)
 
+WHEELS := . lab deployments/bundled_judge $(patsubst %/pyproject.toml,%,$(wildcard clients/*/pyproject.toml))
+
+wheels: $(STAMP)  ## Build every distribution's wheel into dist/ (OUT=)
+	@for each in $(WHEELS); do $(UV) build --quiet --wheel --out-dir "$(or $(OUT),dist)" $$each || exit 1; done
+	@ls "$(or $(OUT),dist)"
+
+$(DOCS_STAMP): $(STAMP) requirements/docs.txt
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(UV) pip install --quiet --python $(DOCS)/bin/python --no-deps -r requirements/docs.txt
+	@touch $@
+
+docs: $(DOCS_STAMP)  ## Rewrite the generated reference; build the documentation into site/, strictly
+	$(BIN)/python -m docs.generate
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict # with --quiet, warnings do not fail
+
 train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train file (DATA= OUT=)
 	$(BIN)/python -m examples.train_judge $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
@@ -71,10 +88,10 @@ grpo: $(STAMP) $(TINKER_STAMP)  ## Warm a policy up and train it with GRPO, rewa
 	$(BIN)/python -m examples.grpo $(or $(ARGS),judge-sync --name short --set steps=12 --set evaluate_every=12) $(if $(OUT),--out "$(OUT)")
 
 test: $(STAMP)  ## Unit tests beside service tests, which share one Ray cluster and one engine
-	$(BIN)/python -m pytest -n 2 -rs -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-all: $(STAMP)  ## Every test: whole tables, faults in real time, examples, load tests, the workbench in Chromium
-	$(BIN)/python -m pytest -n 2 -rs
+	$(BIN)/python -m pytest -n 2
 
 $(VERL_STAMP): $(STAMP) requirements/verl.txt clients/verl/pyproject.toml
 	@test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
@@ -131,3 +148,4 @@ lock:  ## Recompile requirements/*.txt (needs uv)
 	    -o requirements/cuda.txt pyproject.toml
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/verl.txt requirements/verl.in
 	$(UV) $(LOCK) --python-version 3.12 -o requirements/tinker.txt requirements/tinker.in
+	$(UV) $(LOCK) --python-version 3.11 -o requirements/docs.txt requirements/docs.in

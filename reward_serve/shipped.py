@@ -1,4 +1,4 @@
-"""The files shipped with the code: deployments files and pinned requirements.
+"""The files shipped with the code: deployments files, templates and pinned requirements.
 
 In a wheel they are inside the package; in a clone they are in the top-level folders.
 
@@ -20,6 +20,11 @@ _PACKAGE = Path(__file__).parent
 def deployments_files() -> dict[str, Path]:
     """The shipped deployments files, by name."""
     return {path.name: path for path in sorted(_folder("deployments").glob("*.yaml"))}
+
+
+def template_files() -> dict[str, Path]:
+    """The files of the shipped judging templates, by file name."""
+    return {path.name: path for path in sorted((_PACKAGE / "templates").glob("*.yaml"))}
 
 
 def requirements_file(build: Build) -> Path:

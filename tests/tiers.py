@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,13 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Do not even import what `make test` leaves out."""
     leaves_out = _sampled and collection_path.is_file()
     return True if leaves_out and is_long(collection_path) else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print a line for each reason to skip tests."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    for reason, count in Counter(report.longrepr[2] for report in skipped).items():
+        terminalreporter.write_line(f"{count} {reason[0].lower()}{reason[1:]}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,7 +10,11 @@ COPY . /src
 RUN uv pip install --no-cache --python /opt/reward_serve --no-deps /src /src/deployments/bundled_judge
 
 FROM python:3.12-slim-bookworm
-RUN useradd --create-home --uid 10001 serve
+# vLLM's CPU kernels are linked against libnuma.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends libnuma1 \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --create-home --uid 10001 serve
 COPY --from=build /opt/reward_serve /opt/reward_serve
 ENV PATH=/opt/reward_serve/bin:$PATH
 USER 10001

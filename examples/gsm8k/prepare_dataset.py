@@ -98,14 +98,14 @@ def prepared(
                 f"{split}: row {index + 1}: needs a question and an answer"
                 f"{', which is a number' if variant is Variant.rule else ''}; found {sorted(row)}"
             )
-        truth = truths[0] if len(truths) == 1 else truths
+        gold = truths[0] if len(truths) == 1 else truths
         columns.append(
             {
                 "data_source": source,
                 "prompt": [{"role": "user", "content": f"{question} {INSTRUCTION}"}],
                 "env_class": _ENVIRONMENTS[variant],
-                "reward_spec": {"method": "rule", "ground_truth": truth},
-                "reward_model": {"style": "rule", "ground_truth": truth},
+                "reward_spec": {"method": "rule", "ground_truth": gold},
+                "reward_model": {"style": "rule", "ground_truth": gold},
                 "extra_info": {
                     "split": split,
                     "index": index,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from reward_serve.client.handle import HandleTransport
 from reward_serve.client.http import HttpTransport
-from reward_serve.client.transport import Transport
+from reward_serve.client.transport import ServiceTransport
 from reward_serve.engines.bundled import (
     ADAPTER,
     STEPS,
@@ -20,6 +20,9 @@ from reward_serve.engines.bundled import (
     prepare_bundled,
     prepare_int8,
 )
+
+console = Console(stderr=True)
+PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 
 _DEFAULT_URL = "http://127.0.0.1:8000"
 URL_VARIABLE = "REWARD_SERVE_URL"
@@ -30,8 +33,13 @@ Url = Annotated[
     typer.Option(help=f"The service's URL; default {URL_VARIABLE}, or {_DEFAULT_URL}."),
 ]
 
+App = Annotated[
+    str | None,
+    typer.Option(help="Call this Serve application of the cluster at RAY_ADDRESS by handle."),
+]
 
-def client_for(url: str | None, app: str | None) -> Transport:
+
+def client_for(url: str | None, app: str | None) -> ServiceTransport:
     """The transport to ``url``, or by handle to the cluster's application ``app``; no retries.
 
     Raises:

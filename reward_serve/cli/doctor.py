@@ -10,20 +10,17 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import psutil
 import typer
 from packaging.requirements import Requirement
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from reward_serve.cli.console import URL_VARIABLE, api_key, service_url
-from reward_serve.client.http import HttpRewardClient
-from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.cli.console import URL_VARIABLE, api_key, console, service_url
+from reward_serve.client.check import Finding, examine_service
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.resolve import installed_build
 from reward_serve.engines.bundled import bundled_folder
@@ -31,29 +28,11 @@ from reward_serve.engines.cpu import dtype_of, instruction_set
 from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
 
-console = Console(stderr=True)
-
 MOST_SHOWN = 5
 REPLICA = "ray::ServeReplica:"  # prefix of a replica's command line
-INSTALL = {
-    "cpu": "reward-serve requirements cpu | uv pip install --no-deps --torch-backend=cpu -r -",
-    "cuda": "reward-serve requirements cuda | uv pip install --no-deps -r -",
-}
+_PINNED = "reward-serve requirements {} | uv pip install --no-deps --compile-bytecode {}-r -"
+INSTALL = {"cpu": _PINNED.format("cpu", "--torch-backend=cpu "), "cuda": _PINNED.format("cuda", "")}
 """The command that installs the packages of each build."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check; ``remedy`` is set for problems and warnings.
-
-    A ``warning`` depends on something that cannot be checked here, such as a firewall, and does not
-    affect the exit code.
-    """
-
-    what: str
-    found: str
-    remedy: str | None = None
-    warning: bool = False
 
 
 def doctor(
@@ -92,32 +71,6 @@ def examine_machine() -> list[Finding]:
         _bundled(),
         _replica_ports(),
     ]
-
-
-def examine_service(url: str, api_key: str | None = None) -> list[Finding]:
-    """Check that the service at ``url`` is up, ready and scores correctly."""
-    findings: list[Finding] = []
-    try:
-        with HttpRewardClient(url, api_key, timeout_s=30, max_attempts=1) as client:
-            models = ", ".join(str(model.get("name")) for model in client.models())
-            findings.append(Finding("models", models))
-            if not client.is_ready():
-                remedy = "wait for a replica, or run `serve status`"
-                return [*findings, Finding("ready", "no", remedy)]
-            findings.append(Finding("ready", "yes"))
-            result = client.score(
-                {"question": "What is 9 + 9?", "response": "#### 18", "reference": "18"}
-            )
-    except ServiceUnavailableError as error:
-        remedy = "start it: reward-serve serve"
-        if error.status_code == 401:
-            remedy = "set REWARD_SERVE_API_KEY to one of the service's keys"
-        return [*findings, Finding(url, str(error), remedy)]
-    found = f"{result.status.value}, score {result.score}, {result.latency_ms:.0f} ms"
-    remedy_or_none = result.reason
-    if result.score is not None and result.score < 0.5:
-        remedy_or_none = "'#### 18' should be right for reference 18; check model and template"
-    return [*findings, Finding("a verdict", found, remedy_or_none)]
 
 
 def _package(name: str, remedy: str) -> Finding:
@@ -198,8 +151,9 @@ def _bytecode() -> Finding:
         return Finding("bytecode", "compiled: importing vLLM takes seconds")
     return Finding(
         "bytecode",
-        "missing: each replica compiles the sources of vLLM and torch when it starts",
-        "run `python -m compileall -q` on the site-packages folder once",
+        "missing: the first start compiles the sources of vLLM and torch, which takes minutes",
+        f"python -m compileall -q {Path(spec.submodule_search_locations[0]).parent}",
+        warning=True,
     )
 
 
@@ -236,7 +190,7 @@ def _replica_ports() -> Finding:
         what,
         "Serve replicas listen on all interfaces: " + ", ".join(map(str, sorted(ports))),
         "anyone who reaches these ports can run code here: restrict them to the cluster's nodes "
-        "with a firewall (docs/threat-model.md)",
+        "with a firewall (docs/explanation/threat-model.md)",
         warning=True,
     )
 
@@ -245,7 +199,7 @@ def _open_ports(replica: psutil.Process) -> set[int]:
     """The ports that a replica opens on all interfaces; none if this machine has only loopback.
 
     A replica has two, indistinguishable from outside: the Ray worker's gRPC server, and a Serve
-    server that unpickles what it receives (docs/threat-model.md).
+    server that unpickles what it receives (docs/explanation/threat-model.md).
 
     Raises:
         psutil.AccessDenied: the replica belongs to another user or container.

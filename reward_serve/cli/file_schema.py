@@ -6,18 +6,20 @@ The default host is 127.0.0.1; ``serve run`` listens on all interfaces.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
+from pydantic.json_schema import models_json_schema
 from ray.serve.schema import HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
 
-from reward_serve.config.app import parse_config, parse_gateway
-from reward_serve.config.base import ConfigError, ConfigFaults
+from reward_serve.config.app import AppConfig, GatewayConfig, parse_config, parse_gateway
+from reward_serve.config.base import ConfigError, ConfigFaults, Section
 from reward_serve.config.resolve import resolve
+from reward_serve.templates import Template
 
-_CHECKS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "reward_serve.app:build_app": lambda args: resolve(parse_config(args)),
-    "reward_serve.app:build_gateway": parse_gateway,
+_CHECKS: dict[str, tuple[type[Section], Callable[[dict[str, Any]], object]]] = {
+    "reward_serve.app:build_app": (AppConfig, lambda args: resolve(parse_config(args))),
+    "reward_serve.app:build_gateway": (GatewayConfig, parse_gateway),
 }
 
 
@@ -48,10 +50,33 @@ def checked(content: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(faults.explain(error)) from None
     for place, application in enumerate(file.applications):
         path = application.import_path
-        if check := _CHECKS.get(path):
-            check(application.args)
+        if path in _CHECKS:
+            _CHECKS[path][1](application.args)
         elif path.partition(":")[0].partition(".")[0] == "reward_serve":
             known = " or ".join(_CHECKS)
             raise ConfigError(f"applications.{place}.import_path: must be {known} (found {path!r})")
     http = content.get("http_options", {})
     return content | {"http_options": {"host": file.http_options.host, **http}}
+
+
+def json_schema(of: Literal["deployment", "template"]) -> dict[str, Any]:
+    """The JSON schema of a deployments file, or of a judging template."""
+    if of == "template":
+        schema = Template.model_json_schema()
+        for derived in ("name", "digest"):  # from the file's name and content
+            schema["properties"].pop(derived)
+            schema["required"].remove(derived)
+        return schema
+    sections: list[Any] = [_File, *(section for section, _ in _CHECKS.values())]
+    references, schema = models_json_schema([(section, "validation") for section in sections])
+    for each in schema["$defs"].values():
+        if "properties" in each:
+            each.setdefault("additionalProperties", False)
+    schema["$defs"]["_Application"]["allOf"] = [
+        {
+            "if": {"properties": {"import_path": {"const": path}}},
+            "then": {"properties": {"args": references[section, "validation"]}},
+        }
+        for path, section in zip(_CHECKS, sections[1:], strict=True)
+    ]
+    return schema | references[_File, "validation"]

@@ -13,34 +13,52 @@ from typing import Annotated
 
 try:
     import typer
-    from rich.console import Console
 except ImportError as error:
     raise SystemExit(f"{error.name} is missing: pip install 'reward-serve[serve]'") from None
 
-from reward_serve.cli.console import Url, prepare_with_progress, service_url
+from reward_serve.cli.ask import ask
+from reward_serve.cli.check import check, schema
+from reward_serve.cli.console import Url, console, prepare_with_progress, service_url
 from reward_serve.cli.doctor import doctor
 from reward_serve.cli.serve import serve
-from reward_serve.cli.shipped import deployments, requirements
+from reward_serve.cli.shipped import deployments, requirements, template
 from reward_serve.client import HttpRewardClient
+from reward_serve.version import __version__
 
 cli = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     help=__doc__,
     pretty_exceptions_show_locals=False,  # they may include an API key
 )
-console = Console(stderr=True)
 logger = logging.getLogger(__name__)
 
 COMMANDS = "reward_serve.commands"
 """Entry point group for commands: functions or Typer applications."""
-LAB_COMMANDS = frozenset(["attack", "eval", "score", "template", "ui"])
+LAB_COMMANDS = frozenset(["attack", "eval", "score", "ui"])
 _ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
 
-cli.command()(serve)
-cli.command()(doctor)
-cli.command()(requirements)
+for command in (serve, check, ask, doctor, requirements, schema):
+    cli.command()(command)
 cli.add_typer(deployments, name="deployments")
+cli.add_typer(template, name="template")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@cli.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print it and exit."
+        ),
+    ] = False,
+) -> None:
+    """The options before a command; the help is this module's."""
 
 
 @cli.command()

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.console import Console
 
 from reward_serve.cli.clusters import LaunchError, models_of
-from reward_serve.cli.console import prepare_with_progress
+from reward_serve.cli.console import PLAIN, console, prepare_with_progress
 from reward_serve.cli.deployment import (
     Kind,
     ModelOptions,
@@ -32,9 +31,10 @@ from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm_settings import adapter_folder, locate
 from reward_serve.shipped import Build
 
-console = Console(stderr=True)
-
-_PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+_OPEN = (
+    "no API key: anyone who can connect to this port can score; give --api-keys-file FILE, "
+    "or omit --host"
+)
 # Run in a subprocess, because it imports the user's code and possibly torch.
 _IMPORT_FUNCTION = """
 import sys
@@ -128,25 +128,25 @@ def serve(
         content = deployments_file(model, options, server, fields or (), verdict_log)
         if dry_run:
             typer.echo(yaml.safe_dump(content, sort_keys=False), nl=False)
-            for fault in _missing(content):
-                console.print(f"on this machine, {fault}", style="yellow", **_PLAIN)
+            for fault in missing(content):
+                console.print(f"on this machine, {fault}", style="yellow", **PLAIN)
             return
         check_keys(content)
         if is_open(content):
-            _warn(content)
+            console.print(_OPEN, style="yellow", **PLAIN)
         with until_stopped(console):
             if address is None:
                 _prepare(content)
             serve_until_stopped(content, address, console)
     except (ConfigError, CheckpointError, LaunchError) as error:
-        console.print(str(error), style="red", **_PLAIN)
+        console.print(str(error), style="red", **PLAIN)
         raise typer.Exit(1) from None
 
 
 def _prepare(content: dict[str, Any]) -> None:
     """Check the models before Ray starts; a replica would fail half a minute later."""
-    if missing := _missing(content):
-        raise ConfigError("; ".join(missing))
+    if faults := missing(content):
+        raise ConfigError("; ".join(faults))
     for model in models_of(content):
         if not isinstance(model, JudgeModel | ClassifierModel):
             continue
@@ -156,7 +156,7 @@ def _prepare(content: dict[str, Any]) -> None:
             locate(model.engine)
 
 
-def _missing(content: dict[str, Any]) -> list[str]:
+def missing(content: dict[str, Any]) -> list[str]:
     """Missing API keys of remote models and missing rule functions, each with the remedy.
 
     Models with a ``runtime_env`` are skipped, because it may provide them.
@@ -177,12 +177,3 @@ def _missing(content: dict[str, Any]) -> list[str]:
                 lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
                 faults.append(f"{model.name}: {lines[-1]}")
     return faults
-
-
-def _warn(content: dict[str, object]) -> None:
-    console.print(
-        "no API key: anyone who can connect to this port can score; give --api-keys-file FILE, "
-        "or omit --host",
-        style="yellow",
-        **_PLAIN,
-    )

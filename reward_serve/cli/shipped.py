@@ -1,47 +1,54 @@
-"""``reward-serve deployments`` and ``reward-serve requirements``: files shipped in the wheel."""
+"""``reward-serve deployments``, ``template`` and ``requirements``: files shipped in the wheel."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from reward_serve.shipped import Build, deployments_files, requirements_file
+from reward_serve.shipped import Build, deployments_files, requirements_file, template_files
 
-deployments = typer.Typer(no_args_is_help=True, help="List, print and copy deployments files.")
-
-Name = Annotated[str, typer.Argument(help="Name of a shipped file, such as judge.yaml.")]
-
-
-@deployments.command("list")
-def list_files() -> None:
-    """List the files, each with its first comment."""
-    for name, path in deployments_files().items():
-        with path.open(encoding="utf-8") as lines:
-            typer.echo(f"{name:<22}{lines.readline().removeprefix('#').strip()}")
+Files = Callable[[], dict[str, Path]]
+Name = Annotated[str, typer.Argument(help="Name of a shipped file, with or without .yaml.")]
+Target = Annotated[Path, typer.Argument(help="Target file or folder.")]
 
 
-@deployments.command()
-def show(name: Name) -> None:
-    """Print a file."""
-    typer.echo(shipped_file(name).read_text(encoding="utf-8"), nl=False)
+def _commands(what: str, files: Files) -> typer.Typer:
+    """The commands ``list``, ``show`` and ``copy`` of a folder of shipped files."""
+    app = typer.Typer(no_args_is_help=True, help=f"List, print and copy {what}.")
+
+    @app.command("list")
+    def list_files() -> None:
+        """List the files, each with the first sentence of its comment."""
+        for name, path in files().items():
+            with path.open(encoding="utf-8") as lines:
+                comment = lines.readline().removeprefix("#").partition(". ")[0].strip()
+            typer.echo(f"{name:<22}{comment}")
+
+    @app.command()
+    def show(name: Name) -> None:
+        """Print a file."""
+        typer.echo(shipped_file(name, files).read_text(encoding="utf-8"), nl=False)
+
+    @app.command()
+    def copy(name: Name, to: Target = Path()) -> None:
+        """Copy a file to edit it; never overwrites an existing file."""
+        target = to / shipped_file(name, files).name if to.is_dir() else to
+        if target.exists():
+            raise typer.BadParameter(f"{target}: already exists; choose another name")
+        if not target.parent.is_dir():
+            raise typer.BadParameter(f"{target}: the folder {target.parent} does not exist")
+        shutil.copyfile(shipped_file(name, files), target)
+        typer.echo(str(target))
+
+    return app
 
 
-@deployments.command()
-def copy(
-    name: Name,
-    to: Annotated[Path, typer.Argument(help="Target file or folder.")] = Path(),
-) -> None:
-    """Copy a file to edit it; never overwrites an existing file."""
-    target = to / shipped_file(name).name if to.is_dir() else to
-    if target.exists():
-        raise typer.BadParameter(f"{target}: already exists; choose another name")
-    if not target.parent.is_dir():
-        raise typer.BadParameter(f"{target}: the folder {target.parent} does not exist")
-    shutil.copyfile(shipped_file(name), target)
-    typer.echo(str(target))
+deployments = _commands("deployments files", deployments_files)
+template = _commands("judging templates", template_files)
 
 
 def requirements(
@@ -49,19 +56,19 @@ def requirements(
 ) -> None:
     """Print the pinned requirements of a serving environment.
 
-    Install them with `reward-serve requirements cpu | uv pip install --no-deps
+    Install them with `reward-serve requirements cpu | uv pip install --no-deps --compile-bytecode
     --torch-backend=cpu -r -`; for cuda, omit --torch-backend.
     """
     typer.echo(requirements_file(build).read_text(encoding="utf-8"), nl=False)
 
 
-def shipped_file(name: str) -> Path:
-    """The path of a shipped deployments file, by its name with or without ``.yaml``.
+def shipped_file(name: str, among: Files = deployments_files) -> Path:
+    """The path of a shipped file, by its name with or without ``.yaml``.
 
     Raises:
         typer.BadParameter: no shipped file has this name.
     """
-    files = deployments_files()
+    files = among()
     path = files.get(name) or files.get(f"{name}.yaml")
     if path is None:
         raise typer.BadParameter(f"no file is named {name!r}; choose from {', '.join(files)}")

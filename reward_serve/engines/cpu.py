@@ -18,7 +18,7 @@ _FLAGS = {
 }
 _LIMIT = "ONEDNN_MAX_CPU_ISA"
 # With these, the shipped judge was measured in int8: faster than float32 and as accurate
-# (docs/performance.md).
+# (docs/explanation/performance.md).
 _INT8 = {"AVX512_CORE_AMX", "AVX512_CORE_BF16", "AVX512_CORE_VNNI"}
 
 

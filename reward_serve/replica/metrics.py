@@ -16,7 +16,7 @@ _SCORES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 
 
 class Metrics(Observer):
-    """Counters and histograms of one replica; docs/observability.md lists them.
+    """Counters and histograms of one replica; docs/reference/metrics.md lists them.
 
     Args:
         items: returns the number of items in progress or waiting.

@@ -1,4 +1,4 @@
-"""docs/several-machines.md, on a cluster of several nodes in one machine; writes what was seen.
+"""docs/how-to/several-machines.md, on several nodes in one machine; writes what was seen.
 
 A process of its own: Ray connects a process to one cluster.
 """

@@ -1,4 +1,4 @@
-"""``serve run FILE``, as docs/deployments.md has it: blocking, on a Ray of its own."""
+"""``serve run FILE``, as docs/reference/deployments.md has it: blocking, on a Ray of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/several-machines.md is run: ``several_machines.py``."""
+"""docs/how-to/several-machines.md is run: ``several_machines.py``."""
 
 from __future__ import annotations
 

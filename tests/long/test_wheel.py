@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import time
 import zipfile
 from pathlib import Path
 
@@ -24,10 +26,7 @@ UV = Path(sys.executable).with_name("uv")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `bin` of an environment with our wheels, and by a .pth the other packages of this."""
     folder = tmp_path_factory.mktemp("wheel")
-    others = (ROOT / "lab", ROOT / "deployments/bundled_judge")
-    adapters = (file.parent for file in (ROOT / "clients").glob("*/pyproject.toml"))
-    for source in (ROOT, *others, *sorted(adapters)):
-        _run(UV, "build", "--quiet", "--wheel", "--out-dir", folder / "dist", source)
+    _run("make", "wheels", f"OUT={folder / 'dist'}")
     environment = folder / "environment"
     _run(UV, "venv", "--quiet", "--python", sys.executable, environment)
     wheels = sorted((folder / "dist").glob("*.whl"))
@@ -80,6 +79,56 @@ def test_every_wheel_is_typed_and_has_its_licence(installed: Path) -> None:
 def test_a_trainers_wheel_carries_no_weights(installed: Path) -> None:
     (wheel,) = (installed.parents[1] / "dist").glob("reward_serve-*.whl")
     assert wheel.stat().st_size < 600_000
+
+
+PAGES = ("README.md", "docs/tutorial.md", "docs/how-to/install.md")
+"""Pages with the commands that install the wheels; the last one serves until it is stopped."""
+
+
+def wheel_commands(page: str) -> str:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (block,) = re.findall(r"<!-- wheels -->\n```sh\n(.*?)```", text, re.S)
+    return str(block)
+
+
+def test_every_page_installs_in_the_same_way() -> None:
+    installs = {tuple(wheel_commands(page).splitlines()[:3]) for page in PAGES}
+    assert len(installs) == 1
+
+
+def test_every_distribution_that_a_page_installs_is_among_the_wheels(installed: Path) -> None:
+    wheels = {f.name.split("-")[0] for f in (installed.parents[1] / "dist").glob("*.whl")}
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = {
+        name.replace("-", "_")
+        for page in pages
+        for line in re.findall(r"pip install .*--find-links dist .*", page.read_text("utf-8"))
+        for name in re.findall(r"reward-serve(?:-[a-z]+)?", line)
+    }
+    assert named == wheels - {"reward_serve_slime"}
+
+
+@pytest.mark.timeout(3600)
+def test_the_commands_of_the_pages_install_and_serve(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "dist").symlink_to(installed.parents[1] / "dist")
+    *install, doctor, serve = wheel_commands(PAGES[0]).splitlines()
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment["PATH"] = f"{UV.parent}:{environment['PATH']}"
+    script = "\n".join([*install, doctor, f"exec {serve.partition('#')[0]}"])
+    service = subprocess.Popen(["bash", "-ec", script], cwd=tmp_path, env=environment)
+    command = tmp_path / "service/bin/reward-serve"
+    try:
+        while not command.exists() and service.poll() is None:
+            time.sleep(1)
+        _run(command, "wait", "--timeout-s", "3000", cwd=tmp_path)
+        printed = _run(
+            command, "ask", "", "It comes to eighteen.", "--reference", "18", cwd=tmp_path
+        )
+        assert "source: judge" in printed
+        service.terminate()
+        assert service.wait(60) == 0
+    finally:
+        service.kill()
 
 
 def test_it_serves_and_the_verl_adapter_asks_it(installed: Path, tmp_path: Path) -> None:

@@ -90,6 +90,22 @@ def test_the_reward_loops_worker_awaits_the_service(
     ]
 
 
+def test_rows_of_other_data_sources_get_verls_own_score_without_the_service(
+    tokenizer: Path,
+) -> None:
+    config = configured("http://127.0.0.1:1", tokenizer, judged_data_sources=["llm_judge_remote_*"])
+    batch = rollout(tokenizer, truth="18")
+    batch.non_tensor_batch["data_source"][:] = "openai/gsm8k"
+
+    async def rewards() -> list[dict[str, Any]]:
+        outputs: list[dict[str, Any]] = await RewardLoopWorker(config).compute_score_batch(batch)
+        return outputs
+
+    outputs = asyncio.run(rewards())
+    assert [one["reward_score"] for one in outputs] == [1.0, 0.0, 0.0]  # verl wants the ####
+    assert {one["reward_extra_info"]["judged"] for one in outputs} == {0.0}
+
+
 def test_a_row_without_a_gold_answer_has_no_reward(
     service: tuple[str, int], tokenizer: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from importlib import resources
 from itertools import pairwise
+from string import Template
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def commands() -> list[str]:
     """What follows ``python -m examples.grpo`` where a model is named."""
     tasks = list(yaml.safe_load_all((FOLDER / "skypilot.yaml").read_text(encoding="utf-8")))
     trainer = next(task for task in tasks if task["name"] == "trainer")
-    whole = trainer["run"].replace("${ARGS}", trainer["envs"]["ARGS"])
+    whole = Template(trainer["run"]).safe_substitute(trainer["envs"], STEPS=250)
     texts = [whole, (FOLDER / "README.md").read_text(encoding="utf-8")]
     lines = "\n".join(texts).replace("\\\n", " ").splitlines()
     asked = [line.partition("-m examples.grpo ")[2] for line in lines if " --model " in line]
@@ -64,3 +65,4 @@ def test_a_policy_that_is_not_warmed_up_has_room_for_its_solution() -> None:
     found = commands()
     assert len(found) == 2
     assert [settings_of(command).max_tokens >= 512 for command in found] == [True] * 2
+    assert (settings_of(found[0]).prompts, settings_of(found[0]).steps) == (16, 250)

@@ -57,7 +57,7 @@ def test_both_trainers_adapters_read_the_rows(tmp_path: Path) -> None:
     assert asked["group"] == "validation/10"
 
 
-MATHS = [
+MATHS: list[dict[str, Any]] = [
     {"problem": "Half of 1?", "solution": "So it is a half.", "answer": r"\frac{1}{2}"},
     {"problem": "Name a root of 4.", "answer": ["2", "-2"]},
 ] * 11

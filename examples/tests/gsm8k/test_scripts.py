@@ -23,7 +23,7 @@ DEPLOYMENTS = SCRIPTS.parents[1] / "deployments"
 
 
 def run(
-    script: str, *arguments: str, within_s: float = 180, **variables: str
+    script: str, *arguments: str, within_s: float = 180, **variables: Any
 ) -> subprocess.CompletedProcess[str]:
     """A script, with this process's variables and some more."""
     unset = ("JUDGE", "KEEP_JUDGE", "REWARD_SERVE_URL", "PRINT_CONFIG", "RAY_ADDRESS", "LOGGER")
@@ -144,12 +144,13 @@ esac
         (folder / "judge").mkdir()
         (folder / "judge" / "train.parquet").touch()
 
-    def run(self, script: str, *arguments: str, **variables: str) -> Any:
-        paths = {"DATA_DIR": self.folder, "STATE_DIR": self.folder / "state"}
-        paths["TRAINER_PYTHON"] = self.folder / "python"
-        return run(
-            script, *arguments, **{name: str(path) for name, path in paths.items()}, **variables
-        )
+    def run(self, script: str, *arguments: str, **variables: Any) -> Any:
+        paths: dict[str, Any] = {
+            "DATA_DIR": str(self.folder),
+            "STATE_DIR": str(self.folder / "state"),
+            "TRAINER_PYTHON": str(self.folder / "python"),
+        }
+        return run(script, *arguments, **paths, **variables)
 
     def serves(self) -> bool:
         return (self.folder / "serving").exists()
@@ -293,7 +294,7 @@ def test_a_judge_is_deployed_and_ended_and_a_fault_is_reported(kind: str, tmp_pa
         "applications": [application | {"import_path": "reward_serve.app:build_app"}],
     }
     (tmp_path / "rule.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    variables = {
+    variables: dict[str, Any] = {
         "JUDGE": "bundled",
         "DEPLOYMENT": str(tmp_path / "rule.yaml"),
         "URL": f"http://127.0.0.1:{port}",

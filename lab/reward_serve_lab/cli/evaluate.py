@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from reward_serve.cli.console import Url, client_for
+from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve_lab.evaluation.bulk import Row, Run, read_rows, write_results
 from reward_serve_lab.evaluation.metrics import reliability_of
@@ -49,10 +49,6 @@ class ModeName(StrEnum):
 
 RowsFile = Annotated[
     Path, typer.Argument(help="JSON lines with question, reference, response, correct, format, id.")
-]
-App = Annotated[
-    str | None,
-    typer.Option(help="Call this Serve application of the cluster at RAY_ADDRESS by handle."),
 ]
 Model = Annotated[str | None, typer.Option(help="Name of the reward model.")]
 Templates = Annotated[

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from reward_serve.cli.console import Url, client_for
+from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
-from reward_serve_lab.cli.evaluate import App, Count, Model, Timeout, check_outputs
+from reward_serve_lab.cli.evaluate import Count, Model, Timeout, check_outputs
 from reward_serve_lab.evaluation.bulk import read_rows, write_results
 from reward_serve_lab.evaluation.runs import score_with_progress
 from reward_serve_lab.evaluation.tables import summary_table

@@ -7,17 +7,13 @@ from typing import Annotated
 
 import typer
 
+from reward_serve.cli.shipped import template
 from reward_serve.config.engine import BUNDLED_MODEL
 from reward_serve.engines.base import Tokenizer
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve_lab.linting.check import check_file
 
-template = typer.Typer(no_args_is_help=True)
-
-
-@template.callback()
-def _group() -> None:
-    """Check your own judging templates."""
+__all__ = ["template"]
 
 
 @template.command()

@@ -60,7 +60,7 @@ def build(session: Session) -> None:
                 "Rates, latency and cache hits need the service's metrics.",
                 "",
                 "Start the workbench with --metrics http://NODE:PORT/metrics; for a node's address "
-                "see docs/observability.md.",
+                "see docs/how-to/observability.md.",
             )
         return
 

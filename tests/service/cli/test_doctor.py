@@ -5,7 +5,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +15,10 @@ import psutil
 import pytest
 
 import reward_serve.cli.doctor
-from reward_serve.cli.doctor import REPLICA, Finding, examine_machine, examine_service
-from reward_serve.schema import Status, failure
+from reward_serve.cli.doctor import REPLICA, examine_machine
+from reward_serve.client.check import Finding
 from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
-from tests.fake_service import FakeService, Reply, free_port
 
 SMI = """#!/bin/sh
 printf 'NVIDIA H200, 143771 MiB\\nNVIDIA H200, 143771 MiB\\n'
@@ -234,90 +232,6 @@ def test_a_replica_of_another_container_is_unknown(monkeypatch: pytest.MonkeyPat
         finding = by_name(examine_machine())["replica ports"]
     assert "in their container" in finding.found
     assert finding.remedy is None
-
-
-def test_a_service_that_gives_a_verdict_has_no_problem(service: FakeService) -> None:
-    findings = by_name(examine_service(service.url))
-    assert list(findings) == ["models", "ready", "a verdict"]
-    assert findings["models"].found == "rule"
-    assert findings["ready"].found == "yes"
-    assert findings["a verdict"].found.startswith("ok, score 1.0, ")
-    assert [finding.remedy for finding in findings.values()] == [None] * 3
-
-
-def test_nobody_at_the_url_is_a_problem_with_a_remedy() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-    (finding,) = examine_service(url)
-    assert finding.what == url
-    assert "ConnectError" in finding.found
-    assert finding.remedy is not None
-    assert "reward-serve serve" in finding.remedy
-
-
-def test_another_service_at_the_url_is_a_problem(service: FakeService) -> None:
-    service.replies["/v1/models"] = Reply(b"<html>nginx</html>", 404)
-    (finding,) = examine_service(service.url)
-    assert "not this service" in finding.found
-    assert finding.remedy is not None
-
-
-def test_a_service_without_a_replica_is_asked_for_no_verdict(service: FakeService) -> None:
-    service.replies["/ready"] = Reply({"status": "waiting"}, 503)
-    findings = by_name(examine_service(service.url))
-    assert findings["ready"].found == "no"
-    assert findings["ready"].remedy is not None
-    assert "a verdict" not in findings
-    assert "/v1/score" not in [call.path for call in service.calls]
-
-
-@pytest.mark.parametrize("status", [Status.ERROR, Status.TIMEOUT, Status.UNPARSEABLE])
-def test_a_verdict_that_failed_is_a_problem(service: FakeService, status: Status) -> None:
-    result = failure(status, "the engine is gone").model_dump(mode="json")
-    service.replies["/v1/score/batch"] = Reply({"results": [result]})
-    verdict = by_name(examine_service(service.url))["a verdict"]
-    assert verdict.found.startswith(f"{status.value}, score None")
-    assert verdict.remedy == "the engine is gone"
-
-
-def test_a_service_lost_before_its_verdict_is_a_problem(service: FakeService) -> None:
-    service.replies["/v1/score/batch"] = Reply(b"Internal Server Error", 500)
-    assert [f for f in examine_service(service.url) if f.remedy] != []
-
-
-def test_a_wrong_verdict_is_a_problem(service: FakeService) -> None:
-    service.replies["/v1/score/batch"] = Reply({"results": [{"status": "ok", "score": 0.0}]})
-    assert [f for f in examine_service(service.url) if f.remedy] != []
-
-
-def test_another_json_service_at_the_url_is_a_problem(service: FakeService) -> None:
-    service.replies["/v1/models"] = Reply({"hello": 1})
-    assert [f for f in examine_service(service.url) if f.remedy] != []
-
-
-def test_a_malformed_url_is_a_problem() -> None:
-    assert [f for f in examine_service("http://127.0.0.1:port") if f.remedy] != []
-
-
-def test_a_listener_that_does_not_answer_is_a_problem() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        host, port = listener.getsockname()
-        listener.settimeout(5)
-
-        hung_up = threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True)
-        hung_up.start()
-        (finding,) = examine_service(f"http://{host}:{port}")
-        hung_up.join(5)
-    assert "RemoteProtocolError" in finding.found or "ReadError" in finding.found
-    assert finding.remedy is not None
-
-
-def test_a_service_that_wants_a_key_is_asked_with_it(service: FakeService) -> None:
-    service.replies["/v1/models"] = Reply({"detail": "Authorization: is missing"}, 401)
-    (finding,) = examine_service(service.url)
-    assert "REWARD_SERVE_API_KEY" in (finding.remedy or "")
-    del service.replies["/v1/models"]
-    examine_service(service.url, "s3cret")
-    assert {call.headers.get("authorization") for call in service.calls[1:]} == {"Bearer s3cret"}
 
 
 @pytest.mark.parametrize("build", ["cpu", "cuda"])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -57,3 +58,31 @@ def test_watching_continues_while_the_controller_restarts_and_over_a_short_absen
 ) -> None:
     names = ["RUNNING", *["UNKNOWN"] * 30, "ABSENT", "RUNNING", *["DEPLOYING"] * 30, "UNHEALTHY"]
     assert "removed" in watch(monkeypatch, there, names)
+
+
+def test_it_prints_the_trainers_addresses_and_the_workbenchs_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = [
+        {"NodeID": each, "NodeManagerAddress": f"192.0.2.{port}", "MetricsExportPort": port}
+        for each, port in (("other", 1), ("this", 2))
+    ]
+    monkeypatch.setattr("ray.nodes", lambda: nodes)
+    here = SimpleNamespace(get_node_id=lambda: "this")
+    monkeypatch.setattr("ray.get_runtime_context", lambda: here)
+    judge = {"name": "judge", "kind": "judge", "verdict_log": {"folder": "/a b"}}
+    application = {"name": "reward", "import_path": "reward_serve.app:build_app"}
+    content = {
+        "http_options": {"host": "127.0.0.1", "port": 8000},
+        "applications": [{**application, "args": {"models": [judge]}}],
+    }
+    out = StringIO()
+    url = "http://127.0.0.1:8000"
+    serving._print_addresses(content, [url], "192.0.2.1:6379", 9.0, Console(file=out))
+    assert out.getvalue().splitlines() == [
+        "ready after 9 s; press Ctrl-C to stop",
+        f"REWARD_SERVE_URL={url}",
+        "REWARD_SERVE_APP=reward RAY_ADDRESS=192.0.2.1:6379",
+        "metrics of this node: http://192.0.2.2:2/metrics",
+        f"reward-serve ui --url {url} --metrics http://192.0.2.2:2/metrics --log '/a b'",
+    ]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from reward_serve.shipped import deployments_files
+from reward_serve.shipped import deployments_files, template_files
 from tests.service.cli.test_serve import invoke
 
 
@@ -13,6 +13,15 @@ def test_every_file_is_listed_with_what_it_serves() -> None:
     lines = invoke("deployments", "list").stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(deployments_files())
     assert all(len(line.split()) > 3 for line in lines)
+
+
+def test_every_template_is_listed_shown_and_copied(tmp_path: Path) -> None:
+    lines = invoke("template", "list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(template_files())
+    text = template_files()["solution.yaml"].read_text(encoding="utf-8")
+    assert invoke("template", "show", "solution").stdout == text
+    assert invoke("template", "copy", "solution", tmp_path / "mine.yaml").exit_code == 0
+    assert (tmp_path / "mine.yaml").read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("name", ["rule.yaml", "rule"])

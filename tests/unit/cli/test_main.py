@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from importlib.metadata import EntryPoint, EntryPoints
+from importlib.metadata import EntryPoint, EntryPoints, version
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,9 @@ from typer.testing import CliRunner, Result
 import reward_serve.cli.console
 import reward_serve.cli.doctor
 import reward_serve.cli.main
-from reward_serve.cli.doctor import Finding, doctor
+from reward_serve.cli.doctor import doctor
 from reward_serve.cli.main import add_commands, cli
+from reward_serve.client.check import Finding
 from tests.fake_service import FakeService, Reply, free_port
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -123,6 +124,19 @@ def test_without_a_command_the_commands_are_shown() -> None:
     assert result.exit_code != 0
     for command in ("prepare", "score", "doctor"):
         assert command in result.output
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    result = invoke("--version")
+    assert (result.exit_code, result.stdout.strip()) == (0, version("reward-serve"))
+
+
+def test_the_shell_completes_commands() -> None:
+    result = CliRunner().invoke(
+        cli, env={"_REWARD_SERVE_COMPLETE": "complete_bash", "COMP_WORDS": "reward-serve de",
+                  "COMP_CWORD": "1"}, prog_name="reward-serve"
+    )  # fmt: skip
+    assert result.stdout.split() == ["deployments"]
 
 
 def test_wait_ends_when_the_service_can_score(service: FakeService) -> None:

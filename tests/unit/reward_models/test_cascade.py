@@ -91,7 +91,7 @@ async def test_the_last_members_failure_is_the_result_and_never_an_unsure_score(
     result = await cascade([member(verdict(0.6), []), member(full, [])]).score(REQUEST)
 
     assert (result.score, result.status, result.reason) == (None, Status.OVERLOADED, "full")
-    details = result.details or {}
+    details: dict[str, Any] = dict(result.details or {})
     assert details["retry_after_s"] == 3
     assert details["members"]["small"]["score"] == 1.0
 

@@ -1,0 +1,378 @@
+"""Writes the generated pages: ``python -m docs.generate``; with ``--check`` it compares them.
+
+Commands, HTTP routes, the Python API, the fields of a deployments file and metrics, and llms.txt
+from the site's navigation. ``tests/service/docs`` fails when a page differs from what this writes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+from unittest import mock
+
+import typer
+import yaml
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+DOCS = Path(__file__).parent
+NOTE = "<!-- Written by `python -m docs.generate`. -->\n\n"
+UNITS = {
+    "_s": "seconds",
+    "_gib": "GiB",
+    "_mib": "MiB",
+    "_bytes": "bytes",
+    "_chars": "characters",
+    "_characters": "characters",
+    "_tokens": "tokens",
+    "_items": "items",
+    "_cpus": "CPU cores",
+    "_gpus": "GPUs",
+    "_replicas": "replicas",
+    "_rate": "share, 0 to 1",
+    "requests_per_minute": "requests a minute",
+}
+
+
+def pages() -> dict[str, str]:
+    """The generated pages, by path within ``docs/``."""
+    written = {
+        "reference/cli.md": NOTE + _cli(),
+        "reference/http.md": NOTE + _http(),
+        "reference/python.md": NOTE + _python(),
+        "reference/fields.md": NOTE + _fields(),
+        "reference/metrics.md": NOTE + _metrics(),
+    }
+    return {**written, "llms.txt": _llms(written)}
+
+
+def _table(header: tuple[str, ...], rows: Iterator[tuple[str, ...]] | list[Any]) -> str:
+    lines = [header, ("---",) * len(header), *rows]
+    cells = ([cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def _code(value: object) -> str:
+    return f"`{value}`" if str(value) else ""
+
+
+def _plain(text: str) -> str:
+    """Docstring markup as Markdown; indented examples as code."""
+    return inspect.cleandoc(text).replace("``", "`").replace("\f", "")
+
+
+def _cli() -> str:
+    from reward_serve.cli.main import cli
+
+    root = typer.main.get_command(cli)
+    text = "# Commands\n\n`reward-serve COMMAND --help` prints the same.\n"
+    lab = "reward_serve_lab"
+    for path, command in _commands("reward-serve", root):
+        callback: Any = inspect.unwrap(command.callback) if command.callback else None
+        in_lab = getattr(callback, "__module__", "").startswith(lab)
+        note = "\n\nIn the distribution `reward-serve-lab`." if in_lab else ""
+        text += f"\n## {path}\n\n{_plain(command.help or '')}{note}\n\n"
+        rows = [_parameter(each) for each in command.params if each.name != "help"]
+        if rows:
+            text += _table(("argument or option", "default", ""), rows)
+    return text
+
+
+def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, each in sorted(command.commands.items()):
+        if not each.hidden:
+            yield from _commands(f"{path} {name}", each)
+
+
+def _parameter(parameter: Any) -> tuple[str, str, str]:
+    names = [*parameter.opts, *parameter.secondary_opts]
+    argument = parameter.param_type_name == "argument"
+    default = parameter.default
+    plain = isinstance(default, str | int | float) and not isinstance(default, bool)
+    shown = ", ".join(str(parameter.name).upper() if argument else name for name in names)
+    required = "required" if parameter.required else ""
+    return _code(shown), _code(default) if plain else required, getattr(parameter, "help", "") or ""
+
+
+def _http() -> str:
+    from reward_serve.config.app import ServerConfig
+    from reward_serve.http.docs import DocumentedApi
+
+    server = ServerConfig(compatible_with={"openai", "openrlhf", "slime"})
+    document = DocumentedApi({}, server, has_keys=True).openapi()
+    text = "# HTTP\n\nThe service itself has this as `/docs` and `/openapi.json`.\n\n## Routes\n"
+    for path, methods in document["paths"].items():
+        for method, route in methods.items():
+            text += f"\n### {method.upper()} {path}\n\n{_plain(route.get('description', ''))}\n\n"
+            replies = route["responses"].items()
+            text += _table(("status", ""), [(code, each["description"]) for code, each in replies])
+    text += "\n## Bodies\n"
+    for name, schema in sorted(document["components"]["schemas"].items()):
+        rows = [
+            (
+                _code(field),
+                _type(each),
+                _default(each.get("default", "")),
+                each.get("description", ""),
+            )
+            for field, each in schema.get("properties", {}).items()
+        ]
+        if rows:
+            text += f"\n### {name}\n\n{_plain(schema.get('description', ''))}\n\n"
+            text += _table(("field", "type", "default", ""), rows)
+    return text
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in schema:
+            return " or ".join(dict.fromkeys(_type(each) for each in schema[several]))
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    return str(schema.get("type", schema.get("const", "any")))
+
+
+def _default(value: object) -> str:
+    if value in ("", {}, []):
+        return ""
+    return _code(json.dumps(value) if value is None or isinstance(value, bool) else value)
+
+
+def _python() -> str:
+    import reward_serve
+    from reward_serve.client import Client, connect, metrics_of
+    from reward_serve.client.outcomes import ScoringError
+    from reward_serve_skyrl.envs import GSM8kJudgeEnv
+    from reward_serve_slime import post_process_rewards
+    from reward_serve_slime import score as slime_score
+    from reward_serve_trl import judge_reward, judge_rewards
+    from reward_serve_verl import compute_score, compute_score_batched, compute_score_sync
+
+    sections: dict[str, list[Any]] = {
+        "reward_serve": [
+            reward_serve.HttpRewardClient,
+            reward_serve.RewardClient,
+            reward_serve.ScoreRequest,
+            reward_serve.ScoreResult,
+            reward_serve.Status,
+            reward_serve.ServiceUnavailableError,
+        ],
+        "reward_serve.client": [connect, Client, ScoringError, metrics_of],
+        "reward_serve_skyrl": [GSM8kJudgeEnv],
+        "reward_serve_verl": [compute_score, compute_score_sync, compute_score_batched],
+        "reward_serve_trl": [judge_reward, judge_rewards],
+        "reward_serve_slime": [slime_score, post_process_rewards],
+    }
+    text = "# Python\n"
+    for module, things in sections.items():
+        text += f"\n## {module}\n"
+        for thing in things:
+            text += _thing(thing)
+    return text
+
+
+def _thing(thing: Any) -> str:
+    text = f"\n### {thing.__name__}\n\n"
+    if inspect.isclass(thing) and not issubclass(thing, BaseModel | Exception | str):
+        text += _signature(thing.__name__, thing.__init__) + _sections(thing.__doc__)
+        for name, method in inspect.getmembers(thing, inspect.isfunction):
+            if not name.startswith("_") and method.__doc__:
+                text += f"\n#### {name}\n\n" + _signature(name, method) + _sections(method.__doc__)
+        return text
+    if inspect.isfunction(thing):
+        return text + _signature(thing.__name__, thing) + _sections(thing.__doc__)
+    text += _sections(thing.__doc__)
+    if issubclass(thing, BaseModel):
+        text += "\nFields: [HTTP](http.md#bodies).\n"
+    elif issubclass(thing, str):
+        text += "\n" + ", ".join(f"`{member.value}`" for member in thing) + "\n"
+    return text
+
+
+def _signature(name: str, function: Any) -> str:
+    parameters = [
+        each for each in inspect.signature(function).parameters.values() if each.name != "self"
+    ]
+    plain = inspect.Signature([each.replace(annotation=each.empty) for each in parameters])
+    prefix = "await " if inspect.iscoroutinefunction(function) else ""
+    return f"```python\n{prefix}{name}{plain}\n```\n\n"
+
+
+def _sections(doc: str | None) -> str:
+    """A Google docstring, its sections as lists."""
+    text, out, inside = _plain(doc or ""), "", False
+    for line in text.splitlines():
+        if re.fullmatch(r"(Args|Raises|Returns|Attributes):", line):
+            out, inside = f"{out}\n**{line[:-1]}**\n\n", True
+        elif inside and re.match(r"    \S", line):
+            head, colon, rest = line.strip().partition(": ")
+            out += f"- `{head}`: {rest}\n" if colon and len(head) < 40 else f"- {line.strip()}\n"
+        elif inside and line.strip():
+            out += f"  {line.strip()}\n" if line.startswith("     ") else f"\n{line}\n"
+            inside = line.startswith(" ")
+        else:
+            out += line + "\n"
+    return re.sub(r"\n{3,}", "\n\n", out).rstrip() + "\n"
+
+
+def _fields() -> str:
+    from reward_serve.config.app import GatewayConfig, ServerConfig
+    from reward_serve.config.models import ModelConfig
+    from reward_serve.templates import Template
+
+    text = (
+        "# Fields of a deployments file\n\nUnder `args` of an application; `kind` selects what a "
+        "model has. The rest of the file is [Ray Serve's](deployments.md). `reward-serve schema "
+        "deployment` prints the same as JSON schema.\n"
+    )
+    models = get_args(get_args(ModelConfig)[0])
+    common = set.intersection(*(set(model.model_fields) for model in models))
+    seen: dict[type[BaseModel], str] = {}
+    first = models[0]
+    text += "\n## models[], every kind\n\n" + _rows(first, common)
+    for name in first.model_fields:
+        if name in common:
+            text += _below(first, name, seen)
+    for model in models:
+        (kind,) = get_args(model.model_fields["kind"].annotation)
+        own = [name for name in model.model_fields if name not in common]
+        sections = ", ".join(f"[`{name}`](#{name})" for name in own)
+        text += f"\n## kind: {kind}\n\n{_plain(model.__doc__ or '')}\n\n"
+        text += f"Sections: {sections}.\n"
+        for name in own:
+            text += _below(model, name, seen)
+    text += "\n## server\n\n" + _rows(ServerConfig)
+    text += "\n## Gateway\n\nA gateway's `models[]`; its `server` is the same.\n\n"
+    text += _rows(get_args(GatewayConfig.model_fields["models"].annotation)[0])
+    text += "\n## Judging templates\n\nFields of a template file.\n\n"
+    text += _rows(Template, set(Template.model_fields) - {"name", "digest"})
+    for part in ("label", "generate"):
+        text += _below(Template, part, seen)
+    return text
+
+
+def _below(section: type[BaseModel], name: str, seen: dict[type[BaseModel], str]) -> str:
+    for each in _held(section.model_fields[name].annotation):
+        if each not in seen:
+            seen[each] = name
+            inner = "".join(_below(each, field, seen) for field in each.model_fields)
+            return f"\n### {name}\n\n{_plain(each.__doc__ or '')}\n\n{_rows(each)}{inner}"
+    return ""
+
+
+def _held(annotation: Any) -> Iterator[type[BaseModel]]:
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _held(inner)
+
+
+def _rows(section: type[BaseModel], only: set[str] | None = None) -> str:
+    schema = section.model_json_schema()["properties"]
+    rows = []
+    for name, field in section.model_fields.items():
+        if only is not None and name not in only:
+            continue
+        default = field.default
+        if field.default_factory is not None:
+            default = ""
+        elif default is PydanticUndefined:
+            default = "required"
+        shown = default if default == "required" else _default(default)
+        unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), "")
+        described = field.description or ""
+        of = f"[section](#{name})" if any(_held(field.annotation)) else _type(schema[name])
+        rows.append((_code(name), of, shown, unit, described))
+    return _table(("field", "type", "default", "unit", ""), rows)
+
+
+def _metrics() -> str:
+    from ray.serve import metrics
+
+    from reward_serve.replica.metrics import Metrics
+
+    found: list[tuple[str, str, str, str]] = []
+
+    def noted(kind: str) -> Any:
+        def make(name: str, description: str, other: Any = ()) -> mock.MagicMock:
+            labels = other if kind == "counter" else ()
+            shown = ", ".join(f"`{label}`" for label in labels)
+            found.append((_code(f"ray_{name}"), kind, shown, description))
+            return mock.MagicMock()
+
+        return make
+
+    kinds = {"Counter": "counter", "Histogram": "histogram", "Gauge": "gauge"}
+    with mock.patch.multiple(metrics, **{name: noted(kind) for name, kind in kinds.items()}):
+        Metrics(lambda: 0, dict)
+    return (
+        "# Metrics\n\nReplicas export these to Prometheus through Ray, which adds the prefix "
+        "`ray_`; Serve adds the labels `application`, `deployment` and `replica`. How to scrape "
+        "and read them: [observability](../how-to/observability.md).\n\n"
+        + _table(("metric", "type", "labels", ""), found)
+    )
+
+
+class _Config(yaml.SafeLoader):
+    """Reads mkdocs.yml, whose tags name Python functions."""
+
+
+_Config.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+
+
+def _llms(written: dict[str, str]) -> str:
+    config = yaml.load((DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8"), _Config)
+    text = f"# {config['site_name']}\n\n> {config['site_description']}\n"
+    for section in config["nav"]:
+        ((title, inner),) = section.items()
+        if isinstance(inner, str):
+            inner = [{title: inner}]
+        text += f"\n## {title}\n\n"
+        for page in inner:
+            ((name, path),) = page.items()
+            page_text = written.get(path) or (DOCS / path).read_text(encoding="utf-8")
+            url = f"./{path.removesuffix('.md').removesuffix('index')}"
+            text += f"- [{name}]({url}): {_first_sentence(page_text)}\n"
+    return text
+
+
+def _first_sentence(text: str) -> str:
+    prose = re.sub(r"<!--.*?-->|^```.*?^```", "", text, flags=re.S | re.M)
+    prose = re.sub(r"^#.*$", "", prose, flags=re.M).strip()
+    first = re.split(r"(?<=[.])\s", prose.split("\n\n")[0].replace("\n", " "))[0]
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the pages, or with ``--check`` name those that differ."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args(arguments).check
+    differing = []
+    for path, text in pages().items():
+        file = DOCS / path
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            differing.append(path)
+            if not check:
+                file.write_text(text, encoding="utf-8")
+    if check and differing:
+        sys.stderr.write(f"run `python -m docs.generate`: {', '.join(differing)} differ\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

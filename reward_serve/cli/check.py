@@ -1,0 +1,56 @@
+"""``reward-serve check`` and ``schema``: what a deployments file asks for, and what it may say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from reward_serve.cli.clusters import models_of
+from reward_serve.cli.console import PLAIN, console
+from reward_serve.cli.deployment import ModelOptions, ServerOptions, check_keys, deployments_file
+from reward_serve.cli.serve import missing
+from reward_serve.config.base import ConfigError
+from reward_serve.templates import FILE_SUFFIXES
+
+File = Annotated[Path, typer.Argument(help="A deployments file, or the name of a shipped one.")]
+SchemaName = Annotated[Literal["deployment", "template"], typer.Argument(help="Kind of file.")]
+
+
+def check(file: File) -> None:
+    """Check a deployments file and print what its replicas ask Ray for; exit 1 on a mistake.
+
+    Starts no cluster and no engine. What is missing on this machine alone is a warning.
+    """
+    if file.suffix not in FILE_SUFFIXES:
+        raise typer.BadParameter(f"{file}: must end in {' or '.join(FILE_SUFFIXES)}")
+    try:
+        content = deployments_file(str(file), ModelOptions(), ServerOptions())
+        check_keys(content)
+    except ConfigError as error:
+        console.print(str(error), style="red", **PLAIN)
+        raise typer.Exit(1) from None
+    totals = [0.0] * 4
+    for model in models_of(content):
+        least, most = model.autoscaling.min_replicas, model.autoscaling.max_replicas
+        cpus, gpus = model.resources.num_cpus or 0, model.resources.num_gpus or 0
+        asked = f"{cpus:g} CPU cores, {gpus:g} GPUs"
+        typer.echo(f"{model.name}: {model.kind}, {_range(least, most)} replicas of {asked}")
+        for place, amount in enumerate((least * cpus, most * cpus, least * gpus, most * gpus)):
+            totals[place] += amount
+    typer.echo(f"total: {_range(*totals[:2])} CPU cores, {_range(*totals[2:])} GPUs")
+    for fault in missing(content):
+        console.print(f"on this machine, {fault}", style="yellow", **PLAIN)
+
+
+def schema(of: SchemaName) -> None:
+    """Print the JSON schema of a deployments file or a judging template, for editors."""
+    from reward_serve.cli.file_schema import json_schema  # imports Ray, which takes a second
+
+    typer.echo(json.dumps(json_schema(of), indent=1))
+
+
+def _range(least: float, most: float) -> str:
+    return f"{least:g}" if least == most else f"{least:g} to {most:g}"

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from reward_serve.shipped import deployments_files, template_files
+from tests.service.cli.test_serve import invoke
+
+RULE = """applications:
+  - name: reward
+    import_path: reward_serve.app:build_app
+    args:
+      models:
+        - {name: rule, kind: rule, %s}
+"""
+
+
+@pytest.mark.parametrize("name", deployments_files())
+def test_a_shipped_file_is_right(name: str) -> None:
+    result = invoke("check", name)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1].startswith("total: ")
+
+
+def test_it_prints_what_replicas_ask_for_and_the_sum(tmp_path: Path) -> None:
+    assert invoke("check", "multi.yaml").stdout.splitlines() == [
+        "judge: judge, 1 to 4 replicas of 2 CPU cores, 0 GPUs",
+        "rule: rule, 2 to 16 replicas of 0.5 CPU cores, 0 GPUs",
+        "reward-model: classifier, 1 to 8 replicas of 1 CPU cores, 1 GPUs",
+        "total: 4 to 24 CPU cores, 1 to 8 GPUs",
+    ]
+
+
+def test_a_mistake_exits_1_and_names_the_field(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(RULE % "rule: {verifer: exact}", encoding="utf-8")
+    result = invoke("check", file)
+    assert result.exit_code == 1
+    assert "models.0.rule.verifer: unknown field; did you mean 'verifier'?" in result.stderr
+
+
+def test_what_only_this_machine_lacks_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text(RULE % "rule: {verifier: function, function: 'absent:f'}", encoding="utf-8")
+    result = invoke("check", file)
+    assert result.exit_code == 0
+    assert "on this machine, rule: " in result.stderr
+
+
+def test_a_file_that_is_no_yaml_is_refused(tmp_path: Path) -> None:
+    result = invoke("check", tmp_path / "judge.json")
+    assert result.exit_code == 2
+    assert "must end in .yaml or .yml" in result.stderr
+
+
+def schema(of: str) -> jsonschema.protocols.Validator:
+    return jsonschema.Draft202012Validator(json.loads(invoke("schema", of).stdout))
+
+
+# Members of a panel or a cascade may be names, which their schema does not say.
+@pytest.mark.parametrize(
+    "name", sorted(deployments_files().keys() - {"cascade.yaml", "panel.yaml"})
+)
+def test_the_schema_accepts_a_shipped_file(name: str) -> None:
+    content = yaml.safe_load(deployments_files()[name].read_text(encoding="utf-8"))
+    assert list(schema("deployment").iter_errors(content)) == []
+
+
+@pytest.mark.parametrize("name", template_files())
+def test_the_schema_accepts_a_shipped_template(name: str) -> None:
+    content = yaml.safe_load(template_files()[name].read_text(encoding="utf-8"))
+    assert list(schema("template").iter_errors(content)) == []
+
+
+def test_the_schema_refuses_an_unknown_field() -> None:
+    content = yaml.safe_load(RULE % "rule: {verifer: exact}")
+    (error,) = schema("deployment").iter_errors(content)
+    assert "verifer" in str(error)
+    (error,) = schema("deployment").iter_errors({**yaml.safe_load(RULE % "rule: {}"), "host": "x"})
+    assert "'host' was unexpected" in error.message

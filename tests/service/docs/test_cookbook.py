@@ -1,0 +1,121 @@
+"""Every page of the cookbook runs as it stands, with what needs a model's weights as a dry run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reward_serve.rules.own_function import FunctionVerifier
+from reward_serve.schema import ScoreRequest
+from tests.fake_service import FakeService
+from tests.service.docs.pages import COOKBOOK, DOCS, Block, blocks, commands
+from tests.unit.cli.test_main import invoke
+
+pages = pytest.mark.parametrize("page", COOKBOOK, ids=lambda page: page.stem)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, service: FakeService, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("REWARD_SERVE_URL", service.url)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def save(page: Path) -> list[Block]:
+    found = blocks(page)
+    for block in found:
+        if block.title:
+            Path(block.title).write_text(block.text, encoding="utf-8")
+    return found
+
+
+def run(command: str, service: FakeService) -> str:
+    """What the command prints; `serve` as a dry run."""
+    words = shlex.split(command.replace("http://127.0.0.1:8001", service.url))
+    if words[0] != "reward-serve":
+        subprocess.run(["bash", "-ec", command], check=True, capture_output=True)
+        return ""
+    target = words.pop() if len(words) > 2 and words[-2] == ">" else None
+    if target:
+        words.pop()
+    if words[1] == "serve" and "--dry-run" not in words:
+        words.append("--dry-run")
+    if words[1:3] == ["template", "check"] or words[1] == "ui":
+        return ""  # a tokenizer: test_template.py; a browser: tests/long/lab
+    result = invoke(*words[1:])
+    assert result.exit_code == 0, result.output
+    if target:
+        Path(target).write_text(result.stdout, encoding="utf-8")
+    return result.stdout
+
+
+@pages
+def test_a_page_has_at_most_40_lines(page: Path) -> None:
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= 40
+
+
+@pages
+def test_its_commands_run_and_print_what_it_says(page: Path, service: FakeService) -> None:
+    found = save(page)
+    if page.stem == "upgrade":
+        save(DOCS / "cookbook/good-enough.md")  # the labelled rows
+    printed = ""
+    for block in found:
+        if block.language == "sh":
+            printed = ""
+            for command in commands(block):
+                output = run(command, service)
+                printed += output if " check " in command else ""
+        elif block.language == "python" and block.title == "bound.py":
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(compile(block.text, block.title, "exec"), {})
+            printed = out.getvalue()
+        elif block.language == "text":
+            assert printed == block.text
+
+
+@pages
+def test_its_python_compiles_and_its_rows_are_json(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "python":
+            compile(block.text, block.title or page.name, "exec")
+        elif block.language == "json":
+            assert all(json.loads(line) for line in block.text.splitlines())
+
+
+async def test_the_function_scores_and_is_found() -> None:
+    save(DOCS / "cookbook/own-function.md")
+    verifier = FunctionVerifier("brevity:score")
+    right = ScoreRequest(response="9 + 9\n18", reference="18")
+    assert (await verifier.verify(right, "18")).score == 1.0
+    assert (await verifier.verify(right, "19")).score == 0.5
+    assert (await verifier.verify(right, "")).score is None
+    sys.modules.pop("brevity", None)
+
+
+def test_the_environment_asks_the_judge_at_its_second_turn(service: FakeService) -> None:
+    save(DOCS / "cookbook/multi-turn.md")
+    from revise import ReviseOnce  # type: ignore[import-not-found]
+
+    sys.modules.pop("revise", None)
+    row = {"reward_spec": {"ground_truth": "18"}, "extra_info": {"question": "9 + 9?"}}
+    environment = ReviseOnce({"url": service.url}, row)
+    first = environment.step("#### 17")
+    assert (first["done"], first["reward"], service.calls) == (False, 0.0, [])
+    second = environment.step("#### 18")
+    assert (second["done"], second["reward"]) == (True, 1.0)
+
+
+def test_the_fingerprint_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = (b for b in save(DOCS / "cookbook/upgrade.md") if b.title == "fingerprint.py")
+    exec(compile(block.text, "fingerprint.py", "exec"), {})
+    assert "verifier=gsm8k" in capsys.readouterr().out
