@@ -129,6 +129,7 @@ def _whole(value: object) -> object:
 Text = Annotated[str, AfterValidator(unicode_text)]
 Name = Annotated[Text, Field(max_length=MAX_NAME_CHARACTERS)]
 Count = Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]
+GroupSize = Annotated[int, Field(strict=True, ge=2, le=64), BeforeValidator(_whole)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**31), BeforeValidator(_whole)]
 Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_small), AfterValidator(_json)]
 
@@ -217,10 +218,8 @@ class ScoreRequest(BaseModel):
     group: Name | None = Field(
         None, description="Key of the prompt in GRPO; a group's requests go to one replica."
     )
-    group_size: int | None = Field(
+    group_size: GroupSize | None = Field(
         None,
-        ge=2,
-        le=64,
         description="Judge the requests of one group against each other when this many have come, "
         "or in time for their deadline; needs group.",
     )

@@ -7,9 +7,9 @@ True
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from reward_serve.groups.strategies import Strategy
 from reward_serve.schema import (
@@ -36,7 +36,7 @@ class GroupRequest(BaseModel):
     responses: list[Text] = Field(min_length=2, max_length=MAX_RESPONSES)
     question: Text | None = Field(None, description="The prompt that the responses answer.")
     messages: list[Message] | None = Field(
-        None, max_length=MAX_MESSAGES, description="A conversation as the prompt, for question."
+        None, max_length=MAX_MESSAGES, description="The prompt as a conversation, if no question."
     )
     reference: Text | None = Field(None, description="A gold answer, for templates that show it.")
     strategy: Strategy | None = Field(
@@ -50,12 +50,6 @@ class GroupRequest(BaseModel):
     timeout_s: float = Field(
         DEFAULT_TIMEOUT_S, gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False, strict=True
     )
-
-    @model_validator(mode="after")
-    def _has_one_prompt(self) -> Self:
-        if self.question and self.messages:
-            raise ValueError("question and messages are both given; send one of them")
-        return self
 
     def as_single(self) -> ScoreRequest:
         """A score request with the fields that all comparisons share."""

@@ -384,11 +384,6 @@ class TestAGroup:
             ({"responses": "ab"}, 422, "responses: Input should be a valid list"),
             ({"responses": ["a", 1]}, 422, "responses.1: Input should be a valid string"),
             ({"response": "a"}, 422, "response: Extra inputs are not permitted"),
-            (
-                {"messages": [{"role": "user", "content": "?"}]},
-                422,
-                "question and messages are both",
-            ),
             ({"model": "rul"}, 404, "model: no model is named 'rul'; choose from rule"),
         ],
     )

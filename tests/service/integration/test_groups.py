@@ -20,7 +20,7 @@ from reward_serve import HttpRewardClient, RewardClient, ScoreResult
 from reward_serve.app import build_app
 from reward_serve.client import Client
 from reward_serve.schema import Status
-from tests.integration.conftest import wait_for
+from tests.service.integration.conftest import wait_for
 
 APP = "groups"
 SIZE = 8
