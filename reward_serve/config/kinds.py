@@ -117,10 +117,15 @@ def _named(member: Any) -> Any:
     return {"model": member} if isinstance(member, str) else member
 
 
+_Member = Annotated[
+    MemberConfig, BeforeValidator(_named, json_schema_input_type=str | MemberConfig)
+]
+
+
 class CompositeConfig(Section):
     """The members of a composite and how their scores are combined."""
 
-    members: list[Annotated[MemberConfig, BeforeValidator(_named)]] = Field(
+    members: list[_Member] = Field(
         min_length=2, max_length=16, description="names, or names with settings"
     )
     aggregate: Literal["vote", "mean", "sum"] = Field(
@@ -168,7 +173,7 @@ class CompositeConfig(Section):
 class CascadeConfig(Section):
     """The members of a cascade, in the order in which they are asked."""
 
-    members: list[Annotated[MemberConfig, BeforeValidator(_named)]] = Field(
+    members: list[_Member] = Field(
         min_length=2, max_length=4, description="names, or names with settings; the smallest first"
     )
     unsure: tuple[float, float] = Field(
