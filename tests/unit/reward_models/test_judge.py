@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from reward_serve.config import judge as judge_config
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import (
@@ -166,7 +167,8 @@ def use_template(
             **changes,
         }
     )
-    monkeypatch.setattr(judge_module, "load_template", lambda name: template)
+    for module in (judge_config, judge_module):  # of the deployment, and of a request
+        monkeypatch.setattr(module, "load_template", lambda name, folder="": template)
     return template
 
 
