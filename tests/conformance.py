@@ -20,7 +20,14 @@ Case = schemathesis.Case[Any]
 
 # What a reward model may refuse that the contract allows: a reference without an answer in it,
 # metadata that is too large.
-_EXPLAINED = ("reference: ", "metadata: ", "model: ", "query, prompts, labels: ", "prompts.")
+_EXPLAINED = (
+    "reference: ",
+    "rubric.",
+    "metadata: ",
+    "model: ",
+    "query, prompts, labels: ",
+    "prompts.",
+)
 _SOON_S = 5.0
 
 _COMPONENTS = served().get("/openapi.json").json()["components"]

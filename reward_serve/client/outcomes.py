@@ -75,14 +75,15 @@ def _by_rule(request: Mapping[str, Any], lexical: bool) -> float | None:
     """
     # Imported here because it takes a sixth of the package's import time.
     from reward_serve.rules import verify_any
-    from reward_serve.rules.base import gold_answer
-    from reward_serve.rules.numbers.parsing import parse_number
 
     try:
         asked = ScoreRequest.model_validate(request)
         score = verify_any(asked.response, asked.references).score
         if score is not None or not lexical:
             return score
+        from reward_serve.rules.base import gold_answer
+        from reward_serve.rules.numbers.parsing import parse_number
+
         if any(parse_number(gold_answer(reference)) for reference in asked.references):
             return None
     except ValueError:  # an invalid request, or one without a reference

@@ -69,7 +69,7 @@ def model(port: int) -> Mapping[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def deployed(url: str) -> Iterator[str]:
+def groups_url(url: str) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Endpoint)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -128,11 +128,11 @@ def check_cohorts_whose_members_are_lost_late_and_doubled(url: str, groups: int)
 
 
 @pytest.mark.timeout(240)
-def test_a_group_is_judged_over_http_and_by_handle(deployed: str) -> None:
-    check_a_group_over_http_and_by_handle(deployed)
+def test_a_group_is_judged_over_http_and_by_handle(groups_url: str) -> None:
+    check_a_group_over_http_and_by_handle(groups_url)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_no_cohort_hangs_and_one_replica_receives_it_whole(deployed: str) -> None:
-    check_cohorts_whose_members_are_lost_late_and_doubled(deployed, groups=10)
+def test_no_cohort_hangs_and_one_replica_receives_it_whole(groups_url: str) -> None:
+    check_cohorts_whose_members_are_lost_late_and_doubled(groups_url, groups=10)

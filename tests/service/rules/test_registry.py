@@ -39,7 +39,7 @@ async def test_a_judges_rules_and_the_verifier_of_the_same_name_agree() -> None:
 
 
 def test_the_documentation_lists_every_verifier() -> None:
-    page = Path(__file__).parents[3] / "docs" / "judge.md"
+    page = Path(__file__).parents[3] / "docs/reference/judge.md"
     rows = page.read_text(encoding="utf-8").partition("| `rule.verifier` |")[2].partition("\n\n")[0]
     cells = [row.split("|")[1] for row in rows.splitlines()[2:]]
     assert re.findall(r"`(\w+)`", " ".join(cells)) == list(get_args(VerifierName))
