@@ -83,6 +83,8 @@ def main(
         trainer.recipe = replace(trainer.recipe, examples=affordable(trainer, material, _MINUTES))
         console.print(f"{trainer.recipe.examples} examples; set --examples to change the number")
     take_steps(trainer, material, out)
+    if start:
+        trainer.average(start)
     trainer.save_adapter(out / "adapter")
     with console.status(f"evaluating on {held_out} held-out examples"):
         report: dict[str, Any] = evaluate(trainer, kept_back, held_out)

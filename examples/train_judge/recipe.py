@@ -16,6 +16,7 @@ class Recipe:
         learning_rate: that of LoRA's A; B's is ``ratio`` times that (LoRA+, Hayou et al. 2024).
         met: loss weight of met references; missed ones, of which there are more, have weight 1.
         start: name of the adapter to start from, which has had the first lessons; empty for none.
+        new: with ``start``, the share of the trained weights in the average with its weights.
     """
 
     template: str = "final_answer"
@@ -32,6 +33,7 @@ class Recipe:
     alpha: int = 16
     seed: int = 0
     start: str = ""
+    new: float = 0.75
 
     @property
     def steps(self) -> int:

@@ -200,6 +200,16 @@ class Trainer:
         """Start from an adapter's weights instead of random ones."""
         set_peft_model_state_dict(self.model, load_file(folder / "adapter_model.safetensors"))
 
+    def average(self, folder: Path) -> None:
+        """Mix the adapter with the one that it started from, so that it keeps what that one knew.
+
+        WiSE-FT (Wortsman et al. 2022, arXiv:2109.01903).
+        """
+        old, new = load_file(folder / "adapter_model.safetensors"), self.recipe.new
+        trained = get_peft_model_state_dict(self.model)
+        mixed = {n: (1 - new) * old[n] + new * weight.cpu() for n, weight in trained.items()}
+        set_peft_model_state_dict(self.model, mixed)
+
     def resume(self, folder: Path, any_length: bool = False) -> bool:
         """Resume from the folder's checkpoint; returns whether it has one.
 
