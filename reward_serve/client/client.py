@@ -156,7 +156,10 @@ class Client:
         return run(self.ascore_group(request))
 
     async def ascore_group(self, request: GroupRequest | Mapping[str, Any]) -> GroupResult:
-        """``score_group``, awaited; ``on_failure`` applies to each response without a score."""
+        """``score_group``, awaited; ``on_failure`` applies to each response without a score.
+
+        ``rule`` and ``lexical`` then return the typed failure, as theirs is not a place in a group.
+        """
         if isinstance(request, GroupRequest):
             request = request.model_dump(mode="json", exclude_unset=True)
         body = {**self._defaults, **request}
@@ -168,8 +171,9 @@ class Client:
         results = result.results or [failure(result.status, result.reason or "")] * len(responses)
         settled = []
         for response, found in zip(responses, results, strict=True):
-            asked = {"response": response, "reference": body.get("reference")}
-            one = settle(asked, found, self._on_failure)
+            one = settle(
+                {"response": response, "group_size": len(responses)}, found, self._on_failure
+            )
             if found.status is Status.OK:
                 self.counters.ok(1)
             else:

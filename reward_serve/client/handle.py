@@ -120,8 +120,9 @@ class HandleTransport:
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
-        content = await (await self._connected([request])).score_group(request)
-        return parse_group(content, request, self.name)
+        sent = with_ids([request])[0]
+        content = await (await self._connected([sent])).score_group(sent)
+        return parse_group(content, sent, request, self.name)
 
     async def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
         """The connection, which one thread makes for all callers; each waits for its deadline."""

@@ -190,14 +190,15 @@ class HttpTransport:
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
+        sent = with_ids([request])[0]
         try:
-            content = encode(request)
+            content = encode(sent)
         except NotJSONError as error:
             return group_failure(error.result, size_of_group(request))
         answer = await self._ask("POST", "/v1/score/group", deadline([request]), content)
         result = self._content(answer)
         result.pop("detail", None)
-        return parse_group(result, request, self.name)
+        return parse_group(result, sent, request, self.name)
 
     async def models(self) -> list[dict[str, Any]]:
         """The service's reward models; raises as ``ascore_batch``."""

@@ -58,6 +58,8 @@ def settle(request: Mapping[str, Any], result: ScoreResult, on_failure: OnFailur
     if on_failure == "raise":
         raise ScoringError(result)
     by_rule = on_failure in ("rule", "lexical")
+    if by_rule and request.get("group_size"):  # a place in a group is on another scale
+        return result
     score = _by_rule(request, on_failure == "lexical") if by_rule else float(on_failure)
     if score is None:
         return result

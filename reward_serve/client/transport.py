@@ -129,13 +129,19 @@ def own_results(
         ServiceUnavailableError: a result has the id of another request, or a score but no id.
     """
     for result, asked, body in zip(results, sent, bodies, strict=True):
-        if result.id != asked["id"] and (result.id is not None or result.status is Status.OK):
-            raise ServiceUnavailableError(
-                f"{where}: answered the request {asked['id']!r} with the result of {result.id!r}"
-            )
-        if body.get("id") is None:
-            result.id = None
+        _check_id(result, asked, body, where)
     return list(results)
+
+
+def _check_id(
+    result: ScoreResult | GroupResult, sent: Mapping[str, Any], body: Mapping[str, Any], where: str
+) -> None:
+    if result.id != sent["id"] and (result.id is not None or result.status is Status.OK):
+        raise ServiceUnavailableError(
+            f"{where}: answered the request {sent['id']!r} with the result of {result.id!r}"
+        )
+    if body.get("id") is None:
+        result.id = None
 
 
 def deadline(bodies: Sequence[Mapping[str, Any]]) -> float:
@@ -169,11 +175,14 @@ def parse_explanation(content: Any, where: str) -> Explanation:
     return _parsed(Explanation, content, f"{where}: its answer is not an explanation")
 
 
-def parse_group(content: Any, request: Mapping[str, Any], where: str) -> GroupResult:
-    """Validate the result of a group; raises as ``parse_result``."""
+def parse_group(
+    content: Any, sent: Mapping[str, Any], body: Mapping[str, Any], where: str
+) -> GroupResult:
+    """Validate the result of a group, as ``parse_result`` and ``own_results`` do."""
     found = _parsed(GroupResult, content, f"{where}: its answer is not that of a group")
-    if found.status is Status.OK and len(found.results) != size_of_group(request):
+    if found.status is Status.OK and len(found.results) != size_of_group(sent):
         raise ServiceUnavailableError(f"{where}: a group was not answered in full")
+    _check_id(found, sent, body, where)
     return found
 
 

@@ -12,7 +12,7 @@ from reward_serve.client import (
     ServiceUnavailableError,
     retrying,
 )
-from reward_serve.client.transport import NotConnectedError
+from reward_serve.client.transport import NotConnectedError, parse_group
 from reward_serve.groups.schema import GroupRequest, GroupResult, group_failure
 from reward_serve.schema import ScoreResult, Status, failure
 from tests.fake_service import FakeService, Reply
@@ -61,7 +61,8 @@ def test_over_http_each_response_has_a_result_in_order(service: FakeService) -> 
 
 
 @pytest.mark.parametrize(
-    ("on_failure", "scores"), [("none", [None, 1.0]), (0.0, [0.0, 1.0]), ("raise", None)]
+    ("on_failure", "scores"),
+    [("none", [None, 1.0]), ("rule", [None, 1.0]), (0.0, [0.0, 1.0]), ("raise", None)],
 )
 def test_on_failure_applies_to_each_response(
     service: FakeService, on_failure: Any, scores: Any
@@ -123,6 +124,12 @@ def test_attempts_and_the_deadline_end_it() -> None:
 def test_a_process_that_cannot_connect_is_told_so() -> None:
     with pytest.raises(NotConnectedError):
         Client(Scripted(NotConnectedError("no cluster"))).score_group(ASKED)
+
+
+def test_the_answer_to_another_group_is_an_error() -> None:
+    other = {"id": "another", **RIGHT.model_dump(mode="json", exclude={"id"})}
+    with pytest.raises(ServiceUnavailableError, match="with the result of 'another'"):
+        parse_group(other, {**ASKED, "id": "mine"}, ASKED, "here")
 
 
 def test_an_answer_that_is_no_groups_is_an_error(service: FakeService) -> None:
