@@ -250,7 +250,7 @@ def test_a_run_is_rewarded_by_a_judge_that_it_starts_and_ends(judge: str, tmp_pa
     url = f"http://127.0.0.1:{port}"
     done = run(
         "run_judge_sync.sh",
-        "trainer.placement.policy_num_gpus_per_node=0",  # there is none to be had
+        "trainer.placement.policy_num_gpus_per_node=0",  # this machine has none
         "generator.inference_engine.num_engines=0",
         within_s=800,
         JUDGE=judge,

@@ -97,7 +97,7 @@ def test_a_response_that_nothing_connects_with_the_others_has_no_score() -> None
     outcomes = {(0, 1): 0.9, (1, 2): 0.9, (3, 4): 0.9}
     found = scores(5, outcomes, 1)
     assert [score is None for score in found] == [False, False, False, True, True]
-    assert scores(6, outcomes, 1) == [None] * 6  # half of the group speaks for none of it
+    assert scores(6, outcomes, 1) == [None] * 6  # half of a group is too little to score any of it
     assert found[:3] == scores(3, {(0, 1): 0.9, (1, 2): 0.9}, 1)
 
 
