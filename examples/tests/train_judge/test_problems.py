@@ -29,7 +29,7 @@ def test_every_twentieth_problem_is_held_out_of_training(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["not JSON"], "not a JSONL file"),
+        (["not JSON"], "cannot be read as its name says"),
         ([json.dumps({"question": "?"})], "row 1: KeyError: 'answer'"),
         ([*map(json.dumps, rows(2)), json.dumps({"question": "?", "answer": "#### x"})], "row 3"),
         ([json.dumps(row) for row in rows(3)], "has 3 rows, needs 20"),

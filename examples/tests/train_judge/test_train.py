@@ -76,7 +76,7 @@ def test_prompts_that_share_their_static_text_have_the_logits_of_whole_ones(
 def test_a_step_lowers_the_loss_of_its_own_batch(base: Path) -> None:
     trainer = Trainer(replace(RECIPE, examples=400), base, "cpu")
     batch = next(batches(trainer, MATERIAL))
-    losses = [trainer.train(batch)[0] for _ in range(6)]
+    losses = [trainer.train(batch)[0] for _ in range(12)]
     assert losses[-1] < losses[0] / 2
 
 
