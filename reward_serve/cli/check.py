@@ -16,7 +16,9 @@ from reward_serve.config.base import ConfigError
 from reward_serve.templates import FILE_SUFFIXES
 
 File = Annotated[Path, typer.Argument(help="A deployments file, or the name of a shipped one.")]
-SchemaName = Annotated[Literal["deployment", "template"], typer.Argument(help="Kind of file.")]
+SchemaName = Annotated[
+    Literal["deployment", "template", "rubric"], typer.Argument(help="Kind of file.")
+]
 
 
 def check(file: File) -> None:
@@ -46,7 +48,7 @@ def check(file: File) -> None:
 
 
 def schema(of: SchemaName) -> None:
-    """Print the JSON schema of a deployments file or a judging template, for editors."""
+    """Print the JSON schema of a deployments file, a judging template or a rubric, for editors."""
     from reward_serve.cli.file_schema import json_schema  # imports Ray, which takes a second
 
     typer.echo(json.dumps(json_schema(of), indent=1))

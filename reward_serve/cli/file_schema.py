@@ -15,6 +15,7 @@ from ray.serve.schema import HTTPOptionsSchema, ServeApplicationSchema, ServeDep
 from reward_serve.config.app import AppConfig, GatewayConfig, parse_config, parse_gateway
 from reward_serve.config.base import ConfigError, ConfigFaults, Section
 from reward_serve.config.resolve import resolve
+from reward_serve.rubrics import Rubric
 from reward_serve.templates import Template
 
 _CHECKS: dict[str, tuple[type[Section], Callable[[dict[str, Any]], object]]] = {
@@ -59,8 +60,10 @@ def checked(content: dict[str, Any]) -> dict[str, Any]:
     return content | {"http_options": {"host": file.http_options.host, **http}}
 
 
-def json_schema(of: Literal["deployment", "template"]) -> dict[str, Any]:
-    """The JSON schema of a deployments file, or of a judging template."""
+def json_schema(of: Literal["deployment", "template", "rubric"]) -> dict[str, Any]:
+    """The JSON schema of a deployments file, a judging template or a rubric file."""
+    if of == "rubric":
+        return Rubric.json_schema()
     if of == "template":
         schema = Template.model_json_schema()
         for derived in ("name", "digest"):  # from the file's name and content

@@ -73,6 +73,15 @@ def test_the_schema_accepts_a_shipped_template(name: str) -> None:
     assert list(schema("template").iter_errors(content)) == []
 
 
+def test_the_schema_of_a_rubric_accepts_the_shipped_one_and_refuses_a_misspelt_weight() -> None:
+    file = yaml.safe_load(deployments_files()["rubric.yaml"].read_text(encoding="utf-8"))
+    (model,) = file["applications"][0]["args"]["models"]
+    criteria = model["rubric"]["rubrics"]["helpful"]
+    assert list(schema("rubric").iter_errors(criteria)) == []
+    (error,) = schema("rubric").iter_errors([{**criteria[0], "wieght": 1}])
+    assert "wieght" in error.message
+
+
 def test_the_schema_refuses_an_unknown_field() -> None:
     content = yaml.safe_load(RULE % "rule: {verifer: exact}")
     (error,) = schema("deployment").iter_errors(content)

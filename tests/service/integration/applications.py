@@ -39,6 +39,12 @@ def composite(name: str, members: list[Any]) -> dict[str, Any]:
     return {"name": name, "kind": "composite", "composite": settings, **_FEW}
 
 
+def cascade(name: str, members: list[Any], **settings: Any) -> dict[str, Any]:
+    """One after the other."""
+    fields = {"members": members, **settings}
+    return {"name": name, "kind": "cascade", "cascade": fields, **_FEW}
+
+
 def judge_and_keys(port: int, keys: Path) -> dict[str, Any]:
     """``deployments/judge.yaml`` on another port, a rule with keys, one with unreadable keys."""
     config: dict[str, Any] = yaml.safe_load(
@@ -72,6 +78,8 @@ RULE_MODELS = [
     own("own", "later"),
     own("shed", "is_here", max_concurrent_items=10, max_queued_items=10),
     composite("composite", [{"model": "judge", "application": APP}, "rule", "exact"]),
+    # A judge's probability is always within, so that only its rules decide before `exact`.
+    cascade("cascade", [{"model": "judge", "application": APP}, "exact"], unsure=[0.0, 1.0]),
 ]
 
 BESIDE: dict[str, dict[str, Any]] = {

@@ -158,6 +158,36 @@ def test_a_composite_asks_models_of_several_applications(rule_url: str) -> None:
     assert [result.score for result in by_handle.score_batch(asked)] == [1.0, 0.0, None]
 
 
+def test_a_cascade_asks_the_next_where_the_first_has_neither_a_rule_nor_a_verdict(
+    rule_url: str,
+) -> None:
+    proven = {"response": "9 * 2 = 18\n#### 18", "reference": "18"}
+    unsure = {"response": "It comes to eighteen.", "reference": "18"}
+    unwritten = {**unsure, "template": "similarity", "options": {"max_tokens": 1}}
+    by_handle = RewardClient(RULES, model="cascade", timeout_s=60, max_attempts=1)
+    with HttpRewardClient(rule_url, timeout_s=60, max_attempts=1) as client:
+        before = _asked_by_the_cascade(client)
+        asked = [{**each, "model": "cascade"} for each in (proven, unsure, unwritten)]
+        over_http = client.score_batch(asked)
+        after = _asked_by_the_cascade(client)
+    judge = f"{APP}/judge"
+    details: list[Any] = [result.details for result in over_http]
+    assert [result.score for result in over_http] == [1.0, 0.0, 0.0]
+    assert [each["decided_by"] for each in details] == [judge, "exact", "exact"]
+    assert details[1]["members"][judge]["status"] == "ok"
+    failed = details[2]["members"][judge]
+    assert (failed["status"], failed["score"]) == ("truncated", None)
+    assert (after[judge] - before[judge], after["exact"] - before["exact"]) == (3, 2)
+    assert [result.score for result in by_handle.score_batch([proven, unsure])] == [1.0, 0.0]
+    nobody = by_handle.score({"response": "18"})
+    assert (nobody.status, nobody.score) == (Status.INVALID, None)
+
+
+def _asked_by_the_cascade(client: HttpRewardClient) -> Any:
+    (model,) = (each for each in client.models() if each["name"] == "cascade")
+    return model["cascade"]
+
+
 def test_compatible_routes_answer(gateway: str) -> None:
     chat = httpx.post(f"{gateway}/v1/chat/completions", json=CHAT, timeout=60)
     assert chat.status_code == 200

@@ -18,11 +18,12 @@ SHIPPED = (
     "final_answer",
     "graded",
     "gsm8k_strict",
+    "problem",
     "similarity",
     "similarity_100",
     "solution",
 )
-BINARY = ("detailed", "final_answer", "gsm8k_strict", "solution")
+BINARY = ("detailed", "final_answer", "gsm8k_strict", "problem", "solution")
 
 
 def data(**changes: Any) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def test_the_shipped_templates_are_found_by_name() -> None:
 def test_a_shipped_template_shows_one_fenced_response_after_a_full_reference(name: str) -> None:
     template = load_template(name)
     assert template.name == name
-    assert set(template.fields) == {"reference", "response"}
+    assert set(template.fields) >= {"reference", "response"}
     assert template.user.count("{response}") == 1
     assert "<response>\n{response}\n</response>" in template.user
     before = template.user.index("{reference}") < template.user.index("{response}")
@@ -75,8 +76,10 @@ def test_a_shipped_template_shows_one_fenced_response_after_a_full_reference(nam
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_template_is_blind_to_the_question(name: str) -> None:
-    assert "question" not in load_template(name).fields
+def test_only_the_template_of_that_name_shows_the_problem_and_it_comes_first(name: str) -> None:
+    shown = load_template(name).fields
+    assert ("question" in shown) is (name == "problem")
+    assert "question" not in shown[1:]
 
 
 @pytest.mark.parametrize("name", BINARY)
