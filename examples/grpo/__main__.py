@@ -18,6 +18,7 @@ import typer
 
 from deployments.local import console
 from examples.grpo import results
+from examples.grpo.data_server import Data, read_data
 from examples.grpo.endpoint import EndpointError
 from examples.grpo.engine import environment
 from examples.grpo.learner import Learner
@@ -34,6 +35,15 @@ def main(
     run: Annotated[str, typer.Argument(help=f"all, or one of {', '.join(RUNS)}.")] = "judge-sync",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a setting: NAME=VALUE.")
+    ] = None,
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Questions and answers: gsm8k, math500, a hub id or a file; default: generated."
+        ),
+    ] = "",
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Set the number of steps by passes over the data.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Parent of the runs' folders.")] = Path("grpo-out"),
     name: Annotated[
@@ -74,7 +84,12 @@ def main(
         raise typer.BadParameter(f"--place {error}") from None
     placement = Placement(cluster, endpoint, model, judge, home, workers, resources)
     for one in chosen:
-        train(changed(RUNS[one], set_ or []), out / (name or one), placement)
+        settings = changed(RUNS[one], [f"data={data}", *(set_ or [])])
+        found = read_data(settings.data, settings.reward)
+        if epochs:
+            steps = -(-epochs * len(found.train) // settings.prompts)
+            settings = replace(settings, steps=steps)
+        train(settings, found, out / (name or one), placement)
     results.write(out)
 
 
@@ -97,7 +112,7 @@ def changed(settings: Settings, pairs: list[str]) -> Settings:
     return replace(settings, **values)
 
 
-def train(settings: Settings, folder: Path, placement: Placement) -> None:
+def train(settings: Settings, data: Data, folder: Path, placement: Placement) -> None:
     """Start the parts, train, and stop the parts.
 
     Raises:
@@ -111,7 +126,7 @@ def train(settings: Settings, folder: Path, placement: Placement) -> None:
     if len(record.steps) >= settings.steps:
         return
     try:
-        _train(settings, record, placement)
+        _train(settings, data, record, placement)
     except (Exception, KeyboardInterrupt) as error:
         logger.debug("the run stopped", exc_info=True)
         reason = str(error).strip().rpartition("\n")[2]  # a worker's error ends with its message
@@ -122,7 +137,7 @@ def train(settings: Settings, folder: Path, placement: Placement) -> None:
         raise SystemExit(1) from None
 
 
-def _train(settings: Settings, record: Record, placement: Placement) -> None:
+def _train(settings: Settings, data: Data, record: Record, placement: Placement) -> None:
     with ExitStack() as stack:
         stack.enter_context(only_one(home_of(placement)))
         stack.enter_context(cluster(settings, placement))
@@ -131,7 +146,7 @@ def _train(settings: Settings, record: Record, placement: Placement) -> None:
         while True:
             before = len(record.steps)
             try:
-                _take_steps(settings, record, placement)
+                _take_steps(settings, data, record, placement)
             except EndpointError as error:
                 if len(record.steps) == before:  # a new engine would probably fail too
                     raise
@@ -141,12 +156,12 @@ def _train(settings: Settings, record: Record, placement: Placement) -> None:
                 return
 
 
-def _take_steps(settings: Settings, record: Record, placement: Placement) -> None:
+def _take_steps(settings: Settings, data: Data, record: Record, placement: Placement) -> None:
     command = shlex.join(["python", "-m", "examples.grpo", *sys.argv[1:]])
     own = None if placement.endpoint else environment()
     record.start({"command": command, "machine": machine(own)})
     with ExitStack() as stack:
-        parts, policy, endpoint = start(settings, placement, record, say, stack)
+        parts, policy, endpoint = start(settings, data, placement, record, say, stack)
         Learner(settings, policy, parts, record, endpoint.until, say).run()
 
 

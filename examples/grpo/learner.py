@@ -55,6 +55,15 @@ class _Rollout:
     awaited: bool = False
 
 
+@dataclass(frozen=True)
+class _Trained:
+    """What a step trained on: fresh groups with the engine's metrics, and replayed ones."""
+
+    batch: list[Group]
+    replayed: list[Group]
+    metrics: dict[str, float]
+
+
 class Learner:
     """Trains a policy.
 
@@ -132,6 +141,7 @@ class Learner:
         self._parts.buffer.add.remote(groups)
         batch = ray.get(self._parts.buffer.take.remote(self._settings.train_groups, step))
         metrics = self._policy.train(batch, self._settings.learning_rate)
+        replayed = self._replay(step)
         lap()
         stale, self._weights = self._weights, self._policy.save_for_sampler(f"step-{step + 1}")
         self._version = step + 1
@@ -149,10 +159,22 @@ class Learner:
             "train_s": train_s,
             "weights_s": weights_s,
         }
-        self._finish(step, seconds, groups, batch, failed, saving.result(), stale, metrics)
+        trained = _Trained(batch, replayed, metrics)
+        self._finish(step, seconds, groups, trained, failed, saving.result(), stale)
         if evaluate:
             self._evaluate(self._version)
             self._launch(self._version + self._settings.ahead)
+
+    def _replay(self, step: int) -> list[Group]:
+        """Train on groups of earlier steps; returns them, in order."""
+        settings, replayed = self._settings, []
+        for update in range(settings.replay_updates):
+            draw = self._parts.buffer.replay.remote(settings.train_groups, step, update)
+            batch = ray.get(draw)
+            if batch:
+                self._policy.train(batch, settings.learning_rate)
+            replayed += batch
+        return replayed
 
     def _get(self, references: list[Any]) -> Any:
         def done(timeout_s: float) -> bool:
@@ -229,11 +251,10 @@ class Learner:
         step: int,
         seconds: dict[str, float],
         groups: list[Group],
-        batch: list[Group],
+        trained: _Trained,
         failed: int,
         state: str,
         stale: str,
-        metrics: dict[str, float],
     ) -> None:
         """Record the step, then delete the checkpoints that it replaces."""
         samples = [(group, sample) for group in groups for sample in group.samples]
@@ -245,10 +266,11 @@ class Learner:
             "by_format": fmean(right_by_format(s.text, g.answer) for g, s in samples),
             "undecided": sum(sample.reward is None for _, sample in samples),
             "injected": failed,
-            "trained_groups": len(batch),
-            "staleness": [step - group.version for group in batch],
+            "trained_groups": len(trained.batch),
+            "staleness": [step - group.version for group in trained.batch],
+            "replayed_staleness": [step - group.version for group in trained.replayed],
             **seconds,
-            "grad_norm": metrics.get("skyrl.ai/grad_norm"),
+            "grad_norm": trained.metrics.get("skyrl.ai/grad_norm"),
             "state": state,
         }
         replaced = [self._record.steps[-1]["state"]] if self._record.steps else []

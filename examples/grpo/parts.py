@@ -12,7 +12,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from deployments.local import APP, READY_TIMEOUT_S, console, deployed
-from examples.grpo.data_server import DataServer
+from examples.grpo.data_server import Data, DataServer
 from examples.grpo.endpoint import Endpoint
 from examples.grpo.engine import Engine
 from examples.grpo.learner import Parts
@@ -50,6 +50,7 @@ def home_of(placement: Placement) -> Path:
 
 def start(
     settings: Settings,
+    data: Data,
     placement: Placement,
     record: Record,
     say: Callable[[str], None],
@@ -68,10 +69,8 @@ def start(
     judge = {"app": None, "url": placement.judge} if placement.judge else None
     given = (endpoint.url, placement.model, settings.reward, judge)
     parts = Parts(
-        data=actor("data", DataServer, settings.seed, **_RESTARTED),
-        buffer=actor(
-            "buffer", ReplayBuffer, settings.priority, settings.max_staleness, **_RESTARTED
-        ),
+        data=actor("data", DataServer, settings.seed, data, **_RESTARTED),
+        buffer=actor("buffer", ReplayBuffer, settings, **_RESTARTED),
         workers=[
             actor("workers", RolloutWorker, *given, **_WORKERS, **_RESTARTED)
             for _ in range(placement.workers)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-ASK = "End with #### <number>."
+ASK = "End with #### <{form}>."
 
 
-def prompt_tokens(tokenizer: Any, question: str) -> list[int]:
-    """The conversation up to the policy's answer, with thinking disabled."""
-    conversation = [{"role": "system", "content": ASK}, {"role": "user", "content": question}]
+def prompt_tokens(tokenizer: Any, question: str, form: str = "number") -> list[int]:
+    """The conversation up to the policy's answer, a ``form``, with thinking disabled."""
+    ask = ASK.format(form=form)
+    conversation = [{"role": "system", "content": ask}, {"role": "user", "content": question}]
     tokens: list[int] = tokenizer.apply_chat_template(
         conversation,
         add_generation_prompt=True,

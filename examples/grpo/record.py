@@ -73,6 +73,7 @@ def _recorded(step: int, group: Group) -> dict[str, Any]:
     return {
         "step": step,
         "problem": group.problem,
+        "question": group.question,
         "answer": group.answer,
         "version": group.version,
         "samples": [

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from examples.grpo.data_server import Item
 from examples.grpo.endpoint import API_KEY, EndpointError
 from examples.grpo.prompts import prompt_tokens
-from examples.grpo.samples import Group, Sample
+from examples.grpo.samples import Group, Sample, accepted, number
 from reward_serve.engines.bundled import prepare_bundled
 from reward_serve_skyrl import register_envs
 
@@ -74,7 +74,8 @@ class RolloutWorker:
         client = self._service.create_sampling_client(model_path=weights)
         groups, pending = [], []
         for (index, problem), seed in zip(items, seeds, strict=True):
-            prompt = prompt_tokens(self._tokenizer, problem.question)
+            form = "number" if number(accepted(problem.answer)[0]) is not None else "answer"
+            prompt = prompt_tokens(self._tokenizer, problem.question, form)
             groups.append(Group(index, problem.question, problem.answer, prompt, version))
             parameters = tinker.SamplingParams(
                 max_tokens=max_tokens,
@@ -103,8 +104,10 @@ class RolloutWorker:
         return groups
 
     def _step(self, group: Group, sample: Sample) -> None:
+        truths = accepted(group.answer)
+        truth = truths if len(truths) > 1 else truths[0]
         row = {
-            "reward_spec": {"method": "rule", "ground_truth": str(group.answer)},
+            "reward_spec": {"method": "rule", "ground_truth": truth},
             "extra_info": {"question": group.question, "split": "train", "index": group.problem},
         }
         env = skyrl_gym.make(self._environment, env_config=self._config, extras=row)

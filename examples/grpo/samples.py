@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 
 from skyrl_gym.envs.gsm8k.utils import compute_score
 
+from reward_serve.rules import final_answer
+
+Answer = int | str | list[str]
+"""The right answer, or the accepted ones."""
+
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
@@ -40,7 +45,7 @@ class Group:
     Attributes:
         problem: index of the problem in the data server.
         question: the problem's text.
-        answer: the right answer.
+        answer: the right answer, or the accepted ones.
         prompt: token ids of the prompt.
         version: optimiser steps that the policy had taken when it sampled.
         samples: the samples.
@@ -49,7 +54,7 @@ class Group:
 
     problem: int
     question: str
-    answer: int
+    answer: Answer
     prompt: list[int]
     version: int
     samples: list[Sample] = field(default_factory=list)
@@ -61,11 +66,22 @@ def numbers(text: str) -> list[float]:
     return [float(found.replace(",", "")) for found in _NUMBER.findall(text)]
 
 
-def right_by_value(text: str, answer: int) -> bool:
-    """Whether the last number of the text is the answer."""
-    return numbers(text)[-1:] == [answer]
+def accepted(answer: Answer) -> list[str]:
+    """The accepted answers, as texts."""
+    return answer if isinstance(answer, list) else [str(answer)]
 
 
-def right_by_format(text: str, answer: int) -> bool:
-    """Whether SkyRL's strict match finds the answer after the first ``####``."""
-    return bool(compute_score(text, str(answer)) == 1.0)
+def right_by_value(text: str, answer: Answer) -> bool:
+    """Whether the text's last number, or what follows its last ``####``, is an accepted answer."""
+    last, final = numbers(text)[-1:], final_answer(text).casefold()
+    return any(last == [number(one)] or final == one.casefold() for one in accepted(answer))
+
+
+def right_by_format(text: str, answer: Answer) -> bool:
+    """Whether SkyRL's strict match finds an accepted answer after the first ``####``."""
+    return any(compute_score(text, one) == 1.0 for one in accepted(answer))
+
+
+def number(text: str) -> float | None:
+    """The number that the text is; None for other texts."""
+    return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None

@@ -13,12 +13,16 @@ class Settings:
     Attributes:
         reward: ``judge`` calls the service by handle, ``rule`` is SkyRL's own match of ``####``.
         ahead: sample the next batch while this one is judged.
-        steps: number of optimiser steps.
+        data: questions and answers to train on, as ``prepare_dataset --set``; empty for generated
+            problems.
+        steps: number of steps.
         prompts: prompts per step.
         group: samples per prompt.
         train_groups: maximum groups to train on per step, by priority.
         priority: a group's priority in the replay buffer: mean absolute ``advantage``, or mean
             ``reward``.
+        replay_updates: further optimiser steps in each step, on groups that were trained on before.
+        replay_staleness: maximum steps between sampling and replaying a group.
         learning_rate: Adam's learning rate.
         max_tokens: maximum length of a response.
         failing: share of verdicts to discard, as if the judge had failed.
@@ -28,12 +32,15 @@ class Settings:
     """
 
     reward: Literal["judge", "rule"] = "judge"
+    data: str = ""
     ahead: bool = False
     steps: int = 60
     prompts: int = 4
     group: int = 6
     train_groups: int = 4
     priority: Literal["advantage", "reward"] = "advantage"
+    replay_updates: int = 0
+    replay_staleness: int = 4
     learning_rate: float = 2e-4
     max_tokens: int = 32
     failing: float = 0.0

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
 from typing import Any
 
-from examples.grpo.problems import TRAIN_PROBLEMS, make
-from examples.grpo.samples import numbers
+from examples.grpo.samples import Answer, accepted, number, numbers
 
 
 def verdicts(groups: list[dict[str, Any]]) -> dict[str, Any]:
@@ -36,7 +34,7 @@ def mistakes(groups: list[dict[str, Any]], max_tokens: int) -> list[dict[str, An
         {
             "step": group["step"],
             "kind": _kind(sample, group["answer"], max_tokens),
-            "question": _question(group["problem"]),
+            "question": group["question"],
             "response": sample["text"],
             "answer": group["answer"],
             "verdict": sample["verdict"],
@@ -60,7 +58,7 @@ def _differs(score: float | None, sample: dict[str, Any]) -> bool:
     return score is not None and (score > 0.5) != sample["by_value"]
 
 
-def _kind(sample: dict[str, Any], answer: int, max_tokens: int) -> str:
+def _kind(sample: dict[str, Any], answer: Answer, max_tokens: int) -> str:
     cut = " (response cut off)" if sample["tokens"] >= max_tokens else ""
     found = numbers(sample["text"])
     if sample["by_value"]:
@@ -68,15 +66,6 @@ def _kind(sample: dict[str, Any], answer: int, max_tokens: int) -> str:
         return f"false reject: the answer, {alone}{cut}"
     if not found:
         return f"false accept: no number{cut}"
-    if answer in found:
+    if any(number(one) in found for one in accepted(answer)):
         return f"false accept: another number follows the answer{cut}"
     return f"false accept: another number{cut}"
-
-
-@cache
-def _questions() -> list[str]:
-    return [problem.question for problem in make("train", TRAIN_PROBLEMS, 0)]
-
-
-def _question(problem: int) -> str:
-    return _questions()[problem]

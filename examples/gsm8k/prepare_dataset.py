@@ -57,6 +57,20 @@ def main(
     variant: Annotated[Variant, typer.Option(help="Source of the reward.")] = Variant.judge,
 ) -> None:
     """Write train.parquet and validation.parquet."""
+    for split, columns in splits(train, validation, variant).items():
+        path = out / f"{split}.parquet"
+        write(columns, path)
+        console.print(f"{path}: {len(columns)} rows", markup=False, highlight=False)
+
+
+def splits(
+    train: str, validation: str | None = None, variant: Variant = Variant.judge
+) -> dict[str, list[dict[str, Any]]]:
+    """The output rows of ``train`` and ``validation``, all of them valid.
+
+    Raises:
+        typer.BadParameter: as ``read_rows`` and ``prepared``.
+    """
     rows = {"train": read_rows(train)}
     if validation is not None or SETS.get(train, train) == HUB:
         rows["validation"] = read_rows(validation or train, "test")
@@ -64,13 +78,7 @@ def main(
         rows["validation"] = rows["train"][::HELD_OUT_EVERY]
         rows["train"] = [row for at, row in enumerate(rows["train"]) if at % HELD_OUT_EVERY]
     source = _source(train, rows["train"])
-    made = {
-        split: prepared(split_rows, split, variant, source) for split, split_rows in rows.items()
-    }
-    for split, columns in made.items():  # write only once every split is valid
-        path = out / f"{split}.parquet"
-        write(columns, path)
-        console.print(f"{path}: {len(columns)} rows", markup=False, highlight=False)
+    return {split: prepared(found, split, variant, source) for split, found in rows.items()}
 
 
 def prepared(

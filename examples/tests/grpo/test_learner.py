@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from examples.grpo import learner
-from examples.grpo.data_server import DataServer, Item
+from examples.grpo.data_server import DataServer, Item, read_data
 from examples.grpo.learner import Learner, NoVerdictError, Parts
 from examples.grpo.policy import Policy
 from examples.grpo.record import Record
@@ -105,8 +105,8 @@ def run(
     policy = policy or FakePolicy([])
     events, record = policy.events, Record(folder, settings)
     parts = Parts(
-        FakeActor(DataServer(settings.seed)),
-        FakeActor(ReplayBuffer(settings.priority, settings.max_staleness)),
+        FakeActor(DataServer(settings.seed, read_data(""))),
+        FakeActor(ReplayBuffer(settings)),
         [FakeActor(FakeWorker(events, judge))],
     )
     Learner(settings, cast(Policy, policy), parts, record, at_once, lambda _: None).run()
@@ -125,6 +125,19 @@ def test_a_synchronous_step_trains_on_what_its_own_weights_sampled(tmp_path: Pat
         "sample 4 by sampler/step-1", "train on [1, 1]",
         "sample 4 by sampler/step-2", "train on [2, 2]",
     ]  # fmt: skip
+
+
+def test_replay_updates_follow_on_groups_of_earlier_steps(tmp_path: Path) -> None:
+    settings = replace(SHORT, replay_updates=2, replay_staleness=1)
+    events, _, record = run(settings, tmp_path)
+
+    assert [event for event in events if "train" in event] == [
+        "train on [0, 0]",
+        "train on [1, 1]", "train on [0, 0]", "train on [0, 0]",
+        "train on [2, 2]", "train on [1, 1]", "train on [1, 1]",
+    ]  # fmt: skip
+    assert [line["replayed_staleness"] for line in record.steps] == [[], [1] * 4, [1] * 4]
+    assert [line["staleness"] for line in record.steps] == [[0, 0]] * 3
 
 
 def test_one_step_ahead_the_next_batch_is_sampled_before_this_one_is_trained_on(

@@ -13,7 +13,7 @@ import yaml
 
 from deployments.local import ROOT
 from examples.grpo.__main__ import changed
-from examples.grpo.prompts import ASK, prompt_tokens
+from examples.grpo.prompts import prompt_tokens
 from examples.grpo.settings import RUNS, Settings
 
 FOLDER = ROOT / "examples" / "grpo"
@@ -46,7 +46,7 @@ def commands() -> list[str]:
     """What follows ``python -m examples.grpo`` where a model is named."""
     tasks = list(yaml.safe_load_all((FOLDER / "skypilot.yaml").read_text(encoding="utf-8")))
     trainer = next(task for task in tasks if task["name"] == "trainer")
-    whole = Template(trainer["run"]).safe_substitute(trainer["envs"], STEPS=250)
+    whole = Template(trainer["run"]).safe_substitute(trainer["envs"])
     texts = [whole, (FOLDER / "README.md").read_text(encoding="utf-8")]
     lines = "\n".join(texts).replace("\\\n", " ").splitlines()
     asked = [line.partition("-m examples.grpo ")[2] for line in lines if " --model " in line]
@@ -56,7 +56,8 @@ def commands() -> list[str]:
 def test_qwen3_is_asked_not_to_think(qwen3: Any) -> None:
     text = qwen3.decode(prompt_tokens(qwen3, "What is 9 + 9?"))
     assert text == (
-        f"<|im_start|>system\n{ASK}<|im_end|>\n<|im_start|>user\nWhat is 9 + 9?<|im_end|>\n"
+        "<|im_start|>system\nEnd with #### <number>.<|im_end|>\n"
+        "<|im_start|>user\nWhat is 9 + 9?<|im_end|>\n"
         "<|im_start|>assistant\n<think>\n\n</think>\n\n"
     )
 
@@ -65,4 +66,5 @@ def test_a_policy_that_is_not_warmed_up_has_room_for_its_solution() -> None:
     found = commands()
     assert len(found) == 2
     assert [settings_of(command).max_tokens >= 512 for command in found] == [True] * 2
-    assert (settings_of(found[0]).prompts, settings_of(found[0]).steps) == (16, 250)
+    assert settings_of(found[0]).prompts == 16
+    assert '--data "" --epochs "2"' in found[0]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from examples.grpo.advantages import group_advantages
 from examples.grpo.replay_buffer import ReplayBuffer
 from examples.grpo.samples import Group, Sample
+from examples.grpo.settings import Settings
 
 
 def group(problem: int, rewards: list[float | None], version: int = 0) -> Group:
@@ -17,30 +18,61 @@ def taken(buffer: ReplayBuffer, count: int, version: int = 0) -> list[int]:
 
 
 def test_groups_come_by_the_size_of_their_advantages() -> None:
-    buffer = ReplayBuffer("advantage", 0)
+    buffer = ReplayBuffer(Settings())
     buffer.add([group(0, [1.0, 0.0, 0.0, 0.0]), group(1, [1.0, 1.0, 0.0, 0.0])])
 
     assert taken(buffer, 2) == [1, 0]
 
 
 def test_groups_come_by_their_rewards() -> None:
-    buffer = ReplayBuffer("reward", 0)
+    buffer = ReplayBuffer(Settings(priority="reward"))
     buffer.add([group(0, [1.0, 0.0, 0.0, None]), group(1, [1.0, 1.0, 0.0, None])])
 
     assert taken(buffer, 1) == [1]
 
 
 def test_a_group_of_equal_rewards_is_not_kept() -> None:
-    buffer = ReplayBuffer("advantage", 0)
+    buffer = ReplayBuffer(Settings())
     buffer.add([group(0, [1.0, 1.0]), group(1, [0.0, None, 0.0])])
 
     assert taken(buffer, 2) == []
 
 
 def test_a_group_is_kept_until_it_is_too_old() -> None:
-    buffer = ReplayBuffer("advantage", 1)
+    buffer = ReplayBuffer(Settings(ahead=True))
     buffer.add([group(0, [1.0, 0.0]), group(1, [1.0, 0.0]), group(2, [1.0, 0.0])])
 
     assert len(taken(buffer, 1, version=0)) == 1
     assert len(taken(buffer, 1, version=1)) == 1
     assert taken(buffer, 1, version=2) == []
+
+
+def test_trained_groups_are_replayed_in_later_steps_until_they_are_too_old() -> None:
+    buffer = ReplayBuffer(Settings(replay_updates=1, replay_staleness=2))
+    buffer.add([group(problem, [1.0, 0.0]) for problem in range(3)])
+    taken(buffer, 3, version=0)
+
+    def replayed(version: int) -> list[int]:
+        return sorted(one.problem for one in buffer.replay(2, version, 0))
+
+    assert replayed(0) == []  # they were trained on in this step
+    assert len(set(replayed(1))) == 2
+    assert replayed(2) == replayed(2)  # a retried call draws the same
+    assert replayed(3) == []
+
+
+def test_a_group_of_higher_priority_is_replayed_more_often() -> None:
+    buffer = ReplayBuffer(Settings(priority="reward", replay_updates=1, replay_staleness=500))
+    buffer.add([group(0, [1.0, *[0.0] * 7]), group(1, [*[1.0] * 7, 0.0])])
+    taken(buffer, 2)
+    drawn = [buffer.replay(1, version, 0)[0].problem for version in range(1, 401)]
+
+    assert 0.8 < sum(drawn) / 400 < 0.95  # 7 times as often
+
+
+def test_without_replay_updates_nothing_is_kept() -> None:
+    buffer = ReplayBuffer(Settings())
+    buffer.add([group(0, [1.0, 0.0])])
+    taken(buffer, 1)
+
+    assert buffer.replay(1, 1, 0) == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from examples.grpo import rollout
-from examples.grpo.data_server import DataServer
+from examples.grpo.data_server import DataServer, read_data
 from examples.grpo.endpoint import Endpoint
 from examples.grpo.policy import Policy
 from examples.grpo.rollout import RolloutWorker
@@ -69,7 +69,7 @@ def test_samples_come_in_groups_in_order(tmp_path: Path) -> None:
     with FakeEndpoint(tmp_path) as fake:
         weights = Policy(Endpoint(fake.url), "fake").save_for_sampler("step-0")
         worker = RolloutWorker(fake.url, "any", "rule")
-        items = DataServer(0).batch(0, 2)
+        items = DataServer(0, read_data("")).batch(0, 2)
 
         sampled = worker.sample(items, weights, 0, [0, 4], 4, 40)
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from examples.grpo.data_server import DataServer
 from examples.grpo.samples import right_by_value
 from examples.grpo.verdicts import by_step, mistakes, verdicts
 
@@ -20,7 +19,8 @@ def sample(text: str, verdict: float | None, reward: float | None) -> dict[str, 
 
 
 def group(*samples: dict[str, Any], step: int = 0) -> dict[str, Any]:
-    return {"step": step, "problem": 4, "answer": 24, "samples": list(samples)}
+    about = {"problem": 4, "question": "What is 8 * 3?", "answer": 24}
+    return {"step": step, **about, "samples": list(samples)}
 
 
 GROUP = group(
@@ -52,12 +52,9 @@ def test_without_verdicts_there_is_no_agreement() -> None:
 
 
 def test_a_mistake_has_its_question_and_its_answer() -> None:
-    (index, problem), *_ = [item for item in DataServer(0).batch(0, 2000) if item[0] == 4]
-
     rejected, accepted = mistakes([GROUP], 40)
 
-    assert index == 4
-    assert (rejected["question"], rejected["response"]) == (problem.question, "It is 24.")
+    assert (rejected["question"], rejected["response"]) == ("What is 8 * 3?", "It is 24.")
     assert (accepted["answer"], accepted["verdict"]) == (24, 1.0)
 
 
