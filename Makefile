@@ -12,6 +12,8 @@ DOCS_STAMP := $(DOCS)/.installed
 SKYRL := .skyrl
 SKYRL_STAMP := $(SKYRL)/.installed
 CACHE := $(or $(REWARD_SERVE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reward_serve)
+SKY := $(CACHE)/skypilot
+SKY_STAMP := $(SKY)/.installed
 TINKER := $(CACHE)/tinker
 TINKER_STAMP := $(TINKER)/.installed
 # pyenv's shim for a version that is not its current one fails.
@@ -90,8 +92,13 @@ grpo: $(STAMP) $(TINKER_STAMP)  ## Warm a policy up and train it with GRPO, rewa
 test: $(STAMP)  ## Unit tests beside service tests, which share one Ray cluster and one engine
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-test-all: $(STAMP)  ## Every test: whole tables, faults in real time, examples, load tests, the workbench in Chromium
-	$(BIN)/python -m pytest -n 2
+$(SKY_STAMP): $(STAMP) requirements/sky.txt
+	@test -x $(SKY)/bin/python || $(UV) venv --quiet --python $(PYTHON) $(SKY)
+	$(UV) pip install --quiet --python $(SKY)/bin/python --no-deps -r requirements/sky.txt
+	@touch $@
+
+test-all: $(STAMP) $(SKY_STAMP)  ## Every test: whole tables, faults in real time, examples, load tests, the workbench in Chromium
+	SKYPILOT_PYTHON="$(SKY)/bin/python" $(BIN)/python -m pytest -n 2
 
 $(VERL_STAMP): $(STAMP) requirements/verl.txt clients/verl/pyproject.toml
 	@test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
@@ -149,3 +156,4 @@ lock:  ## Recompile requirements/*.txt (needs uv)
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/verl.txt requirements/verl.in
 	$(UV) $(LOCK) --python-version 3.12 -o requirements/tinker.txt requirements/tinker.in
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/docs.txt requirements/docs.in
+	$(UV) $(LOCK) --python-version 3.11 -o requirements/sky.txt requirements/sky.in

@@ -64,7 +64,7 @@ def test_a_run_survives_its_engine_and_its_rollout_worker(
     worker(run).kill()
 
     finished(run, cache, 8)
-    assert "the policy's engine ended; goes on after step" in run.log.read_text()
+    assert "the policy's engine ended; resuming after step" in run.log.read_text()
     assert engine(cache) != first
 
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import base64
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +144,47 @@ def test_the_placeholder_is_refused(tmp_path: Path) -> None:
     file.write_text(content, encoding="utf-8")
     with pytest.raises(ConfigError, match="9 characters"):
         read_key_digests(str(file), None)
+
+
+def rendered(folder: Path) -> dict[str, dict[str, Any]]:
+    """What Kustomize makes of the folder, by kind."""
+    command = ["kubectl", "kustomize", str(folder)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+
+
+needs_kubectl = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
+
+
+@needs_kubectl
+def test_the_base_is_the_bundled_judges_manifest() -> None:
+    assert rendered(FOLDER) == documents("keys") | documents("judge")
+
+
+@needs_kubectl
+def test_an_overlay_changes_image_size_keys_and_deployments_file(tmp_path: Path) -> None:
+    for name in ("kubernetes", "kustomize"):
+        shutil.copytree(FOLDER.parent / name, tmp_path / name)
+    overlay = tmp_path / "kustomize"
+    own = ["--set", "judge.template=solution", "--set", "proxy_location=EveryNode"]
+    served = ["judge.yaml", "--host", "0.0.0.0", "--api-keys-file", keys_file("judge"), *own]
+    made = CliRunner().invoke(cli, ["serve", *served, "--dry-run"])
+    (overlay / "serve.yaml").write_text(made.stdout, encoding="utf-8")
+    (overlay / "keys").write_text("trainer: 0123456789abcdef\n", encoding="utf-8")
+
+    found = rendered(overlay)
+    spec = found["RayService"]["spec"]
+    assert yaml.safe_load(spec["serveConfigV2"]) == yaml.safe_load(made.stdout)
+    assert "template: solution" in spec["serveConfigV2"]
+    (workers,) = spec["rayClusterConfig"]["workerGroupSpecs"]
+    pods = [spec["rayClusterConfig"]["headGroupSpec"]["template"], workers["template"]]
+    assert {container(pod)["image"] for pod in pods} == {
+        "registry.example.com/reward-serve:0.1.0-cpu"
+    }
+    assert workers["maxReplicas"] == 8
+    keys = base64.b64decode(found["Secret"]["data"]["keys"]).decode()
+    assert keys == "trainer: 0123456789abcdef\n"
+    assert {each["metadata"].get("namespace") for each in found.values()} == {"reward"}
+    resources = [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in pods]
+    for resource in (*resources, found["NetworkPolicy"], found["Secret"], found["ConfigMap"]):
+        kubernetes_validate.validate(resource, KUBERNETES[0], strict=True)

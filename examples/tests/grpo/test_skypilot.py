@@ -1,6 +1,6 @@
 """The job group as SkyPilot's own parser reads it.
 
-SkyPilot has an environment of its own, named by ``SKYPILOT_PYTHON``: a Python that imports it.
+SkyPilot has an environment of its own: ``SKYPILOT_PYTHON``, which `make test-all` builds and sets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ print(json.dumps({
 def group(tmp_path_factory: pytest.TempPathFactory) -> Any:
     python = os.environ.get("SKYPILOT_PYTHON")
     if not python:
-        pytest.skip("SKYPILOT_PYTHON names no Python with requirements/sky.in installed")
+        pytest.skip("SKYPILOT_PYTHON names no Python with requirements/sky.txt installed")
     read = subprocess.run(
         [python, "-c", READ, str(FILE)],
         env={**os.environ, "HOME": str(tmp_path_factory.mktemp("home"))},
