@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
@@ -24,9 +26,10 @@ def _commands(what: str, files: Files) -> typer.Typer:
     def list_files() -> None:
         """List the files, each with the first sentence of its comment."""
         for name, path in files().items():
-            with path.open(encoding="utf-8") as lines:
-                comment = lines.readline().removeprefix("#").partition(". ")[0].strip()
-            typer.echo(f"{name:<22}{comment}")
+            lines = path.read_text(encoding="utf-8").splitlines()
+            comment = takewhile(lambda line: line.startswith("#"), lines)
+            text = " ".join(line.removeprefix("#").strip() for line in comment)
+            typer.echo(f"{name:<22}{re.split(r'(?<=[.?]) ', text)[0]}")
 
     @app.command()
     def show(name: Name) -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from reward_serve.config.models import JudgeModel
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import Options, ScoreRequest
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
 
 END, THINK, THOUGHT, BLANK = "<|im_end|>", "<think>", "</think>", "\n\n"
 WRONG, RIGHT = "VERDICT: 0", "VERDICT: 1"
@@ -69,7 +72,7 @@ def tiny_qwen3(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def judge(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Judge]:
     from reward_serve.engines.vllm import VllmEngine
 
@@ -107,8 +110,6 @@ async def score(judge: Judge, **options: Any) -> Any:
     )
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.asyncio(loop_scope="module")
 async def test_the_engine_ends_thinking_and_only_the_verdict_after_it_counts(judge: Judge) -> None:
     result = await score(judge)
 
@@ -118,8 +119,6 @@ async def test_the_engine_ends_thinking_and_only_the_verdict_after_it_counts(jud
     assert 8 <= result.usage.completion_tokens <= 16
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.asyncio(loop_scope="module")
 async def test_thinking_that_fills_the_answer_is_truncated_and_no_number(judge: Judge) -> None:
     result = await score(judge, max_tokens=6)
 
@@ -127,8 +126,6 @@ async def test_thinking_that_fills_the_answer_is_truncated_and_no_number(judge: 
     assert (result.status, result.score) == ("truncated", None)
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.asyncio(loop_scope="module")
 async def test_without_thinking_it_writes_its_verdict_at_once(judge: Judge) -> None:
     result = await score(judge, enable_thinking=False)
 

@@ -13,6 +13,8 @@ def test_every_file_is_listed_with_what_it_serves() -> None:
     lines = invoke("deployments", "list").stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(deployments_files())
     assert all(len(line.split()) > 3 for line in lines)
+    (cascade,) = (line for line in lines if line.startswith("cascade.yaml"))
+    assert cascade.endswith("; set OPENAI_API_KEY where Ray runs.")  # its comment's second line
 
 
 def test_every_template_is_listed_shown_and_copied(tmp_path: Path) -> None:
