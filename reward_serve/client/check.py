@@ -61,7 +61,7 @@ def examine_service(url: str, api_key: str | None = None, requests: int = 0) -> 
         remedy = "start it: reward-serve serve"
         if error.status_code == 401:
             remedy = "set REWARD_SERVE_API_KEY to one of the service's keys"
-        return [*findings, Finding(url, str(error), remedy)]
+        return [*findings, Finding("service", str(error), remedy)]
     return findings
 
 

@@ -29,8 +29,8 @@ def test_a_service_that_gives_a_verdict_has_no_problem(service: FakeService) -> 
 def test_nobody_at_the_url_is_a_problem_with_a_remedy() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     (finding,) = examine_service(url)
-    assert finding.what == url
-    assert "ConnectError" in finding.found
+    assert finding.what == "service"
+    assert finding.found.startswith(f"{url}: ConnectError")
     assert finding.remedy is not None
     assert "reward-serve serve" in finding.remedy
 
