@@ -159,10 +159,11 @@ class AppConfig(_Args):
         known = {model.name: model for model in self.models}
         cascades = [each.cascade for each in self.models if isinstance(each, CascadeModel)]
         composites = [each.composite for each in self.models if isinstance(each, CompositeModel)]
-        for section in [*cascades, *composites]:  # a composite may have a cascade as a member
-            for member in section.members:
-                if member.rubric is None and member.application is None:
-                    member.rubric = not member.is_length and reads_rubric(known[member.model])
+        # Cascades first: a composite may have one as a member.
+        members = [m for each in cascades for m in each.members]
+        for member in members + [m for each in composites for m in each.members]:
+            if member.rubric is None and member.application is None:
+                member.rubric = not member.is_length and reads_rubric(known[member.model])
         return self
 
 
