@@ -18,6 +18,7 @@ from reward_serve.groups.schema import GroupRequest, GroupResult
 from reward_serve.http.contract import http_status
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
+from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import ScoreResult, Status, failure
 from reward_serve.version import VERSION_HEADER, __version__
@@ -59,12 +60,14 @@ class FakeGroups:
 
 
 class FakeService:
-    """The wire contract over HTTP, answered by the real rule; ``replies`` overrides a path.
+    """The wire contract over HTTP, answered by the real rule or by ``model``.
+
+    ``replies`` overrides a path.
 
     Ray Serve and the judge of groups are fake here, nothing else.
     """
 
-    def __init__(self, version: str = __version__) -> None:
+    def __init__(self, version: str = __version__, model: RewardModel | None = None) -> None:
         self.replies: dict[str, Reply] = {}
         self.before_reply: Callable[[Call], object] = lambda call: None
         self.calls: list[Call] = []
@@ -72,7 +75,7 @@ class FakeService:
         self.version = version
         rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
         rule.groups = cast(Any, FakeGroups())
-        self._scorer = Scorer("rule", rule, Admission(64, 4096), 1024, explanations=2)
+        self._scorer = Scorer("rule", model or rule, Admission(64, 4096), 1024, explanations=2)
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.service = self
         self._thread = threading.Thread(

@@ -20,6 +20,7 @@ from reward_serve.config.models import (
     JudgeModel,
     ModelConfig,
     RemoteModel,
+    reads_rubric,
 )
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -151,6 +152,18 @@ class AppConfig(_Args):
                         f"application's other models are: {', '.join(known) or 'none'}; add the "
                         "model, or set the member's application"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _members_get_a_rubric_that_they_read(self) -> Self:
+        known = {model.name: model for model in self.models}
+        cascades = [each.cascade for each in self.models if isinstance(each, CascadeModel)]
+        composites = [each.composite for each in self.models if isinstance(each, CompositeModel)]
+        # Cascades first: a composite may have one as a member.
+        members = [m for each in cascades for m in each.members]
+        for member in members + [m for each in composites for m in each.members]:
+            if member.rubric is None and member.application is None:
+                member.rubric = not member.is_length and reads_rubric(known[member.model])
         return self
 
 

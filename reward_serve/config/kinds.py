@@ -89,6 +89,11 @@ class MemberConfig(Section):
     template: str | None = Field(
         None, min_length=1, description="its template; default: the request's, or the model's"
     )
+    rubric: bool | None = Field(
+        None,
+        description="send it the request's rubric; default: whether its kind reads one, or true in "
+        "another application",
+    )
     weight: float = Field(1.0, description="may be negative with aggregate: sum")
     clip: tuple[float, float] | None = Field(None, description="lowest and highest score")
     gate: GateConfig | None = None
@@ -194,7 +199,7 @@ class CascadeConfig(Section):
             if names.count(name) > 1:
                 raise ValueError(f"members: {member.model!r} is listed twice; remove one")
             given = member.model_dump(exclude_defaults=True)
-            if unused := given.keys() - {"model", "application", "template"}:
+            if unused := given.keys() - {"model", "application", "template", "rubric"}:
                 raise ValueError(
                     f"members: {member.model!r} has {', '.join(sorted(unused))}, which a cascade "
                     "does not use; remove it"

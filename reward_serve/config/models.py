@@ -273,3 +273,17 @@ ModelConfig = Annotated[
     | CascadeModel,
     Field(discriminator="kind"),
 ]
+
+
+def reads_rubric(model: ModelConfig) -> bool:
+    """Whether a request to this model may have a rubric."""
+    match model:
+        case RuleModel():
+            return model.rule.verifier == "function"  # which gets the whole request
+        case RemoteModel():
+            return model.rubric is not None
+        case CompositeModel():
+            return any(member.rubric is not False for member in model.composite.members)
+        case CascadeModel():
+            return any(member.rubric is not False for member in model.cascade.members)
+    return isinstance(model, RubricModel)

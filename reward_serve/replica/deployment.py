@@ -25,6 +25,7 @@ from reward_serve.config.models import (
     RemoteModel,
     RubricModel,
     RuleModel,
+    reads_rubric,
 )
 from reward_serve.explanation import Explanation
 from reward_serve.replica.admission import Admission
@@ -64,6 +65,7 @@ class RewardReplica:
         config: ModelConfig = TypeAdapter(ModelConfig).validate_python(model)
         self._config = config
         self._model, self._timings_s = await _start(config)
+        self._model.reads_rubric = reads_rubric(config)
         admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
         self._admission = admission
         self._observers = self._observed()
@@ -154,13 +156,10 @@ class RewardReplica:
         if isinstance(self._config, CompositeModel | CascadeModel):
             return  # its members may start later
         began = time.monotonic()
+        asked = {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
+        rubric = [{"name": "first", "text": "It states a number."}]
         result = await uncounted.score(
-            {
-                "response": "It is five, or 5.",
-                "reference": "5",
-                "question": "What is 2 + 3?",
-                "rubric": [{"name": "first", "text": "It states a number."}],
-            }
+            {**asked, "rubric": rubric} if self._model.reads_rubric else asked
         )
         if result["status"] == "error":
             raise RuntimeError(f"the first verdict failed: {result['reason']}")

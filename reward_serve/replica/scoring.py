@@ -219,6 +219,12 @@ class Scorer:
             raise InvalidRequestError(
                 f"model: no model is named {asked} in this deployment; choose {self._name!r}"
             )
+        if request.rubric is not None and not self._model.reads_rubric:
+            kind = self._model.describe()["kind"]
+            raise InvalidRequestError(
+                f"rubric: model {self._name!r} has kind {kind}, which reads no rubric; ask a model "
+                "of kind rubric or a composite of one, or leave it out"
+            )
         characters = self._checked_length(request.characters)
         if request.group_size is not None:
             return await self.groups.member(request)

@@ -36,6 +36,8 @@ class RewardModel(Protocol):
     """Chat completions, if the model generates text."""
     groups: Groups | None = None
     """Judges groups of responses, if the model compares them."""
+    reads_rubric: bool = True
+    """If false, a request with a rubric is invalid."""
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request; cancelling the call aborts its work.

@@ -14,7 +14,7 @@ from typing import Any
 from reward_serve.config.models import CascadeModel
 from reward_serve.explanation import Explanation
 from reward_serve.reward_models.base import RewardModel, summed_usage
-from reward_serve.reward_models.composite import Ask
+from reward_serve.reward_models.composite import Ask, body_for
 from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import ScoreRequest, ScoreResult
 
@@ -45,9 +45,8 @@ class Cascade(RewardModel):
         for (name, member), ask in zip(self._members.items(), self._asks, strict=True):
             left = max(end - clock(), 0.001)
             is_last = len(answers) == len(self._asks) - 1
-            asked = {**body, "timeout_s": left if is_last else left * self._config.member_deadline}
-            if member.template:
-                asked["template"] = member.template
+            asked = body_for(member, body)
+            asked["timeout_s"] = left if is_last else left * self._config.member_deadline
             answers[name] = await ask(asked, trace is not None)
             if trace is None:
                 self.counts[name] += 1

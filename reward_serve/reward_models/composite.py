@@ -64,10 +64,7 @@ class Composite(RewardModel):
         """Score one request by the members' scores; a trace has their explanations."""
         body = request.model_dump(mode="json", exclude_unset=True, exclude={"model", "id"})
         body["timeout_s"] = self._config.member_deadline * request.timeout_s
-        bodies = [
-            {**body, "template": member.template} if member.template else body
-            for member in self._members.values()
-        ]
+        bodies = [body_for(member, body) for member in self._members.values()]
         explains = trace is not None
         answers = await asyncio.gather(
             *(_answer(ask, body, explains) for ask, body in zip(self._asks, bodies, strict=True))
@@ -140,6 +137,12 @@ class Composite(RewardModel):
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         names = ",".join(self._members)
         return f"composite={self._config.aggregate};members={names};digest={digest}"
+
+
+def body_for(member: MemberConfig, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The request's body for this member: with its template, and a rubric only if it reads one."""
+    own = {"template": member.template} if member.template else {}
+    return {k: v for k, v in body.items() if k != "rubric" or member.rubric is not False} | own
 
 
 async def _answer(ask: Ask, body: dict[str, Any], explains: bool) -> Explanation:

@@ -14,6 +14,7 @@ from reward_serve.client.rows import RefusedRowError
 from reward_serve_skyrl import register_envs
 from reward_serve_skyrl.config import JudgedTrainConfig, check_judging_overlaps
 from reward_serve_skyrl.main import check_first_rows
+from tests.fake_rubric import containing, fake_rubric
 from tests.fake_service import FakeService
 from tests.outage import Outage, check_cost
 
@@ -59,16 +60,21 @@ def configured(url: str, *overrides: str) -> JudgedTrainConfig:
     )
 
 
-def extras(number: int, truth: Any = "18") -> dict[str, Any]:
+def extras(number: int, truth: Any = "18", **info: Any) -> dict[str, Any]:
     """The columns of a row beside its prompt."""
     return {
         "reward_spec": {"method": "rule", "ground_truth": truth},
-        "extra_info": {"split": "train", "index": number, "question": "How much?"},
+        "extra_info": {"split": "train", "index": number, "question": "How much?", **info},
     }
 
 
 def rollout(
-    config: JudgedTrainConfig, policy: Policy, tokenizer: Any, samples: int = 4, truth: Any = "18"
+    config: JudgedTrainConfig,
+    policy: Policy,
+    tokenizer: Any,
+    samples: int = 4,
+    truth: Any = "18",
+    **info: Any,
 ) -> Any:
     """The generator's output for some samples."""
     register_envs()
@@ -81,7 +87,7 @@ def rollout(
     batch = {
         "prompts": [[{"role": "user", "content": f"row {n}: How much?"}] for n in range(samples)],
         "env_classes": [config.environment.env_class] * samples,
-        "env_extras": [extras(n, truth) for n in range(samples)],
+        "env_extras": [extras(n, truth, **info) for n in range(samples)],
         "sampling_params": None,
         "trajectory_ids": None,
         "batch_metadata": None,
@@ -101,6 +107,20 @@ def test_the_generator_gets_the_services_rewards(tokenizer: Any) -> None:
     metrics = output["rollout_metrics"]
     assert metrics["environment/judge_ok_mean"] == 1.0
     assert metrics["environment/judge_fallback_mean"] == 0.0
+
+
+def test_a_row_with_a_rubric_and_no_reference_is_judged_by_its_components(tokenizer: Any) -> None:
+    rubric = containing(right="18", marked="####, unless 17")
+    with FakeService(model=fake_rubric()) as service:
+        output = rollout(
+            configured(service.url), Policy(tokenizer), tokenizer, truth=None, rubric=rubric
+        )
+
+    assert totals(output) == [1.0, 0.0, 0.5, 0.5]  # of both criteria, or of the one answered
+    metrics = output["rollout_metrics"]
+    assert metrics["environment/judge_component_right_mean"] == 2 / 4
+    assert metrics["environment/judge_component_marked_mean"] == pytest.approx(2 / 3)
+    assert metrics["environment/judge_undecided_mean"] == 0.0
 
 
 def test_a_run_is_refused_at_its_first_rows_without_gold_answers(tokenizer: Any) -> None:

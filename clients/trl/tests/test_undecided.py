@@ -14,7 +14,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 from trl import GRPOConfig, GRPOTrainer
 
 from reward_serve.client.rows import RefusedRowError
-from reward_serve_trl import judge_reward
+from reward_serve_trl import judge_components, judge_reward
+from tests.fake_rubric import containing, fake_rubric
 from tests.fake_service import FakeService
 
 FOUR = [1.0, 0.0, None, 0.0]
@@ -47,6 +48,8 @@ def train(
     loss: str = "dapo",
     reward: Callable[..., Any] | None = None,
     others: Sequence[Sequence[float | None]] = (),
+    components: Sequence[Callable[..., Any]] = (),
+    row: dict[str, Any] | None = None,
 ) -> tuple[torch.Tensor, float]:
     """A step on the completions of these numbers: the gradient, and how far the policy moved."""
     vocabulary = {chr(ord("a") + n): n for n in range(26)}
@@ -62,6 +65,7 @@ def train(
     before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
     completions = [[*tokens(number), 1] for number in numbers]
     watch = Watch()
+    aggregation = "normalize_then_sum" if others or components else "sum_then_normalize"
     trainer = GRPOTrainer(
         model=model,
         processing_class=PreTrainedTokenizerFast(
@@ -72,10 +76,10 @@ def train(
             num_generations=len(rewards), per_device_train_batch_size=len(rewards),
             max_grad_norm=0.0, learning_rate=0.01, save_strategy="no", loss_type=loss,
             max_completion_length=8,
-            multi_objective_aggregation="normalize_then_sum" if others else "sum_then_normalize",
+            multi_objective_aggregation=aggregation,
         ),
-        train_dataset=Dataset.from_list([{"prompt": "cd", "answer": None}] * 2),
-        reward_funcs=[reward or _returns(rewards), *map(_returns, others)],
+        train_dataset=Dataset.from_list([{"prompt": "cd", **(row or {"answer": None})}] * 2),
+        reward_funcs=[*components] or [reward or _returns(rewards), *map(_returns, others)],
         rollout_func=lambda prompts, _: {
             "prompt_ids": [[2, 3] for _ in prompts],
             "completion_ids": completions,
@@ -140,6 +144,20 @@ def test_an_absent_component_touches_only_its_own_baseline(tmp_path: Path) -> No
 
     assert expected.abs().max() > 1e-3
     torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_a_row_with_a_rubric_and_no_reference_is_judged_by_its_components(tmp_path: Path) -> None:
+    rubric = containing(first="f", last="t, unless k")  # completions: d f, i k m, n p r t, s u
+    with FakeService(model=fake_rubric()) as service:
+        parts = judge_components("first", "last", rubric="rubric", url=service.url)
+        got, _ = train(FOUR, range(4), tmp_path, components=parts, row={"rubric": rubric})
+        (call,) = service.calls
+    first, last = [1.0, 0.0, 0.0, 0.0], [0.0, None, 1.0, 0.0]
+    expected, _ = train(first, range(4), tmp_path, others=[last])
+
+    assert {"reference", "question"}.isdisjoint(*call.body["requests"])
+    assert expected.abs().max() > 1e-3
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-6)
 
 
 def normalised(rewards: Sequence[float | None]) -> list[float | None]:

@@ -47,7 +47,7 @@ def configured(
     )
 
 
-def rollout(tokenizer: Path, truth: str | None = "#### 18") -> DataProto:
+def rollout(tokenizer: Path, truth: str | None = "#### 18", **info: Any) -> DataProto:
     """A batch as the rollout leaves it: prompts and responses padded, with the rows' columns."""
     ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
     responses = torch.zeros(len(RESPONSES), LENGTH, dtype=torch.long)
@@ -59,7 +59,8 @@ def rollout(tokenizer: Path, truth: str | None = "#### 18") -> DataProto:
         "data_source": ["gsm8k"] * len(RESPONSES),
         "reward_model": [{"style": "rule", "ground_truth": truth} for _ in RESPONSES],
         "extra_info": [
-            {"split": "train", "index": i, "question": "How much?"} for i in range(len(RESPONSES))
+            {"split": "train", "index": i, "question": "How much?", **info}
+            for i in range(len(RESPONSES))
         ],
     }
     return DataProto.from_dict(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -27,6 +28,8 @@ from verl.workers.reward_manager.naive import NaiveRewardManager
 from clients.verl.tests.reward_loop import REWARDS, configured, rollout, scored
 from reward_serve.client import ScoringError
 from reward_serve_verl.training import DecidedRewardManager
+from tests.fake_rubric import containing, fake_rubric
+from tests.fake_service import FakeService
 
 
 @pytest.fixture(scope="session")
@@ -115,6 +118,25 @@ def test_a_row_without_a_gold_answer_has_no_reward(
 
     with pytest.raises(ScoringError, match="no verdict: invalid: reference: is missing"):
         asyncio.run(reward())
+
+
+def test_a_row_with_a_rubric_and_no_reference_is_judged_by_its_components(tokenizer: Path) -> None:
+    rubric = containing(right="18", marked="####, unless 17")
+    batch = rollout(tokenizer, truth=None, rubric=rubric)
+
+    async def rewards(url: str) -> list[dict[str, Any]]:
+        worker = RewardLoopWorker(configured(url, tokenizer, components=["right", "marked"]))
+        outputs: list[dict[str, Any]] = await worker.compute_score_batch(batch)
+        return outputs
+
+    with FakeService(model=fake_rubric()) as service:
+        outputs = asyncio.run(rewards(service.url))
+    assert [one["reward_score"] for one in outputs] == [1.0, 0.0, 0.5]
+    extra = [one["reward_extra_info"] for one in outputs]
+    assert [one["component_right"] for one in extra] == [1.0, 0.0, 1.0]
+    first, absent, last = (one["component_marked"] for one in extra)
+    assert (first, last) == (1.0, 0.0)
+    assert math.isnan(absent)
 
 
 def test_an_unknown_setting_ends_the_run_when_its_reward_manager_is_made(tokenizer: Path) -> None:

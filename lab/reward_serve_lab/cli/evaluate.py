@@ -48,7 +48,10 @@ class ModeName(StrEnum):
 
 
 RowsFile = Annotated[
-    Path, typer.Argument(help="JSON lines with question, reference, response, correct, format, id.")
+    Path,
+    typer.Argument(
+        help="JSON lines with question, reference, response, correct, format, id, rubric, criteria."
+    ),
 ]
 Model = Annotated[str | None, typer.Option(help="Name of the reward model.")]
 Templates = Annotated[
@@ -101,7 +104,7 @@ def evaluate(
     """Measure a deployed judge against labelled rows.
 
     Reports agreement, confusion, AUC, Cohen's kappa, calibration, false accepts and false rejects,
-    in total and by answer format, response length and deciding stage.
+    in total and by answer format, response length, deciding stage and criterion.
     """
     variants = _variants(template, mode, alone=bool(results or compare))
     check_outputs(results, out, plot)
@@ -173,9 +176,10 @@ def _rows(file: Path, sample: int | None, seed: int) -> list[Row]:
             progress.print(f"line {row.line}: {row.fault}", style="yellow", markup=False)
     if sample is not None and sample < len(rows):
         rows = sorted(random.Random(seed).sample(rows, sample), key=lambda row: row.line)
-    if not any(row.correct is not None for row in rows):
+    if not any(row.correct is not None or row.criteria for row in rows):
         raise typer.BadParameter(
-            f"{file}: no row is labelled; set 'correct' to true or false in each"
+            f"{file}: no row is labelled; set 'correct' to true or false in each, or 'criteria' to "
+            "the score of each criterion"
         )
     return rows
 

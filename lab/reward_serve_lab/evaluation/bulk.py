@@ -1,23 +1,25 @@
 """Score a file of rows and summarise the results.
 
-Rows are JSON lines with ``response``, ``reference``, ``question`` and, if the row is labelled,
-``correct``. An invalid row is reported with its line number and does not stop the others.
+Rows are JSON lines with ``response``, ``reference``, ``question``, ``rubric`` and, if the row is
+labelled, ``correct`` or ``criteria``. An invalid row is reported with its line number and does not
+stop the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import reprlib
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
 from reward_serve.client.transport import ServiceUnavailableError, Transport
-from reward_serve.schema import ScoreRequest, ScoreResult, Status
+from reward_serve.schema import ScoreResult, Status
 
 RIGHT = 0.5
 """A score of at least this counts as right."""
@@ -34,6 +36,7 @@ class Row:
         fault: why the line is invalid.
         id: the row's ``id``, if it has one.
         format: the row's ``format`` (how the answer is written), if it has one.
+        criteria: criterion to the score that it should get; empty if the row has no such labels.
     """
 
     line: int
@@ -42,6 +45,7 @@ class Row:
     fault: str | None = None
     id: str | None = None
     format: str | None = None
+    criteria: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -164,16 +168,25 @@ def _row(number: int, line: bytes) -> Row:
     correct = data.get("correct")
     if not isinstance(correct, bool | None):
         return Row(number, fault=f"correct: must be true or false (found {correct!r})")
+    criteria = data.get("criteria") or {}
+    if not isinstance(criteria, dict) or not all(map(_is_score, criteria.values())):
+        shown = reprlib.repr(criteria)
+        return Row(number, fault=f"criteria: must be an object of names to numbers (found {shown})")
     if "response" not in data:
         return Row(number, fault="response: is missing")
-    known = {"question", "reference", "response", "messages"} & ScoreRequest.model_fields.keys()
+    known = {"question", "reference", "response", "messages", "rubric"}
     return Row(
         number,
         {key: data[key] for key in known if key in data},
         correct,
         id=_name(data.get("id")),
         format=_name(data.get("format")),
+        criteria={name: float(label) for name, label in criteria.items()},
     )
+
+
+def _is_score(label: object) -> bool:
+    return isinstance(label, int | float) and -1e9 <= label <= 1e9
 
 
 def _name(value: object) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 from reward_serve.schema import ScoreResult
 from reward_serve_lab.evaluation.bulk import Row, Run
 from reward_serve_lab.evaluation.metrics import BINS, measure, probability_right, says_right
-from reward_serve_lab.evaluation.splits import by_format, by_length, stages
+from reward_serve_lab.evaluation.splits import by_criterion, by_format, by_length, stages
 from reward_serve_lab.evaluation.stability import fingerprints
 
 
@@ -31,6 +31,7 @@ def report_of(run: Run, template: str | None, mode: str | None) -> dict[str, Any
         "by_format": by_format(judged),
         "by_length": by_length(judged),
         "stages": stages(judged),
+        "by_criterion": by_criterion(judged),
     }
 
 

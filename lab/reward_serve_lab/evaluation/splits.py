@@ -1,15 +1,15 @@
-"""Group rows by answer format, response length and deciding stage."""
+"""Group rows by answer format, response length, deciding stage and criterion."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
-from reward_serve.schema import ScoreResult
+from reward_serve.schema import Component, ScoreResult, Status
 from reward_serve_lab.evaluation.bulk import Row
-from reward_serve_lab.evaluation.metrics import Judged, measure
+from reward_serve_lab.evaluation.metrics import Judged, measure, wilson
 
 LENGTHS = (100, 400, 1600)
 """Upper bounds of the length groups, in characters; the last group has none."""
@@ -81,6 +81,36 @@ def stages(judged: Judged) -> dict[str, Any]:
             "mean_prompt_tokens": fmean(result.usage.prompt_tokens for _, result in group),
         }
         for name, group in groups.items()
+    }
+
+
+def by_criterion(judged: Judged) -> dict[str, Any]:
+    """Metrics of each criterion that rows have labels for, by the scores of its component.
+
+    With labels other than 0 and 1, a score agrees if no other label of the criterion is nearer, and
+    there are no false accepts and rejects.
+    """
+    parts: dict[str, list[tuple[float, ScoreResult]]] = {}
+    for row, result in judged:
+        for name, label in row.criteria.items():
+            part = (result.components or {}).get(name, Component(status=Status.ERROR))
+            alone = ScoreResult.model_validate(part.model_dump())
+            parts.setdefault(name, []).append((label, alone))
+    return {name: _of_criterion(labelled) for name, labelled in parts.items()}
+
+
+def _of_criterion(labelled: Sequence[tuple[float, ScoreResult]]) -> dict[str, Any]:
+    labels = {label for label, _ in labelled}
+    if labels <= {0.0, 1.0}:
+        return measure([(Row(0, correct=label == 1), result) for label, result in labelled])
+    scored = [(label, result.score) for label, result in labelled if result.score is not None]
+    agreed = sum(abs(s - label) <= min(abs(s - other) for other in labels) for label, s in scored)
+    return {
+        **measure([]),
+        "n": len(labelled),
+        "unscored": len(labelled) - len(scored),
+        "agreement": agreed / len(labelled),
+        "agreement_interval": wilson(agreed, len(labelled)),
     }
 
 

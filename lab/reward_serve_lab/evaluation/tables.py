@@ -70,7 +70,11 @@ def metrics_table(reports: Mapping[str, Report]) -> Table:
 
 
 def group_tables(report: Report) -> Iterator[Table]:
-    """A run by answer format (most disagreements first), by response length and by stage."""
+    """A run by criterion, by format (most disagreements first), by response length and by stage."""
+    if report["by_criterion"]:
+        yield _group_table("criterion", report["by_criterion"])
+    if not report["labelled"]:
+        return
     formats = report["by_format"].items()
     yield _group_table(
         "format", dict(sorted(formats, key=lambda item: item[1]["n"] * (item[1]["agreement"] - 1)))

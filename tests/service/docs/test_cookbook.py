@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import shlex
@@ -11,10 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
+from reward_serve.rubrics import Rubric
 from reward_serve.rules.own_function import FunctionVerifier
 from reward_serve.schema import ScoreRequest
-from tests.fake_service import FakeService
+from tests.fake_service import FakeService, Reply
 from tests.service.docs.pages import COOKBOOK, DOCS, Block, blocks, commands
 from tests.unit.cli.test_main import invoke
 
@@ -49,8 +52,8 @@ def run(command: str, service: FakeService) -> str:
         words.pop()
     if words[1] == "serve" and "--dry-run" not in words:
         words.append("--dry-run")
-    if words[1:3] == ["template", "check"] or words[1] == "ui":
-        return ""  # a tokenizer: test_template.py; a browser: tests/long/lab
+    if words[1:3] in (["template", "check"], ["rubric", "check"]) or words[1] == "ui":
+        return ""  # a tokenizer: tests/service/lab; a browser: tests/long/lab
     result = invoke(*words[1:])
     assert result.exit_code == 0, result.output
     if target:
@@ -113,6 +116,26 @@ def test_the_environment_asks_the_judge_at_its_second_turn(service: FakeService)
     assert (first["done"], first["reward"], service.calls) == (False, 0.0, [])
     second = environment.step("#### 18")
     assert (second["done"], second["reward"]) == (True, 1.0)
+
+
+def test_the_rubric_on_its_page_is_one_that_every_judge_can_answer() -> None:
+    save(DOCS / "cookbook/own-rubric.md")
+    rubric = Rubric.validate_python(yaml.safe_load(Path("support.yaml").read_bytes()))
+    assert [criterion.weight for criterion in rubric] == [3, 1, -2]
+
+
+async def test_two_rewards_are_the_components_of_one_request(service: FakeService) -> None:
+    save(DOCS / "cookbook/two-rewards.md")
+    found = importlib.import_module("two_rewards")
+    sys.modules.pop("two_rewards", None)
+    parts = {"length": {"status": "ok", "score": 300}, "correct": {"status": "unparseable"}}
+    result = {"status": "unparseable", "components": parts, "model": "both"}
+    service.replies["/v1/score/batch"] = Reply({"results": [result] * 2})
+    texts, rows = ["#### 18", "#### 17"], {"answer": ["18", "18"]}
+    got = [await reward(prompts=["?", "?"], completions=texts, **rows) for reward in found.rewards]
+    assert got == [[None, None], [300.0, 300.0]]
+    (call,) = service.calls
+    assert {one["model"] for one in call.body["requests"]} == {"both"}
 
 
 def test_the_fingerprint_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

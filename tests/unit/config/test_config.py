@@ -17,6 +17,7 @@ from reward_serve.config.models import (
     RemoteModel,
     RubricModel,
     RuleModel,
+    reads_rubric,
 )
 
 
@@ -729,3 +730,37 @@ def test_a_gateway_that_leads_nowhere_is_refused(change: dict[str, Any], said: s
     with pytest.raises(ConfigError, match="args: ") as refusal:
         parse_gateway({**GATEWAY, **change})
     assert said in str(refusal.value)
+
+
+def test_members_of_kinds_that_read_no_rubric_get_none() -> None:
+    own = {"name": "own", "kind": "rule", "rule": {"verifier": "function", "function": "a:b"}}
+    endpoint = {"name": "endpoint", "kind": "remote", "remote": {"model": "gpt"}}
+    models = [
+        {"name": "rubric", "kind": "rubric"},
+        {"name": "rule", "kind": "rule"},
+        own,
+        endpoint,
+        {**endpoint, "name": "criteria", "rubric": {}},
+        {"name": "dull", "kind": "cascade", "cascade": {"members": ["rule", "endpoint"]}},
+        {"name": "keen", "kind": "cascade", "cascade": {"members": ["rule", "rubric"]}},
+    ]
+    members: list[Any] = [
+        *("rubric", "rule", "own", "endpoint", "criteria", "dull", "keen", "length"),
+        {"model": "judge", "application": "other"},
+        {"model": "plain", "application": "other", "rubric": False},
+    ]
+    both = {"name": "all", "kind": "composite", "composite": {"members": members}}
+    plain = {"name": "plain", "kind": "composite", "composite": {"members": ["rule", "length"]}}
+    parsed = {
+        model.name: model for model in parse_config({"models": [both, plain, *models]}).models
+    }
+    everything = parsed["all"]
+    assert isinstance(everything, CompositeModel)
+    assert [member.rubric for member in everything.composite.members] == [
+        *(True, False, True, False, True, False, True, False),
+        None,
+        False,
+    ]
+    assert [name for name, model in parsed.items() if reads_rubric(model)] == [
+        *("all", "rubric", "own", "criteria", "keen"),
+    ]

@@ -531,3 +531,21 @@ async def test_a_cancelled_long_item_does_not_delay_others(bench: Bench) -> None
     cancelled.cancel()
     assert (await following).status == Status.OK
     assert bench.model.asked == [first, third]
+
+
+@pytest.mark.parametrize("rubric", ["style", [{"name": "brief", "text": "It is brief."}]])
+@pytest.mark.parametrize("explains", [False, True])
+async def test_a_rubric_is_refused_by_a_model_that_reads_none(rubric: Any, explains: bool) -> None:
+    model = RuleRewardModel(RuleModel(name="gsm8k", kind="rule"))
+    scorer = Scorer("gsm8k", model, Admission(8, 8), max_batch_items=8, explanations=1)
+    request = {"response": "#### 18", "reference": "18", "rubric": rubric}
+    assert (await scorer.score(request))["score"] == 1.0
+
+    model.reads_rubric = False
+    result = (await scorer.explain(request))["result"] if explains else await scorer.score(request)
+    assert (result["status"], result["score"]) == ("invalid", None)
+    assert result["reason"] == (
+        "rubric: model 'gsm8k' has kind rule, which reads no rubric; ask a model of kind rubric or "
+        "a composite of one, or leave it out"
+    )
+    assert (await scorer.score({**request, "rubric": None}))["score"] == 1.0

@@ -160,3 +160,11 @@ async def test_explaining_keeps_each_answer_and_counts_nothing() -> None:
         "large": True,
     }
     assert model.counts == {"small": 0, "large": 0}
+
+
+async def test_a_member_that_reads_no_rubric_is_asked_without_one() -> None:
+    seen: list[Any] = []
+    asks = [member(verdict(0.5), seen), member(verdict(0.9), seen)]
+    members = [{"model": "small", "rubric": False}, "large"]
+    await cascade(asks, members).score(REQUEST.model_copy(update={"rubric": "style"}))
+    assert ["rubric" in body for body in seen] == [False, True]

@@ -220,6 +220,16 @@ async def test_a_sum_adds_weighted_scores_and_needs_every_member() -> None:
     assert (verdict.status, verdict.score) == (Status.ERROR, None)
 
 
+async def test_a_member_that_reads_no_rubric_is_asked_without_one() -> None:
+    seen: list[Any] = []
+    asks = [member(1.0, seen=seen) for _ in range(3)]
+    members = [{"model": "rule", "rubric": False}, {"model": "rubric", "rubric": True}, "elsewhere"]
+    verdict = await composite(asks, members).score(REQUEST.model_copy(update={"rubric": "style"}))
+    assert verdict.score == 1.0
+    assert [body.get("rubric") for body in seen] == [None, "style", "style"]
+    assert "rubric" not in seen[0]
+
+
 async def test_members_scores_are_components_and_so_are_their_own() -> None:
     async def of_criteria(*_: Any) -> Explanation:
         parts = {"brief": Component(score=0.5, status=Status.OK)}

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 import reward_serve_lab.cli.evaluate as command
 from reward_serve.cli.main import cli
 from reward_serve.client.transport import ServiceUnavailableError
-from reward_serve.schema import ScoreResult, Status, failure
+from reward_serve.schema import Component, ScoreResult, Status, failure
 from tests.fake_service import FakeService, free_port
 from tests.unit.lab.evaluation.fakes import FakeClient, failed, judged, ruled
 
@@ -330,3 +330,25 @@ def test_an_unknown_application_exits_1_with_the_reason(
     result = invoke(rows, "--app", "x")
     assert result.exit_code == 1
     assert "no application 'x'" in result.stderr
+
+
+def test_rows_with_labelled_criteria_are_measured_by_criterion(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    def of_rubric(request: dict[str, Any], together: int) -> ScoreResult:
+        brief = float(len(request["response"]) < 3)
+        parts = {"brief": Component(status=Status.OK, score=brief)}
+        return ScoreResult(status=Status.OK, score=brief, source="judge", components=parts)
+
+    client.answer = of_rubric
+    rubric = [{"name": "brief", "text": "It is brief."}]
+    rows = [{"response": "a" * n, "rubric": rubric, "criteria": {"brief": 1}} for n in (1, 2, 3, 4)]
+    file = written(tmp_path, *map(json.dumps, rows))
+    report = reported(file, folder=tmp_path)
+    assert client.asked[0][0]["rubric"] == rubric
+    assert (report["agreement"], report["labelled"]) == (None, 0)
+    assert report["by_criterion"]["brief"]["agreement"] == 2 / 4
+    shown = invoke(file, "--plot", tmp_path / "plot.png")
+    assert shown.exit_code == 0, shown.output
+    assert "50.0% (15.0 to 85.0)" in shown.stdout
+    assert "brief" in shown.stdout

@@ -79,6 +79,22 @@ def test_a_row_is_its_request_its_label_and_its_line(tmp_path: Path) -> None:
     assert read == Row(1, row, True, None)
 
 
+def test_a_row_keeps_its_rubric_and_the_labels_of_its_criteria(tmp_path: Path) -> None:
+    row = {"response": "a", "rubric": [{"name": "brief", "text": "It is brief."}]}
+    labels = {"brief": 1, "rude": False, "clear": 0.5}
+    (read,) = read_rows(written(tmp_path, json.dumps({**row, "criteria": labels})))
+    assert (read.request, read.correct) == (row, None)
+    assert read.criteria == {"brief": 1.0, "rude": 0.0, "clear": 0.5}
+
+
+@pytest.mark.parametrize("labels", ['["brief"]', '{"brief": "yes"}', '{"brief": NaN}', "[1]"])
+def test_labels_of_criteria_that_are_no_numbers_are_reported(tmp_path: Path, labels: str) -> None:
+    (read,) = read_rows(written(tmp_path, f'{{"response": "a", "criteria": {labels}}}'))
+    assert read.request is None
+    assert read.fault is not None
+    assert read.fault.startswith("criteria: must be an object of names to numbers (found ")
+
+
 def test_blank_lines_are_skipped_and_still_counted(tmp_path: Path) -> None:
     file = written(tmp_path, "", '{"response": "a"}', " \t", "\r", '{"response": "b"}', "")
     assert [(row.line, row.request) for row in read_rows(file)] == [

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.schema import Component, ScoreResult, Status
 from reward_serve_lab.evaluation.bulk import Row
 from reward_serve_lab.evaluation.splits import (
+    by_criterion,
     by_format,
     by_length,
     format_of,
@@ -128,3 +131,47 @@ def test_each_stage_has_its_share_its_agreement_and_its_cost() -> None:
     }
     cost = [(stage["mean_latency_ms"], stage["mean_prompt_tokens"]) for stage in found.values()]
     assert cost[:2] == [(150, 200), (1, 0)]
+
+
+def criteria_of(*pairs: tuple[dict[str, float], dict[str, float | None]]) -> dict[str, Any]:
+    """The criteria's metrics, given each row's labels and scores."""
+    rows, results = [], []
+    for line, (labels, scores) in enumerate(pairs, 1):
+        parts = {
+            name: Component(status=Status.ERROR if score is None else Status.OK, score=score)
+            for name, score in scores.items()
+        }
+        rows.append(Row(line, {}, criteria=labels))
+        results.append(ScoreResult(status=Status.TIMEOUT, components=parts))
+    return by_criterion(list(zip(rows, results, strict=True)))
+
+
+def test_each_criterion_agrees_with_its_own_labels() -> None:
+    found = criteria_of(
+        ({"brief": 1, "rude": 0}, {"brief": 0.9, "rude": 1.0}),
+        ({"brief": 0}, {"brief": 0.8, "rude": 1.0}),
+        ({"brief": 1}, {"brief": 0.1}),
+        ({"brief": 1}, {"brief": None}),
+        ({}, {"brief": 1.0}),
+    )
+    assert list(found) == ["brief", "rude"]
+    brief, rude = found["brief"], found["rude"]
+    assert (brief["n"], brief["unscored"], brief["agreement"]) == (4, 1, 1 / 4)
+    assert (brief["false_accept_rate"], brief["false_reject_rate"]) == (1.0, 0.5)
+    assert brief["agreement_interval"] == pytest.approx([0.0456, 0.6994], abs=1e-4)
+    assert (rude["n"], rude["agreement"], rude["false_accept_rate"]) == (1, 0.0, 1.0)
+
+
+def test_a_graded_criterion_agrees_with_the_nearest_of_its_labels() -> None:
+    found = criteria_of(
+        ({"clear": 1}, {"clear": 0.8}),
+        ({"clear": 0.5}, {"clear": 0.7}),
+        ({"clear": 0}, {"clear": 0.3}),
+        ({"clear": 0}, {"clear": None}),
+    )["clear"]
+    assert (found["n"], found["unscored"], found["agreement"]) == (4, 1, 2 / 4)
+    assert (found["false_accept_rate"], found["false_reject_rate"]) == (None, None)
+
+
+def test_a_label_without_its_criterion_is_unscored() -> None:
+    assert criteria_of(({"breif": 1}, {"brief": 1.0}))["breif"]["unscored"] == 1
