@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 APP, NAME = "pairs", "judge"
 ENGINE_S = 600.0
 JUDGE = {"name": NAME, "kind": "judge", "group": {}, "cache": {"enabled": False}}
-RESPONSES = [f"Attempt {n}: 16 - 3 - 4 = {n + 3}, so she makes {2 * n} dollars." for n in range(12)]
+RESPONSES = [f"Attempt {n}: 16 - 3 - 4 = {n + 3}, so she makes {2 * n} dollars." for n in range(20)]
 ASKED: dict[str, Any] = {
     "question": "How much does she make?", "responses": RESPONSES, "strategy": "all_pairs"
 }  # fmt: skip
@@ -51,16 +51,17 @@ def preferences(group: GroupResult) -> dict[tuple[int, int], float]:
 def test_an_engine_killed_in_mid_group_leaves_nulls_and_the_next_group_is_right(
     client: RewardClient,
 ) -> None:
+    client.score_group(ASKED)  # later ones find its prompts in the prefix cache, and are faster
     undisturbed = client.score_group(ASKED)
     assert undisturbed.status is Status.OK, undisturbed.reason
     right = preferences(undisturbed)
-    assert len(right) == 66
+    assert len(right) == 190
     describe = serve.get_deployment_handle(NAME, APP).describe.remote()
     replica = describe.result(timeout_s=60)["pid"]
     engine = processes.engine_core(replica)
 
     once = RewardClient(APP, timeout_s=ENGINE_S, max_attempts=1)
-    kill = threading.Timer(0.4 * undisturbed.latency_ms / 1000, processes.kill, [engine])
+    kill = threading.Timer(0.3 * undisturbed.latency_ms / 1000, processes.kill, [engine])
     with ThreadPoolExecutor(1) as thread:
         asked = thread.submit(once.score_group, ASKED)
         kill.start()
