@@ -62,14 +62,16 @@ def empty(queue: None) -> Iterator[None]:
 
 @pytest.fixture
 def rollout(tokenizer: Any) -> Callable[..., None]:
-    """Rolls groups of responses out: each scored, with no service up, and put into the queue."""
+    """Rolls groups of responses out: each scored (by default no service is up) and queued."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
     ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
 
     async def run(groups: dict[str, Sequence[str]], settings: dict[str, Any]) -> None:
-        reward = RewardLoopWorker(configured(url, str(tokenizer), **settings))
+        reward = RewardLoopWorker(
+            configured(**{"url": url, "tokenizer": str(tokenizer), **settings})
+        )
         await worker_of(ids, reward).run(groups)
 
     return lambda groups, **settings: asyncio.run(run(groups, settings))
