@@ -43,7 +43,7 @@ class Call:
 
 
 class FakeGroups:
-    """Judges a group by the length of its responses; one that is empty has no score."""
+    """Judges a group by the length of its responses; one that is blank has no score."""
 
     wait = 0.5
 
@@ -52,7 +52,7 @@ class FakeGroups:
         return GroupResult.of(
             [
                 ScoreResult(status=Status.OK, score=len(each) / longest, source="judge")
-                if each
+                if each.strip()
                 else failure(Status.ERROR, "the engine is gone")
                 for each in request.responses
             ]

@@ -111,7 +111,9 @@ class Endpoint:
 
     async def _probe(self, body: dict[str, Any], timeout_s: float) -> None:
         silence = asyncio.get_running_loop().call_later(_SUSPICION_S, self._open)
-        while not await self._answers({**(self._answered or body), "timeout_s": timeout_s}):
+        # Alone, a member of a cohort would wait for the others until it is a timeout.
+        asked = {**(self._answered or body), "timeout_s": timeout_s, "group_size": None}
+        while not await self._answers(asked):
             silence.cancel()
             self._open()
             await asyncio.sleep(PROBE_EVERY_S)

@@ -16,6 +16,7 @@ from reward_serve.client.transport import (
     TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
+    with_ids,
 )
 from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
 from reward_serve.schema import (
@@ -37,8 +38,9 @@ class Retrier:
 
     An attempt asks the first endpoint that is up, and the next one if that gives no answer. A
     request is retried after a transport fault, ``overloaded`` or ``error``, until its deadline or
-    ``max_attempts``. The pause between attempts is exponential with jitter, or longer if the
-    service asks for it. All other results are final. A batch that is too large is split.
+    ``max_attempts``. Its id stays the same, so a member of a group is known again. The pause
+    between attempts is exponential with jitter, or longer if the service asks for it. All other
+    results are final. A batch that is too large is split.
 
     Endpoints without an answer probe their service. While all of them are down, requests fail at
     once.
@@ -204,12 +206,13 @@ class _Batch:
 
     def __init__(self, bodies: Sequence[dict[str, Any]], deliver: Deliver) -> None:
         now = time.monotonic()
-        self.bodies = bodies
+        self.bodies = with_ids(bodies)
         self.open = set(range(len(bodies)))
         self.unanswered_since: dict[Endpoint, float] = {}
         self.retry_after_s = 0.0
         self.last_reason = ""
         self._deliver = deliver
+        self._unnamed = {i for i, body in enumerate(bodies) if body.get("id") is None}
         self._ends = [now + longest_timeout_s([body]) for body in bodies]
         self._latest: dict[int, ScoreResult] = {}
         self._sent: set[int] = set()
@@ -289,6 +292,8 @@ class _Batch:
         if index not in self._latest:
             late = "the deadline passed before it was sent"
             self._latest[index] = failure(Status.TIMEOUT, late, **echoes(self.bodies[index]))
+        if index in self._unnamed:
+            self._latest[index].id = None
         return self._latest[index]
 
 

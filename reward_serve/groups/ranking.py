@@ -6,7 +6,7 @@ counts for more. A response's score is its expected win rate against the others 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 Pair = tuple[int, int]
 
@@ -91,17 +91,6 @@ def _connected_majority(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
         component = [new if each == old else each for each in component]
     members = ({i for i in range(size) if component[i] == each} for each in set(component))
     return next((each for each in members if 2 * len(each) > size), set())
-
-
-def agreement(orders: Iterable[tuple[float, float]]) -> float | None:
-    """The share of pairs of which both orders prefer the same response; None without pairs.
-
-    Args:
-        orders: for each pair, the probability that the response shown first is better, in either
-            order.
-    """
-    agreed = [(forward > 0.5) is not (backward > 0.5) for forward, backward in orders]
-    return sum(agreed) / len(agreed) if agreed else None
 
 
 def placed(names: Sequence[int], size: int) -> list[float | None]:

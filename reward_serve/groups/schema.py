@@ -80,6 +80,13 @@ class GroupComparison(_Part):
     backward: float | None = Field(None, description="That b is better, shown first.")
     reason: str | None = Field(None, description="Why there is no probability.")
 
+    @property
+    def orders_agree(self) -> bool | None:
+        """Whether both orders prefer the same response; None if one failed."""
+        if self.forward is None or self.backward is None:
+            return None
+        return (self.forward > 0.5) is not (self.backward > 0.5)
+
 
 class GroupResult(_Part):
     """The result of a group: a ``ScoreResult`` for each response, and the comparisons."""

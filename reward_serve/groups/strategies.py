@@ -37,7 +37,7 @@ def next_round(
         return []
     if strategy == "all_pairs":
         return list(combinations(range(size), 2))
-    return sorted({(min(i, j), max(i, j)) for i in range(size) for j in [(i + 1) % size]})
+    return sorted({(i, i + 1) for i in range(size - 1)} | {(0, size - 1)})
 
 
 def _swiss_round(size: int, played: Mapping[Pair, float | None]) -> list[Pair]:

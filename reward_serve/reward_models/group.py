@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from reward_serve.config.judge import GroupConfig
@@ -43,31 +43,8 @@ _MODELS_SHARE = 0.9  # of a deadline; at its end, the group is ranked by the com
 _LONG_GROUP = 16
 _NUMBER = re.compile(r"\d+")
 
-
-@dataclass
-class _Table:
-    """The answers of the model: for each order, one that says whether the first is better."""
-
-    rounds: int = 0
-    pairs: list[Pair] = field(default_factory=list)
-    answers: dict[Pair, ScoreResult] = field(default_factory=dict)
-
-    def comparisons(self) -> list[GroupComparison]:
-        """The pairs, in the order in which they were asked."""
-        return [self._comparison(a, b) for a, b in self.pairs]
-
-    def outcomes(self) -> dict[Pair, float | None]:
-        """The probability of each pair; None for one that failed."""
-        return {(one.a, one.b): one.probability for one in self.comparisons()}
-
-    def _comparison(self, a: int, b: int) -> GroupComparison:
-        both = self.answers[a, b], self.answers[b, a]
-        forward, backward = (one.score for one in both)
-        found: dict[str, Any] = {"a": a, "b": b, "forward": forward, "backward": backward}
-        if forward is None or backward is None:
-            failed = next(one for one in both if one.score is None)
-            return GroupComparison(reason=f"{failed.status.value}: {failed.reason}", **found)
-        return GroupComparison(probability=0.5 + (forward - backward) / 2, **found)
+_Answers = dict[Pair, ScoreResult]
+"""The model's answer for each order, the response shown first named first."""
 
 
 class Groups:
@@ -110,48 +87,42 @@ class Groups:
         asked = replace(asked, fingerprint=f"{asked.fingerprint};group={strategy}")
         if strategy == "listwise":
             return await self._listed(asked, request, place)
-        table = await self._compared(asked, request, strategy, place)
+        answers = await self._answers(asked, request, strategy, place)
         size = len(request.responses)
-        return await off_loop(size > _LONG_GROUP, self._ranked, asked, table, size, strategy)
+        return await off_loop(size > _LONG_GROUP, self._ranked, asked, answers, size, strategy)
 
-    async def _compared(
+    async def _answers(
         self, asked: Comparison, request: GroupRequest, strategy: Strategy, place: Place
-    ) -> _Table:
-        table, orders = _Table(), list[Pair]()
+    ) -> _Answers:
+        answers, orders, rounds, size = _Answers(), list[Pair](), 0, len(request.responses)
 
         async def ask(first: int, second: int) -> None:
             shown = request.responses[first], request.responses[second]
-            table.answers[first, second] = await _answer(replace(asked, responses=shown), place)
+            answers[first, second] = await _answer(replace(asked, responses=shown), place)
 
         try:
             async with asyncio.timeout(_MODELS_SHARE * request.timeout_s):
-                while pairs := next_round(
-                    strategy, len(request.responses), table.rounds, table.outcomes()
-                ):
-                    table.rounds += 1
-                    table.pairs += pairs
+                while pairs := next_round(strategy, size, rounds, _outcomes(_compared(answers))):
+                    rounds += 1
                     # Prompts with the same first response share their prefix.
                     orders = sorted(order for a, b in pairs for order in ((a, b), (b, a)))
                     await gathered(ask(*order) for order in orders)
         except TimeoutError:
             late = failure(Status.TIMEOUT, "not compared by the group's deadline")
             for order in orders:
-                table.answers.setdefault(order, late)
-        return table
+                answers.setdefault(order, late)
+        return answers
 
     def _ranked(
-        self, asked: Comparison, table: _Table, size: int, strategy: Strategy
+        self, asked: Comparison, answers: _Answers, size: int, strategy: Strategy
     ) -> GroupResult:
-        comparisons = table.comparisons()
-        outcomes = {(c.a, c.b): c.probability for c in comparisons if c.probability is not None}
-        asked_of = Counter(index for pair in table.pairs for index in pair)
+        comparisons = _compared(answers)
+        outcomes = {pair: p for pair, p in _outcomes(comparisons).items() if p is not None}
+        asked_of = Counter(index for c in comparisons for index in (c.a, c.b))
         least = min(self._config.min_comparisons, *(asked_of[index] for index in range(size)))
         scores = ranking.scores(size, outcomes, least)
         cycles = ranking.cycles(outcomes)
-        agreement = ranking.agreement(
-            (c.forward or 0.0, c.backward or 0.0) for c in comparisons if c.probability is not None
-        )
-        agreed = round((agreement or 0.0) * len(outcomes))
+        agreed = sum(c.orders_agree is True for c in comparisons)
         for name, count in (
             ("agreed", agreed), ("flipped", len(outcomes) - agreed),
             ("failed", len(comparisons) - len(outcomes)), ("cycle", cycles),
@@ -159,11 +130,11 @@ class Groups:
             self.counts[name] += count
         details = {
             "strategy": strategy,
-            "calls": len(table.answers),
-            "order_agreement": agreement,
+            "calls": len(answers),
+            "order_agreement": agreed / len(outcomes) if outcomes else None,
             "cycles": cycles,
         }
-        results = [_result(asked, table, index, score) for index, score in enumerate(scores)]
+        results = [_result(asked, answers, index, score) for index, score in enumerate(scores)]
         return GroupResult.of(results, comparisons=comparisons, details=details)
 
     async def _listed(self, asked: Comparison, request: GroupRequest, place: Place) -> GroupResult:
@@ -228,16 +199,35 @@ async def _answer(asked: Comparison, place: Place) -> ScoreResult:
         return failure_of(error, "a comparison of two responses")
 
 
-def _result(asked: Comparison, table: _Table, index: int, score: float | None) -> ScoreResult:
+def _compared(answers: _Answers) -> list[GroupComparison]:
+    """The pairs that were asked in both orders."""
+    return [_comparison(answers, a, b) for a, b in sorted(answers) if a < b]
+
+
+def _comparison(answers: _Answers, a: int, b: int) -> GroupComparison:
+    both = answers[a, b], answers[b, a]
+    forward, backward = (one.score for one in both)
+    found: dict[str, Any] = {"a": a, "b": b, "forward": forward, "backward": backward}
+    if forward is None or backward is None:
+        failed = next(one for one in both if one.score is None)
+        return GroupComparison(reason=f"{failed.status.value}: {failed.reason}", **found)
+    return GroupComparison(probability=0.5 + (forward - backward) / 2, **found)
+
+
+def _outcomes(comparisons: Sequence[GroupComparison]) -> dict[Pair, float | None]:
+    return {(one.a, one.b): one.probability for one in comparisons}
+
+
+def _result(asked: Comparison, answers: _Answers, index: int, score: float | None) -> ScoreResult:
     """The result of one response, with the usage of the answers in which it is shown first."""
-    usage = summed_usage([a for (first, _), a in table.answers.items() if first == index])
+    usage = summed_usage([a for (first, _), a in answers.items() if first == index])
     if score is not None:
         return asked.result(Status.OK, score=score, source=asked.source, usage=usage)
-    failed = [order for order, answer in table.answers.items() if answer.score is None]
+    failed = [order for order, answer in answers.items() if answer.score is None]
     own = [order for order in failed if index in order]
     if not failed:
         return asked.result(Status.ERROR, reason="it has too few comparisons", usage=usage)
-    first = table.answers[(own or failed)[0]]
+    first = answers[(own or failed)[0]]
     reason = (
         f"{len(own)} comparisons of this response and {len(failed)} of its group failed, so it "
         f"cannot be ranked: {first.reason}"

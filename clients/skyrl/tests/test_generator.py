@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,11 @@ from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
 from reward_serve.client.rows import RefusedRowError
 from reward_serve_skyrl import register_envs
-from reward_serve_skyrl.config import JudgedTrainConfig, check_judging_overlaps
+from reward_serve_skyrl.config import (
+    JudgedTrainConfig,
+    check_groups_meet,
+    check_judging_overlaps,
+)
 from reward_serve_skyrl.main import check_first_rows
 from tests.fake_rubric import containing, fake_rubric
 from tests.fake_service import FakeService
@@ -26,8 +30,14 @@ REWARDS = [1.0, 0.0, 1.0, 0.0]
 class Policy:
     """Says the response that belongs to each prompt, after a pause."""
 
-    def __init__(self, tokenizer: Any, pause_s: Callable[[int], float] = lambda n: 0.0) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        pause_s: Callable[[int], float] = lambda n: 0.0,
+        responses: Sequence[str] = RESPONSES,
+    ) -> None:
         self._tokenizer = tokenizer
+        self._responses = responses
         self._pause_s = pause_s
         self.last_said_s = 0.0
 
@@ -36,7 +46,7 @@ class Policy:
         number = int(self._tokenizer.decode(ids).partition("row ")[2].partition(":")[0])
         await asyncio.sleep(self._pause_s(number))
         self.last_said_s = time.monotonic()
-        text = RESPONSES[number % len(RESPONSES)]
+        text = self._responses[number % len(self._responses)]
         tokens = self._tokenizer.encode(text, add_special_tokens=False)
         return {
             "responses": [text],
@@ -74,9 +84,10 @@ def rollout(
     tokenizer: Any,
     samples: int = 4,
     truth: Any = "18",
+    of_one_row: bool = False,
     **info: Any,
 ) -> Any:
-    """The generator's output for some samples."""
+    """The generator's output for some samples, each of its own row by default."""
     register_envs()
     generator = SkyRLGymGenerator(
         generator_cfg=config.generator,
@@ -87,7 +98,7 @@ def rollout(
     batch = {
         "prompts": [[{"role": "user", "content": f"row {n}: How much?"}] for n in range(samples)],
         "env_classes": [config.environment.env_class] * samples,
-        "env_extras": [extras(n, truth, **info) for n in range(samples)],
+        "env_extras": [extras(0 if of_one_row else n, truth, **info) for n in range(samples)],
         "sampling_params": None,
         "trajectory_ids": None,
         "batch_metadata": None,
@@ -121,6 +132,28 @@ def test_a_row_with_a_rubric_and_no_reference_is_judged_by_its_components(tokeni
     assert metrics["environment/judge_component_right_mean"] == 2 / 4
     assert metrics["environment/judge_component_marked_mean"] == pytest.approx(2 / 3)
     assert metrics["environment/judge_undecided_mean"] == 0.0
+
+
+def test_the_samples_of_a_prompt_are_rewarded_with_their_places_in_the_group(
+    tokenizer: Any,
+) -> None:
+    responses = ["short", "a longer one", "the longest of all", "   "]
+    settings = ("group_size=4", "on_failure=none")
+    with FakeService() as service:
+        config = configured(
+            service.url,
+            "generator.n_samples_per_prompt=4",
+            "trainer.train_batch_size=1",
+            *(f"environment.skyrl_gym.gsm8k_judge.{setting}" for setting in settings),
+        )
+        check_groups_meet(config)
+        policy = Policy(tokenizer, lambda n: 0.1 * n, responses)
+        output = rollout(config, policy, tokenizer, truth=None, of_one_row=True)
+
+    lengths = list(map(len, responses[:3]))
+    undecided = [metrics["judge_undecided"] for metrics in output["env_metrics"]]
+    assert totals(output)[:3] == [length / lengths[2] for length in lengths]
+    assert undecided == [0.0, 0.0, 0.0, 1.0]  # DecidedOnly leaves it out; SkyRL needs a number
 
 
 def test_a_run_is_refused_at_its_first_rows_without_gold_answers(tokenizer: Any) -> None:

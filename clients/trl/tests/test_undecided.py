@@ -19,6 +19,7 @@ from tests.fake_rubric import containing, fake_rubric
 from tests.fake_service import FakeService
 
 FOUR = [1.0, 0.0, None, 0.0]
+BLANK = -1
 EIGHT = [1.0, None, 0.0, 0.0, None, 1.0, 1.0, 0.5]
 
 
@@ -34,7 +35,11 @@ class Watch(TrainerCallback):  # type: ignore[misc]  # transformers is untyped h
 
 
 def tokens(number: int) -> list[int]:
-    return [3 + (5 * number + 2 * place) % 20 for place in range(2 + number % 3)]
+    return (
+        []
+        if number == BLANK
+        else [3 + (5 * number + 2 * place) % 20 for place in range(2 + number % 3)]
+    )
 
 
 def _returns(rewards: Sequence[float | None]) -> Callable[..., Any]:
@@ -134,6 +139,29 @@ def test_a_run_ends_where_its_first_samples_have_no_gold_answer(tmp_path: Path) 
         reward = judge_reward(url=service.url)
         with pytest.raises(RefusedRowError, match=r"first 4 samples .*reference: is missing"):
             train(FOUR, range(4), tmp_path, reward=reward)
+
+
+def test_a_group_is_judged_in_one_call_and_trains_on_its_scores(tmp_path: Path) -> None:
+    numbers = [0, 1, BLANK, 2]
+    rewards: list[float | None] = []
+
+    with FakeService() as service:
+        judged = judge_reward(url=service.url, reference=None, group_size=4)
+
+        async def reward(**batch: Any) -> list[float | None]:
+            rewards.extend(await judged(**batch))
+            return rewards
+
+        got, _ = train(FOUR, numbers, tmp_path, reward=reward)
+        (call,) = service.calls
+    lengths = list(map(len, call.body["responses"]))
+    expected, _ = train(rewards, numbers, tmp_path)
+
+    assert (call.path, call.body["question"]) == ("/v1/score/group", "cd")
+    assert rewards == [length / max(lengths) if length else None for length in lengths]
+    assert rewards[2] is None and len(set(rewards)) == 4
+    assert expected.abs().max() > 1e-3
+    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_an_absent_component_touches_only_its_own_baseline(tmp_path: Path) -> None:

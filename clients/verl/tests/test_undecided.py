@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +35,7 @@ from clients.verl.tests.agent_loop import configured, worker_of
 from reward_serve.client.samples import COLUMNS
 from reward_serve_verl import training
 from reward_serve_verl.training import DecidedReplayBuffer
+from tests.fake_service import FakeService
 
 RIGHT, WRONG, UNDECIDED = "So #### 18", "#### 17", "18 or 17, who knows?"
 FOUR = [RIGHT, WRONG, UNDECIDED, RIGHT]
@@ -61,14 +62,16 @@ def empty(queue: None) -> Iterator[None]:
 
 @pytest.fixture
 def rollout(tokenizer: Any) -> Callable[..., None]:
-    """Rolls groups of responses out: each scored, with no service up, and put into the queue."""
+    """Rolls groups of responses out: each scored (by default no service is up) and queued."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
     ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
 
     async def run(groups: dict[str, Sequence[str]], settings: dict[str, Any]) -> None:
-        reward = RewardLoopWorker(configured(url, str(tokenizer), **settings))
+        reward = RewardLoopWorker(
+            configured(**{"url": url, "tokenizer": str(tokenizer), **settings})
+        )
         await worker_of(ids, reward).run(groups)
 
     return lambda groups, **settings: asyncio.run(run(groups, settings))
@@ -121,17 +124,23 @@ def trained(batch: Any, pad_to: int, mode: str) -> torch.Tensor:
     return gradient(rows, rows["advantages"], mode, pad_to)
 
 
-def without(groups: Sequence[Sequence[str]], tokenizer: Any, mode: str, size: int) -> torch.Tensor:
+def without(
+    groups: Sequence[Sequence[str]],
+    tokenizer: Any,
+    mode: str,
+    size: int,
+    reward: Mapping[str, float] = REWARD,
+) -> torch.Tensor:
     """verl's gradient of the decided samples alone, as if no other had ever been sampled."""
     ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
-    decided = [(n, r) for n, group in enumerate(groups) for r in group if r in REWARD]
+    decided = [(n, r) for n, group in enumerate(groups) for r in group if r in reward]
     tokens = [torch.tensor(ids.encode(response)) for _, response in decided]
     responses = torch.nn.utils.rnn.pad_sequence(tokens, batch_first=True)
     mask = torch.zeros_like(responses)
     rewards = torch.zeros(responses.shape)
     for row, (_, response) in enumerate(decided):
         mask[row, : len(tokens[row])] = 1
-        rewards[row, len(tokens[row]) - 1] = REWARD[response]
+        rewards[row, len(tokens[row]) - 1] = reward[response]
     data = DataProto.from_dict(
         tensors={"token_level_rewards": rewards, "response_mask": mask},
         non_tensors={"uid": np.array([str(n) for n, _ in decided], dtype=object)},
@@ -167,6 +176,25 @@ def test_sequence_means_divide_by_the_samples_that_were_asked_for(
     expected = without([FOUR], tokenizer, mode, 3)
     assert expected.abs().max() > 1e-6
     torch.testing.assert_close(got, expected * 3 / 4, rtol=1e-6, atol=1e-9)
+
+
+def test_a_group_trains_on_its_places_without_the_sample_that_has_none(
+    rollout: Any, tokenizer: Any
+) -> None:
+    group = ["short", "   ", "a longer one", "the longest of all"]
+    places = {text: len(text) / len(group[3]) for text in group if text.strip()}
+    with FakeService() as service:
+        rollout({"a": group}, url=service.url, timeout_s=10, group_size=4)
+    batch, _ = buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 1)
+    rows = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=["rm_scores"])
+    got = trained(batch, 4, "token-mean")
+
+    assert sorted(each.sum().item() for each in rows["rm_scores"]) == pytest.approx(
+        sorted(places.values())
+    )
+    expected = without([group], tokenizer, "token-mean", 0, places)
+    assert expected.abs().max() > 1e-3
+    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_a_lone_survivor_is_not_trained_on(rollout: Any) -> None:

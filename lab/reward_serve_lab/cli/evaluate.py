@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import random
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 
 from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve_lab.evaluation.bulk import Row, Run, read_rows, write_results
 from reward_serve_lab.evaluation.metrics import reliability_of
+from reward_serve_lab.evaluation.pairs import (
+    Pair,
+    pairs_table,
+    read_pairs,
+    report_of_pairs,
+    score_pairs,
+)
 from reward_serve_lab.evaluation.plot import plot_reliability
 from reward_serve_lab.evaluation.report import report_of
 from reward_serve_lab.evaluation.runs import Scoring, Variant
@@ -53,6 +63,14 @@ RowsFile = Annotated[
         help="JSON lines with question, reference, response, correct, format, id, rubric, criteria."
     ),
 ]
+Pairs = Annotated[
+    bool,
+    typer.Option(
+        "--pairs",
+        help="Rows are pairs: question, responses (two), preferred (0 or 1). Reports how often the "
+        "judge prefers that response.",
+    ),
+]
 Model = Annotated[str | None, typer.Option(help="Name of the reward model.")]
 Templates = Annotated[
     list[str] | None, typer.Option(help="Judging template; repeat the option to compare several.")
@@ -85,6 +103,7 @@ def evaluate(
     file: RowsFile,
     url: Url = None,
     app: App = None,
+    pairs: Pairs = False,
     model: Model = None,
     template: Templates = None,
     mode: Modes = None,
@@ -106,11 +125,19 @@ def evaluate(
     Reports agreement, confusion, AUC, Cohen's kappa, calibration, false accepts and false rejects,
     in total and by answer format, response length, deciding stage and criterion.
     """
-    variants = _variants(template, mode, alone=bool(results or compare))
+    variants = _variants(template, mode, alone=bool(results or compare or pairs))
     check_outputs(results, out, plot)
+    settings = {"timeout_s": timeout_s} | ({"model": model} if model else {})
+    if pairs:
+        if mode or stability or compare or results or plot:
+            raise typer.BadParameter(
+                "--pairs takes no --mode, --stability, --compare, --results or --plot; omit them"
+            )
+        settings |= {"template": template[0]} if template else {}
+        _evaluate_pairs(_pairs(file, sample, seed), url, app, settings, batches_in_flight, out)
+        return
     rows = _rows(file, sample, seed)
     earlier = _earlier(compare, rows) if compare else {}
-    settings = {"timeout_s": timeout_s} | ({"model": model} if model else {})
     try:
         client = client_for(url, app)
         scoring = Scoring(progress, client, rows, settings, batch_size, batches_in_flight)
@@ -130,6 +157,31 @@ def evaluate(
         reports[title]["compared"] = compared(runs[title], earlier, margin)
     _write(runs, reports, results, out, plot)
     _print(runs, reports, disagreements)
+
+
+def _evaluate_pairs(
+    pairs: list[Pair],
+    url: str | None,
+    app: str | None,
+    settings: dict[str, Any],
+    in_flight: int,
+    out: Path | None,
+) -> None:
+    try:
+        with Progress(console=progress) as bar:
+            task = bar.add_task("comparing", total=len(pairs))
+            client, advance = client_for(url, app), partial(bar.advance, task)
+            results = asyncio.run(score_pairs(client, pairs, settings, in_flight, advance))
+    except ServiceUnavailableError as error:
+        progress.print(str(error), style="red", markup=False)
+        raise typer.Exit(1) from None
+    report = report_of_pairs(pairs, results)
+    if out:
+        out.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    for status, reason in report["reasons"].items():
+        line = f"{status}, first reason: {shown_text(reason)}"
+        console.print(line, style="yellow", markup=False)
+    console.print(pairs_table(report))
 
 
 def _variants(
@@ -182,6 +234,20 @@ def _rows(file: Path, sample: int | None, seed: int) -> list[Row]:
             "the score of each criterion"
         )
     return rows
+
+
+def _pairs(file: Path, sample: int | None, seed: int) -> list[Pair]:
+    try:
+        pairs = read_pairs(file)
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}") from None
+    except ValueError as error:
+        raise typer.BadParameter(f"{file}: {error}") from None
+    if not pairs:
+        raise typer.BadParameter(f"{file}: has no pairs; write one JSON object a line")
+    if sample is not None and sample < len(pairs):
+        return random.Random(seed).sample(pairs, sample)
+    return pairs
 
 
 def _write(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
 from typing import Any
 
 import pytest
@@ -141,3 +143,34 @@ def test_an_answer_that_is_no_groups_is_an_error(service: FakeService) -> None:
     ):
         service.replies["/v1/score/group"] = Reply(content)
         assert reason in (client.score_group(ASKED).reason or "")
+
+
+def test_a_member_whose_answer_is_lost_has_its_place_when_it_is_asked_again(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, answers = service.answer, itertools.count()
+
+    def lose_the_first(call: Any) -> Reply:
+        reply = answer(call)
+        if next(answers) == 0:
+            raise ConnectionAbortedError
+        return reply
+
+    monkeypatch.setattr(service, "answer", lose_the_first)
+    members = [{"question": "?", "response": r, "group": "g", "group_size": 2} for r in ("a", "aa")]
+    with HttpRewardClient(service.url, max_batch=1, timeout_s=8) as client:
+        results = asyncio.run(client.ascore_batch(members))
+    assert [(one.score, one.id) for one in results] == [(0.5, None), (1.0, None)]
+    assert len({call.body["requests"][0]["id"] for call in service.calls}) == 2
+    assert len(service.calls) == 3
+
+
+async def test_a_probe_joins_no_group(service: FakeService) -> None:
+    with HttpRewardClient(service.url, timeout_s=8) as client:
+        endpoint = client._endpoints[0]
+        lost = {"response": "a", "group": "g", "group_size": 2}
+        endpoint.lost([lost], time.monotonic(), "gone")
+        async with asyncio.timeout(2):  # alone in its group, it would wait for the other member
+            while endpoint.in_doubt:  # noqa: ASYNC110 - nothing to await
+                await asyncio.sleep(0.01)
+    assert endpoint.up

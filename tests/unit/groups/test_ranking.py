@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from reward_serve.groups.ranking import (
     PRIOR,
     Pair,
-    agreement,
     cycles,
     placed,
     scores,
@@ -119,12 +118,6 @@ def test_cycles_are_counted_once_each(table: tuple[int, dict[Pair, float]]) -> N
     triples = permutations(range(size), 3)
     slow = sum(beats(a, b) and beats(b, c) and beats(c, a) for a, b, c in triples) // 3
     assert cycles(outcomes) == slow
-
-
-def test_orders_agree_if_both_prefer_the_same_response() -> None:
-    assert agreement([]) is None
-    assert agreement([(0.9, 0.9)]) == 0  # the first place, whoever has it
-    assert agreement([(0.9, 0.2), (0.2, 0.9), (0.1, 0.1), (0.8, 0.3)]) == 0.75
 
 
 def test_a_listing_scores_by_place_and_leaves_out_what_it_names_not_once() -> None:

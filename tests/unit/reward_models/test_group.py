@@ -11,7 +11,7 @@ import pytest
 
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import EngineError
-from reward_serve.groups.schema import GroupRequest, GroupResult
+from reward_serve.groups.schema import GroupComparison, GroupRequest, GroupResult
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.group import Groups
 from reward_serve.reward_models.judge import Judge
@@ -239,3 +239,13 @@ async def test_flips_and_cycles_are_counted() -> None:
 def test_a_judge_without_the_section_compares_nothing() -> None:
     config = JudgeModel.model_validate({"name": "judge", "kind": "judge"})
     assert Judge(config, FakeEngine()).groups is None
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "agree"),
+    [(0.9, 0.2, True), (0.2, 0.9, True), (0.9, 0.9, False), (0.1, 0.1, False), (0.9, None, None)],
+)
+def test_orders_agree_if_both_prefer_the_same_response(
+    forward: float, backward: float | None, agree: bool | None
+) -> None:
+    assert GroupComparison(a=0, b=1, forward=forward, backward=backward).orders_agree is agree

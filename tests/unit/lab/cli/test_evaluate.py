@@ -352,3 +352,37 @@ def test_rows_with_labelled_criteria_are_measured_by_criterion(
     assert shown.exit_code == 0, shown.output
     assert "50.0% (15.0 to 85.0)" in shown.stdout
     assert "brief" in shown.stdout
+
+
+PAIR = {"question": "?", "responses": ["a", "aa"]}
+
+
+def test_pairs_are_compared_over_http(service: FakeService, tmp_path: Path) -> None:
+    labels = (1, 1, 0)
+    file = written(tmp_path, *(json.dumps({**PAIR, "preferred": n}) for n in labels))
+    report = reported("--pairs", file, "--url", service.url, folder=tmp_path)
+    assert (report["n"], report["accuracy"], report["unscored"]) == (3, 2 / 3, 0)
+    asked = [call.body for call in service.calls]
+    assert all(one["strategy"] == "all_pairs" and "preferred" not in one for one in asked)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ({**PAIR, "preferred": 2}, "line 1: preferred: must be 0 or 1"),
+        ({**PAIR, "preferred": True}, "line 1: preferred: must be 0 or 1"),
+        ({**PAIR, "responses": ["a"]}, "line 1: responses: must be two texts"),
+        ([], "line 1: must be an object"),
+    ],
+)
+def test_a_line_that_is_no_pair_is_named(line: Any, reason: str, tmp_path: Path) -> None:
+    result = invoke("--pairs", written(tmp_path, json.dumps(line)))
+    assert result.exit_code == 2
+    assert reason in result.output
+
+
+def test_options_for_single_responses_are_refused_for_pairs(tmp_path: Path) -> None:
+    file = written(tmp_path, json.dumps({**PAIR, "preferred": 0}))
+    result = invoke("--pairs", file, "--stability")
+    assert result.exit_code == 2
+    assert "--pairs takes no --mode" in result.output
