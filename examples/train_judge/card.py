@@ -71,7 +71,7 @@ of a response: {shown}. It was trained mostly on English; other languages work i
 similar. It can be fooled: keep `rules_first` on, and see `python -m reward_serve attack`.
 """
 
-_AFTER = """ after an earlier adapter's 31,000, all with numbers
+_AFTER = """ after those of an earlier adapter
 (the weights are {new:.0%} of this run's and the rest of that adapter's)"""
 
 

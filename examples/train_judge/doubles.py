@@ -7,7 +7,11 @@ from examples.train_judge.answers.numbers import Number
 from examples.train_judge.drafts import Draft, Ending
 from examples.train_judge.texts import KINDS, TEXTS
 
-_EQUAL_NUMBERS = frozenset(["{a}, {b}", "{a} / {b}", "{a} {b} {c}", "{a}; {b}"])
+_EQUAL_NUMBERS = frozenset(
+    ["{a}, {b}", "{a} / {b}", "{a} {b} {c}", "{a}; {b}", "{a}: {b}", "{a} | {b}", "{a}... {b}",
+     "{a} slash {b}", "#### {a} / {b}", r"\boxed{{{a}, {b}}}", "{a} as well as {b}.",
+     "{a} together with {b}.", "{a} followed by {b}.", "First: {a}. Second: {b}."]
+)  # fmt: skip
 """Wordings that make one number, or a list, of two equal ones."""
 
 

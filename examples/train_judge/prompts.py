@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from examples.train_judge.responses import Example
 from reward_serve.engines.base import Tokenizer
-from reward_serve.judging.rendering import Layout, Renderer
+from reward_serve.judging.rendering import Layout, Renderer, shown_as
 from reward_serve.templates import Template
 
 _MOST = 2_048
@@ -54,13 +54,14 @@ class Prompts:
         assert template.label is not None
         self._template = template
         self._renderer = Renderer(tokenizer, _MOST)
+        self._shown = shown_as(template)
         self.label_ids = list(self._renderer.label_ids(template).values())
         self.scores = list(template.label.values.values())
+        self._encode = tokenizer.encode_plain
         one, other = self._rendered("7", "3"), self._rendered("x y", "8")
         self.static = one[: common([one, other])]
         after = common([one[::-1], other[::-1]])
-        self._after = one[-after:]
-        ends = [ids[: -after - 1] for ids in (one, other)]  # each reference is one token
+        ends = [ids[: -after - 1] for ids in (one, other)]  # each reference is one token, absent
         before = common([ids[::-1] for ids in ends])
         self._before = ends[0][-before:]
         self.digits = {text: tokenizer.encode_plain(text)[0][0] for text in _DIGITS}
@@ -68,9 +69,9 @@ class Prompts:
     def of(self, example: Example) -> Prompt:
         """Render an example's prompt."""
         ids = self._rendered(example.response, example.reference)
-        end = len(ids) - len(self._after)
         marker = len(self._before)
-        start = next(at for at in range(end, 0, -1) if ids[at - marker : at] == self._before)
+        start = next(at for at in range(len(ids), 0, -1) if ids[at - marker : at] == self._before)
+        end = start + len(self._encode(self._shown(example.reference))[0])
         answer = [] if example.answered else [STOP]
         if example.correct and end - start <= _LONGEST:
             answer = [*ids[start:end], STOP]

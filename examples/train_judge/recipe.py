@@ -33,7 +33,7 @@ class Recipe:
     alpha: int = 16
     seed: int = 0
     start: str = ""
-    new: float = 0.9
+    new: float = 0.75
 
     @property
     def steps(self) -> int:

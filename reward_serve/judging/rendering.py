@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, Shortened, by_characters, shortened
+from reward_serve.judging.occurrence import OCCURRENCES, occurrence
 from reward_serve.rules.committed import MAX_RESPONSE, committed
 from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Template
@@ -105,6 +106,7 @@ class Renderer:
         self._tokenizer = tokenizer
         self._encode = tokenizer.encode_plain if tokenizer else by_characters
         self._max_prompt_tokens = max_prompt_tokens
+        self._occurrence_tokens = max(len(self._encode(f" ({where})")[0]) for where in OCCURRENCES)
         self._skeletons: dict[tuple[str, str, Mode, bool], _Skeleton] = {}
 
     def label_ids(self, template: Template) -> Mapping[str, int]:
@@ -134,8 +136,11 @@ class Renderer:
         for name in others:
             self._check_length(name, fields[name], shown)
         texts = {name: shown(fields[name]) for name in others}
+        reference = texts.get("reference") if template.occurrence else None
         encoded = {name: self._encode(text)[0] for name, text in texts.items()}
         sizes = {name: len(ids) for name, ids in encoded.items()}
+        if reference is not None:
+            sizes["reference"] += self._occurrence_tokens
         if "criterion" in sizes:  # all criteria must leave the response the same room
             sizes["criterion"] = _CRITERION_STEP * math.ceil(sizes["criterion"] / _CRITERION_STEP)
         fixed = skeleton.length + sum(sizes.values())
@@ -152,6 +157,11 @@ class Renderer:
             response = self._shown_response(template, fields[name], budget)
             texts[name], encoded[name] = response.text, response.ids
             cut, head = cut + response.cut_characters, response.head
+        if reference is not None:
+            clause = committed(fields["response"]).clause
+            where = occurrence(reference, texts["response"], clause and shown(clause))
+            texts["reference"] = f"{reference} ({where})"
+            encoded["reference"] = self._encode(texts["reference"])[0]
         return skeleton.filled(texts, encoded, cut, head)
 
     def _shown_response(self, template: Template, text: str, budget: int) -> Shortened:

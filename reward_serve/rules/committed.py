@@ -54,14 +54,16 @@ _UNSEEN = (
 _UNSEEN_TAG = re.compile(
     rf"<([a-z]{{1,9}})\b(?=[^<>]{{0,200}}(?:{_UNSEEN}))[^<>]{{1,300}}>", re.IGNORECASE
 )
+_REVERSED = re.compile(r"\u202e[^\u202c\n]{0,200}\u202c?")  # shown from right to left
 _INVISIBLE = re.compile(r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 _QUESTION = (
     r"^[ \t#*>]{0,9}(?:Q|Question|Problem|Exercise|Human|User|Instruction)\b[ *\d]{0,9}:"
     r"|^\#{1,6}[ ]{0,3}(?:Instruction|Input|Question|Problem|Human|User)s?\b[ \d]{0,9}$"
 )
+_EXAMPLE = r"^Input:(?=[^\n]{1,2000}\n{1,2}Output:)"
 _TURN = re.compile(
-    rf"{_QUESTION}|<\|(?:im_start\|>|start\|>|start_header_id\|>)?\s{{0,9}}(?:user|human)\b"
+    rf"{_QUESTION}|{_EXAMPLE}|<\|(?:im_start\|>|start\|>|start_header_id\|>)?\s{{0,9}}(?:user|human)\b"
     r"|<start_of_turn>\s{0,9}user|\[INST\]",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -127,7 +129,7 @@ def without_thinking(text: str) -> str:
 def without_hidden(text: str) -> str:
     """The text without what a reader of the rendered page would not see."""
     if not text.isascii():
-        text = _INVISIBLE.sub("", text)
+        text = _INVISIBLE.sub("", _REVERSED.sub("", text))
     if "<" in text:
         text = _without_unseen_tags(_without_comments(text))
     if "\\" in text:
@@ -153,7 +155,7 @@ def without_run_on(text: str) -> str:
     for position, turn in enumerate(turns):
         before = text[: turn.start()]
         if (answered is not None and answered <= turn.start()) or (
-            position == 0 and before.strip() and not _introduces(before)
+            position == 0 and before.strip() and (turn[0][0] in "<[" or not _introduces(before))
         ):
             return before
     return text

@@ -47,6 +47,7 @@ _NOTATION = tuple(
         (r"\\lt(?![a-z])", "<"),
         (r"\\gt(?![a-z])", ">"),
         (r"\\(?:cdot|times|ast)(?![a-z])", "*"),
+        (r"(?<![a-zA-Z])(?<!\*\*)([a-zA-Z]|\))\*\*(?=\d)", r"\1^"),
     )
 )
 _WRAPPINGS = (("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
@@ -72,7 +73,7 @@ _AMBIGUOUS = re.compile(
 )
 _ARITHMETIC = frozenset(["\\frac", "\\sqrt", "\\{", "\\}", "\\div", "\\le", "\\ge", "\\pi"])
 _UNEVALUATED = re.compile(
-    r"\d ?[*/] ?\d|(?<![\w}]) ?\d+(?:\.\d+)? ?[+-] ?\d+(?:\.\d+)?(?![\w.\\(^{])"
+    r"\d ?[*/] ?\d|(?<![\w}])(?<![a-zA-Z)]\^) ?\d+(?:\.\d+)? ?[+-] ?\d+(?:\.\d+)?(?![\w.\\(^{])"
 )
 _ROOT = re.compile(r"\\sqrt ?\{(\d{1,6})\}")
 _FRACTION = re.compile(

@@ -251,7 +251,7 @@ def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "ma
 def _judge_text(response: str, gold: str) -> Grade:
     markers = read_markers(response)
     if not markers:
-        return Grade(ABSTAINED, "reference_not_numeric")
+        return _judge_bare_formula(response, gold)
     last = markers[-1]
     answer = _printable(last.text)
     unsure = Grade(ABSTAINED, "reference_not_numeric", answer)
@@ -265,6 +265,17 @@ def _judge_text(response: str, gold: str) -> Grade:
     if comparison == "equal":
         return Grade(RIGHT, "marker_matches", answer)
     return Grade(WRONG, "marker_differs", answer) if comparison == "unequal" else unsure
+
+
+def _judge_bare_formula(response: str, gold: str) -> Grade:
+    """Compare a response that is a formula and nothing else."""
+    comparison = compare_formulas(response, gold)
+    if comparison == "unknown":
+        return Grade(ABSTAINED, "reference_not_numeric")
+    answer = _printable(response)
+    if comparison == "equal":
+        return Grade(RIGHT, "formula_matches", answer)
+    return Grade(WRONG, "formula_differs", answer)
 
 
 def _printable(text: str) -> str:

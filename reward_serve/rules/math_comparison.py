@@ -11,7 +11,7 @@ from math_verify import (  # type: ignore[import-untyped]
     parse,
     verify,
 )
-from sympy import Expr  # type: ignore[import-untyped]
+from sympy import QQ, ZZ, Expr, Poly, PolynomialError  # type: ignore[import-untyped]
 
 from reward_serve.rules.numbers.presence import CONVERSIONS
 
@@ -80,6 +80,8 @@ def _parsed(text: str) -> Any:
 def _far_apart(one: Any, other: Any, *, units: bool) -> bool:
     if not (isinstance(one, Expr) and isinstance(other, Expr)):
         return False
+    if one.free_symbols:
+        return one.free_symbols == other.free_symbols and _other_polynomial(one, other)
     values = [one.evalf(30), other.evalf(30)]
     if not all(value.is_comparable and value.is_finite for value in values):
         return False  # a name, a root of a negative number, a division by zero
@@ -87,6 +89,18 @@ def _far_apart(one: Any, other: Any, *, units: bool) -> bool:
     gap = abs(float(values[0] - values[1]))
     near = units and any(abs(small * factor - large) * 10**6 < large for factor in _FACTORS)
     return gap * 100 >= large and not near
+
+
+def _other_polynomial(one: Expr, other: Expr) -> bool:
+    """Whether two polynomials differ by more than a constant summand or factor."""
+    try:
+        polynomials = [Poly(each, *sorted(one.free_symbols, key=str)) for each in (one, other)]
+    except PolynomialError:
+        return False
+    if any(each.get_domain() not in (ZZ, QQ) for each in polynomials):
+        return False
+    difference = (polynomials[0] - polynomials[1]).total_degree() > 0
+    return bool(difference and polynomials[0].monic() != polynomials[1].monic())
 
 
 def _bare(gold: str) -> str:

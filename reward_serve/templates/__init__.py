@@ -96,7 +96,14 @@ class Template(BaseModel):
     )
     reference: Literal["full", "final_answer"] = "full"
     numerals: Literal["canonical", "as_written"] = Field(
-        "as_written", description="canonical: show the numbers of every field in plain digits"
+        "as_written",
+        description="canonical: show the numbers of every field in plain digits, and formulas, "
+        "tuples, sets and intervals in one notation",
+    )
+    occurrence: bool = Field(
+        False,
+        description="tell the judge whether the reference's text stands in the marked answer, "
+        "elsewhere in the response, or nowhere: (marked), (present) or (absent) after it",
     )
     response_tokens: Annotated[int, Field(ge=1)]
     head_tokens: int = Field(

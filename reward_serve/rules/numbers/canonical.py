@@ -17,6 +17,7 @@ import unicodedata
 from collections.abc import Callable
 from fractions import Fraction
 
+from reward_serve.rules.numbers.notation import plain_formulas
 from reward_serve.rules.numbers.parsing import DEGREES, MAX_DIGITS, TYPOGRAPHY, words_value
 from reward_serve.rules.numbers.words import ANY_NUMBER_WORD, SCALE_WORDS
 
@@ -80,6 +81,7 @@ def _canonical(text: str) -> str:
     if not text.isascii():
         text = _VULGAR.sub(r"\1 \2", text)
         text = "".join(map(_plain, text.translate(_CHARACTERS)))
+    text = plain_formulas(text)
     for pattern, replacement in _STEPS:
         text = pattern.sub(replacement, text)
     return text
@@ -263,7 +265,7 @@ _STEPS: tuple[_Step, ...] = tuple(
         (rf"{_NUMERAL} and (?:an?|(\d+))[ -]({_PART})\b", _and_part),
         (rf"\b(\d{{1,6}}|a(?= half| quarter))[ -]({_PART})\b", _named_part),
         (
-            r"(?<![\d./,])(?:(\d{1,6})(?: | and ))?(?<![\d./,])(\d{1,6}) ?/ ?(\d{1,6})"
+            r"(?<![\w./,^])(?:(\d{1,6})(?: | and ))?(?<![\w./,^])(\d{1,6}) ?/ ?(\d{1,6})"
             r"(?![\d/]|[.,]\d)",
             _fraction,
         ),
@@ -271,7 +273,11 @@ _STEPS: tuple[_Step, ...] = tuple(
         (rf"(?<=\d)\s?{_DEGREES}\s?(?=[A-Za-z])", " degrees "),
         (rf"(?<=\d)\s?{_DEGREES}", " degrees"),
         (r"(?<=\d)\s?/\s?(?=(?!(?:ln|log|sin|cos|tan|exp|sqrt|pi)\b)(?:[a-z]{2}|h\b))", " per "),
-        (r"(?<=\d)(?=(?!(?:st|nd|rd|th)\b)(?:[a-z]{2,}|(?-i:[ghlLm]))\b)", " "),
+        (
+            r"(?<=\d)(?=(?!(?:st|nd|rd|th|pi|sqrt|cbrt|sin|cos|tan|log|ln)\b)"
+            r"(?:[a-z]{2,}|(?-i:[ghlLm]))\b)",
+            " ",
+        ),
         # zeros, percent, signs
         (r"(?<![\d.])\d+\.\d+(?!\.?\d)", _decimal),
         (r"(?<=\d)\s?(?:%|percent\b|per cent\b|pct\b)", "%"),

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.judging.occurrence import OCCURRENCES
 from reward_serve.judging.rendering import Layout, Mode, Renderer, defuse
 from reward_serve.rules.committed import committed
 from reward_serve.rules.numbers.canonical import canonical
@@ -54,7 +55,16 @@ def test_a_prompt_is_the_templates_tokens_and_each_fields_own(
     prompt = render(renderer, shape, mode, values, budget)
     assume(prompt is not None)
     assert len(prompt.token_ids) < MAX_PROMPT
-    shown = canonical if shape.numerals == "canonical" else str
+    plain = canonical if shape.numerals == "canonical" else str
+
+    def shown(name: str) -> str:
+        text = values[name]
+        if name == "response" and shape.reference == "final_answer":
+            text = committed(text).text
+        where = prompt.fields[name].rpartition(" ")[2] if shape.occurrence else ""
+        assert name != "reference" or where in ("", *(f"({one})" for one in OCCURRENCES))
+        return defuse(plain(text)) + (f" {where}" if where and name == "reference" else "")
+
     left = list(prompt.token_ids)
     runs = renderer._skeleton(shape, mode, False).runs
     behind = sum(len(run) for run, _ in runs)
@@ -63,15 +73,10 @@ def test_a_prompt_is_the_templates_tokens_and_each_fields_own(
         left, behind = left[len(run) :], behind - len(run)
         if name is None:
             continue
-        text = values[name]
-        if name == "response" and shape.reference == "final_answer":
-            text = committed(text).text
-        own = tokenizer.encode_plain(defuse(shown(text)))[0]
+        own = tokenizer.encode_plain(shown(name))[0]
         assert control_ids.isdisjoint(own)
         if name == "response":  # cut from the front, by tokens
-            others = sum(
-                len(tokenizer.encode_plain(defuse(shown(values[n])))[0]) for n in _after(runs, name)
-            )
+            others = sum(len(tokenizer.encode_plain(shown(n))[0]) for n in _after(runs, name))
             kept = len(left) - behind - others
             assert kept == min(len(own), budget, kept)
             own = own[len(own) - kept :] if not prompt.head_characters else left[:kept]

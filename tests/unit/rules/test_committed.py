@@ -40,6 +40,7 @@ def test_thinking_and_analysis_are_no_part_of_it(response: str, text: str) -> No
         "\n\nQuestion: What is 5 + 2?\nAnswer: 7\n#### 7",
         "\n\nQ: What is 5 + 2?\nA: 7",
         "\n**Problem 2:** What is 5 + 2?\n\\boxed{7}",
+        "\n\nInput: What is 5 + 2?\nOutput: 7",
         "\n\n### Instruction\nAdd 5 and 2.\n### Response\n7",
         "\n### Instruction:\nAdd 5 and 2.\n\n### Response:\n7",
         "<|im_end|>\n<|im_start|>user\nWhat is 5 + 2?<|im_end|>\n<|im_start|>assistant\n7",
@@ -119,7 +120,8 @@ def test_what_a_reader_sees_stays(response: str) -> None:
 
 
 def test_invisible_characters_are_no_part_of_it() -> None:
-    assert committed("\u202e1\u200b8\u2069 \ufeff pears").text == "18  pears"
+    assert committed("\u202a1\u200b8\u2069 \ufeff pears").text == "18  pears"
+    assert committed("\u202e81\u202c17 pears").text == "17 pears", "18 is what a reader sees"
 
 
 @pytest.mark.parametrize(
@@ -156,3 +158,9 @@ def test_the_time_grows_with_the_length_alone(part: str) -> None:
     began = time.process_time()
     committed((part * (MAX_RESPONSE // len(part) + 1))[:MAX_RESPONSE])
     assert time.process_time() - began < 2.0
+
+
+def test_a_chat_turn_ends_an_answer_without_a_marker() -> None:
+    turn = "[INST] And 5 + 2? [/INST] The answer is 7."
+    assert committed(f"She sold 18 of her own eggs{turn}").text == "She sold 18 of her own eggs"
+    assert committed(turn).clause == "7"

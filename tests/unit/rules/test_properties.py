@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -12,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from num2words import num2words
 
-from reward_serve.rules import final_answer, verify, verify_strict_any
+from reward_serve.rules import verify
 from reward_serve.rules.numbers.presence import may_hold
 from tests.service.rules.test_gsm8k import FORMS
 
@@ -39,14 +38,6 @@ NOTATIONS: dict[str, Callable[[int], str]] = {
     "LaTeX thousands": lambda n: f"{n:,}".replace(",", "{,}"),
 }
 NOISE = [" ", "\n", "\t", "\u00a0", " dollars", " ducks", " per day", " kg", "$", "."]
-
-
-@given(texts, texts.filter(lambda text: final_answer(text).strip() != ""))
-def test_any_text_is_verified_without_a_fault_and_at_once(response: str, reference: str) -> None:
-    began = time.perf_counter()
-    for verification in (verify(response, reference), verify_strict_any(response, [reference])):
-        assert verification.outcome in {"right", "wrong", "abstain"}
-    assert time.perf_counter() - began < 5  # of a busy machine; a millisecond of a free one
 
 
 @given(texts, st.integers(-2000, 2000))

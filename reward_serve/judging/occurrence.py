@@ -1,0 +1,63 @@
+"""Where the reference's text stands in a response: a fact that a small judge need not find itself.
+
+It decides nothing. The reference may stand there as something else than the answer, and the answer
+may be written in another way.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, get_args
+
+Occurrence = Literal["marked", "present", "absent"]
+OCCURRENCES: tuple[Occurrence, ...] = get_args(Occurrence)
+
+_SPACES = re.compile(r"\s*([+*/^=<>,|-])\s*|(?<=[(\[{])\s+|\s+(?=[)\]}])")
+_MAX_REFERENCE = 200  # characters
+_LIST = re.compile(r"([(\[{])(.+,.+)([)\]}])")
+_LETTER = re.compile(r"[^\W\d_]")
+_CASELESS = re.compile(r"[^\W\d_]{3}|^(?:no|ja|si)$")
+
+
+def occurrence(reference: str, response: str, clause: str | None) -> Occurrence:
+    """Whether the reference stands in the marked answer, elsewhere in the response, or nowhere.
+
+    Args:
+        reference: the reference as shown to the judge.
+        response: the response as shown to the judge.
+        clause: the text after the response's last marker, as it would be shown; None without one.
+    """
+    wanted = _compact(reference)
+    if not wanted or len(wanted) > _MAX_REFERENCE:
+        return "absent"
+    pattern = _pattern(wanted)
+    if clause is not None and pattern.search(_compact(clause)):
+        return "marked"
+    return "present" if pattern.search(_compact(response)) else "absent"
+
+
+def _compact(text: str) -> str:
+    return _SPACES.sub(lambda found: found[1] or "", " ".join(text.split()))
+
+
+def _pattern(wanted: str) -> re.Pattern[str]:
+    """The reference as a whole: not a part of a word, a number, a formula or a list."""
+    found = _LIST.fullmatch(wanted)
+    texts = [_whole(wanted)]
+    if found and not found[2].startswith(("(", "[", "{")):  # a list without its brackets
+        another = r",-?\d" if found[2][-1].isdigit() else r",\w"
+        texts.append(rf"(?<![\w.,(\[{{-]){re.escape(found[2])}(?![\w)\]}}]|\.\d|{another})")
+    flags = re.IGNORECASE if _CASELESS.search(wanted) else re.NOFLAG
+    if wanted.isascii():
+        flags |= re.ASCII  # a letter of Chinese may stand beside a number
+    return re.compile("|".join(texts), flags)
+
+
+def _whole(wanted: str) -> str:
+    before = after = ""
+    if wanted[0].isalnum():
+        before = r"(?<![\w^])(?<!\w[*/])(?<!\d\.)(?<![a-z]\()(?<!-inf,)"
+        before += r"(?<![\w)][+-])" if _LETTER.search(wanted) else r"(?<![^\w)]-)(?<!^-)"
+    if wanted[-1].isalnum() or wanted[-1] == ")":
+        after = r"(?![\w^(%]|[*/]\w|\.\d|:\d|,inf\b|[+-](?:[\d(]|[a-zA-Z]\b))"
+    return f"{before}{re.escape(wanted)}{after}"
