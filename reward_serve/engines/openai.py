@@ -113,7 +113,7 @@ class OpenAIEngine:
                 f"the endpoint's rate limit: {_shortened(error)}",
                 float(pause) if pause.replace(".", "", 1).isdecimal() else 1.0,
             ) from None
-        except openai.OpenAIError as error:
+        except (openai.OpenAIError, ValueError) as error:  # a reply that is not JSON
             raise EngineError(f"the endpoint: {_shortened(error)}") from error
         if not reply.choices:
             raise EngineError("the endpoint's reply has no choices")

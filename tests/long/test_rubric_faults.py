@@ -34,8 +34,8 @@ def scored_under_faults(items: int) -> Counter[str]:
         with faulty_rubrics() as args:
             serve.run(build_app(args), name=APP, route_prefix="/")
             clients = [
-                HttpRewardClient(f"http://127.0.0.1:{port}", max_attempts=1),
-                RewardClient(APP, max_attempts=1),
+                HttpRewardClient(f"http://127.0.0.1:{port}", max_attempts=1, max_batch=1),
+                RewardClient(APP, max_attempts=1, max_batch=1),
             ]
             return check_items(clients, items, TIMEOUT_S)
     finally:

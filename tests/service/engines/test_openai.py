@@ -170,6 +170,13 @@ async def test_the_endpoints_own_limit_is_overload_with_its_pause() -> None:
         await Endpoint(httpx.Response(429)).engine().generate(EMPTY, Sampling(1))
 
 
+async def test_an_answer_that_is_not_json_is_an_error() -> None:
+    cut = httpx.Response(200, headers={"content-type": "application/json"}, content=b'{"cho')
+    engine = Endpoint(cut).engine()
+    with pytest.raises(EngineError, match="the endpoint: JSONDecodeError"):
+        await engine.generate(EMPTY, Sampling(1))
+
+
 async def test_an_answer_without_a_choice_is_an_error() -> None:
     engine = Endpoint({**completion(), "choices": []}).engine()
     with pytest.raises(EngineError, match="no choices"):

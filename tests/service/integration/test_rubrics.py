@@ -19,7 +19,7 @@ def test_under_faults_no_failed_criterion_is_a_number_and_every_score_its_formul
         deploy_app(APP, args)
         wait_for_app(APP, 120)
         clients = [
-            HttpRewardClient(f"{url}/{APP}", max_attempts=1),
-            RewardClient(APP, max_attempts=1),
+            HttpRewardClient(f"{url}/{APP}", max_attempts=1, max_batch=1),
+            RewardClient(APP, max_attempts=1, max_batch=1),
         ]
         check_items(clients, 300, timeout_s=10, aggregates=["weighted"])
