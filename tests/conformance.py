@@ -23,6 +23,7 @@ Case = schemathesis.Case[Any]
 _EXPLAINED = (
     "reference: ",
     "rubric.",
+    "rubric: ",
     "metadata: ",
     "model: ",
     "query, prompts, labels: ",

@@ -110,7 +110,7 @@ async def test_labels_are_read_off_the_likeliest_tokens() -> None:
     assert (asked["logprobs"], asked["top_logprobs"]) == (True, 20)
     system, user = asked["messages"]
     assert system["role"] == "system"
-    assert user["content"] == "<response>\nShe has 18 left.\n</response>\nReference: 18"
+    assert user["content"] == "<response>\nShe has 18 left.\n</response>\nReference: 18 (present)"
 
 
 async def test_a_written_verdict_is_read_as_a_local_judges() -> None:

@@ -107,7 +107,7 @@ async def test_a_reference_without_an_answer_is_refused(
 
 async def test_every_verdict_carries_the_fingerprint_it_describes(rule: RuleRewardModel) -> None:
     fingerprint = rule.describe()["fingerprint"]
-    assert fingerprint == "verifier=gsm8k;version=6"
+    assert fingerprint == "verifier=gsm8k;version=7"
     assert rule.describe()["kind"] == "rule"
     for response in ("#### 18", "#### 17", "She makes 18"):
         verdict = await rule.score(ScoreRequest(response=response, reference="18"))

@@ -47,7 +47,7 @@ async def test_the_prompt_that_is_shown_is_the_one_that_the_engine_got() -> None
     assert prompt.token_count == len(engine.prompts[0])
     assert prompt.cut == []
     places = {each.field: prompt.text[each.start : each.end] for each in prompt.fields}
-    assert places == {"response": "It <b>is</b> {18}.", "reference": "18"}
+    assert places == {"response": "It <b>is</b> {18}.", "reference": "18 (present)"}
 
 
 async def test_tokens_are_shown_where_they_are_asked_for() -> None:
