@@ -98,7 +98,7 @@ def absent_of(number: int) -> set[str]:
     """The criteria of the item that must have no score."""
     fault, names = fault_of(number), list(answers_of(number))
     if fault in _OF_SOME:
-        drawn = Random(number)
+        drawn = Random(f"absent {number}")
         return set(drawn.sample(names, drawn.choice([1, 2, 3])))
     return set() if fault in (None, "late") else set(names)
 
