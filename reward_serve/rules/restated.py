@@ -20,7 +20,7 @@ _BETWEEN = re.compile(
     r"|equivalently|which (?:is|equals|means)(?: the same as| equal to)?|meaning|or rather|rather"
     r"|or|(?<!hundred )(?<!thousand )(?<!million )and"
     r"|aka|make that|better|put differently|viz|ie)\b|\bi\. ?e\.|\ba\.k\.a\.)[\s,:]*"
-    r"|[\s$]*[,;(\[][\s$]+|[\s$]*(?:=|\\equiv)[\s$]*",
+    r"|(?<!hundred)(?<!thousand)(?<!million)[\s$]*[,;(\[][\s$]+|[\s$]*(?:=|\\equiv)[\s$]*",
     re.IGNORECASE,
 )
 _END = re.compile(r"(?<!i\.e)(?<!k\.a)(?<!i\. e)[.!?](?=\s|$)|\n")

@@ -89,6 +89,7 @@ DOUBTS = frozenset(
 UNIT_DOUBTS = DOUBTS | frozenset(
     word_list(
         """doz thou mill quadrillion quintillion zillion bajillion billionths millionths best tops
+        myriad myriads ppm ppb
         bound etc ballpark crossed ruled excluded incremented negated flipped halve tempting
         supposed is was are were be been being has have had do does did should would may seems seem
         looks look fails fail appears appear becomes become before after when while during

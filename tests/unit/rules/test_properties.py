@@ -92,3 +92,8 @@ def test_blanks_and_units_make_no_wrong_answer_right(
     answer = form.format("".join(inside) + str(value) + "".join(inside))
     response = f"{''.join(before)}{answer}{''.join(after)}"
     assert value == gold or verify(response, str(gold)).outcome != "right"
+
+
+def test_a_comma_within_number_words_is_no_second_statement() -> None:
+    response = "#### 1219, i.e. one thousand, two hundred and nineteen"
+    assert verify(response, "1219").outcome != "wrong"
