@@ -30,23 +30,27 @@ def occurrence(reference: str, response: str, clause: str | None) -> Occurrence:
     wanted = _compact(reference)
     if not wanted or len(wanted) > _MAX_REFERENCE:
         return "absent"
-    pattern = _pattern(wanted)
-    if clause is not None and pattern.search(_compact(clause)):
+    marked, shown = _compact(clause or ""), _compact(response)
+    listed = _LIST.fullmatch(wanted)
+    least = (listed[2] if listed else wanted).casefold()
+    if not any(least in text.casefold() for text in (marked, shown)):
+        return "absent"  # the usual case, for which no pattern is compiled
+    pattern = _pattern(wanted, listed)
+    if pattern.search(marked):
         return "marked"
-    return "present" if pattern.search(_compact(response)) else "absent"
+    return "present" if pattern.search(shown) else "absent"
 
 
 def _compact(text: str) -> str:
     return _SPACES.sub(lambda found: found[1] or "", " ".join(text.split()))
 
 
-def _pattern(wanted: str) -> re.Pattern[str]:
+def _pattern(wanted: str, listed: re.Match[str] | None) -> re.Pattern[str]:
     """The reference as a whole: not a part of a word, a number, a formula or a list."""
-    found = _LIST.fullmatch(wanted)
     texts = [_whole(wanted)]
-    if found and not found[2].startswith(("(", "[", "{")):  # a list without its brackets
-        another = r",-?\d" if found[2][-1].isdigit() else r",\w"
-        texts.append(rf"(?<![\w.,(\[{{-]){re.escape(found[2])}(?![\w)\]}}]|\.\d|{another})")
+    if listed and not listed[2].startswith(("(", "[", "{")):  # a list without its brackets
+        another = r",-?\d" if listed[2][-1].isdigit() else r",\w"
+        texts.append(rf"(?<![\w.,(\[{{-]){re.escape(listed[2])}(?![\w)\]}}]|\.\d|{another})")
     flags = re.IGNORECASE if _CASELESS.search(wanted) else re.NOFLAG
     if wanted.isascii():
         flags |= re.ASCII  # a letter of Chinese may stand beside a number

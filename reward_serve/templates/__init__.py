@@ -137,6 +137,8 @@ class Template(BaseModel):
                 "user: {criterion} must come after {response}, so that all criteria share one "
                 "cached prefix"
             )
+        if self.occurrence and not {"response", "reference"} <= set(shown):
+            raise ValueError("occurrence: needs {response} and {reference} in user; or omit it")
         if PLACEHOLDER.search(self.system):
             raise ValueError("system: must not contain placeholders; move them to user")
         return self

@@ -1,6 +1,6 @@
 r"""Rewrite the formulas of a text in one plain notation, so that a judge compares what they say.
 
-    plain_formulas(r"\(\dfrac{x^{2}}{3} + \sqrt{6}\)")         # "x^2/3+sqrt(6)"
+    plain_formulas(r"\(\dfrac{x^{2}}{3} + \sqrt{6}\)")         # "sqrt(6)+x^2/3"
     plain_formulas("2 + 7*x**4") == plain_formulas("7x⁴+2")    # True: both are "7x^4+2"
     plain_formulas(r"18 \le x < 46 or \{3,-4\}")               # "[18, 46) or {-4, 3}"
 
@@ -60,7 +60,10 @@ def plain_formulas(text: str) -> str:
         before, text = text, _applied(_BRACED, text)
         if text == before:
             break
-    return _applied(_AFTER, text)
+    for signs, steps in _AFTER:
+        if any(sign in text for sign in signs):
+            text = _applied(steps, text)
+    return text
 
 
 def _applied(steps: tuple[_Step, ...], text: str) -> str:
@@ -80,10 +83,11 @@ def _power(found: re.Match[str]) -> str:
 
 def _frac(found: re.Match[str]) -> str:
     top, bottom, factor = found[1].strip(), found[2].strip(), found[3] or ""
-    gap = " " if re.match(r"[\w)]", found.string[max(0, found.start() - 1) :]) else ""
+    gap = " " if re.match(r"[\w)]", found.string[max(0, found.start() - 1) : found.start()]) else ""
     if re.fullmatch(r"-?\d+", top) and re.fullmatch(r"-?\d+", bottom) and "-" in top + bottom:
         return f"{gap}\\frac\x02{top}\x03\x02{bottom}\x03{factor}"
-    top = f"({top})" if _COMPOUND.search(top) else top.removesuffix("1" if factor else "") + factor
+    top = f"({top})" if _COMPOUND.search(top) else top
+    top = factor if factor and top == "1" else top + factor
     return f"{gap}{top}/{bottom if re.fullmatch(_SINGLE, bottom) else f'({bottom})'}"
 
 
@@ -99,12 +103,9 @@ def _listed(found: re.Match[str]) -> str:
 
 
 def _place(item: str) -> tuple[bool, float, str]:
+    number = item.replace("\\frac{", "").replace("}{", "/").rstrip("}")
     try:
-        return (
-            False,
-            float(Fraction(item.replace("\\frac{", "").replace("}{", "/").rstrip("}"))),
-            "",
-        )
+        return False, float(Fraction(number)), ""
     except (ValueError, ZeroDivisionError):
         return True, 0.0, item
 
@@ -210,40 +211,87 @@ _BRACED = _steps(
     ),
     (rf"\\(?:{_STYLES})\s?\{{((?:[^{{}}\\]|\\.)*)\}}", r"\1"),
 )
-_AFTER = _steps(
-    (r"\x02", "{"),
-    (r"\x03", "}"),
-    (rf"(?<=\d){_TIMES}(?={_NAME}|\()", ""),
-    (rf"(?:(?<![A-Za-z][A-Za-z])(?<=[A-Za-z])|(?<=\))){_TIMES}(?={_NAME}|\()", ""),
-    (rf"(?<=\d) (?=pi\b|{_FUNCTION})", ""),
-    # sums without spaces
-    (rf"(?:(?<=\d)|{_AFTER_NAME})\s?([+-])\s?(?=\d*{_NAME}|\()", r"\1"),
-    (rf"{_AFTER_NAME}\s?([+-])\s?(?=\d)", r"\1"),
-    (r"(?<=[\d)])([+-]\d+) ([+-]) (?=\d)", r"\1\2"),
-    (_RATIO.pattern, _ratio),
-    (_SUM.pattern, _sorted_sum),
-    # intervals and lists
+_AFTER = (
     (
-        rf"(?<!,)(?<!, )(?<!and ){_ASSIGNMENT.pattern}"
-        rf"(?:(?:,\s?(?:and |or )?| and | or |; ?){_ASSIGNMENT.pattern}){{1,3}}"
-        r"(?![,;]? ?(?:and |or )?[a-zA-Z]\s?=)",
-        _assigned,
+        "\x02\x03",
+        _steps(
+            (r"\x02", "{"),
+            (r"\x03", "}"),
+        ),
     ),
-    (rf"(?<![\w.)/-])({_BOUND})\s?(<=?)\s?[a-zA-Z]\s?(<=?)\s?({_BOUND})(?![\w(])", _interval),
     (
-        rf"(?<![<>=] )(?<![\w.)/<>=])[a-zA-Z]\s?([<>]=?)\s?({_BOUND})(?![\w(<>=]| ?[<>=])",
-        _half_line,
+        ("*", "\\cdot"),
+        _steps(
+            (rf"(?<=\d){_TIMES}(?={_NAME}|\()", ""),
+            (rf"(?:(?<![A-Za-z][A-Za-z])(?<=[A-Za-z])|(?<=\))){_TIMES}(?={_NAME}|\()", ""),
+        ),
     ),
-    (r"\b[a-zA-Z]\s?\\in(?![a-z])\s?(?=[(\[])", ""),
     (
-        rf"(\\\{{|[(\[]|(?<![\w}}\])])\{{)\s?({_ITEM}(?:,{_ITEM}){{1,30}})(\\\}}|[)\]}}])",
-        _listed,
+        ("pi", "("),
+        _steps(
+            (rf"(?<=\d) (?=pi\b|{_FUNCTION})", ""),
+        ),
     ),
-    (rf"(?<![\w.,]){_NUMBER}(?:,{_NUMBER}){{2,30}}(?![\w]|,\d)", _bare_list),
     (
-        r"(?<=\d),(?=-\d|\\frac|\d+/\d|-?\d*sqrt\()|(?<=[)}]),(?=[-\d(])|(?<=/\d),(?=[-\d])"
-        r"|(?<=[A-Za-z]),(?=[A-Za-z-])",
-        ", ",
+        "+-",
+        _steps(
+            (rf"(?:(?<=\d)|{_AFTER_NAME})\s?([+-])\s?(?=\d*{_NAME}|\()", r"\1"),
+            (rf"{_AFTER_NAME}\s?([+-])\s?(?=\d)", r"\1"),
+            (r"(?<=[\d)])([+-]\d+) ([+-]) (?=\d)", r"\1\2"),
+            (_RATIO.pattern, _ratio),
+            (_SUM.pattern, _sorted_sum),
+        ),
     ),
-    (r"\\([{}])", r"\1"),
+    (
+        "=",
+        _steps(
+            (
+                rf"(?<!,)(?<!, )(?<!and ){_ASSIGNMENT.pattern}"
+                rf"(?:(?:,\s?(?:and |or )?| and | or |; ?){_ASSIGNMENT.pattern}){{1,3}}"
+                r"(?![,;]? ?(?:and |or )?[a-zA-Z]\s?=)",
+                _assigned,
+            ),
+        ),
+    ),
+    (
+        "<>",
+        _steps(
+            (
+                rf"(?<![\w.)/-])({_BOUND})\s?(<=?)\s?[a-zA-Z]\s?(<=?)\s?({_BOUND})(?![\w(])",
+                _interval,
+            ),
+            (
+                rf"(?<![<>=] )(?<![\w.)/<>=])[a-zA-Z]\s?([<>]=?)\s?({_BOUND})(?![\w(<>=]| ?[<>=])",
+                _half_line,
+            ),
+        ),
+    ),
+    (
+        ("\\in",),
+        _steps(
+            (r"\b[a-zA-Z]\s?\\in(?![a-z])\s?(?=[(\[])", ""),
+        ),
+    ),
+    (
+        ",",
+        _steps(
+            (
+                rf"(\\\{{|[(\[]|(?<![\w}}\])])\{{)\s?({_ITEM}(?:,{_ITEM}){{1,30}})(\\\}}|[)\]}}])",
+                _listed,
+            ),
+            (rf"(?<![\w.,]){_NUMBER}(?:,{_NUMBER}){{2,30}}(?![\w]|,\d)", _bare_list),
+            (
+                r"(?<=\d),(?=-\d|\\frac|\d+/\d|-?\d*sqrt\()|(?<=[)}]),(?=[-\d(])|(?<=/\d),(?=[-\d])"
+                r"|(?<=[A-Za-z]),(?=[A-Za-z-])",
+                ", ",
+            ),
+        ),
+    ),
+    (
+        "\\",
+        _steps(
+            (r"\\([{}])", r"\1"),
+        ),
+    ),
 )
+"""Steps for texts with one of these signs."""

@@ -184,3 +184,11 @@ def test_a_template_that_compares_shows_the_question_first_and_fences_every_resp
 def test_a_template_shows_one_response_or_two_or_all(user: str) -> None:
     with pytest.raises(ValidationError, match="to compare a group's responses"):
         parse_template("mine", {**data(), "user": user})
+
+
+def test_a_place_is_told_of_one_response_and_a_reference() -> None:
+    data = load_template("final_answer").model_dump(exclude={"name", "digest"})
+    pair = "{response_1}\n{response_2}\n{reference}"
+    for user in (pair, "<response>{response}</response>"):
+        with pytest.raises(ValueError, match="occurrence: needs"):
+            parse_template("mine", {**data, "user": user})
