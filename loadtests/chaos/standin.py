@@ -26,7 +26,7 @@ from reward_serve.schema import Usage
 NAME = "stand-in"
 DELAY_S = 0.3
 
-_NUMBERS = re.compile(r"It comes to (\d+) in all\b.*^Reference: (\d+)$", re.DOTALL | re.MULTILINE)
+_NUMBERS = re.compile(r"It comes to (\d+) in all\b.*^Reference: (\d+)\b", re.DOTALL | re.MULTILINE)
 _LIKELY, _UNLIKELY = math.log(0.9), math.log(0.1)
 
 Sleep = Callable[[float], Awaitable[None]]
