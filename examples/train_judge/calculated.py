@@ -47,6 +47,19 @@ def calculation(draft: Draft[Number]) -> Ending:
     return text + rng.choice(("", "", ".")), draft.stated
 
 
+def listed(draft: Draft[Number]) -> Ending:
+    """The problem's quantities in a list; the last one is the answer."""
+    rng, unit = draft.rng, draft.rng.choice(TEXTS["units"])
+    names = rng.sample(TEXTS["quantities"], rng.choice((1, 2, 2, 3, 4)))
+    bullet, link = rng.choice(("- ", "- ", "* ", "• ", "")), rng.choice((": ", ": ", " = ", " - "))
+    before = [draft.filled("{o}", u=unit) for _ in names]
+    value = draft.stated.written(rng) if rng.random() < 0.3 else draft.stated.plain(rng)
+    names.append(rng.choice([name for name in TEXTS["quantities"] if name not in names]))
+    lines = zip(names, [*before, value], strict=True)
+    text = "\n".join(f"{bullet}{name.format(u=unit)}{link}{shown}" for name, shown in lines)
+    return then(draft, text, 0.1), draft.stated
+
+
 def _with_stated(draft: Draft[Number], sentence: str) -> str | None:
     """The sentence with the draft's value as its last number, if possible."""
     own = draft.problem.answer.decimal
@@ -58,7 +71,7 @@ def _with_stated(draft: Draft[Number], sentence: str) -> str | None:
     before, after = sentence[: found[-1].start()], sentence[found[-1].end() :]
     if re.search(r"\d", after) or is_operand(before):
         return None  # a later number could be taken for the answer
-    spoken = spelled(draft.stated.number) if draft.rng.random() < 0.12 else None
+    spoken = spelled(draft.stated.number) if draft.rng.random() < 0.2 else None
     if spoken:
         before = before.rstrip("$")
     return before + (spoken or draft.stated.digits(draft.rng)) + after

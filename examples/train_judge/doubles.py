@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from examples.train_judge.answers.base import Answer
 from examples.train_judge.answers.numbers import Number
+from examples.train_judge.committed import then
 from examples.train_judge.drafts import Draft, Ending
 from examples.train_judge.texts import KINDS, TEXTS
 
@@ -28,7 +29,7 @@ def double(draft: Draft[Answer], wordings: str = "doubles") -> Ending:
         forms = KINDS["doubles_units"]
     elif chance > 0.9 and wordings == "doubles":
         forms = KINDS["doubles_three"]
-    text = _filled(draft, rng.choice(forms), values)
+    text = then(draft, _filled(draft, rng.choice(forms), values), 0.12)
     return draft.joined(draft.body(1) if rng.random() < 0.35 else "", text), None
 
 
@@ -38,7 +39,7 @@ def restated(draft: Draft[Answer], wordings: str = "doubles") -> Ending:
     three = rng.random() < 0.08 and wordings == "doubles"
     forms = KINDS["doubles_three" if three else wordings]
     form = rng.choice([form for form in forms if form not in _EQUAL_NUMBERS])
-    text = _filled(draft, form, [draft.stated] * 3)
+    text = then(draft, _filled(draft, form, [draft.stated] * 3), 0.12)
     return draft.joined(draft.body(1) if rng.random() < 0.35 else "", text), draft.stated
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from examples.train_judge.answers.base import Answer
 from examples.train_judge.answers.numbers import Number
-from examples.train_judge.calculated import calculation, expression, last_line
+from examples.train_judge.calculated import calculation, expression, last_line, listed
 from examples.train_judge.committed import (
     answer_first,
     chatter,
@@ -36,11 +36,11 @@ GENERAL: Mapping[str, tuple[float, Callable[[Draft[Answer]], Ending]]] = {
     "chatter": (0.10, chatter),
     "answer_first": (0.09, answer_first),
     "retraction": (0.10, retraction),
-    "taken_back": (0.09, taken_back),
-    "double": (0.11, double),
-    "restated": (0.08, restated),
-    "long_tail": (0.05, long_tail),
-    "middle": (0.04, middle),
+    "taken_back": (0.11, taken_back),
+    "double": (0.12, double),
+    "restated": (0.09, restated),
+    "long_tail": (0.08, long_tail),
+    "middle": (0.07, middle),
     "run_on": (0.04, run_on),
     "hedge": (0.05, hedge),
     "cut_off": (0.04, cut_off),
@@ -55,8 +55,9 @@ GENERAL: Mapping[str, tuple[float, Callable[[Draft[Answer]], Ending]]] = {
 """Families for answers of any kind, with their weights."""
 NUMERIC: Mapping[str, tuple[float, Callable[[Draft[Number]], Ending]]] = {
     **GENERAL,
-    "last_line": (0.09, last_line),
+    "last_line": (0.12, last_line),
     "calculation": (0.025, calculation),
+    "listed": (0.025, listed),
     "expression": (0.06, expression),
     "bound": (0.06, bound),
     "obscured": (0.02, obscured),

@@ -19,7 +19,7 @@ from examples.train_judge.drafts import A_co, Draft, Ending, Problem, of_answer,
 from examples.train_judge.families import GENERAL, NUMERIC, UNCOMMITTED
 from examples.train_judge.texts import TEXTS
 
-_NUMBERS, _TASKS = 0.35, 0.18  # shares of responses; the rest are of generated kinds
+_NUMBERS, _TASKS = 0.42, 0.16  # shares of responses; the rest are of generated kinds
 _MENTIONED = UNCOMMITTED | {"attack"}
 
 

@@ -7,7 +7,7 @@ import re
 from examples.train_judge.answers.base import Answer
 from examples.train_judge.answers.numbers import Number, numbers_in
 from examples.train_judge.attacks import attack
-from examples.train_judge.committed import plain, thoughts
+from examples.train_judge.committed import plain, then, thoughts
 from examples.train_judge.drafts import Draft, Ending
 from examples.train_judge.sentences import bare, statements
 from examples.train_judge.texts import CLOSINGS, KINDS, TEXTS
@@ -26,6 +26,7 @@ def taken_back(draft: Draft[Answer], negations: str = "negations") -> Ending:
         denial = TEXTS["rejections"] if number and chance < 0.75 else KINDS[negations]
         link = rng.choice((" ", " ", "\n", "\n\n"))
         text = draft.closing(value=draft.gold) + link + draft.filled(rng.choice(denial))
+        text = then(draft, text, 0.1)
     return draft.joined(draft.body(1) if rng.random() < 0.4 else "", text), None
 
 

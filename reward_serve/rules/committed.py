@@ -10,6 +10,7 @@ see are no part of it. The text may still take back its last marker's answer.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -58,12 +59,17 @@ _REVERSED = re.compile(r"\u202e[^\u202c\n]{0,200}\u202c?")  # shown from right t
 _INVISIBLE = re.compile(r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 _QUESTION = (
-    r"^[ \t#*>]{0,9}(?:Q|Question|Problem|Exercise|Human|User|Instruction)\b[ *\d]{0,9}:"
-    r"|^\#{1,6}[ ]{0,3}(?:Instruction|Input|Question|Problem|Human|User)s?\b[ \d]{0,9}$"
+    r"[ \t#*>]{0,9}(?:(?:next|new|another) )?"
+    r"(?:Q|Question|Problem|Exercise|Human|User|Instruction)\b[ *\d]{0,9}:"
+    r"|[ \t#*>]{0,9}(?:Question|Problem|Exercise|Example) \d{1,3}\b[ *.:)]{0,4}$"
+    r"|Now (?:try|solve|answer) (?:this|another|the next)\b[^\n:]{0,40}:"
+    r"|\#{1,6}[ ]{0,3}(?:Instruction|Input|Question|Problem|Human|User)s?\b[ \d]{0,9}$"
+    r"|Input:(?=[^\n]{1,2000}\n{1,2}Output:)"
 )
-_EXAMPLE = r"^Input:(?=[^\n]{1,2000}\n{1,2}Output:)"
+# Each alternative begins with one character, which makes the search ten times as fast.
 _TURN = re.compile(
-    rf"{_QUESTION}|{_EXAMPLE}|<\|(?:im_start\|>|start\|>|start_header_id\|>)?\s{{0,9}}(?:user|human)\b"
+    rf"\n(?:{_QUESTION})"
+    r"|<\|(?:im_start\|>|start\|>|start_header_id\|>)?\s{0,9}(?:user|human)\b"
     r"|<start_of_turn>\s{0,9}user|\[INST\]",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -139,7 +145,7 @@ def without_hidden(text: str) -> str:
 
 def asks_again(text: str) -> bool:
     """Whether a question or turn follows other text, which may be an answer without a marker."""
-    return any(text[: turn.start()].strip() for turn in islice(_TURN.finditer(text), MAX_TURNS))
+    return any(text[:start].strip() for start, _ in _turns(text))
 
 
 def without_run_on(text: str) -> str:
@@ -150,15 +156,23 @@ def without_run_on(text: str) -> str:
     ended = _END_OF_TEXT.search(text)
     if ended and text[: ended.start()].strip():
         text = text[: ended.end()]
-    turns = list(islice(_TURN.finditer(text), MAX_TURNS))
+    turns = _turns(text)
     answered = first_marker(text) if turns else None
-    for position, turn in enumerate(turns):
-        before = text[: turn.start()]
-        if (answered is not None and answered <= turn.start()) or (
-            position == 0 and before.strip() and (turn[0][0] in "<[" or not _introduces(before))
+    for position, (start, in_tokens) in enumerate(turns):
+        before = text[:start]
+        if (answered is not None and answered <= start) or (
+            position == 0 and before.strip() and (in_tokens or not _introduces(before))
         ):
             return before
     return text
+
+
+@lru_cache(maxsize=2)  # the text is looked at once more after the cut
+def _turns(text: str) -> Sequence[tuple[int, bool]]:
+    """Where questions and turns start, and whether control tokens say so."""
+    found = islice(_TURN.finditer("\n" + text), MAX_TURNS)
+    tokens = ((turn.start(), turn[0][0] != "\n") for turn in found)
+    return tuple((start - in_tokens, in_tokens) for start, in_tokens in tokens)
 
 
 def _introduces(text: str) -> bool:

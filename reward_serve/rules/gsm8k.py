@@ -38,6 +38,7 @@ MAX_ANSWERS = 7  # different answers; more than that is guessing
 
 _DELETED = re.compile(r"~~[^~\n]{1,80}~~|<(del|s|strike)>[^<]{1,80}</\1>")
 _INSERTED = re.compile(r"</?ins>")
+_MATH_SIGNS = " \n$\\[]"
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
 _BLANK_LETTERS = frozenset("$+<=>^`|~\u115f\u1160\u2800\u3164\uffa0")
@@ -61,7 +62,7 @@ def verify(response: str, reference: str) -> Grade:
     if not gold_text:
         raise ValueError(f"reference: is empty or ends in a bare '####': {reference[-40:]!r}")
     if len(response) > MAX_RESPONSE:
-        if _is_blank(response[:_FIRST_LOOK]) and _is_blank(response):
+        if _is_blank(response):
             return Grade(WRONG, "empty_response")
         return Grade(ABSTAINED, "response_too_long")
     grade = _decide(response, gold_text)
@@ -119,7 +120,8 @@ def verify_any(response: str, references: Sequence[str]) -> Grade:
 
 
 def _is_blank(text: str) -> bool:
-    return all(map(_is_blank_character, set(text)))
+    first = set(text[:_FIRST_LOOK])
+    return all(map(_is_blank_character, first)) and all(map(_is_blank_character, set(text)))
 
 
 def _is_blank_character(character: str) -> bool:
@@ -269,7 +271,8 @@ def _judge_text(response: str, gold: str) -> Grade:
 
 def _judge_bare_formula(response: str, gold: str) -> Grade:
     """Compare a response that is a formula and nothing else."""
-    comparison = compare_formulas(response, gold)
+    several = "\n" in response.strip(_MATH_SIGNS)  # lines would be read as one product
+    comparison = "unknown" if several else compare_formulas(response, gold)
     if comparison == "unknown":
         return Grade(ABSTAINED, "reference_not_numeric")
     answer = _printable(response)

@@ -1,8 +1,8 @@
-"""Answers of several elements: tuples, lists, sets and intervals."""
+"""Answers of several elements: tuples, lists and sets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
@@ -35,7 +35,7 @@ def _elements(rng: Random, count: int) -> tuple[Element, ...]:
         return tuple(number(rng) for _ in range(count))
     if chance < 0.9:
         return tuple(rng.sample(KINDS["words"], count))
-    return tuple(rng.sample("ABCDEFGHabcdxyz", count))
+    return tuple(rng.sample(rng.choice(("ABCDEFGHKXYZ", "abcdefghkxyz", "ABCabcXxYyZz")), count))
 
 
 def shown(element: Element, tex: bool, words: str = "{}") -> str:
@@ -100,8 +100,17 @@ class Ordered(Answer):
         if tex and chance < 0.5:
             left, right = rf"\left{left}", rf"\right{right}"
         if self.brackets == "[]" and chance < 0.35 and not tex:
-            return rng.choice((", ", ", ", " → ", "\n")).join(map(str, texts)).replace("'", "")
-        return left + rng.choice((", ", ", ", ",")).join(texts) + right
+            link = rng.choice((", ", ", ", " → ", " -> ", "\n", "\n- ", " "))
+            return self._cased(link.join(texts).replace("'", ""), rng)
+        text = left + rng.choice((", ", ", ", ",")).join(texts) + right
+        return self._cased(text, rng)
+
+    def _cased(self, text: str, rng: Random) -> str:
+        """The text, sometimes in another case if all elements have the same one."""
+        together = "".join(element for element in self.elements if isinstance(element, str))
+        if rng.random() > 0.1 or not (together.isupper() or together.islower()) or "\\" in text:
+            return text
+        return text.swapcase()
 
     @override
     def reference(self, rng: Random) -> str:
@@ -161,76 +170,3 @@ class Unordered(Answer):
     @override
     def miss(self, rng: Random, others: Sequence[Answer]) -> Unordered:
         return Unordered(frozenset(_missed(tuple(sorted(self.elements, key=str)), rng)))
-
-
-@dataclass(frozen=True, slots=True)
-class Interval(Answer):
-    """An interval; an end of None is infinite."""
-
-    kind: ClassVar[str] = "interval"
-    low: Fraction | None
-    high: Fraction | None
-    closed: tuple[bool, bool]
-
-    @classmethod
-    def invented(cls, rng: Random) -> Interval:
-        """A random one; one in three is infinite."""
-        low = number(rng)
-        high = low + abs(number(rng)) + 1
-        closed = rng.random() < 0.5, rng.random() < 0.5
-        chance = rng.random()
-        if chance < 0.17:
-            return cls(None, high, (False, closed[1]))
-        return cls(low, None if chance < 0.34 else high, (closed[0], closed[1] and chance >= 0.34))
-
-    @override
-    def written(self, rng: Random, *, tex: bool = False, lang: str = "en") -> str:
-        chance = rng.random()
-        if chance < 0.3:
-            return self._compared(rng, tex)
-        text = self._bracketed(rng.choice((", ", ",")), tex, scaled=tex and chance < 0.6)
-        return rf"x \in {text}" if tex and chance > 0.9 else text
-
-    def _bracketed(self, comma: str, tex: bool, scaled: bool = False) -> str:
-        infinite = r"\infty" if tex else "∞"
-        low = f"-{infinite}" if self.low is None else shown(self.low, tex)
-        high = infinite if self.high is None else shown(self.high, tex)
-        left, right = "[" if self.closed[0] else "(", "]" if self.closed[1] else ")"
-        if scaled:
-            left, right = rf"\left{left}", rf"\right{right}"
-        return left + low + comma + high + right
-
-    def _compared(self, rng: Random, tex: bool) -> str:
-        less = [rng.choice((r"\le", r"\leq")) if tex else rng.choice(("≤", "<=")), "<"]
-        more = [rng.choice((r"\ge", r"\geq")) if tex else rng.choice(("≥", ">=")), ">"]
-        if self.low is None and self.high is not None:
-            return f"x {less[not self.closed[1]]} {shown(self.high, tex)}"
-        assert self.low is not None
-        if self.high is None:
-            return f"x {more[not self.closed[0]]} {shown(self.low, tex)}"
-        left, right = less[not self.closed[0]], less[not self.closed[1]]
-        return f"{shown(self.low, tex)} {left} x {right} {shown(self.high, tex)}"
-
-    @override
-    def reference(self, rng: Random) -> str:
-        if rng.random() < 0.15:
-            return self._compared(rng, rng.random() < 0.5)
-        return self._bracketed(rng.choice((", ", ",")), rng.random() < 0.5)
-
-    @override
-    def miss(self, rng: Random, others: Sequence[Answer]) -> Interval | None:
-        low, high, (left, right), chance = self.low, self.high, self.closed, rng.random()
-        if chance < 0.5:
-            closed = rng.choice(((not left, right), (left, not right), (not left, not right)))
-            ends = closed[0] and low is not None, closed[1] and high is not None
-            return Interval(low, high, ends)
-        move: Callable[[Fraction], Fraction] = rng.choice(
-            (lambda end: end + 1, lambda end: end - 1, lambda end: -end, lambda end: number(rng))
-        )
-        if high is None or (low is not None and chance < 0.75):
-            low = None if low is None else move(low)
-        else:
-            high = move(high)
-        if low is not None and high is not None and low >= high:
-            return None
-        return Interval(low, high, self.closed)

@@ -138,7 +138,7 @@ def _task(
     others = [*rng.sample(texts, min(len(texts), 4)), *_mutants(text, rng)]
     rng.shuffle(others)
     misses: list[str] = []
-    for other in dict.fromkeys(others):
+    for other in dict.fromkeys(filter(str.strip, others)):
         if len(misses) < _MISSES and _plain(other) != _plain(text) and len(other) <= _LONGEST:
             misses += [other] if score(other) <= _WRONG else []
     if len(misses) < _FEWEST:

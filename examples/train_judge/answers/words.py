@@ -166,7 +166,7 @@ class Words(Answer):
     @override
     def written(self, rng: Random, *, tex: bool = False, lang: str = "en") -> str:
         text, one = self.text, " " not in self.text
-        if rng.random() < 0.35:
+        if rng.random() < 0.45:
             text = cased(text, rng) if one or rng.random() < 0.3 else text[0].upper() + text[1:]
         if one and not tex and rng.random() < 0.05:
             text = f"the {text}"
@@ -246,7 +246,8 @@ class Symbol(Answer):
             return cls(rng.choice(KINDS["symbols"]))
         if chance < 0.75:
             index = rng.choice(("", "", f"_{rng.randint(0, 9)}", "'", "''"))
-            return cls(rng.choice("abcdefghkmnpqrstuvwxyzABCDEFGHKLMNPQRSTVWXYZ") + index)
+            options = "" if not index else "abcdefghABCDEFGH"  # alone, they are choices
+            return cls(rng.choice(options + "kmnpqrstuvwxyzKLMNPQRSTVWXYZ") + index)
         return cls("".join(rng.choices("abcdxyABCDXY01", k=rng.randint(2, 9))))
 
     @override

@@ -55,6 +55,7 @@ def test_a_formula_alone_is_wrong_where_it_clearly_differs(response: str, refere
         ("{1,2}", r"\{1,2\}"),
         ("x + 1 or x - 1", "x + 1"),
         ("2, 1", "1, 2"),
+        ("-5*sqrt(6)/4\n-\\frac{5\\sqrt{6}}{4}", r"-\frac{5\sqrt{6}}{4}"),  # not their product
     ],
 )
 def test_what_may_be_meant_otherwise_is_left_to_the_judge(response: str, reference: str) -> None:

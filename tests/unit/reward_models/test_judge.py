@@ -664,7 +664,7 @@ class TestFingerprint:
 
     @pytest.mark.parametrize(
         ("template", "rules"),
-        [("final_answer", "gsm8k-7"), ("gsm8k_strict", "gsm8k_strict-7"), ("graded", "off")],
+        [("final_answer", "gsm8k-8"), ("gsm8k_strict", "gsm8k_strict-7"), ("graded", "off")],
     )
     async def test_it_names_rules_where_rules_run(self, template: str, rules: str) -> None:
         asked = request("It is so.", question="2 + 3?", template=template)

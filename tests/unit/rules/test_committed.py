@@ -41,6 +41,9 @@ def test_thinking_and_analysis_are_no_part_of_it(response: str, text: str) -> No
         "\n\nQ: What is 5 + 2?\nA: 7",
         "\n**Problem 2:** What is 5 + 2?\n\\boxed{7}",
         "\n\nInput: What is 5 + 2?\nOutput: 7",
+        "\n\nNext question: What is 5 + 2?\nAnswer: 7",
+        "\n\nExample 2\nWhat is 5 + 2?\nAnswer: 7",
+        "\n\nNow try this one: What is 5 + 2? The answer is 7.",
         "\n\n### Instruction\nAdd 5 and 2.\n### Response\n7",
         "\n### Instruction:\nAdd 5 and 2.\n\n### Response:\n7",
         "<|im_end|>\n<|im_start|>user\nWhat is 5 + 2?<|im_end|>\n<|im_start|>assistant\n7",
@@ -71,6 +74,7 @@ def test_another_document_after_the_end_of_text_is_no_part_of_it() -> None:
         "Let me restate the problem.\nQuestion: How much does she make?\nAnswer: 18",
         "There are 5 crates of 4 pears, and 2 are bruised.\nQuestion: How many are not?\n#### 18",
         "Problem: 5 crates of 4 pears.\nQuestion: How many?\n#### 18",
+        "Problem 3\nThere are 5 crates of 4 pears.\n#### 18",
     ],
 )
 def test_a_question_before_the_answer_is_the_task(response: str) -> None:

@@ -15,9 +15,10 @@ from sympy.parsing.sympy_parser import (  # type: ignore[import-untyped]
 
 from examples.train_judge.answers.base import Answer, near_miss
 from examples.train_judge.answers.formulas import Formula
+from examples.train_judge.answers.intervals import Interval, Union
 from examples.train_judge.answers.kinds import drawn
 from examples.train_judge.answers.measures import Day, Quantity, Time
-from examples.train_judge.answers.sequences import Interval, Ordered, Unordered
+from examples.train_judge.answers.sequences import Ordered, Unordered
 from examples.train_judge.answers.words import Choice, Symbol, Verdict, Words
 
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
@@ -76,6 +77,7 @@ def references(answer: Answer) -> set[str]:
     ("one", "other"),
     [
         (Interval.invented, lambda i: Interval(i.low, i.high, (not i.closed[0], i.closed[1]))),
+        (Union.invented, lambda u: near_miss(u, Random(0))),
         (Ordered.pair, lambda t: Ordered((t.elements[0] + 1, *t.elements[1:]))),
         (Unordered.invented, lambda s: Unordered(frozenset(list(s.elements)[1:]))),
         (Quantity.invented, lambda q: Quantity(q.number, q.group, q.unit - 1)),
