@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from reward_serve.schema import ScoreResult, Status, longest_timeout_s
 logger = logging.getLogger(__name__)
 
 PROBE_EVERY_S = 2.0
+_MAX_OFFERED = 8  # requests that a probe may repeat
 _SUSPICION_S = 2.0
 """How long a first probe may take before the circuit opens."""
 _NO_ANSWER = frozenset([Status.ERROR, Status.TIMEOUT])
@@ -24,7 +26,7 @@ class Endpoint:
     """A transport with a circuit breaker. For one event loop.
 
     When a call ends without an answer, the endpoint probes the service with a request that was
-    answered before. The circuit opens if the probe fails or takes long. While it is open, a probe
+    answered before, or with the unanswered ones in turn. The circuit opens if the probe fails or takes long. While it is open, a probe
     is sent every ``PROBE_EVERY_S`` seconds; the first answer closes it. Any status but ``error``
     and ``timeout`` is an answer.
 
@@ -47,6 +49,7 @@ class Endpoint:
         self.on_outage: set[Callable[[], None]] = set()
         self._answered_at = float("-inf")
         self._answered: Any = None
+        self._offered: deque[dict[str, Any]] = deque()
         self._lost_at = 0.0
         self._reason = ""
         self._probing: asyncio.Task[None] | None = None
@@ -94,6 +97,11 @@ class Endpoint:
                 break
         return results
 
+    def offer(self, bodies: Sequence[dict[str, Any]]) -> None:
+        """Let a probe repeat these requests: those that it repeats now may fail by themselves."""
+        if self.in_doubt:
+            self._offered.extend(bodies[: _MAX_OFFERED - len(self._offered)])
+
     def lost(self, bodies: Sequence[dict[str, Any]], since: float, reason: str) -> None:
         """Probe after a call without an answer, unless another was answered recently.
 
@@ -104,16 +112,16 @@ class Endpoint:
             reason: its last failure.
         """
         if self.in_doubt or self._answered_at > (since + time.monotonic()) / 2:
+            self.offer(bodies)
             return
         self._lost_at, self._reason = since, reason or "timed out"
-        probe = self._probe(bodies[-1], longest_timeout_s(bodies))
+        self._offered = deque([self._answered] if self._answered else bodies[-_MAX_OFFERED:])
+        probe = self._probe(longest_timeout_s(bodies))
         self._probing = asyncio.create_task(probe, name=f"probe of {self.name}")
 
-    async def _probe(self, body: dict[str, Any], timeout_s: float) -> None:
+    async def _probe(self, timeout_s: float) -> None:
         silence = asyncio.get_running_loop().call_later(_SUSPICION_S, self._open)
-        # Alone, a member of a cohort would wait for the others until it is a timeout.
-        asked = {**(self._answered or body), "timeout_s": timeout_s, "group_size": None}
-        while not await self._answers(asked):
+        while not await self._answers(timeout_s):
             silence.cancel()
             self._open()
             await asyncio.sleep(PROBE_EVERY_S)
@@ -126,9 +134,15 @@ class Endpoint:
         seconds = self._answered_at - self._lost_at
         logger.warning("%s answers again, after %.0f s", self.name, seconds)
 
-    async def _answers(self, body: dict[str, Any]) -> bool:
+    async def _answers(self, timeout_s: float) -> bool:
+        # Alone, a member of a cohort would wait for the others until it is a timeout.
+        asked = {**self._offered[0], "timeout_s": timeout_s, "group_size": None}
         try:
-            return any(map(is_answer, await self.transport.ascore_batch([body])))
+            if any(map(is_answer, await self.transport.ascore_batch([asked]))):
+                return True
+            if len(self._offered) > 1:
+                self._offered.popleft()
+            return False
         except ServiceUnavailableError as error:
             return error.answered
         except Exception:

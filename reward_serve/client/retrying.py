@@ -96,8 +96,12 @@ class Retrier:
                 batch.close_due(time.monotonic() + pause_s)
                 if batch.open:
                     await asyncio.sleep(pause_s)
-        for endpoint, since in batch.unanswered_since.items():
-            endpoint.lost(batch.bodies, since, batch.last_reason)
+        for endpoint in self._endpoints:
+            since = batch.unanswered_since.get(endpoint)
+            if since is None:
+                endpoint.offer(batch.bodies)
+            else:
+                endpoint.lost(batch.bodies, since, batch.last_reason)
         batch.close(batch.open)
         return batch.results
 

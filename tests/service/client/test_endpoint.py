@@ -104,6 +104,20 @@ def test_it_is_asked_again_without_a_restart_or_a_request(service: FakeService) 
     until(lambda: scores_again(client))
 
 
+def test_a_request_that_fails_by_itself_is_not_the_only_one_that_is_probed_with() -> None:
+    class Poisoned(Service):
+        async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
+            return [
+                failure(Status.ERROR, "poisoned") if "poison" in each else BACK for each in requests
+            ]
+
+    client = client_of(Poisoned())
+    poison = {**ASKED, "poison": True}
+    assert client.score(poison).status is Status.ERROR
+    until(lambda: not client._endpoints[0].up)  # so far, every answer was an error
+    until(lambda: scores_again(client))
+
+
 def test_sixty_four_threads_cause_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     client = client_of(service := Service(AWAY), max_batch=2)
     with ThreadPoolExecutor(64) as pool:
