@@ -31,6 +31,9 @@ def check_rubric(path: Path, tokenizer: Tokenizer) -> list[Finding]:
     except (OSError, yaml.YAMLError, UnicodeError) as error:
         found = f"cannot be read: {' '.join(str(error).split())}"
         return [Finding("file", found, "write a YAML list of criteria")]
+    if isinstance(content, dict):
+        remedy = "write a YAML list of criteria; reward-serve check reads deployments files"
+        return [Finding("file", f"is a mapping of {', '.join(map(str, content))[:80]}", remedy)]
     try:
         rubric = Rubric.validate_python(content)
     except ValidationError as error:

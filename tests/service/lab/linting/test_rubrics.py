@@ -38,7 +38,12 @@ def test_a_rubric_without_faults_has_no_findings(tmp_path: Path, tokenizer: Toke
     ("content", "said"),
     [
         pytest.param("a: [", "error: file: cannot be read: ", id="no YAML"),
-        pytest.param("name: x", "error: file: Input should be a valid list", id="no list"),
+        pytest.param(
+            "applications: []\n",
+            "error: file: is a mapping of applications; write a YAML list of criteria",
+            id="a deployments file",
+        ),
+        pytest.param("- x", "error: 0: Input should be a valid dictionary", id="no criterion"),
         pytest.param(
             [criterion("a", "x?")] * 2, "error: file: two criteria are named 'a'; rename", id="name"
         ),
