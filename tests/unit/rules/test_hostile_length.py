@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
+from collections.abc import Callable
 
 import pytest
 
-from reward_serve.rules import final_answer, verify_any, verify_strict_any
+from reward_serve.rules import final_answer, verify, verify_any, verify_strict_any
 from reward_serve.rules.exact import grade_exact
 from reward_serve.rules.numeric import grade_numeric
 from reward_serve.rules.trainers_gsm8k import grade_strict_first, grade_strict_last
@@ -40,3 +42,19 @@ def test_a_verifiers_time_grows_with_the_length_alone(part: str) -> None:
     with contextlib.suppress(ValueError):  # it holds no answer
         final_answer(response)
     assert time.process_time() - began < SECONDS
+
+
+def test_a_long_rollout_costs_a_few_passes_over_its_text() -> None:
+    line = "Step {n}: she sells 3 of {n} eggs, so 16 - 3 = 13 are left, and each costs $2.\n"
+    text = "".join(line.format(n=n) for n in range(400))
+    rollouts = [f"{text}{n}\n#### 18" for n in range(7)]
+
+    def best(call: Callable[[str], object]) -> float:
+        times = []
+        for rollout in rollouts:
+            began = time.thread_time()
+            call(rollout)
+            times.append(time.thread_time() - began)
+        return min(times)
+
+    assert best(lambda rollout: verify(rollout, "18")) < 3 * best(re.compile(r"\d+").findall)
