@@ -26,9 +26,9 @@ class Endpoint:
     """A transport with a circuit breaker. For one event loop.
 
     When a call ends without an answer, the endpoint probes the service with a request that was
-    answered before, or with the unanswered ones in turn. The circuit opens if the probe fails or takes long. While it is open, a probe
-    is sent every ``PROBE_EVERY_S`` seconds; the first answer closes it. Any status but ``error``
-    and ``timeout`` is an answer.
+    answered before, or with the unanswered ones in turn. The circuit opens if the probe fails or
+    takes long. While it is open, a probe is sent every ``PROBE_EVERY_S`` seconds; the first answer
+    closes it. Any status but ``error`` and ``timeout`` is an answer.
 
     Args:
         transport: the transport to the service.

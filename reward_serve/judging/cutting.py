@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 Encode = Callable[[str], tuple[list[int], list[int]]]
@@ -17,6 +18,8 @@ JOINT = "\n...\n"
 """Replaces the text that was cut between beginning and end."""
 CHARACTERS_A_TOKEN = 32
 """An upper bound, so that the work is bounded for any text; the average is far lower."""
+_USUAL_CHARACTERS = 8
+_EDGE = 8  # tokens where a part begins or ends, which may differ from the whole text's
 _IN_WORD = frozenset("0123456789.,/%-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
@@ -24,6 +27,14 @@ def by_characters(text: str) -> tuple[list[int], list[int]]:
     """Replaces a tokenizer: counts three characters as a token, a cautious average."""
     starts = list(range(0, len(text), 3))
     return starts, starts
+
+
+class _Read(NamedTuple):
+    """A text as it is shown, its tokens, and the character at which each starts."""
+
+    text: str
+    ids: list[int]
+    starts: list[int]
 
 
 class Shortened(NamedTuple):
@@ -61,29 +72,57 @@ def shortened(
         encode: tokenises the transformed text.
         answer: start and end of the response's last marked answer, which is kept in any case.
     """
-    skipped = max(0, len(response) - CHARACTERS_A_TOKEN * budget)
-    text = shown(response[skipped:])
-    ids, starts = encode(text)
-    if len(ids) <= budget and not (skipped and (head or answer)):
-        return Shortened(text, ids, skipped, 0)
+
+    @cache  # the text from the answer on is needed again
+    def read(text: str) -> _Read:
+        text = shown(text)
+        return _Read(text, *encode(text))
+
+    return _shortened(response, budget, head, read, answer)
+
+
+def _shortened(
+    response: str,
+    budget: int,
+    head: int,
+    read: Callable[[str], _Read],
+    answer: tuple[int, int] | None = None,
+) -> Shortened:
+    skipped, end = _enough(response, budget, read, at_end=True)
+    if len(end.ids) <= budget and not (skipped and (head or answer)):
+        return Shortened(end.text, end.ids, skipped, 0)
     if answer is not None:
-        start, end = answer
-        after = len(encode(shown(response[max(start, skipped) :]))[0])
-        if start < skipped or after > budget - head:
-            size = len(encode(shown(response[start:end]) + JOINT)[0]) + 2
+        start, stop = answer
+        after = budget if start < skipped else len(read(response[start:]).ids)
+        if after > budget - head or start < skipped:
+            size = len(read(response[start:stop]).ids) + len(read(JOINT).ids) + 2
             head = max(head, min(size, budget // 2))
-            kept = shortened(response[start:], budget, head, shown, encode)
+            kept = _shortened(response[start:], budget, head, read)
             return kept._replace(cut_characters=kept.cut_characters + start)
     before: list[int] = []
     beginning, after = "", 0
     if 0 < 2 * head <= budget:
-        beginning, before, after = _beginning(
-            shown(response[: CHARACTERS_A_TOKEN * head]), head, encode
-        )
+        _, first = _enough(response, head, read, at_end=False)
+        beginning, before, after = _beginning(first, head, read(JOINT).ids)
     room = budget - len(before)
-    start = starts[-room] if len(ids) > room else 0
+    start = end.starts[-room] if len(end.ids) > room else 0
     cut = max(skipped + start - after, 0)
-    return Shortened(beginning + text[start:], before + ids[-room:], cut, after)
+    return Shortened(beginning + end.text[start:], before + end.ids[-room:], cut, after)
+
+
+def _enough(
+    response: str, tokens: int, read: Callable[[str], _Read], at_end: bool
+) -> tuple[int, _Read]:
+    """A part with that many tokens, and the number of characters that were left out.
+
+    Few texts have more than eight characters a token, so that more are read only for those.
+    """
+    for characters in (_USUAL_CHARACTERS * tokens, CHARACTERS_A_TOKEN * tokens):
+        left_out = max(0, len(response) - characters)
+        part = read(response[left_out:] if at_end else response[:characters])
+        if not left_out or len(part.ids) > tokens + _EDGE:
+            break
+    return left_out, part
 
 
 def cut_span(
@@ -118,10 +157,9 @@ def _written(wanted: str, size: int, show: Callable[[int], str]) -> tuple[int, b
     return (least, False) if found is None else (found, True)
 
 
-def _beginning(text: str, most: int, encode: Encode) -> tuple[str, list[int], int]:
+def _beginning(first: _Read, most: int, joint: list[int]) -> tuple[str, list[int], int]:
     """The first words with ``JOINT``, their tokens, and the words' number of characters."""
-    joint, _ = encode(JOINT)
-    ids, starts = encode(text)
+    text, ids, starts = first
     for end in range(min(most - len(joint), len(ids) - 1), 0, -1):
         at = starts[end]
         if not _IN_WORD.issuperset(text[at - 1 : at + 1]):

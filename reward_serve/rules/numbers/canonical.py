@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from reward_serve.rules.numbers.notation import plain_formulas
@@ -82,8 +82,12 @@ def _canonical(text: str) -> str:
         text = _VULGAR.sub(r"\1 \2", text)
         text = "".join(map(_plain, text.translate(_CHARACTERS)))
     text = plain_formulas(text)
-    for pattern, replacement in _STEPS:
-        text = pattern.sub(replacement, text)
+    lower = text.lower()
+    for signs, steps in _STEPS:
+        if any(sign in lower for sign in signs):
+            for pattern, replacement in steps:
+                text = pattern.sub(replacement, text)
+            lower = text.lower()
     return text
 
 
@@ -227,62 +231,100 @@ def _negative(found: re.Match[str]) -> str:
     return found[0] if _OPERAND.search(_around(found)[0]) else f"-{found[1]}"
 
 
-_Step = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
-_STEPS: tuple[_Step, ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), replacement)
-    for pattern, replacement in (
-        # LaTeX
-        (r"(?<=\d)(?:\{,\}|\\,|\\!|\{,\}\\!)(?=\d{3})", ","),
+_Replacement = str | Callable[[re.Match[str]], str]
+_Steps = tuple[Iterable[str], tuple[tuple[re.Pattern[str], _Replacement], ...]]
+
+
+def _steps(signs: Iterable[str], *steps: tuple[str, _Replacement]) -> _Steps:
+    """Steps for texts with one of these signs or lower-case words; most texts lack most of them."""
+    return signs, tuple((re.compile(pattern, re.IGNORECASE), new) for pattern, new in steps)
+
+
+_CURRENCIES = "$€£¥₹"
+_STEPS: tuple[_Steps, ...] = (
+    _steps(("{,}", "\\"), (r"(?<=\d)(?:\{,\}|\\,|\\!|\{,\}\\!)(?=\d{3})", ",")),
+    _steps(
+        "\\",
         (r"(?<=\d)\s?(?=\\[dtc]?frac)", " "),
         (r"(-\s?)?\\[dtc]?frac\s?\{\s?(-?\d+)\s?\}\s?\{\s?(-?\d+)\s?\}", _frac),
         (r"\\[dtc]?frac\s?(\d)(\d)(?!\d)", r"\1/\2"),
         (r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|bm)\s?\{([^{}]*)\}", r"\1"),
         (r"\\([$%])", r"\1"),
         (r"\\times\b|\\cdot(?=\s?10\s?[\^⁰¹²³⁴-⁹⁻])", "x"),
-        (r"(?<![\d.,])10([⁰¹²³⁴-⁹⁻]{1,3})", _superscript),
-        # words
+    ),
+    _steps("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", (r"(?<![\d.,])10([⁰¹²³⁴-⁹⁻]{1,3})", _superscript)),
+    # words
+    _steps(
+        ("",),
         (
             rf"\b(?:a (?=hundred|thousand|million))?{ANY_NUMBER_WORD}"
             rf"(?:(?:, |,? and | |-){ANY_NUMBER_WORD})*\b",
             _words,
         ),
-        (rf"{_NUMERAL} point (\d(?: ?\d)*)\b", _point),
-        # separators, decimal commas
-        (r"(?<![\d.,[])(?<!\\\{)(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped),
-        (r"(?<![\d.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3})(?!\d| \d)(\.\d+)?", _grouped),
-        (r"(?<![\d.,])(\d+),(\d{1,2})(?![\d,]|\.\d)", _decimal_comma),
-        (r"(?<![\w.])\.(\d+)", r"0.\1"),
-        # currency
-        (r"([-+]?)[$€£¥₹]\s?([-+]?)(?=\d)", r"\1\2"),
+    ),
+    _steps((" point ",), (rf"{_NUMERAL} point (\d(?: ?\d)*)\b", _point)),
+    # separators, decimal commas
+    _steps(",'_", (r"(?<![\d.,[])(?<!\\\{)(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped)),
+    _steps(" ", (r"(?<![\d.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3})(?!\d| \d)(\.\d+)?", _grouped)),
+    _steps(",", (r"(?<![\d.,])(\d+),(\d{1,2})(?![\d,]|\.\d)", _decimal_comma)),
+    _steps(".", (r"(?<![\w.])\.(\d+)", r"0.\1")),
+    # currency
+    _steps(_CURRENCIES, (r"([-+]?)[$€£¥₹]\s?([-+]?)(?=\d)", r"\1\2")),
+    _steps(
+        (*_CURRENCIES, ",-", ".-", ",–", ".–", ",—", ".—"),
         (r"(?<=\d)\s?[€£₹]|(?<=\d)\$|(?<=\d)[,.][-–—](?!\s?\w)", ""),
-        (rf"{_NUMERAL} dollars? and (\d{{1,2}}) cents?\b", _dollars),
-        # powers, scales
-        (rf"{_NUMERAL}(?:{_POWER_OF_TEN})(?!\w)", _power),
-        (rf"(?<![\w.^)}}\]])(?<!\^\{{)(?<![x×*·/] ){_TEN}(?![\d.])", _ten),
+    ),
+    _steps((" cent",), (rf"{_NUMERAL} dollars? and (\d{{1,2}}) cents?\b", _dollars)),
+    # powers, scales
+    _steps(("",), (rf"{_NUMERAL}(?:{_POWER_OF_TEN})(?!\w)", _power)),
+    _steps("^*", (rf"(?<![\w.^)}}\]])(?<!\^\{{)(?<![x×*·/] ){_TEN}(?![\d.])", _ten)),
+    _steps(
+        ("thousand", "million", "billion", "hundred"),
         (rf"{_NUMERAL}\s?(thousand|million|billion|hundred)s?(?!\w)", _scaled),
-        (rf"{_NUMERAL}((?-i:k|K|M|mn|bn))(?!\w)", _scaled),
-        # fractions
+    ),
+    _steps(("k", "m", "bn"), (rf"{_NUMERAL}((?-i:k|K|M|mn|bn))(?!\w)", _scaled)),
+    # fractions
+    _steps(
+        ("hal", "third", "quarter", "fourth", "fifth", "sixth", "eighth", "tenth"),
         (rf"{_NUMERAL} and (?:an?|(\d+))[ -]({_PART})\b", _and_part),
         (rf"\b(\d{{1,6}}|a(?= half| quarter))[ -]({_PART})\b", _named_part),
+    ),
+    _steps(
+        "/",
         (
             r"(?<![\w./,^])(?:(\d{1,6})(?: | and ))?(?<![\w./,^])(\d{1,6}) ?/ ?(\d{1,6})"
             r"(?![\d/]|[.,]\d)",
             _fraction,
         ),
-        # units
+    ),
+    # units
+    _steps(
+        "\\°",
         (rf"(?<=\d)\s?{_DEGREES}\s?(?=[A-Za-z])", " degrees "),
         (rf"(?<=\d)\s?{_DEGREES}", " degrees"),
-        (r"(?<=\d)\s?/\s?(?=(?!(?:ln|log|sin|cos|tan|exp|sqrt|pi)\b)(?:[a-z]{2}|h\b))", " per "),
+    ),
+    _steps(
+        "/",
+        (
+            r"(?<=\d)\s?/\s?(?=(?!(?:ln|log|sin|cos|tan|exp|sqrt|pi)\b)(?:[a-z]{2}|h\b))",
+            " per ",
+        ),
+    ),
+    _steps(
+        ("",),
         (
             r"(?<=\d)(?=(?!(?:st|nd|rd|th|pi|sqrt|cbrt|sin|cos|tan|log|ln)\b)"
             r"(?:[a-z]{2,}|(?-i:[ghlLm]))\b)",
             " ",
         ),
-        # zeros, percent, signs
-        (r"(?<![\d.])\d+\.\d+(?!\.?\d)", _decimal),
+    ),
+    # zeros, percent, signs
+    _steps(".", (r"(?<![\d.])\d+\.\d+(?!\.?\d)", _decimal)),
+    _steps(
+        ("%", "percent", "per cent", "pct"),
         (r"(?<=\d)\s?(?:%|percent\b|per cent\b|pct\b)", "%"),
-        (r"\b(?:negative|minus)\s+(?=\d)(\d+(?:\.\d+)?)", _negative),
-        (r"(?<=[=:(])(\s?)- (?=\d)", r"\1-"),
-        (r"(?:^|(?<=[$({[:=*,→])|(?<=[:=#,→] )|(?<=\bis ))\+(?=\d)", ""),
-    )
+    ),
+    _steps(("negative", "minus"), (r"\b(?:negative|minus)\s+(?=\d)(\d+(?:\.\d+)?)", _negative)),
+    _steps("-", (r"(?<=[=:(])(\s?)- (?=\d)", r"\1-")),
+    _steps("+", (r"(?:^|(?<=[$({[:=*,→])|(?<=[:=#,→] )|(?<=\bis ))\+(?=\d)", "")),
 )  # fmt: skip

@@ -11,7 +11,7 @@ and the elements of a set, is sorted. Only a judge reads the result; no rule rel
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 _DEPTH = 4  # nested braces
@@ -26,6 +26,7 @@ _FUNCTION = r"(?:sqrt|cbrt|sin|cos|tan|log|ln)\("
 _NAME = rf"(?:(?:[A-Za-z]|pi)(?![A-Za-z])|{_FUNCTION})"
 _TIMES = r"\s?(?:(?<!\*)\*(?!\*)|\\cdot(?![a-z]))\s?"
 _AFTER_NAME = r"(?:(?<![A-Za-z][A-Za-z])(?<=[A-Za-z])|(?<=\bpi)|(?<=\dpi)|(?<=[)\]])|(?<=[/^]\d))"
+_PRECEDED, _FOLLOWED = re.compile(_AFTER_NAME), re.compile(rf"\d*{_NAME}|\(")
 _NUMBER = r"-?\d+(?:\.\d+|/\d+)?"
 _BOUND = rf"(?:{_NUMBER}|-?\w{{1,9}}(?:\([\w+-]{{1,9}}\))?(?:/\d+)?)"
 _ITEM = r"(?:[^,;()\[\]{}\\\n]|\\(?![{}])|\([^()\n]{0,40}\)){1,60}"
@@ -44,7 +45,8 @@ _COMMA = re.compile(r"\s{0,3},\s{0,3}")
 _SINGLE = r"\d+|[A-Za-z]"
 _COMPOUND = re.compile(r"[^(][+-]|[ */]")
 
-_Step = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
+_Replacement = str | Callable[[re.Match[str]], str]
+_Steps = tuple[Iterable[str], tuple[tuple[re.Pattern[str], _Replacement], ...]]
 
 
 def plain_formulas(text: str) -> str:
@@ -60,16 +62,25 @@ def plain_formulas(text: str) -> str:
         before, text = text, _applied(_BRACED, text)
         if text == before:
             break
-    for signs, steps in _AFTER:
+    return _applied(_AFTER, text)
+
+
+def _applied(groups: tuple[_Steps, ...], text: str) -> str:
+    for signs, steps in groups:
         if any(sign in text for sign in signs):
-            text = _applied(steps, text)
+            for pattern, replacement in steps:
+                text = pattern.sub(replacement, text)
     return text
 
 
-def _applied(steps: tuple[_Step, ...], text: str) -> str:
-    for pattern, replacement in steps:
-        text = pattern.sub(replacement, text)
-    return text
+def _tight(found: re.Match[str]) -> str:
+    """The sign without spaces, between two terms of which one is algebraic."""
+    text, start, end = found.string, found.start(), found.end()
+    after_name = _PRECEDED.match(text, start)
+    before_name = _FOLLOWED.match(text, end)
+    if before_name and (after_name or text[max(0, start - 1) : start].isdecimal()):
+        return found[1]
+    return found[1] if after_name and text[end : end + 1].isdecimal() else found[0]
 
 
 def _superscript(found: re.Match[str]) -> str:
@@ -169,129 +180,121 @@ def _is_word(text: str) -> bool:
     return re.search(r"[^\W\d_]{2}", rest) is not None
 
 
-def _steps(*steps: tuple[str, str | Callable[[re.Match[str]], str]]) -> tuple[_Step, ...]:
-    return tuple((re.compile(pattern), replacement) for pattern, replacement in steps)
+def _steps(signs: Iterable[str], *steps: tuple[str, _Replacement]) -> _Steps:
+    """Steps for texts with one of these signs."""
+    return signs, tuple((re.compile(pattern), replacement) for pattern, replacement in steps)
 
 
-_BEFORE = _steps(
-    (r"\\(?:left|right)(?![a-z])\s?", ""),
-    (r"\\[,;:!](?!\d{3}(?!\d))|\\q?quad(?![a-z])", " "),
-    (r"\\[()]|(?<!\\)\\[\[\]]|\$\$", ""),
-    (
-        r"(?<![\\\w$])\$(?=[^\s$])((?:(?![A-Za-z]{2,} [A-Za-z]{2})[^$\n]){1,100}?)(?<=[^\s\\])\$"
-        r"(?![\w$])",
-        r"\1",
+_BEFORE = (
+    _steps(
+        "\\",
+        (r"\\(?:left|right)(?![a-z])\s?", ""),
+        (r"\\[,;:!](?!\d{3}(?!\d))|\\q?quad(?![a-z])", " "),
     ),
-    (r"\\le(?:q|qslant)?(?![a-z])", "<="),
-    (r"\\ge(?:q|qslant)?(?![a-z])", ">="),
-    (r"\\ne(?:q)?(?![a-z])", "!="),
-    (r"\\lt(?![a-z])", "<"),
-    (r"\\gt(?![a-z])", ">"),
-    (r"\+?\s?\\infty(?![a-z])", "inf"),
-    (r"\s?\\cup(?![a-z])\s{0,3}", " U "),
-    (r"\\pm(?![a-z])", "+-"),
-    (r"\\pi(?![a-z])\s?(?![a-zA-Z])", "pi"),
-    (r"\\(sin|cos|tan|log|ln)(?![a-z])\s?(?=\()", r"\1"),
-    (r"\\(pi|sin|cos|tan|log|ln)(?![a-z])\s?", r"\1 "),
-    (r"\\[dtc]?frac(?=\s?[{\d])", r"\\frac"),
-    (r"(?:\\sqrt|\u221a)\s?(\d[\d,.]{0,20}\d|\d|[a-zA-Z](?![a-zA-Z]))", r"sqrt(\1)"),
-    (r"\u221a\s?(?=[({])", r"\\sqrt"),
-    (r"\\sqrt\s?(?=\()", "sqrt"),
-    (r"([A-Za-z)\]])([⁰¹²³⁴-⁹⁻]{1,4})", _superscript),
-    (r"(?:(?<![A-Za-z*])|(?<=\d\*))([A-Za-z]|\))\*\*(?=-?\d|\()", r"\1^"),
+    _steps(("\\", "$$"), (r"\\[()]|(?<!\\)\\[\[\]]|\$\$", "")),
+    _steps(
+        "$",
+        (
+            r"(?<![\\\w$])\$(?=[^\s$])((?:(?![A-Za-z]{2,} [A-Za-z]{2})[^$\n]){1,100}?)"
+            r"(?<=[^\s\\])\$(?![\w$])",
+            r"\1",
+        ),
+    ),
+    _steps(
+        "\\",
+        (r"\\le(?:q|qslant)?(?![a-z])", "<="),
+        (r"\\ge(?:q|qslant)?(?![a-z])", ">="),
+        (r"\\ne(?:q)?(?![a-z])", "!="),
+        (r"\\lt(?![a-z])", "<"),
+        (r"\\gt(?![a-z])", ">"),
+        (r"\+?\s?\\infty(?![a-z])", "inf"),
+        (r"\s?\\cup(?![a-z])\s{0,3}", " U "),
+        (r"\\pm(?![a-z])", "+-"),
+        (r"\\pi(?![a-z])\s?(?![a-zA-Z])", "pi"),
+        (r"\\(sin|cos|tan|log|ln)(?![a-z])\s?(?=\()", r"\1"),
+        (r"\\(pi|sin|cos|tan|log|ln)(?![a-z])\s?", r"\1 "),
+        (r"\\[dtc]?frac(?=\s?[{\d])", r"\\frac"),
+    ),
+    _steps(
+        "\\\u221a",
+        (
+            r"(?:\\sqrt|\u221a)\s?(\d[\d,.]{0,20}\d|\d|[a-zA-Z](?![a-zA-Z]))",
+            r"sqrt(\1)",
+        ),
+        (r"\u221a\s?(?=[({])", r"\\sqrt"),
+        (r"\\sqrt\s?(?=\()", "sqrt"),
+    ),
+    _steps("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", (r"([A-Za-z)\]])([⁰¹²³⁴-⁹⁻]{1,4})", _superscript)),
+    _steps(("**",), (r"(?:(?<![A-Za-z*])|(?<=\d\*))([A-Za-z]|\))\*\*(?=-?\d|\()", r"\1^")),
 )
-_BRACED = _steps(
-    (r"\\sqrt\s?\{([^{}]{1,60})\}", r"sqrt(\1)"),
-    (r"\\sqrt\s?\[3\]\s?\{([^{}]{1,60})\}", r"cbrt(\1)"),
-    (r"\^\s?\{(?!\s?\\circ)([^{}]{1,40})\}", _power),
-    (
-        r"\\frac\s?\{([^{}]{1,80})\}\s?\{([^{}]{1,80})\}"
-        r"(?:([a-zA-Z](?:\^\d+)?)(?![a-zA-Z^({]))?",
-        _frac,
+_BRACED = (
+    _steps(
+        "\\^",
+        (r"\\sqrt\s?\{([^{}]{1,60})\}", r"sqrt(\1)"),
+        (r"\\sqrt\s?\[3\]\s?\{([^{}]{1,60})\}", r"cbrt(\1)"),
+        (r"\^\s?\{(?!\s?\\circ)([^{}]{1,40})\}", _power),
+        (
+            r"\\frac\s?\{([^{}]{1,80})\}\s?\{([^{}]{1,80})\}"
+            r"(?:([a-zA-Z](?:\^\d+)?)(?![a-zA-Z^({]))?",
+            _frac,
+        ),
+        (rf"\\(?:{_STYLES})\s?\{{((?:[^{{}}\\]|\\.)*)\}}", r"\1"),
     ),
-    (rf"\\(?:{_STYLES})\s?\{{((?:[^{{}}\\]|\\.)*)\}}", r"\1"),
 )
 _AFTER = (
-    (
-        "\x02\x03",
-        _steps(
-            (r"\x02", "{"),
-            (r"\x03", "}"),
-        ),
-    ),
-    (
+    _steps("\x02\x03", (r"\x02", "{"), (r"\x03", "}")),
+    _steps(
         ("*", "\\cdot"),
-        _steps(
-            (rf"(?<=\d){_TIMES}(?={_NAME}|\()", ""),
-            (rf"(?:(?<![A-Za-z][A-Za-z])(?<=[A-Za-z])|(?<=\))){_TIMES}(?={_NAME}|\()", ""),
-        ),
+        (rf"(?<=\d){_TIMES}(?={_NAME}|\()", ""),
+        (rf"(?:(?<![A-Za-z][A-Za-z])(?<=[A-Za-z])|(?<=\))){_TIMES}(?={_NAME}|\()", ""),
     ),
-    (
-        ("pi", "("),
-        _steps(
-            (rf"(?<=\d) (?=pi\b|{_FUNCTION})", ""),
-        ),
+    _steps(
+        (" pi", " sqrt", " cbrt", " sin", " cos", " tan", " log", " ln"),
+        (rf"(?<=\d) (?=pi\b|{_FUNCTION})", ""),
     ),
-    (
+    _steps(
         "+-",
-        _steps(
-            (rf"(?:(?<=\d)|{_AFTER_NAME})\s?([+-])\s?(?=\d*{_NAME}|\()", r"\1"),
-            (rf"{_AFTER_NAME}\s?([+-])\s?(?=\d)", r"\1"),
-            (r"(?<=[\d)])([+-]\d+) ([+-]) (?=\d)", r"\1\2"),
-            (_RATIO.pattern, _ratio),
-            (_SUM.pattern, _sorted_sum),
-        ),
+        (r"\s?([+-])\s?", _tight),
+        (r"(?<=[\d)])([+-]\d+) ([+-]) (?=\d)", r"\1\2"),
     ),
-    (
+    _steps((")/",), (_RATIO.pattern, _ratio)),
+    _steps("+-", (_SUM.pattern, _sorted_sum)),
+    _steps(
         "=",
-        _steps(
-            (
-                rf"(?<!,)(?<!, )(?<!and ){_ASSIGNMENT.pattern}"
-                rf"(?:(?:,\s?(?:and |or )?| and | or |; ?){_ASSIGNMENT.pattern}){{1,3}}"
-                r"(?![,;]? ?(?:and |or )?[a-zA-Z]\s?=)",
-                _assigned,
-            ),
+        (
+            rf"(?<!,)(?<!, )(?<!and ){_ASSIGNMENT.pattern}"
+            rf"(?:(?:,\s?(?:and |or )?| and | or |; ?){_ASSIGNMENT.pattern}){{1,3}}"
+            r"(?![,;]? ?(?:and |or )?[a-zA-Z]\s?=)",
+            _assigned,
         ),
     ),
-    (
+    _steps(
+        "<",
+        (
+            rf"(?<![\w.)/-])({_BOUND})\s?(<=?)\s?[a-zA-Z]\s?(<=?)\s?({_BOUND})(?![\w(])",
+            _interval,
+        ),
+    ),
+    _steps(
         "<>",
-        _steps(
-            (
-                rf"(?<![\w.)/-])({_BOUND})\s?(<=?)\s?[a-zA-Z]\s?(<=?)\s?({_BOUND})(?![\w(])",
-                _interval,
-            ),
-            (
-                rf"(?<![<>=] )(?<![\w.)/<>=])[a-zA-Z]\s?([<>]=?)\s?({_BOUND})(?![\w(<>=]| ?[<>=])",
-                _half_line,
-            ),
+        (
+            rf"(?<![<>=] )(?<![\w.)/<>=])[a-zA-Z]\s?([<>]=?)\s?({_BOUND})(?![\w(<>=]| ?[<>=])",
+            _half_line,
         ),
     ),
-    (
-        ("\\in",),
-        _steps(
-            (r"\b[a-zA-Z]\s?\\in(?![a-z])\s?(?=[(\[])", ""),
-        ),
-    ),
-    (
+    _steps(("\\in",), (r"\b[a-zA-Z]\s?\\in(?![a-z])\s?(?=[(\[])", "")),
+    _steps(
         ",",
-        _steps(
-            (
-                rf"(\\\{{|[(\[]|(?<![\w}}\])])\{{)\s?({_ITEM}(?:,{_ITEM}){{1,30}})(\\\}}|[)\]}}])",
-                _listed,
-            ),
-            (rf"(?<![\w.,]){_NUMBER}(?:,{_NUMBER}){{2,30}}(?![\w]|,\d)", _bare_list),
-            (
-                r"(?<=\d),(?=-\d|\\frac|\d+/\d|-?\d*sqrt\()|(?<=[)}]),(?=[-\d(])|(?<=/\d),(?=[-\d])"
-                r"|(?<=[A-Za-z]),(?=[A-Za-z-])",
-                ", ",
-            ),
+        (
+            rf"(\\\{{|[(\[]|(?<![\w}}\])])\{{)\s?({_ITEM}(?:,{_ITEM}){{1,30}})(\\\}}|[)\]}}])",
+            _listed,
+        ),
+        (rf"(?<![\w.,]){_NUMBER}(?:,{_NUMBER}){{2,30}}(?![\w]|,\d)", _bare_list),
+        (
+            r"(?<=\d),(?=-\d|\\frac|\d+/\d|-?\d*sqrt\()|(?<=[)}]),(?=[-\d(])|(?<=/\d),(?=[-\d])"
+            r"|(?<=[A-Za-z]),(?=[A-Za-z-])",
+            ", ",
         ),
     ),
-    (
-        "\\",
-        _steps(
-            (r"\\([{}])", r"\1"),
-        ),
-    ),
+    _steps("\\", (r"\\([{}])", r"\1")),
 )
-"""Steps for texts with one of these signs."""

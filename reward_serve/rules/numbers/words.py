@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 
 def word_list(text: str) -> list[str]:
     """Split a word list that is written as text."""
@@ -31,7 +33,13 @@ SCALE_WORDS = {
     "trillion": 10**12,
 }
 NUMBER_WORDS = SMALL_WORDS.keys() | TENS_WORDS.keys() | SCALE_WORDS.keys()
-ANY_NUMBER_WORD = f"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"  # a pattern
+_LONGEST_FIRST = sorted(NUMBER_WORDS, key=lambda word: (word[0], -len(word)))
+_BY_LETTER = groupby(_LONGEST_FIRST, key=lambda word: word[0])  # other words are left at once
+ANY_NUMBER_WORD = "|".join(
+    f"{letter}(?:{'|'.join(word[1:] for word in words)})" for letter, words in _BY_LETTER
+)
+ANY_NUMBER_WORD = f"(?:{ANY_NUMBER_WORD})"
+"""A pattern."""
 
 # Amounts that are not plain numbers, and words that change a number's value.
 _AMOUNTS = word_list(

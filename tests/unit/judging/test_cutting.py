@@ -25,6 +25,21 @@ def test_a_conversation_that_fits_is_not_cut() -> None:
     assert cut("It is 18.", 9, head=4) == ("It is 18.", 0)
 
 
+def words(text: str) -> tuple[list[int], list[int]]:
+    """A tokenizer of one token a word."""
+    found = list(re.finditer(r"\S+\s*", text))
+    return [hash(word[0]) for word in found], [word.start() for word in found]
+
+
+@pytest.mark.parametrize("letters", [1, 5, 20, 30])
+@pytest.mark.parametrize("head", [0, 3])
+def test_tokens_of_any_length_fill_the_budget(letters: int, head: int) -> None:
+    parts = [f"{n:0{letters}}" for n in range(100)]
+    shown, ids, _, _ = shortened(" ".join(parts), 12, head, str, words)
+    assert len(ids) == 12
+    assert shown.split()[-9:] == parts[-9:]
+
+
 def test_without_a_head_the_end_is_kept() -> None:
     assert cut("So the answer is 18", 5) == ("is 18", len("So the answer "))
 
