@@ -81,8 +81,7 @@ class Scorer:
         self._turns = Turns()
         self._explanations = explanations
         self._explaining = 0
-        self.groups = GroupScorer(name, model, admission, self._checked_length, observers, clock)
-        """Scores groups with the same model."""
+        self._groups = GroupScorer(name, model, admission, self._checked_length, observers, clock)
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
         """Score one request; its deadline starts now.
@@ -102,6 +101,10 @@ class Scorer:
         for observer in self._observers:
             observer.observe(request, result, times)
         return result
+
+    async def score_group(self, request: object) -> dict[str, Any]:
+        """The ``GroupResult`` of one ``GroupRequest``, both as plain data."""
+        return await self._groups.score(request)
 
     async def explain(self, request: object) -> dict[str, Any]:
         """The ``Explanation`` of one ``ExplainRequest``, both as plain data.
@@ -227,7 +230,7 @@ class Scorer:
             )
         characters = self._checked_length(request.characters)
         if request.group_size is not None:
-            return await self.groups.member(request)
+            return await self._groups.member(request)
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
             times.placed = self._clock()
