@@ -165,7 +165,7 @@ class Client:
         body = {**self._defaults, **request}
         self._in_this_process()
         responses = list(body.get("responses") or ())
-        self.counters.asked(len(responses))
+        self.counters.add(asked=len(responses))
         max_attempts = self._settings["max_attempts"]
         result = await on_own_loop(ask_group(self._endpoints, body, max_attempts))
         results = result.results or [failure(result.status, result.reason or "")] * len(responses)
@@ -175,7 +175,7 @@ class Client:
                 {"response": response, "group_size": len(responses)}, found, self._on_failure
             )
             if found.status is Status.OK:
-                self.counters.ok(1)
+                self.counters.add(ok=1)
             else:
                 self.counters.failed(found, fallback=one.source == "fallback")
             settled.append(one)
@@ -204,7 +204,7 @@ class Client:
     ) -> list[Ticket]:
         self._in_this_process()
         tickets = [Ticket(as_dict(request, self._defaults), loop) for request in requests]
-        self.counters.asked(len(tickets))
+        self.counters.add(asked=len(tickets))
         self._coalescer.submit(tickets)
         return tickets
 
@@ -220,7 +220,7 @@ class Client:
         def deliver(results: Mapping[int, ScoreResult]) -> None:
             scored = [(tickets[i], r) for i, r in results.items() if r.status is Status.OK]
             self._note(scored)
-            self.counters.ok(len(scored))
+            self.counters.add(ok=len(scored))
             hand_out(scored)
             failed = [(tickets[i], r) for i, r in results.items() if r.status is not Status.OK]
             unscored.extend(result for _, result in failed)

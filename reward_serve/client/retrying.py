@@ -88,7 +88,7 @@ class Retrier:
             while batch.open:
                 attempt += 1
                 if attempt > 1:
-                    self._counters.retried(len(batch.open))
+                    self._counters.add(retried=len(batch.open))
                 await self._attempt(batch)
                 if not batch.open or attempt == self._max_attempts:
                     break
