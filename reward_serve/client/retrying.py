@@ -70,10 +70,8 @@ class Retrier:
         """Whether every endpoint waits for its probe's answer; each logs its own outage."""
         return all(endpoint.in_doubt for endpoint in self._endpoints)
 
-    async def ask(
-        self, bodies: Sequence[dict[str, Any]], deliver: Deliver = lambda results: None
-    ) -> list[ScoreResult]:
-        """A result for each request, in order; without any answer, the status is ``error``.
+    async def ask(self, bodies: Sequence[dict[str, Any]], deliver: Deliver) -> None:
+        """Deliver a result for each request; without any answer, its status is ``error``.
 
         Args:
             bodies: the requests.
@@ -99,7 +97,6 @@ class Retrier:
         for endpoint, since in batch.unanswered_since.items():
             endpoint.lost(batch.bodies, since, batch.last_reason)
         batch.close(batch.open)
-        return batch.results
 
     @contextmanager
     def _bounded(self, batch: _Batch) -> Iterator[None]:
@@ -216,11 +213,6 @@ class _Batch:
         self._ends = [now + longest_timeout_s([body]) for body in bodies]
         self._latest: dict[int, ScoreResult] = {}
         self._sent: set[int] = set()
-
-    @property
-    def results(self) -> list[ScoreResult]:
-        """A result for each request, in order."""
-        return [self._result(index) for index in range(len(self.bodies))]
 
     def expire_later(self) -> list[asyncio.TimerHandle]:
         """End each request at its deadline and grace, if deadlines differ.

@@ -36,9 +36,8 @@ class Dispatcher:
     """Sends items to reward models.
 
     Args:
-        models: the models' handles by name.
+        models: the models' handles by name; items without ``model`` are sent to the first.
         aliases: alternative names of the models.
-        default: the model of items without ``model``; by default the first.
         grace_s: see ``DeploymentClient``.
         detached: see ``DeploymentClient``.
         upstream: for a gateway, the applications of its models.
@@ -49,7 +48,6 @@ class Dispatcher:
         models: Mapping[str, DeploymentHandle],
         aliases: Mapping[str, str] | None = None,
         *,
-        default: str | None = None,
         grace_s: float = GRACE_S,
         detached: bool = False,
         upstream: Collection[str] = (),
@@ -57,7 +55,7 @@ class Dispatcher:
         self._models = {
             name: DeploymentClient(handle, grace_s, detached) for name, handle in models.items()
         }
-        self._default = default or next(iter(models))
+        self._default = next(iter(models))
         self.aliases: Mapping[str, str] = aliases or {}
         """Alternative names of the models; ``learn`` adds to a gateway's."""
         self._upstream = upstream
