@@ -19,7 +19,7 @@ from reward_serve import memory
 from reward_serve.config.app import ServerConfig
 from reward_serve.groups.schema import size_of_group
 from reward_serve.http import openai
-from reward_serve.http.auth import ApiKeys, KeyLimit, KeyLimitError
+from reward_serve.http.auth import KeyLimit, KeyLimitError
 from reward_serve.http.compat import CompatRoutes
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
 from reward_serve.http.docs import DocumentedApi
@@ -76,7 +76,7 @@ class Ingress:
         }
         api = DocumentedApi(handlers, self._server, has_keys=bool(self._keys))
         if self._keys:
-            keys = BearerKeys(ApiKeys(self._keys))
+            keys = BearerKeys(self._keys)
             api.add_middleware(AuthenticationMiddleware, backend=keys, on_error=unauthorized)
         api.add_middleware(Exchange)  # added last, so outermost
         return api
