@@ -12,7 +12,7 @@ from typing import Any
 from reward_serve.client.endpoint import Endpoint, is_answer
 from reward_serve.client.outcomes import Counters
 from reward_serve.client.transport import (
-    GRACE_S,
+    SERVICE_GRACE_S,
     TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
@@ -223,7 +223,7 @@ class _Batch:
         if len(ends) < 2:
             return []
         loop, now = asyncio.get_running_loop(), time.monotonic()
-        return [loop.call_later(end + GRACE_S - now, self._expire, end) for end in ends]
+        return [loop.call_later(end + SERVICE_GRACE_S - now, self._expire, end) for end in ends]
 
     def _expire(self, end: float) -> None:
         late = {index for index in self.open if self._ends[index] <= end}

@@ -12,7 +12,7 @@ from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import group_failure, size_of_group
 from reward_serve.routing.calls import NoAnswerError
 from reward_serve.routing.deployment import (
-    GRACE_S,
+    REPLICA_GRACE_S,
     Chunks,
     DeploymentClient,
     handle_of,
@@ -48,7 +48,7 @@ class Dispatcher:
         models: Mapping[str, DeploymentHandle],
         aliases: Mapping[str, str] | None = None,
         *,
-        grace_s: float = GRACE_S,
+        grace_s: float = REPLICA_GRACE_S,
         detached: bool = False,
         upstream: Collection[str] = (),
     ) -> None:
@@ -138,7 +138,7 @@ class Dispatcher:
             return Explanation.model_validate({"result": refused}).model_dump(mode="json")
         (model,) = parts
         (asked,) = self._addressed([body])
-        within_s = longest_timeout_s([body]) + GRACE_S
+        within_s = longest_timeout_s([body]) + REPLICA_GRACE_S
         try:
             explanation: dict[str, Any] = await self._models[model].call(
                 "explain", asked, within_s=within_s
@@ -169,7 +169,7 @@ class Dispatcher:
         Raises:
             NoAnswerError: the model did not answer.
         """
-        within_s += GRACE_S
+        within_s += REPLICA_GRACE_S
         answer: dict[str, Any] = await self._models[model].call("complete", body, within_s=within_s)
         return answer
 

@@ -137,7 +137,7 @@ async def test_the_deadline_covers_all_attempts() -> None:
 async def test_a_request_does_not_wait_for_the_longer_deadline_of_one_it_travels_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retrying, "GRACE_S", 0.02)
+    monkeypatch.setattr(retrying, "SERVICE_GRACE_S", 0.02)
     release, transport = asyncio.Event(), Scripted()
     answer = transport.ascore_batch
 
