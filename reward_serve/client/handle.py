@@ -102,7 +102,7 @@ class HandleTransport:
                 from one that is connected to it.
         """
         dispatcher = await self._connected(requests)
-        if len(requests) > self._max_batch_items:  # split into calls, it might pass unnoticed
+        if len(requests) > self._max_batch_items:  # each replica sees only its part
             raise ServiceUnavailableError(
                 f"{self.name}: requests: {len(requests)} items; the limit is "
                 f"{self._max_batch_items}, so split the batch",

@@ -1,6 +1,7 @@
 """The HTTP deployment: FastAPI on Serve, with routes, limits and status codes.
 
-Requests are passed unchanged to a reward model's replica, which validates them.
+A reward model's replica validates the requests. The ingress passes them on and only replaces an
+alias in ``model`` by the model's name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Scores requests with one reward model: validation, admission, deadlines, typed failures.
 
-This is the work of a replica, without Ray. No request raises: a score request gets a
-``ScoreResult``, an explanation or a chat completion the status of one.
+This is the work of a replica, without Ray. A request that fails, whatever it contains, gets a
+result with a status and a reason. Only a batch that is not a list raises.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _EXPLANATION_PAUSE_S = 1.0
 
 
 class Scorer:
-    """Turns requests into results, explanations and completions, and never raises.
+    """Turns requests into results, explanations and completions; failures are results too.
 
     Args:
         name: the reward model's name in results.

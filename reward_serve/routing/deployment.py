@@ -30,7 +30,7 @@ from reward_serve.schema import echoes, failure, longest_timeout_s
 
 logger = logging.getLogger("ray.serve")
 
-_SENT_BYTES_PER_S = 100e6  # four times what a replica of rules decides (P9)
+_SENT_BYTES_PER_S = 100e6  # four times what a replica decides by rules, in benchmark P9
 _UNPACED_BYTES = 2**17
 
 REPLICA_GRACE_S = 2.0  # replicas enforce the deadline; this bounds calls that never reach one
@@ -48,10 +48,11 @@ class DeploymentClient:
     logged.
 
     Args:
-        handle: the Serve handle; its first use, so do not construct this in two threads at once.
+        handle: the Serve handle. The constructor initialises it if it is unused, which must not
+            happen in two threads at once.
         grace_s: how long to wait beyond the deadline, which the replica enforces.
         detached: for clients, which make several calls per request: single calls get a context
-            too, and items without an answer are not logged here.
+            too, and items without an answer are logged at DEBUG, as clients report an outage.
     """
 
     def __init__(
@@ -182,9 +183,8 @@ class DeploymentClient:
         try:
             chunks = aiter(call)
             while True:  # until StopAsyncIteration
-                async with asyncio.timeout_at(
-                    until
-                ):  # around the yield, it could cancel the reader
+                # The timeout excludes the yield, where it could cancel the reader.
+                async with asyncio.timeout_at(until):
                     chunk = await anext(chunks)
                 for result in chunk:
                     result["index"] = keys[result["index"]]
@@ -213,7 +213,7 @@ class DeploymentClient:
         failures = [
             failure(error.status, error.reason, model=model, **echoes(item)) for item in items
         ]
-        level = logging.DEBUG if self._detached else logging.WARNING  # clients report an outage
+        level = logging.DEBUG if self._detached else logging.WARNING
         logger.log(level, "reward model %s: %d items unanswered: %r", model, len(failures), cause)
         return [result.model_dump(mode="json") for result in failures]
 
