@@ -75,7 +75,7 @@ class FakeHandle:
 
     @property
     def score_group(self) -> FakeMethod:
-        return FakeMethod(self._scorer.groups.score, self._before)
+        return FakeMethod(self._scorer.score_group, self._before)
 
     @property
     def explain(self) -> FakeMethod:

@@ -97,7 +97,7 @@ class FakeService:
             results = self._scored(self._scorer.score_batch(call.body["requests"]))
             return Reply({"results": results})
         if call.path == "/v1/score/group":
-            group = self._scored(self._scorer.groups.score(call.body))
+            group = self._scored(self._scorer.score_group(call.body))
             return Reply(group, http_status(Status(group["status"])))
         if call.path == "/v1/explain":
             explanation = self._scored(self._scorer.explain(call.body))

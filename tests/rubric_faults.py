@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 
 from reward_serve import ScoreResult
 from reward_serve.client import Client
-from reward_serve.client.transport import GRACE_S
+from reward_serve.client.transport import SERVICE_GRACE_S
 
 Fault = Literal[
     "late",
@@ -230,7 +230,7 @@ def check_items(
                     {**request, "timeout_s": timeout_s}
                 )
                 took_s = time.monotonic() - began
-            assert took_s < timeout_s + GRACE_S, (number, took_s, result)
+            assert took_s < timeout_s + SERVICE_GRACE_S, (number, took_s, result)
             _check(number, model, result)
             ended[f"{fault_of(number)}: {result.status.value}"] += 1
 

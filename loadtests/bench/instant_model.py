@@ -12,7 +12,6 @@ from typing import Any
 
 from deployments.local import console, free_port
 from loadtests.bench.common import load, spread
-from loadtests.scorer_replica import ScorerReplica
 from reward_serve.client import HttpRewardClient, RewardClient
 from reward_serve.config.app import ServerConfig
 from reward_serve.replica.admission import Admission
@@ -44,13 +43,13 @@ class InstantModel(RewardModel):
         return {}
 
 
-class InstantReplica(ScorerReplica):
-    """``RewardReplica`` with an ``InstantModel``."""
+class InstantReplica(Scorer):
+    """A replica with an ``InstantModel``."""
 
     def __init__(self) -> None:
         admission = Admission(128, 100_000)
         observers = [Metrics(lambda: 0, dict)]
-        super().__init__(Scorer("instant", InstantModel(), admission, 1024, observers=observers))
+        super().__init__("instant", InstantModel(), admission, 1024, observers=observers)
 
 
 class Raw:

@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from loadtests.scorer_replica import ScorerReplica
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.replica.admission import Admission
@@ -98,8 +97,8 @@ class PrefixEngine:
         return Usage(prompt_tokens=len(tokens), cached_tokens=cached, completion_tokens=written)
 
 
-class PrefixReplica(ScorerReplica):
-    """``RewardReplica`` with a judge on a ``PrefixEngine``.
+class PrefixReplica(Scorer):
+    """A replica with a judge on a ``PrefixEngine``.
 
     Args:
         model: a ``JudgeModel`` as plain data.
@@ -109,8 +108,7 @@ class PrefixReplica(ScorerReplica):
     def __init__(self, model: dict[str, Any], max_batch_items: int) -> None:
         config = JudgeModel.model_validate(model)
         admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
-        judge = Judge(config, PrefixEngine())
-        super().__init__(Scorer(config.name, judge, admission, max_batch_items))
+        super().__init__(config.name, Judge(config, PrefixEngine()), admission, max_batch_items)
 
     async def describe(self) -> dict[str, Any]:
         """Its name."""

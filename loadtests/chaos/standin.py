@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from loadtests.chaos.engine_faults import GENERATE, LABEL, Fault, Faults
-from loadtests.scorer_replica import ScorerReplica
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.replica.admission import Admission
@@ -120,8 +119,8 @@ def _text(prompt: Prompt) -> str:
     return "\n".join(turn["content"] for turn in prompt.messages)
 
 
-class StandInReplica(ScorerReplica):
-    """``RewardReplica`` with a judge on the fake engine.
+class StandInReplica(Scorer):
+    """A replica with a judge on the fake engine.
 
     Args:
         slots: concurrent calls of the engine, and concurrent items of the replica.
@@ -136,9 +135,8 @@ class StandInReplica(ScorerReplica):
             "cache": {"enabled": False},
         }
         config = JudgeModel(name=NAME, kind="judge", max_concurrent_items=slots, **fields)
-        self._admission = Admission(slots, config.max_queued_items)
-        judge = Judge(config, self._engine)
-        super().__init__(Scorer(NAME, judge, self._admission, max_batch_items=1024))
+        admission = Admission(slots, config.max_queued_items)
+        super().__init__(NAME, Judge(config, self._engine), admission, max_batch_items=1024)
 
     async def describe(self) -> dict[str, Any]:
         """Process id, items in flight and faults injected so far."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from reward_serve.client.coalescing import Coalescer, Outcome, Ticket, hand_out
@@ -117,31 +118,19 @@ class Client:
             NotConnectedError: see ``score``.
         """
         refuse_to_block()
-        tickets = self._submit(requests, None)
-        try:
+        with self._submitted(requests, None) as tickets:
             return [ticket.answer.result() for ticket in tickets]
-        except BaseException:
-            self._coalescer.withdraw(tickets)
-            raise
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
-        tickets = self._submit([request], asyncio.get_running_loop())
-        try:
-            result: ScoreResult = await tickets[0].answer
-        except BaseException:
-            self._coalescer.withdraw(tickets)
-            raise
+        with self._submitted([request], asyncio.get_running_loop()) as (ticket,):
+            result: ScoreResult = await ticket.answer  # gather would cost another 5 us
         return result
 
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
-        tickets = self._submit(requests, asyncio.get_running_loop())
-        try:
+        with self._submitted(requests, asyncio.get_running_loop()) as tickets:
             results: list[ScoreResult] = await asyncio.gather(*(t.answer for t in tickets))
-        except BaseException:
-            self._coalescer.withdraw(tickets)
-            raise
         return results
 
     def score_group(self, request: GroupRequest | Mapping[str, Any]) -> GroupResult:
@@ -165,7 +154,7 @@ class Client:
         body = {**self._defaults, **request}
         self._in_this_process()
         responses = list(body.get("responses") or ())
-        self.counters.asked(len(responses))
+        self.counters.add(asked=len(responses))
         max_attempts = self._settings["max_attempts"]
         result = await on_own_loop(ask_group(self._endpoints, body, max_attempts))
         results = result.results or [failure(result.status, result.reason or "")] * len(responses)
@@ -175,7 +164,7 @@ class Client:
                 {"response": response, "group_size": len(responses)}, found, self._on_failure
             )
             if found.status is Status.OK:
-                self.counters.ok(1)
+                self.counters.add(ok=1)
             else:
                 self.counters.failed(found, fallback=one.source == "fallback")
             settled.append(one)
@@ -199,14 +188,20 @@ class Client:
         body = {**as_dict(request, self._defaults), "tokens": tokens}
         return await endpoint.transport.aexplain(body)
 
-    def _submit(
+    @contextmanager
+    def _submitted(
         self, requests: Sequence[Request], loop: asyncio.AbstractEventLoop | None
-    ) -> list[Ticket]:
+    ) -> Iterator[list[Ticket]]:
+        """The submitted requests, which are withdrawn if the block that waits for them raises."""
         self._in_this_process()
         tickets = [Ticket(as_dict(request, self._defaults), loop) for request in requests]
-        self.counters.asked(len(tickets))
+        self.counters.add(asked=len(tickets))
         self._coalescer.submit(tickets)
-        return tickets
+        try:
+            yield tickets
+        except BaseException:
+            self._coalescer.withdraw(tickets)
+            raise
 
     def _in_this_process(self) -> None:
         if self._pid != os.getpid():
@@ -220,7 +215,7 @@ class Client:
         def deliver(results: Mapping[int, ScoreResult]) -> None:
             scored = [(tickets[i], r) for i, r in results.items() if r.status is Status.OK]
             self._note(scored)
-            self.counters.ok(len(scored))
+            self.counters.add(ok=len(scored))
             hand_out(scored)
             failed = [(tickets[i], r) for i, r in results.items() if r.status is not Status.OK]
             unscored.extend(result for _, result in failed)

@@ -1,4 +1,4 @@
-"""Batches single requests from all threads and event loops.
+"""Batches the requests of concurrent calls, single or several, from all threads and event loops.
 
 Switching threads costs more than a request does, so a burst of requests is handed over at once, and
 so are the results for one event loop.

@@ -17,7 +17,7 @@ from reward_serve.client.client import Client
 from reward_serve.client.loop import in_thread, process_lock
 from reward_serve.client.outcomes import OnFailure
 from reward_serve.client.transport import (
-    GRACE_S,
+    SERVICE_GRACE_S,
     TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
@@ -102,7 +102,7 @@ class HandleTransport:
                 from one that is connected to it.
         """
         dispatcher = await self._connected(requests)
-        if len(requests) > self._max_batch_items:  # split into calls, it might pass unnoticed
+        if len(requests) > self._max_batch_items:  # each replica sees only its part
             raise ServiceUnavailableError(
                 f"{self.name}: requests: {len(requests)} items; the limit is "
                 f"{self._max_batch_items}, so split the batch",
@@ -173,4 +173,4 @@ class HandleTransport:
         warn_of_other_major(about["version"])
         # Behind a gateway, each model has an application of its own.
         handles = {name: handle_of(app, name) for name, app in about["applications"].items()}
-        return Dispatcher(handles, about["aliases"], grace_s=GRACE_S, detached=True)
+        return Dispatcher(handles, about["aliases"], grace_s=SERVICE_GRACE_S, detached=True)

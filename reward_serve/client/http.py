@@ -158,7 +158,7 @@ class HttpTransport:
         """A result for each request, in order.
 
         Raises:
-            ServiceUnavailableError: no service at the URL, or not this one.
+            ServiceUnavailableError: the URL does not answer, or another service does.
         """
         sent = with_ids(requests)
         content, refused = encode_batch(sent)
@@ -176,8 +176,8 @@ class HttpTransport:
         """The explanation of a request's result.
 
         Raises:
-            ServiceUnavailableError: no service at the URL, not this one, or one that explains
-                nothing (``server.explain: false``).
+            ServiceUnavailableError: the URL does not answer, another service does, or this one does
+                not explain results (``server.explain: false``).
         """
         try:
             content = encode(request)

@@ -138,17 +138,11 @@ class Counters:
         names = ("asked", "ok", "failed", "fallback", "retried")
         self._counts = dict.fromkeys((*names, *(f"failed_{status}" for status in _FAILURES)), 0)
 
-    def asked(self, requests: int) -> None:
-        """Record new requests."""
-        self._add(asked=requests)
-
-    def ok(self, requests: int) -> None:
-        """Record requests that ended with a verdict."""
-        self._add(ok=requests)
-
-    def retried(self, requests: int) -> None:
-        """Record requests that were sent again."""
-        self._add(retried=requests)
+    def add(self, **counts: int) -> None:
+        """Add to the counts of ``snapshot``, by name."""
+        with self._lock:
+            for name, count in counts.items():
+                self._counts[name] += count
 
     def failed(self, result: ScoreResult, fallback: bool) -> None:
         """Record a request that ended without a verdict.
@@ -157,14 +151,9 @@ class Counters:
             result: the service's result.
             fallback: whether the caller received a fallback score.
         """
-        self._add(failed=1, fallback=int(fallback), **{f"failed_{result.status.value}": 1})
+        self.add(failed=1, fallback=int(fallback), **{f"failed_{result.status.value}": 1})
 
     def snapshot(self) -> dict[str, int]:
         """The current counts: asked, ok, failed, failed by status, fallback, retried."""
         with self._lock:
             return dict(self._counts)
-
-    def _add(self, **counts: int) -> None:
-        with self._lock:
-            for name, count in counts.items():
-                self._counts[name] += count

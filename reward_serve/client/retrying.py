@@ -12,7 +12,7 @@ from typing import Any
 from reward_serve.client.endpoint import Endpoint, is_answer
 from reward_serve.client.outcomes import Counters
 from reward_serve.client.transport import (
-    GRACE_S,
+    SERVICE_GRACE_S,
     TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
@@ -70,10 +70,8 @@ class Retrier:
         """Whether every endpoint waits for its probe's answer; each logs its own outage."""
         return all(endpoint.in_doubt for endpoint in self._endpoints)
 
-    async def ask(
-        self, bodies: Sequence[dict[str, Any]], deliver: Deliver = lambda results: None
-    ) -> list[ScoreResult]:
-        """A result for each request, in order; without any answer, the status is ``error``.
+    async def ask(self, bodies: Sequence[dict[str, Any]], deliver: Deliver) -> None:
+        """Deliver a result for each request; without any answer, its status is ``error``.
 
         Args:
             bodies: the requests.
@@ -88,7 +86,7 @@ class Retrier:
             while batch.open:
                 attempt += 1
                 if attempt > 1:
-                    self._counters.retried(len(batch.open))
+                    self._counters.add(retried=len(batch.open))
                 await self._attempt(batch)
                 if not batch.open or attempt == self._max_attempts:
                     break
@@ -103,7 +101,6 @@ class Retrier:
             else:
                 endpoint.lost(batch.bodies, since, batch.last_reason)
         batch.close(batch.open)
-        return batch.results
 
     @contextmanager
     def _bounded(self, batch: _Batch) -> Iterator[None]:
@@ -221,11 +218,6 @@ class _Batch:
         self._latest: dict[int, ScoreResult] = {}
         self._sent: set[int] = set()
 
-    @property
-    def results(self) -> list[ScoreResult]:
-        """A result for each request, in order."""
-        return [self._result(index) for index in range(len(self.bodies))]
-
     def expire_later(self) -> list[asyncio.TimerHandle]:
         """End each request at its deadline and grace, if deadlines differ.
 
@@ -235,7 +227,7 @@ class _Batch:
         if len(ends) < 2:
             return []
         loop, now = asyncio.get_running_loop(), time.monotonic()
-        return [loop.call_later(end + GRACE_S - now, self._expire, end) for end in ends]
+        return [loop.call_later(end + SERVICE_GRACE_S - now, self._expire, end) for end in ends]
 
     def _expire(self, end: float) -> None:
         late = {index for index in self.open if self._ends[index] <= end}

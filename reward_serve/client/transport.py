@@ -24,7 +24,7 @@ from reward_serve.version import __version__
 
 logger = logging.getLogger(__name__)
 
-GRACE_S = 5.0
+SERVICE_GRACE_S = 5.0
 """Seconds beyond the deadline, which the service keeps itself if it answers at all."""
 TOO_LARGE = 413
 _TOO_MANY = 429
@@ -146,7 +146,7 @@ def _check_id(
 
 def deadline(bodies: Sequence[Mapping[str, Any]]) -> float:
     """Seconds to wait for the service: the longest deadline of the requests, plus the grace."""
-    return longest_timeout_s(bodies) + GRACE_S
+    return longest_timeout_s(bodies) + SERVICE_GRACE_S
 
 
 def warn_of_other_major(version: str) -> bool:

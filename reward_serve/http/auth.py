@@ -4,8 +4,8 @@ Keys are read where the application is built, and only their SHA-256 digests are
 arguments of the ingress: its replicas may run on another node or in another environment, and
 Serve's logs and status, which show ``args``, never contain a key. Keys are identified by name.
 
-    >>> keys = ApiKeys({"trainer": digest_of("correct-horse-battery")})
-    >>> keys.name_of("correct-horse-battery"), keys.name_of("a guess")
+    >>> digests = {"trainer": digest_of("correct-horse-battery")}
+    >>> name_of(digests, "correct-horse-battery"), name_of(digests, "a guess")
     ('trainer', None)
 """
 
@@ -33,27 +33,19 @@ _KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a bearer token by RFC 6750
 _MAKE_ONE = "make one with `openssl rand -hex 32`"
 
 
-class ApiKeys:
-    """The keys of one service, by name.
+def name_of(digests: Mapping[str, str], key: str) -> str | None:
+    """The name of a caller's key; None if the key is unknown.
+
+    The digest is compared with every key's in constant time, so that timing reveals neither a key's
+    length nor a matching prefix.
 
     Args:
         digests: key name to ``digest_of`` the key.
+        key: the caller's key.
     """
-
-    def __init__(self, digests: Mapping[str, str]) -> None:
-        self._digests = {name: digest.encode() for name, digest in digests.items()}
-
-    def name_of(self, key: str) -> str | None:
-        """The name of a caller's key; None if the key is unknown.
-
-        The digest is compared with every key's in constant time, so that timing reveals neither a
-        key's length nor a matching prefix.
-        """
-        asked = digest_of(key).encode()
-        matches = [
-            name for name, digest in self._digests.items() if hmac.compare_digest(asked, digest)
-        ]
-        return matches[0] if matches else None
+    asked = digest_of(key)
+    matches = [name for name, digest in digests.items() if hmac.compare_digest(asked, digest)]
+    return matches[0] if matches else None
 
 
 class KeyLimitError(Exception):

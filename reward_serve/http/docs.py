@@ -1,4 +1,4 @@
-"""The OpenAPI document, complete enough to generate a client.
+"""Registers the routes and documents them in OpenAPI, so that clients can be generated.
 
 A route is described by its function here, which is never called: the ingress's handler of the same
 name answers, and parses the body itself.

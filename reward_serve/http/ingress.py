@@ -1,6 +1,7 @@
 """The HTTP deployment: FastAPI on Serve, with routes, limits and status codes.
 
-Requests are passed unchanged to a reward model's replica, which validates them.
+A reward model's replica validates the requests. The ingress passes them on and only replaces an
+alias in ``model`` by the model's name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from reward_serve import memory
 from reward_serve.config.app import ServerConfig
 from reward_serve.groups.schema import size_of_group
 from reward_serve.http import openai
-from reward_serve.http.auth import ApiKeys, KeyLimit, KeyLimitError
+from reward_serve.http.auth import KeyLimit, KeyLimitError
 from reward_serve.http.compat import CompatRoutes
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
 from reward_serve.http.docs import DocumentedApi
@@ -76,7 +77,7 @@ class Ingress:
         }
         api = DocumentedApi(handlers, self._server, has_keys=bool(self._keys))
         if self._keys:
-            keys = BearerKeys(ApiKeys(self._keys))
+            keys = BearerKeys(self._keys)
             api.add_middleware(AuthenticationMiddleware, backend=keys, on_error=unauthorized)
         api.add_middleware(Exchange)  # added last, so outermost
         return api

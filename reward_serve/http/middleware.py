@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack
 
 from ray.exceptions import RayError
@@ -21,7 +22,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reward_serve.http.auth import ApiKeys
+from reward_serve.http.auth import name_of
 from reward_serve.version import VERSION_HEADER, __version__
 
 logger = logging.getLogger("ray.serve")
@@ -104,11 +105,11 @@ class BearerKeys(AuthenticationBackend):
     """Identifies the caller by the key in ``Authorization: Bearer``; for AuthenticationMiddleware.
 
     Args:
-        keys: the service's keys.
+        digests: the digests of the service's keys, by name.
     """
 
-    def __init__(self, keys: ApiKeys) -> None:
-        self._keys = keys
+    def __init__(self, digests: Mapping[str, str]) -> None:
+        self._digests = digests
 
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, SimpleUser] | None:
         """The key's name as the user; None if the path needs no key.
@@ -121,7 +122,7 @@ class BearerKeys(AuthenticationBackend):
         scheme, _, key = conn.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             raise AuthenticationError("Authorization: is missing; send Bearer and an API key")
-        name = self._keys.name_of(key.strip())
+        name = name_of(self._digests, key.strip())
         if name is None:
             raise AuthenticationError("Authorization: unknown API key")
         return AuthCredentials(["score"]), SimpleUser(name)

@@ -123,8 +123,8 @@ class Renderer:
         The response is cut to ``layout.response_tokens`` tokens, or to fewer if
         ``max_prompt_tokens`` minus ``layout.reserve_tokens`` leaves less room. Its end is kept
         (within its last ``32 * response_tokens`` characters), and its beginning too if the
-        template sets ``head_tokens``. A template that shows the reference's final answer is shown
-        what the response committed to, always with its last marked answer.
+        template sets ``head_tokens``. With a template that shows the reference's final answer, the
+        judge sees only the text that the response committed to, always with its last marked answer.
 
         Raises:
             ValueError: the other fields leave no room for the response.

@@ -1,6 +1,7 @@
 """The Serve deployment that owns one reward model.
 
-Its methods are the handle API; they accept and return plain dicts of the wire contract.
+Its methods, most of them those of ``Scorer``, are the handle API; they accept and return plain
+dicts of the wire contract.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -48,8 +48,8 @@ _EXIT_DELAY_S = 0.5
 _FLUSH_PERIOD_S = 1.0
 
 
-class RewardReplica:
-    """One replica of one reward model.
+class RewardReplica(Scorer):
+    """One replica of one reward model: a ``Scorer`` with what Serve asks of a replica.
 
     Args:
         model: a ``ModelConfig`` as plain data.
@@ -67,15 +67,13 @@ class RewardReplica:
         self._model, self._timings_s = await _start(config)
         self._model.reads_rubric = reads_rubric(config)
         admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
-        self._admission = admission
-        self._observers = self._observed()
-        self._scorer = Scorer(
+        super().__init__(
             config.name,
             self._model,
             admission,
             max_batch_items,
             config.max_item_chars,
-            self._observers,
+            self._observed(),
             explanations,
         )
         await self._first_verdict(Scorer(config.name, self._model, admission, max_batch_items))
@@ -86,40 +84,6 @@ class RewardReplica:
         ]
         parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in self._timings_s.items())
         logger.info("reward model %s is ready: %s", config.name, parts)
-
-    async def score(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The ``ScoreResult`` of one ``ScoreRequest``."""
-        return await self._scorer.score(request)
-
-    async def score_batch(
-        self, requests: list[dict[str, Any]], batch: str | None = None
-    ) -> list[dict[str, Any]]:
-        """A ``ScoreResult`` for each ``ScoreRequest``, in order.
-
-        Args:
-            requests: the batch, or a part of it.
-            batch: identifies the batch; its parts are admitted as one.
-        """
-        return await self._scorer.score_batch(requests, batch)
-
-    async def score_stream(
-        self, requests: list[dict[str, Any]], batch: str | None = None
-    ) -> AsyncIterator[list[dict[str, Any]]]:
-        """The results in chunks as they finish, each with its ``index``."""
-        async for chunk in self._scorer.score_stream(requests, batch):
-            yield chunk
-
-    async def score_group(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The ``GroupResult`` of one ``GroupRequest``."""
-        return await self._scorer.groups.score(request)
-
-    async def explain(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The ``Explanation`` of one ``ExplainRequest``; see ``scoring.Scorer``."""
-        return await self._scorer.explain(request)
-
-    async def complete(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A chat completion by a judge's model; see ``scoring.Scorer``."""
-        return await self._scorer.complete(body)
 
     async def describe(self) -> dict[str, Any]:
         """The model's entry in ``/v1/models``, with the replica's process id and start-up times."""

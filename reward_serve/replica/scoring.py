@@ -1,7 +1,7 @@
 """Scores requests with one reward model: validation, admission, deadlines, typed failures.
 
-This is the work of a replica, without Ray. No request raises: a score request gets a
-``ScoreResult``, an explanation or a chat completion the status of one.
+This is the work of a replica, without Ray. A request that fails, whatever it contains, gets a
+result with a status and a reason. Only a batch that is not a list raises.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _EXPLANATION_PAUSE_S = 1.0
 
 
 class Scorer:
-    """Turns requests into results, explanations and completions, and never raises.
+    """Turns requests into results, explanations and completions; failures are results too.
 
     Args:
         name: the reward model's name in results.
@@ -81,8 +81,7 @@ class Scorer:
         self._turns = Turns()
         self._explanations = explanations
         self._explaining = 0
-        self.groups = GroupScorer(name, model, admission, self._checked_length, observers, clock)
-        """Scores groups with the same model."""
+        self._groups = GroupScorer(name, model, admission, self._checked_length, observers, clock)
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
         """Score one request; its deadline starts now.
@@ -102,6 +101,10 @@ class Scorer:
         for observer in self._observers:
             observer.observe(request, result, times)
         return result
+
+    async def score_group(self, request: object) -> dict[str, Any]:
+        """The ``GroupResult`` of one ``GroupRequest``, both as plain data."""
+        return await self._groups.score(request)
 
     async def explain(self, request: object) -> dict[str, Any]:
         """The ``Explanation`` of one ``ExplainRequest``, both as plain data.
@@ -227,7 +230,7 @@ class Scorer:
             )
         characters = self._checked_length(request.characters)
         if request.group_size is not None:
-            return await self.groups.member(request)
+            return await self._groups.member(request)
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
             times.placed = self._clock()

@@ -17,32 +17,36 @@ from reward_serve.schema import ScoreResult, Source
 Aggregate = Literal["vote", "mean"]
 
 
-async def generate_verdict(asked: Comparison, reference: str, how: Aggregate) -> ScoreResult:
+async def generate_verdict(comparison: Comparison, reference: str, how: Aggregate) -> ScoreResult:
     """Generate the verdict, or combine the verdicts of several samples.
 
     Raises:
         InvalidRequestError: the question and the reference leave no room.
         EngineError: the engine failed.
     """
-    writing = asked.writing
-    prompt = await asked.render(reference)
+    writing = comparison.writing
+    prompt = await comparison.render(reference)
     outputs = await gathered(
-        asked.answer(asked.engine.generate, prompt, replace(writing.sampling, sample=sample))
+        comparison.answer(
+            comparison.engine.generate, prompt, replace(writing.sampling, sample=sample)
+        )
         for sample in range(writing.samples)
     )
-    results = [_result(asked, output, cut_details(prompt) or None) for output in outputs]
+    results = [_result(comparison, output, cut_details(prompt) or None) for output in outputs]
     return aggregate(results, how)
 
 
-def _result(asked: Comparison, output: TextOutput, details: dict[str, Any] | None) -> ScoreResult:
+def _result(
+    comparison: Comparison, output: TextOutput, details: dict[str, Any] | None
+) -> ScoreResult:
     """The result of one generated answer."""
-    source: Source = "cache" if output.cached else asked.source
-    result = read_verdict(asked.template, output.text, output.cut_off)
+    source: Source = "cache" if output.cached else comparison.source
+    result = read_verdict(comparison.template, output.text, output.cut_off)
     return result.model_copy(
         update={
             "source": None if result.score is None else source,
-            "template": asked.template.name,
-            "fingerprint": asked.fingerprint,
+            "template": comparison.template.name,
+            "fingerprint": comparison.fingerprint,
             "details": details,
             "usage": output.usage,
         }

@@ -44,7 +44,7 @@ from reward_serve.templates.inline import inline_template, is_inline
 from reward_serve.verifier_names import RulesName
 
 MODELS_SHARE = 0.9
-"""The share of a deadline within which the model answers where the result does not need it."""
+"""The share of a deadline given to the model where there is a result without its answer."""
 
 
 class Judge(RewardModel):
@@ -77,7 +77,7 @@ class Judge(RewardModel):
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
         self.chat = Chat(self._cache or engine, self._config, self._ends_thinking)
         if config.group is not None:
-            self.groups = Groups(config.group, self._asked)
+            self.groups = Groups(config.group, self._prepared)
             pair = config.group.default_template
             if config.group.mode == "label" and pair.label:
                 self._renderer.label_ids(pair)
@@ -89,19 +89,19 @@ class Judge(RewardModel):
 
         A trace has the rules' outcome and the model's result, whichever of them decides.
         """
-        asked = self._comparison(request, trace)
-        rules_first = self._rules(asked.template) is not None
-        grade = await self._graded(asked) if rules_first or trace is not None else None
+        comparison = self._comparison(request, trace)
+        rules_first = self._rules(comparison.template) is not None
+        grade = await self._graded(comparison) if rules_first or trace is not None else None
         if rules_first and grade is not None and grade.score is not None:
-            result = result_of(grade, asked.fingerprint, asked.template.name)
+            result = result_of(grade, comparison.fingerprint, comparison.template.name)
             if trace is not None:
-                trace.model = await self._if_in_time(asked)
+                trace.model = await self._if_in_time(comparison)
         else:
-            result = await self._by_model(asked)
+            result = await self._by_model(comparison)
             if trace is not None:
                 trace.model = result
         if trace is None and self._audit.wants(request):
-            self._audit.compare(request, partial(self._both, asked, grade, result))
+            self._audit.compare(request, partial(self._both, comparison, grade, result))
         return result
 
     def describe(self) -> dict[str, Any]:
@@ -152,9 +152,9 @@ class Judge(RewardModel):
                 f"{', '.join(self._names())}"
             )
         mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
-        return self._asked(request, template, mode, trace)
+        return self._prepared(request, template, mode, trace)
 
-    def _asked(
+    def _prepared(
         self, request: ScoreRequest, template: Template, mode: Mode, trace: Trace | None = None
     ) -> Comparison:
         writing = writing_of(request.options, self._config, mode, self._ends_thinking)
@@ -185,49 +185,54 @@ class Judge(RewardModel):
         except UnusableReferenceError as error:
             raise InvalidRequestError(f"reference: {error}") from None
 
-    async def _graded(self, asked: Comparison) -> Grade | None:
+    async def _graded(self, comparison: Comparison) -> Grade | None:
         """The grade by the template's rules; None if it has no rules, or there is no reference."""
-        request, name = asked.request, asked.template.rules
+        request, name = comparison.request, comparison.template.rules
         if name is None or not request.references:
             return None
-        with timed(asked.trace, "rules"):
+        with timed(comparison.trace, "rules"):
             grade = await off_loop(
                 takes_long(request), RULES[name], request.response, request.references
             )
-        if asked.trace is not None:
-            await asked.trace.graded(grade, request)
+        if comparison.trace is not None:
+            await comparison.trace.graded(grade, request)
         return grade
 
-    async def _by_model(self, asked: Comparison) -> ScoreResult:
-        template = asked.template
-        references = asked.request.references if "reference" in template.fields else [""]
-        if asked.mode == "label":
-            calls = [label_verdict(asked, reference) for reference in references]
+    async def _by_model(self, comparison: Comparison) -> ScoreResult:
+        """The model's result; with several references, that of the best match.
+
+        ``Comparison.render`` renders each prompt, and ``Comparison.answer`` asks the engine: a
+        ``CachingEngine``, unless the deployment or the request turns the cache off.
+        """
+        template = comparison.template
+        references = comparison.request.references if "reference" in template.fields else [""]
+        if comparison.mode == "label":
+            calls = [label_verdict(comparison, reference) for reference in references]
         else:
             calls = [
-                generate_verdict(asked, reference, self._config.aggregate)
+                generate_verdict(comparison, reference, self._config.aggregate)
                 for reference in references
             ]
         return best(await gathered(calls), highest=template.highest)
 
-    async def _if_in_time(self, asked: Comparison) -> ScoreResult:
+    async def _if_in_time(self, comparison: Comparison) -> ScoreResult:
         """The model's result where only the explanation needs it; a failure is a typed result."""
-        within_s = MODELS_SHARE * asked.request.timeout_s
+        within_s = MODELS_SHARE * comparison.request.timeout_s
         try:
             async with asyncio.timeout(within_s):
-                return await self._by_model(asked)
+                return await self._by_model(comparison)
         except TimeoutError:
             return failure(Status.TIMEOUT, f"no answer within {within_s:.1f} s")
         except Exception as error:
             return failure_of(error, "the model, asked only for an explanation,")
 
     async def _both(
-        self, asked: Comparison, grade: Grade | None, result: ScoreResult
+        self, comparison: Comparison, grade: Grade | None, result: ScoreResult
     ) -> tuple[Grade | None, ScoreResult]:
         """The rules' grade and the model's result, given the one that decided."""
         if result.source == "rule":
-            return grade, await self._by_model(asked)
-        return grade or await self._graded(asked), result
+            return grade, await self._by_model(comparison)
+        return grade or await self._graded(comparison), result
 
     def _template(self, request: ScoreRequest) -> Template:
         name = request.template

@@ -23,7 +23,7 @@ _NO_LABEL: dict[Source, tuple[Status, str]] = {
 }
 
 
-async def label_verdict(asked: Comparison, reference: str) -> ScoreResult:
+async def label_verdict(comparison: Comparison, reference: str) -> ScoreResult:
     """Score by labels: the likelier label's value if they are binary, else the expected value.
 
     Two responses are compared by the expected value; a group's ranking combines many of them.
@@ -32,26 +32,26 @@ async def label_verdict(asked: Comparison, reference: str) -> ScoreResult:
         InvalidRequestError: the template has no labels, or one is not a token of this model.
         EngineError: the engine failed.
     """
-    template = asked.template
+    template = comparison.template
     if template.label is None:
         raise InvalidRequestError(
             f"options.mode: template {template.name!r} has no labels; remove the mode, or set "
             "generate"
         )
-    prompt = await asked.render(reference)
+    prompt = await comparison.render(reference)
     values = template.label.values
-    output = await asked.answer(asked.engine.label_logprobs, prompt, list(values))
+    output = await comparison.answer(comparison.engine.label_logprobs, prompt, list(values))
     logprobs = {label: output.logprobs[label] for label in values}
     if not math.isfinite(max(logprobs.values())) or any(map(math.isnan, logprobs.values())):
-        status, reason = _NO_LABEL[asked.source]
-        return asked.result(status, reason=reason, usage=output.usage)
+        status, reason = _NO_LABEL[comparison.source]
+        return comparison.result(status, reason=reason, usage=output.usage)
     probabilities = softmax(logprobs)
     likeliest = max(probabilities, key=lambda label: (probabilities[label], -values[label]))
     expected = sum(p * values[label] for label, p in probabilities.items())
-    return asked.result(
+    return comparison.result(
         Status.OK,
-        score=values[likeliest] if template.label.binary and not asked.responses else expected,
-        source="cache" if output.cached else asked.source,
+        score=values[likeliest] if template.label.binary and not comparison.responses else expected,
+        source="cache" if output.cached else comparison.source,
         label=likeliest,
         probabilities=probabilities,
         details=cut_details(prompt) | {"label_mass": sum(map(math.exp, logprobs.values()))},

@@ -1,4 +1,8 @@
-"""Calls one reward model's deployment: splits a batch over its replicas and joins the results."""
+"""Calls one reward model's deployment: splits a batch over its replicas and joins the results.
+
+Each call runs a method of ``replica.deployment.RewardReplica`` in another process, such as
+``RewardReplica.score_batch``.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,10 @@ from reward_serve.schema import echoes, failure, longest_timeout_s
 
 logger = logging.getLogger("ray.serve")
 
-_SENT_BYTES_PER_S = 100e6  # four times what a replica of rules decides (P9)
+_SENT_BYTES_PER_S = 100e6  # four times what a replica decides by rules, in benchmark P9
 _UNPACED_BYTES = 2**17
 
-GRACE_S = 2.0  # replicas enforce the deadline; this bounds calls that never reach one
+REPLICA_GRACE_S = 2.0  # replicas enforce the deadline; this bounds calls that never reach one
 
 Result = dict[str, Any]
 Chunks = AsyncGenerator[list[Result], None]
@@ -44,13 +48,16 @@ class DeploymentClient:
     logged.
 
     Args:
-        handle: the Serve handle; its first use, so do not construct this in two threads at once.
+        handle: the Serve handle. The constructor initialises it if it is unused, which must not
+            happen in two threads at once.
         grace_s: how long to wait beyond the deadline, which the replica enforces.
         detached: for clients, which make several calls per request: single calls get a context
-            too, and items without an answer are not logged here.
+            too, and items without an answer are logged at DEBUG, as clients report an outage.
     """
 
-    def __init__(self, handle: Any, grace_s: float = GRACE_S, detached: bool = False) -> None:
+    def __init__(
+        self, handle: Any, grace_s: float = REPLICA_GRACE_S, detached: bool = False
+    ) -> None:
         self._handle = by_value(handle)
         self._large = by_reference(handle)
         self._grace_s = grace_s
@@ -59,7 +66,7 @@ class DeploymentClient:
         self._sent_at = 0.0
 
     async def score_batch(self, items: Sequence[Any]) -> list[Result]:
-        """Score the items; returns a result for each, in order."""
+        """Score the items with ``RewardReplica.score_batch``; a result for each, in order."""
         with self._placed(items) as shares:
             batch = uuid4().hex if len(shares) > 1 else None
             parts = [[items[i] for i in share.indices] for share in shares]
@@ -68,7 +75,7 @@ class DeploymentClient:
         return joined([share.indices for share in shares], answers)
 
     async def stream(self, items: Mapping[int, Any]) -> Chunks:
-        """The results in chunks as they finish, each with the item's key as ``index``."""
+        """The chunks of ``RewardReplica.score_stream``, each result with its key as ``index``."""
         keys, values = list(items), list(items.values())
         with self._placed(values) as shares:
             batch = uuid4().hex if len(shares) > 1 else None
@@ -90,21 +97,16 @@ class DeploymentClient:
         return await answer_of(getattr(self._large, method).remote(*arguments), until)
 
     async def score_group(self, request: Any) -> Result:
-        """Send a group to one replica, the same as for its single requests.
+        """Score a group with ``RewardReplica.score_group``.
+
+        It is routed to the replica of its group's single requests.
 
         Raises:
             NoAnswerError: no replica answered.
         """
         with self._placed([request]) as (share,):
             until = self._until([request])
-            call = self._begin("score_group", share, request, None, share.large)
-            try:
-                answer: Result = await answer_of(call, until)
-            except NoAnswerError as error:
-                if share.large or not error.too_large:
-                    raise
-                call = self._begin("score_group", share, request, None, True)
-                answer = await answer_of(call, until)
+            answer: Result = await self._asked("score_group", share, request, None, until)
         return answer
 
     @contextmanager
@@ -144,22 +146,25 @@ class DeploymentClient:
             return Context().run(remote, items, batch)
         return Context().run(remote, items) if self._detached else remote(items)
 
+    async def _asked(
+        self, method: str, share: Share, items: Any, batch: str | None, until: float
+    ) -> Any:
+        """The answer to a call by value, or by reference if it is too large."""
+        try:
+            return await answer_of(self._begin(method, share, items, batch, share.large), until)
+        except NoAnswerError as error:
+            if share.large or not error.too_large:
+                raise
+        return await answer_of(self._begin(method, share, items, batch, large=True), until)
+
     async def _score(self, share: Share, items: list[Any], batch: str | None) -> list[Result]:
         until = self._until(items)
-
-        async def asked(large: bool) -> list[Result]:
-            call = self._begin("score_batch", share, items, batch, large)
-            try:
-                answer: list[Result] = await answer_of(call, until)
-                return answer
-            except NoAnswerError as error:
-                if error.too_large and not large:
-                    return await asked(large=True)
-                return self._failures(items, error)
-
         try:
             await self._turn(share, until)
-            return await asked(share.large)
+            answer: list[Result] = await self._asked("score_batch", share, items, batch, until)
+            return answer
+        except NoAnswerError as error:
+            return self._failures(items, error)
         finally:
             self._placement.done(share)
 
@@ -178,9 +183,8 @@ class DeploymentClient:
         try:
             chunks = aiter(call)
             while True:  # until StopAsyncIteration
-                async with asyncio.timeout_at(
-                    until
-                ):  # around the yield, it could cancel the reader
+                # The timeout excludes the yield, where it could cancel the reader.
+                async with asyncio.timeout_at(until):
                     chunk = await anext(chunks)
                 for result in chunk:
                     result["index"] = keys[result["index"]]
@@ -209,7 +213,7 @@ class DeploymentClient:
         failures = [
             failure(error.status, error.reason, model=model, **echoes(item)) for item in items
         ]
-        level = logging.DEBUG if self._detached else logging.WARNING  # clients report an outage
+        level = logging.DEBUG if self._detached else logging.WARNING
         logger.log(level, "reward model %s: %d items unanswered: %r", model, len(failures), cause)
         return [result.model_dump(mode="json") for result in failures]
 

@@ -12,7 +12,7 @@ from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import group_failure, size_of_group
 from reward_serve.routing.calls import NoAnswerError
 from reward_serve.routing.deployment import (
-    GRACE_S,
+    REPLICA_GRACE_S,
     Chunks,
     DeploymentClient,
     handle_of,
@@ -36,9 +36,8 @@ class Dispatcher:
     """Sends items to reward models.
 
     Args:
-        models: the models' handles by name.
+        models: the models' handles by name; items without ``model`` are sent to the first.
         aliases: alternative names of the models.
-        default: the model of items without ``model``; by default the first.
         grace_s: see ``DeploymentClient``.
         detached: see ``DeploymentClient``.
         upstream: for a gateway, the applications of its models.
@@ -49,15 +48,14 @@ class Dispatcher:
         models: Mapping[str, DeploymentHandle],
         aliases: Mapping[str, str] | None = None,
         *,
-        default: str | None = None,
-        grace_s: float = GRACE_S,
+        grace_s: float = REPLICA_GRACE_S,
         detached: bool = False,
         upstream: Collection[str] = (),
     ) -> None:
         self._models = {
             name: DeploymentClient(handle, grace_s, detached) for name, handle in models.items()
         }
-        self._default = default or next(iter(models))
+        self._default = next(iter(models))
         self.aliases: Mapping[str, str] = aliases or {}
         """Alternative names of the models; ``learn`` adds to a gateway's."""
         self._upstream = upstream
@@ -140,7 +138,7 @@ class Dispatcher:
             return Explanation.model_validate({"result": refused}).model_dump(mode="json")
         (model,) = parts
         (asked,) = self._addressed([body])
-        within_s = longest_timeout_s([body]) + GRACE_S
+        within_s = longest_timeout_s([body]) + REPLICA_GRACE_S
         try:
             explanation: dict[str, Any] = await self._models[model].call(
                 "explain", asked, within_s=within_s
@@ -171,7 +169,7 @@ class Dispatcher:
         Raises:
             NoAnswerError: the model did not answer.
         """
-        within_s += GRACE_S
+        within_s += REPLICA_GRACE_S
         answer: dict[str, Any] = await self._models[model].call("complete", body, within_s=within_s)
         return answer
 

@@ -20,7 +20,7 @@ class Verifier(Protocol):
     """Compares a response with a reference, independently of Ray and HTTP."""
 
     fingerprint: str
-    needs_reference: bool
+    needs_reference: bool = True
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
         """Grade a request's response by one reference, "" if the request has none.
@@ -32,17 +32,16 @@ class Verifier(Protocol):
 
     def close(self) -> None:
         """Release the verifier's resources."""
+        return
 
 
-class TextVerifier:
+class TextVerifier(Verifier):
     """A verifier that calls a fast function of response and reference.
 
     Args:
         fingerprint: the verifier's name and version.
         grade: grades a response by a reference.
     """
-
-    needs_reference = True
 
     def __init__(self, fingerprint: str, grade: Callable[[str, str], Grade]) -> None:
         self.fingerprint = fingerprint
@@ -51,9 +50,6 @@ class TextVerifier:
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
         """Grade a request's response by one reference."""
         return await off_loop(takes_long(request), self._grade, request.response, reference)
-
-    def close(self) -> None:
-        """Nothing to release."""
 
 
 def takes_long(request: ScoreRequest) -> bool:

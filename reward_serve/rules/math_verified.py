@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version as installed_version
 
-from reward_serve.rules.base import gold_answer
+from reward_serve.rules.base import Verifier, gold_answer
 from reward_serve.rules.child_process import ChildProcess
 from reward_serve.rules.grade import ABSTAINED, Grade, UndecidedError, UnusableReferenceError
 from reward_serve.schema import ScoreRequest
@@ -13,7 +13,7 @@ LIMIT_S = 2.0
 TAIL_CHARACTERS = 5_000
 
 
-class MathVerifier:
+class MathVerifier(Verifier):
     r"""Right if math-verify finds the reference's value at the end of a response.
 
     The reference is parsed as LaTeX (``\frac{1}{2}``, with or without ``$`` or ``\boxed``).
@@ -21,8 +21,6 @@ class MathVerifier:
     formulas and formulas to numbers. It runs in a child process; beyond ``LIMIT_S`` seconds of CPU
     time the verifier abstains.
     """
-
-    needs_reference = True
 
     def __init__(self, version: str) -> None:
         library = installed_version("math-verify")

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from reward_serve.config.base import ConfigError
+from reward_serve.rules.base import Verifier
 from reward_serve.rules.grade import Grade, VerifierError
 from reward_serve.schema import ScoreRequest
 
 logger = logging.getLogger(__name__)
 
 
-class FunctionVerifier:
+class FunctionVerifier(Verifier):
     """Scores with ``(response: str, reference: str, request: dict) -> float | bool | None``.
 
     None abstains. A plain function runs in a thread, a coroutine function on the event loop. An
@@ -61,9 +62,6 @@ class FunctionVerifier:
                 f"rule.function {self._path}: {type(error).__name__}: {error}"
             ) from error
         return Grade(self._score(value), "function" if value is not None else "function_abstains")
-
-    def close(self) -> None:
-        """Nothing to release."""
 
     def _score(self, value: object) -> float | None:
         if value is None:

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any
 
 from reward_serve.off_loop import off_loop
-from reward_serve.rules.base import gold_answer, takes_long
+from reward_serve.rules.base import Verifier, gold_answer, takes_long
 from reward_serve.rules.child_process import ChildProcess
 from reward_serve.rules.grade import ABSTAINED, WRONG, Grade, UndecidedError
 from reward_serve.rules.numbers.parsing import parse_number
@@ -18,14 +18,12 @@ from reward_serve.schema import ScoreRequest
 LIMIT_S = 1.0
 
 
-class PatternVerifier:
+class PatternVerifier(Verifier):
     """Compares the pattern's last match: its first participating group, or else the whole match.
 
     Numbers are compared by value, other texts as ``exact`` does. The search runs in a child
     process; beyond ``LIMIT_S`` seconds of CPU time the verifier abstains.
     """
-
-    needs_reference = True
 
     def __init__(self, pattern: str, version: str) -> None:
         digest = hashlib.sha256(pattern.encode()).hexdigest()[:12]

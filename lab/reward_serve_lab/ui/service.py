@@ -14,7 +14,7 @@ import httpx
 
 from reward_serve.client.bodies import encode, encode_batch, merge
 from reward_serve.client.transport import (
-    GRACE_S,
+    SERVICE_GRACE_S,
     ServiceUnavailableError,
     parse_explanation,
     parse_result,
@@ -147,7 +147,7 @@ class Service:
     async def _batch(self, requests: Sequence[Mapping[str, Any]]) -> list[ScoreResult]:
         sent, refused = encode_batch(requests)
         size = len(requests) - len(refused)
-        timeout_s = longest_timeout_s(requests) + GRACE_S
+        timeout_s = longest_timeout_s(requests) + SERVICE_GRACE_S
         data = await self._json("POST", "/v1/score/batch", sent, timeout_s)
         results = data.get("results")
         if not isinstance(results, list) or len(results) != size:
@@ -163,7 +163,7 @@ class Service:
         Raises:
             TroubleError: the service gave no valid answer.
         """
-        timeout_s = longest_timeout_s([request]) + GRACE_S
+        timeout_s = longest_timeout_s([request]) + SERVICE_GRACE_S
         async with self._explaining:
             try:
                 data = await self._json("POST", "/v1/explain", encode(request), timeout_s)

@@ -227,7 +227,7 @@ def dripping(kind: str) -> Iterator[str]:
 def test_a_peer_that_drips_is_given_up_at_the_deadline(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "GRACE_S", 0.2)
+    monkeypatch.setattr(transport, "SERVICE_GRACE_S", 0.2)
     with dripping(kind) as url:
         began = time.monotonic()
         with pytest.raises(ServiceUnavailableError, match=r"no complete answer within 0\.5 s"):

@@ -187,7 +187,7 @@ def test_an_answer_that_is_no_result_is_unavailable_never_a_score(
 def test_a_service_that_never_answers_is_unavailable(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "GRACE_S", 0.1)
+    monkeypatch.setattr(transport, "SERVICE_GRACE_S", 0.1)
     done = threading.Event()
     service.before_reply = lambda call: done.wait(10)
     began = time.monotonic()

@@ -11,7 +11,7 @@ from reward_serve.client import retrying
 from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.outcomes import Counters
 from reward_serve.client.retrying import Retrier
-from reward_serve.client.transport import Request, ServiceUnavailableError
+from reward_serve.client.transport import Request, ServiceTransport, ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Status, failure
 from tests.fake_transport import FakeTransport
 from tests.virtual_time import in_virtual_time
@@ -47,10 +47,14 @@ def bodies(*ids: str, timeout_s: Any = 5.0) -> list[dict[str, Any]]:
     return [{"id": one, "response": "18", "reference": "18", "timeout_s": timeout_s} for one in ids]
 
 
-async def ask(transport: Scripted, asked: list[dict[str, Any]], attempts: int | None = None) -> Any:
+async def ask(
+    transport: ServiceTransport, asked: list[dict[str, Any]], attempts: int | None = None
+) -> Any:
     counters = Counters()
-    results = await Retrier([Endpoint(transport)], counters, attempts).ask(asked)
-    return [(r.id, r.status.value) for r in results], counters.snapshot()["retried"]
+    results: dict[int, ScoreResult] = {}
+    await Retrier([Endpoint(transport)], counters, attempts).ask(asked, results.update)
+    ordered = [results[index] for index in range(len(asked))]
+    return [(r.id, r.status.value) for r in ordered], counters.snapshot()["retried"]
 
 
 async def test_what_was_shed_alone_is_asked_again() -> None:
@@ -133,7 +137,7 @@ async def test_the_deadline_covers_all_attempts() -> None:
 async def test_a_request_does_not_wait_for_the_longer_deadline_of_one_it_travels_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retrying, "GRACE_S", 0.02)
+    monkeypatch.setattr(retrying, "SERVICE_GRACE_S", 0.02)
     release, transport = asyncio.Event(), Scripted()
     answer = transport.ascore_batch
 
@@ -142,19 +146,18 @@ async def test_a_request_does_not_wait_for_the_longer_deadline_of_one_it_travels
         return await answer(requests)
 
     monkeypatch.setattr(transport, "ascore_batch", slow)
-    delivered: list[tuple[int, str]] = []
+    delivered: list[tuple[str | None, str]] = []
 
     def deliver(results: dict[int, ScoreResult]) -> None:
-        delivered.extend((index, result.status.value) for index, result in results.items())
+        delivered.extend((result.id, result.status.value) for result in results.values())
 
     asked = [*bodies("a", timeout_s=0.05), *bodies("b", timeout_s=30.0)]
     asking = asyncio.create_task(Retrier([Endpoint(transport)], Counters()).ask(asked, deliver))
     await asyncio.sleep(0.2)
-    assert delivered == [(0, "timeout")]
+    assert delivered == [("a", "timeout")]
     release.set()
-    results = await asking
-    assert delivered == [(0, "timeout"), (1, "ok")]
-    assert [(r.id, r.status.value) for r in results] == [("a", "timeout"), ("b", "ok")]
+    await asking
+    assert delivered == [("a", "timeout"), ("b", "ok")]
 
 
 @in_virtual_time
@@ -204,7 +207,6 @@ async def test_halves_of_a_batch_share_its_deadline(monkeypatch: pytest.MonkeyPa
             raise ServiceUnavailableError("too large", status_code=413)
 
     began = time.monotonic()
-    retrier = Retrier([Endpoint(Slow())], Counters(), None)
-    results = await retrier.ask(bodies(*"abcdefgh", timeout_s=0.2))
+    results, _ = await ask(Slow(), bodies(*"abcdefgh", timeout_s=0.2))
     assert time.monotonic() - began < 0.5
-    assert {result.status for result in results} == {Status.TIMEOUT}
+    assert results == [(name, "timeout") for name in "abcdefgh"]

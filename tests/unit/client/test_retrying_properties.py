@@ -101,20 +101,24 @@ def test_every_request_ends_once_in_its_place_and_in_time(
     ]
     transport = Scripted(script)
     delivered: Counter[int] = Counter()
+    results: dict[int, ScoreResult] = {}
     asked: Counter[str] = Counter()
 
-    async def ask() -> list[ScoreResult]:
+    def deliver(final: dict[int, ScoreResult]) -> None:
+        delivered.update(final.keys())
+        results.update(final)
+
+    async def ask() -> None:
         began = time.monotonic()
-        results = await retrier(transport).ask(
-            bodies, lambda results_by_id: delivered.update(results_by_id.keys())
-        )
+        await retrier(transport).ask(bodies, deliver)
         for moment, ids in transport.asked:  # from here on, a probe may ask, too
             asked.update(set(ids) - transport.split)
             for one in set(ids) - transport.split:
                 assert moment - began <= longest_timeout_s([bodies[int(one)]]) + 1e-6
-        return results
 
-    results = virtual_time.run(ask)
-    assert [result.id for result in results] == [body["id"] for body in bodies]
+    virtual_time.run(ask)
+    assert {index: result.id for index, result in results.items()} == {
+        index: body["id"] for index, body in enumerate(bodies)
+    }
     assert delivered == Counter(range(len(bodies)))
     assert max(asked.values(), default=0) <= MAX_ATTEMPTS

@@ -62,7 +62,7 @@ def loop_time() -> float:
 
 async def scored(scorer: Any, **fields: Any) -> dict[str, Any]:
     asked = {"question": "Which?", "responses": GROUP, "id": "g", "metadata": {"n": 1}}
-    found: dict[str, Any] = await scorer.groups.score({**asked, **fields})
+    found: dict[str, Any] = await scorer.score_group({**asked, **fields})
     return found
 
 
