@@ -8,6 +8,7 @@ from reward_serve.config.models import RuleModel
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.reward_models.trace import Trace
+from reward_serve.rules import VERIFIER_VERSION
 from reward_serve.schema import ScoreRequest, Status, Usage
 
 
@@ -107,7 +108,7 @@ async def test_a_reference_without_an_answer_is_refused(
 
 async def test_every_verdict_carries_the_fingerprint_it_describes(rule: RuleRewardModel) -> None:
     fingerprint = rule.describe()["fingerprint"]
-    assert fingerprint == "verifier=gsm8k;version=7"
+    assert fingerprint == f"verifier=gsm8k;version={VERIFIER_VERSION}"
     assert rule.describe()["kind"] == "rule"
     for response in ("#### 18", "#### 17", "She makes 18"):
         verdict = await rule.score(ScoreRequest(response=response, reference="18"))

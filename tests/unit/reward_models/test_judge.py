@@ -30,6 +30,7 @@ from reward_serve.reward_models import judge as judge_module
 from reward_serve.reward_models.base import InvalidRequestError, best
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.label import softmax
+from reward_serve.rules import VERIFIER_VERSION
 from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve.templates import (
     GenerateForm,
@@ -664,7 +665,11 @@ class TestFingerprint:
 
     @pytest.mark.parametrize(
         ("template", "rules"),
-        [("final_answer", "gsm8k-8"), ("gsm8k_strict", "gsm8k_strict-7"), ("graded", "off")],
+        [
+            ("final_answer", f"gsm8k-{VERIFIER_VERSION}"),
+            ("gsm8k_strict", f"gsm8k_strict-{VERIFIER_VERSION}"),
+            ("graded", "off"),
+        ],
     )
     async def test_it_names_rules_where_rules_run(self, template: str, rules: str) -> None:
         asked = request("It is so.", question="2 + 3?", template=template)
