@@ -130,6 +130,7 @@ Text = Annotated[str, AfterValidator(unicode_text)]
 Name = Annotated[Text, Field(max_length=MAX_NAME_CHARACTERS)]
 Count = Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]
 GroupSize = Annotated[int, Field(strict=True, ge=2, le=64), BeforeValidator(_whole)]
+Timeout = Annotated[float, Field(gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False, strict=True)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**31), BeforeValidator(_whole)]
 Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_small), AfterValidator(_json)]
 
@@ -230,14 +231,7 @@ class ScoreRequest(BaseModel):
         description=f"Echoed in the result; at most {MAX_METADATA_BYTES} bytes as JSON, "
         f"{MAX_METADATA_DEPTH} levels deep, integers of at most 64 bits.",
     )
-    timeout_s: float = Field(
-        DEFAULT_TIMEOUT_S,
-        gt=0,
-        le=MAX_TIMEOUT_S,
-        allow_inf_nan=False,
-        strict=True,
-        description="Deadline, in seconds.",
-    )
+    timeout_s: Timeout = Field(DEFAULT_TIMEOUT_S, description="Deadline, in seconds.")
 
     @model_validator(mode="before")
     @classmethod

@@ -15,7 +15,6 @@ from reward_serve.groups.strategies import Strategy
 from reward_serve.schema import (
     DEFAULT_TIMEOUT_S,
     MAX_MESSAGES,
-    MAX_TIMEOUT_S,
     Message,
     Metadata,
     Name,
@@ -23,6 +22,7 @@ from reward_serve.schema import (
     ScoreResult,
     Status,
     Text,
+    Timeout,
 )
 
 MAX_RESPONSES = 64
@@ -47,9 +47,7 @@ class GroupRequest(BaseModel):
     group: Name | None = Field(None, description="The replica is chosen by it.")
     id: Name | None = None
     metadata: Metadata | None = None
-    timeout_s: float = Field(
-        DEFAULT_TIMEOUT_S, gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False, strict=True
-    )
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S
 
     def as_single(self) -> ScoreRequest:
         """A score request with the fields that all comparisons share."""
