@@ -291,18 +291,22 @@ class Usage(BaseModel):
     completion_tokens: int = 0
 
 
+class ResultModel(BaseModel):
+    """The base of results: no other fields, no NaN or infinity; the JSON schema requires all."""
+
+    model_config = ConfigDict(
+        extra="forbid", allow_inf_nan=False, json_schema_serialization_defaults_required=True
+    )
+
+
 def _score_matches_status(part: Any) -> Any:
     if (part.score is None) is (part.status is Status.OK):
         raise ValueError(f"score={part.score!r} does not fit status={part.status.value!r}")
     return part
 
 
-class Component(BaseModel):
+class Component(ResultModel):
     """The score of a part: of one criterion of a rubric, or of a member of a composite."""
-
-    model_config = ConfigDict(
-        extra="forbid", allow_inf_nan=False, json_schema_serialization_defaults_required=True
-    )
 
     score: float | None = Field(None, description="Null exactly when status is not ok.")
     status: Status
@@ -312,15 +316,11 @@ class Component(BaseModel):
     _score_matches_status = model_validator(mode="after")(_score_matches_status)
 
 
-class ScoreResult(BaseModel):
+class ScoreResult(ResultModel):
     """The result of a request. Every result has the same keys, except ``components``.
 
     A failure has a ``status`` that is not ``ok``, and ``score: null``, never a number.
     """
-
-    model_config = ConfigDict(
-        extra="forbid", allow_inf_nan=False, json_schema_serialization_defaults_required=True
-    )
 
     id: str | None = None
     score: float | None = None

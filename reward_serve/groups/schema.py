@@ -18,6 +18,7 @@ from reward_serve.schema import (
     Message,
     Metadata,
     Name,
+    ResultModel,
     ScoreRequest,
     ScoreResult,
     Status,
@@ -60,13 +61,7 @@ class GroupRequest(BaseModel):
         )
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", allow_inf_nan=False, json_schema_serialization_defaults_required=True
-    )
-
-
-class GroupComparison(_Part):
+class GroupComparison(ResultModel):
     """The comparison of two responses in both orders."""
 
     a: int = Field(description="0-based index in responses.")
@@ -86,7 +81,7 @@ class GroupComparison(_Part):
         return (self.forward > 0.5) is not (self.backward > 0.5)
 
 
-class GroupResult(_Part):
+class GroupResult(ResultModel):
     """The result of a group: a ``ScoreResult`` for each response, and the comparisons."""
 
     id: str | None = None
@@ -95,7 +90,7 @@ class GroupResult(_Part):
     results: list[ScoreResult] = Field(
         description="In the order of responses; empty if the request is invalid."
     )
-    comparisons: list[GroupComparison] = []
+    comparisons: list[GroupComparison] = Field([])
     details: dict[str, JsonValue] | None = Field(
         None,
         description="strategy, calls, cycles, and order_agreement: the share of pairs of which "
