@@ -205,7 +205,7 @@ def test_an_engine_on_cores_needs_a_vllm_with_kernels_for_them(
 def test_the_build_is_told_by_its_distribution(
     monkeypatch: pytest.MonkeyPatch, installed: dict[str, str], build: Build | None
 ) -> None:
-    monkeypatch.setattr(resolving, "_version", installed.get)
+    monkeypatch.setattr(resolving, "installed_version", installed.get)
     assert installed_build() == build
 
 
