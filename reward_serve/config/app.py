@@ -188,7 +188,7 @@ def parse_config(args: dict[str, Any]) -> AppConfig:
 
 
 def parse_gateway(args: dict[str, Any]) -> GatewayConfig:
-    """Read ``args`` of a gateway; raises as ``parse_config``."""
+    """Read ``args`` of a gateway; errors as in ``parse_config``."""
     return _parse(GatewayConfig, args)
 
 

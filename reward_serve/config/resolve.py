@@ -73,7 +73,7 @@ def installed_build() -> Build | None:
     version = installed_version("vllm")
     if version is None:
         return None
-    return "cpu" if "cpu" in version else "cuda"  # a source build for the CPU says +cpu
+    return "cpu" if "cpu" in version else "cuda"  # 0.30.0+cpu: a CPU build from source
 
 
 @functools.cache
