@@ -17,6 +17,7 @@ from rich.console import Console
 from reward_serve import HttpRewardClient
 from reward_serve.cli import clusters, serving
 from reward_serve.cli.console import prepare_with_progress
+from reward_serve.cli.controller import State
 
 ROOT = Path(__file__).resolve().parents[1]
 APP = "reward"
@@ -99,8 +100,12 @@ def wait_until_ready(client: HttpRewardClient) -> None:
     Raises:
         SystemExit: the application failed or timed out; Serve's message was printed.
     """
+
+    def is_ready(found: dict[str, State]) -> bool:
+        return found[APP].name == "RUNNING" and client.is_ready()
+
     with _failures_shown():
-        serving.wait_until_ready(console, [APP], client.is_ready, READY_TIMEOUT_S)
+        serving.wait_until(is_ready, console, [APP], timeout_s=READY_TIMEOUT_S)
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from reward_serve.schema import ScoreRequest, ScoreResult
+from reward_serve.schema import ResultModel, ScoreRequest, ScoreResult
 
 FieldName = Literal["response", "reference", "question", "criterion", "messages"]
 
@@ -28,11 +28,7 @@ class ExplainRequest(ScoreRequest):
         return ScoreRequest.model_construct(self.model_fields_set - {"tokens"}, **fields)
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
-
-
-class Span(_Part):
+class Span(ResultModel):
     """The characters from ``start`` to ``end``, exclusive."""
 
     start: int
@@ -57,7 +53,7 @@ class Cut(Span):
     )
 
 
-class RuleOutcome(_Part):
+class RuleOutcome(ResultModel):
     """The rules' outcome for the response, whether or not it decided the result."""
 
     outcome: Literal["right", "wrong", "abstain", "graded"] = Field(
@@ -71,7 +67,7 @@ class RuleOutcome(_Part):
     )
 
 
-class Token(_Part):
+class Token(ResultModel):
     """One token of a prompt."""
 
     id: int
@@ -79,7 +75,7 @@ class Token(_Part):
     special: bool = Field(description="A control token; fields of a request contain none.")
 
 
-class Turn(_Part):
+class Turn(ResultModel):
     """One message of a prompt."""
 
     role: str
@@ -87,7 +83,7 @@ class Turn(_Part):
     fields: list[FieldSpan]
 
 
-class ShownPrompt(_Part):
+class ShownPrompt(ResultModel):
     """A prompt as sent to the model: ``text``, or ``messages`` if an endpoint renders them."""
 
     mode: Literal["label", "generate", "classify"]
@@ -104,7 +100,7 @@ class ShownPrompt(_Part):
     tokens: list[Token] | None = Field(None, description="Null unless requested.")
 
 
-class Seconds(_Part):
+class Seconds(ResultModel):
     """The duration of each part in seconds; null for parts that did not run."""
 
     queue: float | None = Field(None, description="From arrival to the reward model.")
@@ -114,7 +110,7 @@ class Seconds(_Part):
     total: float = 0.0
 
 
-class Explanation(_Part):
+class Explanation(ResultModel):
     """A result and how it came about. Every explanation has the same keys."""
 
     result: ScoreResult = Field(description="The result that /v1/score returns.")

@@ -130,6 +130,7 @@ Text = Annotated[str, AfterValidator(unicode_text)]
 Name = Annotated[Text, Field(max_length=MAX_NAME_CHARACTERS)]
 Count = Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]
 GroupSize = Annotated[int, Field(strict=True, ge=2, le=64), BeforeValidator(_whole)]
+Timeout = Annotated[float, Field(gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False, strict=True)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**31), BeforeValidator(_whole)]
 Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_small), AfterValidator(_json)]
 
@@ -230,14 +231,7 @@ class ScoreRequest(BaseModel):
         description=f"Echoed in the result; at most {MAX_METADATA_BYTES} bytes as JSON, "
         f"{MAX_METADATA_DEPTH} levels deep, integers of at most 64 bits.",
     )
-    timeout_s: float = Field(
-        DEFAULT_TIMEOUT_S,
-        gt=0,
-        le=MAX_TIMEOUT_S,
-        allow_inf_nan=False,
-        strict=True,
-        description="Deadline, in seconds.",
-    )
+    timeout_s: Timeout = Field(DEFAULT_TIMEOUT_S, description="Deadline, in seconds.")
 
     @model_validator(mode="before")
     @classmethod
@@ -297,18 +291,22 @@ class Usage(BaseModel):
     completion_tokens: int = 0
 
 
+class ResultModel(BaseModel):
+    """The base of results: no other fields, no NaN or infinity; the JSON schema requires all."""
+
+    model_config = ConfigDict(
+        extra="forbid", allow_inf_nan=False, json_schema_serialization_defaults_required=True
+    )
+
+
 def _score_matches_status(part: Any) -> Any:
     if (part.score is None) is (part.status is Status.OK):
         raise ValueError(f"score={part.score!r} does not fit status={part.status.value!r}")
     return part
 
 
-class Component(BaseModel):
+class Component(ResultModel):
     """The score of a part: of one criterion of a rubric, or of a member of a composite."""
-
-    model_config = ConfigDict(
-        extra="forbid", allow_inf_nan=False, json_schema_serialization_defaults_required=True
-    )
 
     score: float | None = Field(None, description="Null exactly when status is not ok.")
     status: Status
@@ -318,15 +316,11 @@ class Component(BaseModel):
     _score_matches_status = model_validator(mode="after")(_score_matches_status)
 
 
-class ScoreResult(BaseModel):
+class ScoreResult(ResultModel):
     """The result of a request. Every result has the same keys, except ``components``.
 
     A failure has a ``status`` that is not ``ok``, and ``score: null``, never a number.
     """
-
-    model_config = ConfigDict(
-        extra="forbid", allow_inf_nan=False, json_schema_serialization_defaults_required=True
-    )
 
     id: str | None = None
     score: float | None = None

@@ -24,7 +24,7 @@ from examples.grpo.rollout import RolloutWorker
 from examples.grpo.settings import Settings
 from examples.grpo.warm_up import WarmUp, warmed_up
 from reward_serve.cli.console import prepare_with_progress
-from reward_serve.cli.serving import wait_until_ready
+from reward_serve.cli.serving import wait_until
 from reward_serve.engines.bundled import cache_folder
 
 # A worker samples the next batch while it judges one.
@@ -172,7 +172,9 @@ def _await_service() -> None:
             f"this cluster has no Serve application {APP!r}: run `serve deploy "
             "deployments/judge.yaml` on it first, or pass a service with --judge URL"
         )
-    wait_until_ready(console, [APP], lambda: True, READY_TIMEOUT_S)
+    wait_until(
+        lambda found: found[APP].name == "RUNNING", console, [APP], timeout_s=READY_TIMEOUT_S
+    )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``reward-serve check`` and ``schema``: what a deployments file asks for, and what it may say."""
+"""``reward-serve check`` and ``schema``: validate a deployments file; print JSON schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared by the commands: the service's client, and preparing the bundled judge."""
+"""What commands share: the console, the service's client and preparing the bundled judge."""
 
 from __future__ import annotations
 

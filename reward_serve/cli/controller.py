@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
+from reward_serve.client.loop import in_thread
 from reward_serve.config.models import ModelConfig
 
 _FAILED = ("DEPLOY_FAILED", "UNHEALTHY")
@@ -62,7 +62,7 @@ def states(names: Iterable[str]) -> dict[str, State]:
     from ray import serve
     from ray.exceptions import ActorDiedError, RayError
 
-    call = _unanswered.pop() if _unanswered else _in_background(serve.status)
+    call = _unanswered.pop() if _unanswered else in_thread(serve.status)
     applications = {}
     try:
         applications = call.result(_TIMEOUT_S).applications
@@ -80,23 +80,9 @@ def shut_down(is_lost: Callable[[], bool]) -> None:
     from ray import serve
 
     if not is_lost():
-        ending = _in_background(serve.shutdown)
+        ending = in_thread(serve.shutdown)
         while not is_lost() and not wait([ending], _POLL_S).done:
             pass
-
-
-def _in_background(function: Callable[[], Any]) -> Future[Any]:
-    """Call the function in a thread, which does not keep the process from exiting."""
-    future: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except Exception as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
 
 
 def _state(application: Any) -> State:

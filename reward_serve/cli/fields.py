@@ -69,7 +69,7 @@ def _start(content: dict[str, Any], first: str, assignment: str) -> Any:
 
 
 def _entry(place: Any, key: str, assignment: str) -> Any:
-    """The section at ``key``; of a list, the one at this index."""
+    """The section at ``key``, which in a list is an index."""
     found: Any = None
     if isinstance(place, dict):
         found = place[key] = {} if place.get(key) is None else place[key]

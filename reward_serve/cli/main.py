@@ -58,7 +58,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """The options before a command; the help is this module's."""
+    """Options before the command. The help text is this module's docstring."""
 
 
 @cli.command()
@@ -91,7 +91,7 @@ def add_commands(app: typer.Typer) -> None:
     for entry in found:
         try:
             command = entry.load()
-        except ImportError as error:  # must not keep `serve` from running
+        except ImportError as error:  # `serve` must still run
             logger.warning("the command %s is left out: %s", entry.name, error)
             continue
         if isinstance(command, typer.Typer):

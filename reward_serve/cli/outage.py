@@ -33,7 +33,7 @@ class Endpoint:
     _refuses_since: float | None = field(default=None, init=False)
 
     def refuses(self) -> bool:
-        """Whether it refuses a connection now."""
+        """Whether the endpoint refuses connections now."""
         try:
             socket.create_connection(self.address, _CONNECT_TIMEOUT_S).close()
         except OSError:
@@ -41,7 +41,7 @@ class Endpoint:
         return False
 
     def is_gone(self) -> bool:
-        """Whether it has refused connections for ``patience_s``; call this regularly."""
+        """Whether the endpoint has refused connections for ``patience_s``; call this regularly."""
         now = time.monotonic()
         if not self.refuses():
             self._refuses_since = None

@@ -63,7 +63,7 @@ def serve_until_stopped(content: dict[str, Any], address: str | None, out: Conso
                     address is not None or is_reached()
                 )
 
-            _wait_until(is_usable, out, names, cluster.endpoints)
+            wait_until(is_usable, out, names, cluster.endpoints)
             until = time.monotonic() + _PROXY_GRACE_S
             while not is_reached() and time.monotonic() < until:
                 _pause(cluster.endpoints)
@@ -89,31 +89,18 @@ def _watch(
             raise LaunchError("Serve, or an application of this file, was removed from the cluster")
 
 
-def wait_until_ready(
-    out: Console,
-    names: Iterable[str],
-    is_ready: Callable[[], bool],
-    timeout_s: float = float("inf"),
-) -> None:
-    """Show the applications' status until all are running and ``is_ready()``.
-
-    Raises:
-        LaunchError: an application failed, or ``timeout_s`` passed.
-    """
-
-    def is_done(found: dict[str, State]) -> bool:
-        return all(state.name == "RUNNING" for state in found.values()) and is_ready()
-
-    _wait_until(is_done, out, names, timeout_s=timeout_s)
-
-
-def _wait_until(
+def wait_until(
     is_done: Callable[[dict[str, State]], bool],
     out: Console,
     names: Iterable[str],
     endpoints: Iterable[Endpoint] = (),
     timeout_s: float = float("inf"),
 ) -> None:
+    """Show the applications' status until ``is_done``, which gets their states by name.
+
+    Raises:
+        LaunchError: an application failed, an endpoint is gone, or ``timeout_s`` passed.
+    """
     began, shown = time.monotonic(), ""
     with out.status("deploying") as status:
         while True:

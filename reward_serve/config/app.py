@@ -14,8 +14,8 @@ from pydantic import Field, ValidationError, model_validator
 from reward_serve.config.base import ConfigError, ConfigFaults, Count, Section
 from reward_serve.config.kinds import LENGTH
 from reward_serve.config.models import (
-    CascadeModel,
     ClassifierModel,
+    CombinedModel,
     CompositeModel,
     JudgeModel,
     ModelConfig,
@@ -127,41 +127,30 @@ class AppConfig(_Args):
         return self
 
     @model_validator(mode="after")
-    def _composites_have_their_members(self) -> Self:
-        known = [each.name for each in self.models if not isinstance(each, CompositeModel)]
-        for model in (each for each in self.models if isinstance(each, CompositeModel)):
-            for member in model.composite.members:
-                if member.is_length and LENGTH in known:
+    def _members_exist(self) -> Self:
+        for model in (each for each in self.models if isinstance(each, CombinedModel)):
+            is_composite = isinstance(model, CompositeModel)
+            excluded = CompositeModel if is_composite else CombinedModel
+            known = [each.name for each in self.models if not isinstance(each, excluded)]
+            for member in model.members:
+                is_length = is_composite and member.is_length
+                if is_length and LENGTH in known:
                     raise ValueError(f"models: {LENGTH!r} is a member without a model; rename it")
-                if not (member.application or member.is_length or member.model in known):
+                if not (member.application or is_length or member.model in known):
                     raise ValueError(
-                        f"models: composite {model.name!r} has the member {member.model!r}, but "
+                        f"models: {model.kind} {model.name!r} has the member {member.model!r}, but "
                         f"the application's other models are: {', '.join(known) or 'none'}; add "
                         "the model, or set the member's application"
                     )
         return self
 
     @model_validator(mode="after")
-    def _cascades_have_their_members(self) -> Self:
-        known = [each.name for each in self.models if each.kind not in ("composite", "cascade")]
-        for model in (each for each in self.models if isinstance(each, CascadeModel)):
-            for member in model.cascade.members:
-                if member.application is None and member.model not in known:
-                    raise ValueError(
-                        f"models: cascade {model.name!r} has the member {member.model!r}, but the "
-                        f"application's other models are: {', '.join(known) or 'none'}; add the "
-                        "model, or set the member's application"
-                    )
-        return self
-
-    @model_validator(mode="after")
     def _members_get_a_rubric_that_they_read(self) -> Self:
         known = {model.name: model for model in self.models}
-        cascades = [each.cascade for each in self.models if isinstance(each, CascadeModel)]
-        composites = [each.composite for each in self.models if isinstance(each, CompositeModel)]
+        combined = [each for each in self.models if isinstance(each, CombinedModel)]
         # Cascades first: a composite may have one as a member.
-        members = [m for each in cascades for m in each.members]
-        for member in members + [m for each in composites for m in each.members]:
+        combined.sort(key=lambda each: isinstance(each, CompositeModel))
+        for member in (member for model in combined for member in model.members):
             if member.rubric is None and member.application is None:
                 member.rubric = not member.is_length and reads_rubric(known[member.model])
         return self
@@ -199,7 +188,7 @@ def parse_config(args: dict[str, Any]) -> AppConfig:
 
 
 def parse_gateway(args: dict[str, Any]) -> GatewayConfig:
-    """Read ``args`` of a gateway; raises as ``parse_config``."""
+    """Read ``args`` of a gateway; errors as in ``parse_config``."""
     return _parse(GatewayConfig, args)
 
 

@@ -53,8 +53,6 @@ class ConfigFaults:
         if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
             model = fault["input"]
             found = model.get("kind") if isinstance(model, dict) else model
-            if found == "panel":
-                return f"{shown}.kind: 'panel' is now 'composite'; rename the kind and its section"
             known = ", ".join(map(repr, _kinds(trail[-1][1])))
             return f"{shown}.kind: must be one of {known} (found {found!r})"
         if fault["type"] in ("missing", "value_error"):

@@ -35,7 +35,7 @@ class Templated(Section):
     shipped: ClassVar[str] = ""
     """Folder of the shipped templates."""
     shows: ClassVar[tuple[str, ...]] = ("response",)
-    """What a template must show, as ``Template.shows`` says it."""
+    """What templates of this section may show: values of ``Template.shows``."""
 
     template: str = Field(
         description="name of a shipped template, or path of a .yaml file, which is read once, "

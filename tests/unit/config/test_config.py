@@ -593,13 +593,6 @@ def test_length_is_a_member_without_a_model() -> None:
     assert "'length' is a member without a model; rename it" in fault(taken)
 
 
-def test_a_panel_is_now_a_composite() -> None:
-    old = {"name": "p", "kind": "panel", "panel": {"members": ["a", "b"]}}
-    assert fault({"models": [old]}) == (
-        "models.0.kind: 'panel' is now 'composite'; rename the kind and its section"
-    )
-
-
 def test_a_rubrics_defaults_are_its_own() -> None:
     criteria = [{"name": "brief", "text": "It is brief."}]
     of_engine = {"name": "r", "kind": "rubric", "rubric": {"rubrics": {"style": criteria}}}
