@@ -177,12 +177,16 @@ def _choice(number: int, fault: Fault | None, right: dict[str, str]) -> dict[str
     }
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 1024  # the default of five refuses some of 500 calls at once
+
+
 @contextmanager
 def faulty_rubrics(aggregates: Sequence[str] = AGGREGATES) -> Iterator[dict[str, Any]]:
     """The ``args`` of an application with a rubric for each aggregate, while its endpoint is up."""
     over = threading.Event()
     handler = type("Endpoint", (_Endpoint,), {"over": over})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = _Server(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     remote = {"model": "m", "api_key_env": None, "max_retries": 0, "timeout_s": 600}
     remote["base_url"] = f"http://127.0.0.1:{server.server_port}/v1"

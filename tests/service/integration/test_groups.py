@@ -57,6 +57,10 @@ class _Endpoint(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None: ...
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 1024  # the default of five refuses some of many calls at once
+
+
 def model(port: int) -> Mapping[str, Any]:
     remote = {"model": "m", "api_key_env": None, "base_url": f"http://127.0.0.1:{port}/v1"}
     return {
@@ -71,7 +75,7 @@ def model(port: int) -> Mapping[str, Any]:
 
 @pytest.fixture(scope="module")
 def groups_url(url: str) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Endpoint)
+    server = _Server(("127.0.0.1", 0), _Endpoint)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         app = build_app({"models": [model(server.server_port)]})
