@@ -40,7 +40,8 @@ def test_every_kind_has_labelled_rows_that_eval_reads(written: Path) -> None:
 def test_held_out_wordings_are_used(written: Path) -> None:
     lines = written.read_text(encoding="utf-8").splitlines()
     rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    unseen_words = [form.split("{b}")[0].split("{a}")[-1] for form in KINDS["doubles_unseen"]]
+    unseen_forms = [form.format(a="\0", b="\0") for form in KINDS["doubles_unseen"]]
+    unseen_words = [form.split("\0")[1] for form in unseen_forms]
     for row in rows:
         if row["format"] == "double":
             assert any(words.strip() and words in row["response"] for words in unseen_words)
