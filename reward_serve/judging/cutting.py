@@ -93,8 +93,7 @@ def _shortened(
         return Shortened(end.text, end.ids, skipped, 0)
     if answer is not None:
         start, stop = answer
-        after = budget if start < skipped else len(read(response[start:]).ids)
-        if after > budget - head or start < skipped:
+        if start < skipped or len(read(response[start:]).ids) > budget - head:
             size = len(read(response[start:stop]).ids) + len(read(JOINT).ids) + 2
             head = max(head, min(size, budget // 2))
             kept = _shortened(response[start:], budget, head, read)

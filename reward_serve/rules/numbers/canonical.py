@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import partial
 
 from reward_serve.rules.numbers.notation import plain_formulas
 from reward_serve.rules.numbers.parsing import DEGREES, MAX_DIGITS, TYPOGRAPHY, words_value
+from reward_serve.rules.numbers.steps import applied, steps
 from reward_serve.rules.numbers.words import ANY_NUMBER_WORD, SCALE_WORDS
 
 _PIECE = 2**16  # characters; a longer text is rewritten in pieces, each a call that holds the GIL
@@ -81,14 +82,7 @@ def _canonical(text: str) -> str:
     if not text.isascii():
         text = _VULGAR.sub(r"\1 \2", text)
         text = "".join(map(_plain, text.translate(_CHARACTERS)))
-    text = plain_formulas(text)
-    lower = text.lower()
-    for signs, steps in _STEPS:
-        if any(sign in lower for sign in signs):
-            for pattern, replacement in steps:
-                text = pattern.sub(replacement, text)
-            lower = text.lower()
-    return text
+    return applied(_STEPS, plain_formulas(text))
 
 
 def _plain(character: str) -> str:
@@ -231,17 +225,9 @@ def _negative(found: re.Match[str]) -> str:
     return found[0] if _OPERAND.search(_around(found)[0]) else f"-{found[1]}"
 
 
-_Replacement = str | Callable[[re.Match[str]], str]
-_Steps = tuple[Iterable[str], tuple[tuple[re.Pattern[str], _Replacement], ...]]
-
-
-def _steps(signs: Iterable[str], *steps: tuple[str, _Replacement]) -> _Steps:
-    """Steps for texts with one of these signs or lower-case words; most texts lack most of them."""
-    return signs, tuple((re.compile(pattern, re.IGNORECASE), new) for pattern, new in steps)
-
-
+_steps = partial(steps, flags=re.IGNORECASE)
 _CURRENCIES = "$€£¥₹"
-_STEPS: tuple[_Steps, ...] = (
+_STEPS = (
     _steps(("{,}", "\\"), (r"(?<=\d)(?:\{,\}|\\,|\\!|\{,\}\\!)(?=\d{3})", ",")),
     _steps(
         "\\",
@@ -255,7 +241,7 @@ _STEPS: tuple[_Steps, ...] = (
     _steps("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", (r"(?<![\d.,])10([⁰¹²³⁴-⁹⁻]{1,3})", _superscript)),
     # words
     _steps(
-        ("",),
+        (),
         (
             rf"\b(?:a (?=hundred|thousand|million))?{ANY_NUMBER_WORD}"
             rf"(?:(?:, |,? and | |-){ANY_NUMBER_WORD})*\b",
@@ -276,7 +262,7 @@ _STEPS: tuple[_Steps, ...] = (
     ),
     _steps((" cent",), (rf"{_NUMERAL} dollars? and (\d{{1,2}}) cents?\b", _dollars)),
     # powers, scales
-    _steps(("",), (rf"{_NUMERAL}(?:{_POWER_OF_TEN})(?!\w)", _power)),
+    _steps((), (rf"{_NUMERAL}(?:{_POWER_OF_TEN})(?!\w)", _power)),
     _steps("^*", (rf"(?<![\w.^)}}\]])(?<!\^\{{)(?<![x×*·/] ){_TEN}(?![\d.])", _ten)),
     _steps(
         ("thousand", "million", "billion", "hundred"),
@@ -311,7 +297,7 @@ _STEPS: tuple[_Steps, ...] = (
         ),
     ),
     _steps(
-        ("",),
+        (),
         (
             r"(?<=\d)(?=(?!(?:st|nd|rd|th|pi|sqrt|cbrt|sin|cos|tan|log|ln)\b)"
             r"(?:[a-z]{2,}|(?-i:[ghlLm]))\b)",

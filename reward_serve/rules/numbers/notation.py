@@ -11,8 +11,9 @@ and the elements of a set, is sorted. Only a judge reads the result; no rule rel
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from fractions import Fraction
+
+from reward_serve.rules.numbers.steps import applied, steps
 
 _DEPTH = 4  # nested braces
 _SIGNS = re.compile(r"[\\^*=<>+,$\[(/-]|[^\x00-\x7f]")
@@ -45,9 +46,6 @@ _COMMA = re.compile(r"\s{0,3},\s{0,3}")
 _SINGLE = r"\d+|[A-Za-z]"
 _COMPOUND = re.compile(r"[^(][+-]|[ */]")
 
-_Replacement = str | Callable[[re.Match[str]], str]
-_Steps = tuple[Iterable[str], tuple[tuple[re.Pattern[str], _Replacement], ...]]
-
 
 def plain_formulas(text: str) -> str:
     """The text with its formulas, tuples, sets and intervals in plain notation.
@@ -57,20 +55,12 @@ def plain_formulas(text: str) -> str:
     """
     if not _SIGNS.search(text):
         return text
-    text = _applied(_BEFORE, text if text.isascii() else text.translate(_TRANSLATED))
+    text = applied(_BEFORE, text if text.isascii() else text.translate(_TRANSLATED))
     for _ in range(_DEPTH if "{" in text else 0):
-        before, text = text, _applied(_BRACED, text)
+        before, text = text, applied(_BRACED, text)
         if text == before:
             break
-    return _applied(_AFTER, text)
-
-
-def _applied(groups: tuple[_Steps, ...], text: str) -> str:
-    for signs, steps in groups:
-        if any(sign in text for sign in signs):
-            for pattern, replacement in steps:
-                text = pattern.sub(replacement, text)
-    return text
+    return applied(_AFTER, text)
 
 
 def _tight(found: re.Match[str]) -> str:
@@ -180,19 +170,14 @@ def _is_word(text: str) -> bool:
     return re.search(r"[^\W\d_]{2}", rest) is not None
 
 
-def _steps(signs: Iterable[str], *steps: tuple[str, _Replacement]) -> _Steps:
-    """Steps for texts with one of these signs."""
-    return signs, tuple((re.compile(pattern), replacement) for pattern, replacement in steps)
-
-
 _BEFORE = (
-    _steps(
+    steps(
         "\\",
         (r"\\(?:left|right)(?![a-z])\s?", ""),
         (r"\\[,;:!](?!\d{3}(?!\d))|\\q?quad(?![a-z])", " "),
     ),
-    _steps(("\\", "$$"), (r"\\[()]|(?<!\\)\\[\[\]]|\$\$", "")),
-    _steps(
+    steps(("\\", "$$"), (r"\\[()]|(?<!\\)\\[\[\]]|\$\$", "")),
+    steps(
         "$",
         (
             r"(?<![\\\w$])\$(?=[^\s$])((?:(?![A-Za-z]{2,} [A-Za-z]{2})[^$\n]){1,100}?)"
@@ -200,7 +185,7 @@ _BEFORE = (
             r"\1",
         ),
     ),
-    _steps(
+    steps(
         "\\",
         (r"\\le(?:q|qslant)?(?![a-z])", "<="),
         (r"\\ge(?:q|qslant)?(?![a-z])", ">="),
@@ -215,7 +200,7 @@ _BEFORE = (
         (r"\\(pi|sin|cos|tan|log|ln)(?![a-z])\s?", r"\1 "),
         (r"\\[dtc]?frac(?=\s?[{\d])", r"\\frac"),
     ),
-    _steps(
+    steps(
         "\\\u221a",
         (
             r"(?:\\sqrt|\u221a)\s?(\d[\d,.]{0,20}\d|\d|[a-zA-Z](?![a-zA-Z]))",
@@ -224,11 +209,11 @@ _BEFORE = (
         (r"\u221a\s?(?=[({])", r"\\sqrt"),
         (r"\\sqrt\s?(?=\()", "sqrt"),
     ),
-    _steps("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", (r"([A-Za-z)\]])([⁰¹²³⁴-⁹⁻]{1,4})", _superscript)),
-    _steps(("**",), (r"(?:(?<![A-Za-z*])|(?<=\d\*))([A-Za-z]|\))\*\*(?=-?\d|\()", r"\1^")),
+    steps("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", (r"([A-Za-z)\]])([⁰¹²³⁴-⁹⁻]{1,4})", _superscript)),
+    steps(("**",), (r"(?:(?<![A-Za-z*])|(?<=\d\*))([A-Za-z]|\))\*\*(?=-?\d|\()", r"\1^")),
 )
 _BRACED = (
-    _steps(
+    steps(
         "\\^",
         (r"\\sqrt\s?\{([^{}]{1,60})\}", r"sqrt(\1)"),
         (r"\\sqrt\s?\[3\]\s?\{([^{}]{1,60})\}", r"cbrt(\1)"),
@@ -242,24 +227,24 @@ _BRACED = (
     ),
 )
 _AFTER = (
-    _steps("\x02\x03", (r"\x02", "{"), (r"\x03", "}")),
-    _steps(
+    steps("\x02\x03", (r"\x02", "{"), (r"\x03", "}")),
+    steps(
         ("*", "\\cdot"),
         (rf"(?<=\d){_TIMES}(?={_NAME}|\()", ""),
         (rf"(?:(?<![A-Za-z][A-Za-z])(?<=[A-Za-z])|(?<=\))){_TIMES}(?={_NAME}|\()", ""),
     ),
-    _steps(
+    steps(
         (" pi", " sqrt", " cbrt", " sin", " cos", " tan", " log", " ln"),
         (rf"(?<=\d) (?=pi\b|{_FUNCTION})", ""),
     ),
-    _steps(
+    steps(
         "+-",
         (r"\s?([+-])\s?", _tight),
         (r"(?<=[\d)])([+-]\d+) ([+-]) (?=\d)", r"\1\2"),
     ),
-    _steps((")/",), (_RATIO.pattern, _ratio)),
-    _steps("+-", (_SUM.pattern, _sorted_sum)),
-    _steps(
+    steps((")/",), (_RATIO.pattern, _ratio)),
+    steps("+-", (_SUM.pattern, _sorted_sum)),
+    steps(
         "=",
         (
             rf"(?<!,)(?<!, )(?<!and ){_ASSIGNMENT.pattern}"
@@ -268,22 +253,22 @@ _AFTER = (
             _assigned,
         ),
     ),
-    _steps(
+    steps(
         "<",
         (
             rf"(?<![\w.)/-])({_BOUND})\s?(<=?)\s?[a-zA-Z]\s?(<=?)\s?({_BOUND})(?![\w(])",
             _interval,
         ),
     ),
-    _steps(
+    steps(
         "<>",
         (
             rf"(?<![<>=] )(?<![\w.)/<>=])[a-zA-Z]\s?([<>]=?)\s?({_BOUND})(?![\w(<>=]| ?[<>=])",
             _half_line,
         ),
     ),
-    _steps(("\\in",), (r"\b[a-zA-Z]\s?\\in(?![a-z])\s?(?=[(\[])", "")),
-    _steps(
+    steps(("\\in",), (r"\b[a-zA-Z]\s?\\in(?![a-z])\s?(?=[(\[])", "")),
+    steps(
         ",",
         (
             rf"(\\\{{|[(\[]|(?<![\w}}\])])\{{)\s?({_ITEM}(?:,{_ITEM}){{1,30}})(\\\}}|[)\]}}])",
@@ -296,5 +281,5 @@ _AFTER = (
             ", ",
         ),
     ),
-    _steps("\\", (r"\\([{}])", r"\1")),
+    steps("\\", (r"\\([{}])", r"\1")),
 )
