@@ -45,6 +45,7 @@ _CANNOT_READ = re.compile(
     r"|[|]{3,}|i{4,}|\b[a-z](?:[ .-][a-z]){3,}\b"  # tally marks, a word spelled out
     r"|\d\s*['\"]\s*\d|\d!|\d\s?\(\s?\d|\)\s?[\d(]"  # feet and inches, factorials, products
     r"|\d (?:and|&) "  # possibly a sum
+    rf"|{ANY_NUMBER_WORD} or (?:\d|{ANY_NUMBER_WORD})"  # twenty-six or seven
     r"|[\d)}]\s?_|[\u2080-\u2089]|\\over"  # digits of another base
     rf"|(?:\d|{ANY_NUMBER_WORD}) (?:out of|over|of|in|in every|by|per|to) "
     rf"(?:\d|{ANY_NUMBER_WORD}\b)"
@@ -72,9 +73,10 @@ _SLASHES = frozenset("\u2044\u2215\u29f8\uff0f")
 _UNKNOWN = "\ufffd"
 _WORD = re.compile(r"[a-z]+")
 _PUNCTUATION = re.compile(r"[.!?;:,\n]")
+_ADDING = re.compile(r"\b(?:another|extra|more|sum|than)\b")  # 16 and another, the sum of 16 and 2
 _SENTENCE_END = re.compile(r"\n|(?<=[.!?;])\s")
 _OPERATOR = re.compile(
-    r"[+×÷·⋅∗∙]|\s\*\s|\d\s?\*\*\s?\d|[\d)]\s?\*(?!\*)\s?[\d($]|[\w)%]\s?-\s?[\d($]|\s-\s|\bx\b"
+    r"[+×÷·⋅∗∙]|\s\*\s|\d\s?\*\*\s?\d|[\d)]\s?\*(?!\*)\s?[\d($]|[\w)%]\s?-\s?[\d($]|\s-\s|(?<!<)\bx\b"
     r"|[)/]\s*\$?\d+\s*/|/\s*\(|\)\s*/"
 )
 
@@ -101,10 +103,12 @@ def may_hold(text: str, value: Fraction) -> bool:
     if re.search(rf"(?<!\d){_BETWEEN_DIGITS.join(digits)}(?!\d)", readable):
         return True
     found = _numbers(readable)
-    return len(found) > MAX_NUMBERS or any(
+    if len(found) > MAX_NUMBERS or any(
         number is None or may_equal(number, value, units=True) or _may_round(number, value)
         for number in found
-    )
+    ):
+        return True
+    return bool(_ADDING.search(readable)) and abs(value) <= sum(filter(None, found)) + len(found)
 
 
 # A response is read once, however many references it is compared with.

@@ -70,10 +70,10 @@ MODIFIER_WORDS = frozenset([*_AMOUNTS, *_RELATIONS])
 # Words that may imply a number without spelling it out.
 HIDING_WORDS = frozenset(
     [
-        *_AMOUNTS,
+        *(word for word in _AMOUNTS if word not in {"none", "nothing", "neither", "nor"}),
         *word_list(
-            """or than fewer less short shy bigger smaller larger decade decades century centuries
-            fortnight infinite infinity more another extra sum product difference digit digits
+            """fewer less short shy bigger smaller larger decade decades century centuries
+            fortnight infinite infinity product difference digit digits
             tally tallies backwards reversed swapped inverted round rounds rounded rounding ceil
             ceiling floor nearest based"""
         ),

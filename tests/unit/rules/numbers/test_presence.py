@@ -39,6 +39,10 @@ EIGHTEEN = Fraction(18)
         "she has nine, twice",
         "she has two more than sixteen",
         "she has 16 and 2",
+        "she has 16 and another 2",
+        "she has 16. Then she gets 2 more.",
+        "she has 17. Then she gets another.",
+        "16 and 2 are the numbers, and the answer is their sum",
         "the \u0661\u0668",
         "the \uff11\uff18",
         "the \u2471",
@@ -100,6 +104,7 @@ def test_eighteen_may_be_found_in(text: str) -> None:
         ("the 1 800", 1800),
         ("the one thousand eight hundred", 1800),
         ("twenty and one, she said", 21),
+        ("twenty-six or seven, she said", 27),
         ("the two and a half", Fraction(5, 2)),
         ("the 3 1/2", Fraction(7, 2)),
         ("the .5", Fraction(1, 2)),
@@ -128,6 +133,8 @@ def test_zero_and_one_need_no_digit(text: str, value: int) -> None:
         r"She pays \frac{1}{5} of the $25",
         "I don't know",
         "This response is correct and complete",
+        "The grade is 0 when the final answer has another value, or when there is none",
+        "1: this has the value or nothing. Reply 2, 1 or 0.",
     ],
 )
 def test_eighteen_is_in_no_form_in(text: str) -> None:
