@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Protocol
 
 from reward_serve.off_loop import off_loop
 from reward_serve.rules.grade import Grade, UnusableReferenceError
+from reward_serve.rules.numbers.parsing import parse_number
 from reward_serve.rules.texts import final_answer
 from reward_serve.schema import ScoreRequest
 
 _LONG = 2**14  # characters
 _GOLD = 200  # characters of an answer
-_FORMULA = re.compile(r"[\\^(\[{]|[a-z] ?[-+*/=] ?\w")
 
 
 class Verifier(Protocol):
@@ -58,7 +57,7 @@ def takes_long(request: ScoreRequest) -> bool:
     A formula is compared in another process, which may take a second.
     """
     sizes, references = request.characters, len(request.references)
-    if any(_FORMULA.search(final_answer(each)[-_GOLD:]) for each in request.references):
+    if any(parse_number(final_answer(each)[-_GOLD:]) is None for each in request.references):
         return True
     return sizes["response"] * max(references, 1) + sizes["reference"] > _LONG
 

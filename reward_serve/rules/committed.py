@@ -151,13 +151,16 @@ def asks_again(text: str) -> bool:
 def without_run_on(text: str) -> str:
     """The text up to the next question or turn after an answer.
 
-    A question before which there is no answer is the task, repeated.
+    A question before which there is no answer is the task, repeated. Questions of a response that
+    begins with one may be steps of a single solution, so that nothing is cut.
     """
     ended = _END_OF_TEXT.search(text)
     if ended and text[: ended.start()].strip():
         text = text[: ended.end()]
     turns = _turns(text)
     answered = first_marker(text) if turns else None
+    if len(turns) > 1 and not turns[0][1] and not text[: turns[0][0]].strip():
+        turns = [turn for turn in turns if turn[1]]
     for position, (start, in_tokens) in enumerate(turns):
         before = text[:start]
         if (answered is not None and answered <= start) or (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from reward_serve.rules.committed import without_thinking
 from reward_serve.rules.grade import Grade
 from reward_serve.rules.texts import normalised
 
 
 def grade_exact(response: str, reference: str) -> Grade:
     """Right if the response after its thinking equals the reference, both normalised."""
-    answer = response.rpartition("</think>")[2]
+    answer = without_thinking(response)
     right = normalised(answer) == normalised(reference)
-    span = (len(response) - len(answer), len(response))
+    start = response.rfind(answer)
+    span = (start, start + len(answer))
     return Grade(float(right), "text_matches" if right else "text_differs", span=span)

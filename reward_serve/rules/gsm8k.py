@@ -16,15 +16,16 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from reward_serve.rules.committed import MAX_RESPONSE, asks_again, committed
 from reward_serve.rules.formulas import compare_formulas
 from reward_serve.rules.grade import ABSTAINED, RIGHT, WRONG, Grade
 from reward_serve.rules.markers import Marker, is_remark, read_markers
 from reward_serve.rules.numbers.parsing import Number, parse_number
-from reward_serve.rules.numbers.presence import may_equal, may_hold
+from reward_serve.rules.numbers.presence import may_equal, may_hold, rounds_to
 from reward_serve.rules.numbers.words import CENTS, MEASURES, UNIT_DOUBTS
-from reward_serve.rules.restated import statement, statements
+from reward_serve.rules.restated import may_break_down, statement, statements
 from reward_serve.rules.tails import is_bare, leaves_standing
 from reward_serve.rules.texts import final_answer, normalised, same_text
 from reward_serve.rules.units import may_be_list, units_conflict
@@ -35,10 +36,12 @@ _FIRST_LOOK = 100  # characters to check before the whole text
 MAX_FIRST = 40  # characters of a repeated number
 MAX_THINKING = 50_000  # characters before a response that is its reference
 MAX_ANSWERS = 7  # different answers; more than that is guessing
+MAX_BETWEEN = 2  # words between them
 
 _DELETED = re.compile(r"~~[^~\n]{1,80}~~|<(del|s|strike)>[^<]{1,80}</\1>")
 _INSERTED = re.compile(r"</?ins>")
 _MATH_SIGNS = " \n$\\[]"
+_WORD = re.compile(r"[^\W\d_]+")
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
 _BLANK_LETTERS = frozenset("$+<=>^`|~\u115f\u1160\u2800\u3164\uffa0")
@@ -182,7 +185,7 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
     answer = _printable(last.text)
     numbers = [other for _, other in claims if other is not None]
     values = {(other.value, other.percent) for other in numbers}
-    if len(values) > MAX_ANSWERS:
+    if len(values) > MAX_ANSWERS and _only_lists(response, [marker for marker, _ in claims]):
         return Grade(WRONG, "answer_stuffing", answer)
     stated = _judge_statements(response, [marker for marker, _ in claims], gold, gold_text)
     if stated is not None:
@@ -199,6 +202,12 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
     return _compare(number, gold, (last.text, gold_text))
 
 
+def _only_lists(response: str, markers: Sequence[Marker]) -> bool:
+    """Whether there is next to nothing between answers, as there is in a solution in steps."""
+    between = (response[one.end : two.start] for one, two in pairwise(markers))
+    return all(len(_WORD.findall(text)) <= MAX_BETWEEN for text in between)
+
+
 def _judge_statements(
     response: str, markers: Sequence[Marker], gold: Number, gold_text: str
 ) -> Grade | None:
@@ -213,7 +222,7 @@ def _judge_statements(
         not may_equal(number.value, numbers[0].value, units=bool(number.unit or numbers[0].unit))
         for number in numbers
     )
-    if differ and gold.value in values and not any(number.percent for number in numbers):
+    if differ and gold.value in values and not may_break_down(numbers):
         return Grade(WRONG, "two_values", answer)
     agree = len(values) == 1 and len({(number.percent, number.unit) for number in numbers}) == 1
     earlier = [parse_number(marker.text) for marker in markers]
@@ -243,7 +252,9 @@ def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "ma
     if number.value == gold.value and not cents:
         return Grade(RIGHT, f"{by}_matches", answer)
     units = not MEASURES.isdisjoint(number.unit + gold.unit)
-    near = may_equal(number.value, gold.value, units=units)
+    near = may_equal(number.value, gold.value, units=units) or rounds_to(number.value, gold.value)
+    clock = not {"am", "pm"}.isdisjoint(number.unit + gold.unit)
+    near = near or (clock and (number.value - gold.value) % 12 == 0)
     opposite = number.value == -gold.value and not number.percent
     if cents or not number.plain or (near and not opposite):
         return Grade(ABSTAINED, "value_in_doubt", answer)

@@ -6,6 +6,7 @@ from importlib.metadata import version as installed_version
 
 from reward_serve.rules.base import Verifier, gold_answer
 from reward_serve.rules.child_process import ChildProcess
+from reward_serve.rules.committed import without_thinking
 from reward_serve.rules.grade import ABSTAINED, Grade, UndecidedError, UnusableReferenceError
 from reward_serve.schema import ScoreRequest
 
@@ -35,7 +36,7 @@ class MathVerifier(Verifier):
             VerifierError: the child process failed.
         """
         gold = gold_answer(reference)
-        visible = request.response.rpartition("</think>")[2]
+        visible = without_thinking(request.response)
         try:
             compared = await self._child.call(visible[-TAIL_CHARACTERS:], gold)
         except UndecidedError as error:

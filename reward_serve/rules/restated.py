@@ -25,6 +25,7 @@ _BETWEEN = re.compile(
 )
 _END = re.compile(r"(?<!i\.e)(?<!k\.a)(?<!i\. e)[.!?](?=\s|$)|\n")
 _GAP = re.compile(r"[\s$*,;:.()\\–—-]*")
+_OF_A_PART = frozenset(["at", "by", "each", "for", "from", "in", "of", "on", "per", "to", "with"])
 _SHELL = " \t$*_`()[]{}\"'.,;:"
 
 
@@ -39,6 +40,18 @@ def statements(text: str) -> Sequence[Number]:
     numbers = [parse_number(_bare(part)) for part in _BETWEEN.split(text) if part.strip(_SHELL)]
     read = [number for number in numbers if number is not None]
     return read if 1 < len(read) == len(numbers) else ()
+
+
+def may_break_down(numbers: Sequence[Number]) -> bool:
+    """Whether numbers may be one amount and its parts: "75 dollars, 40 for food and 35 for gas".
+
+    Args:
+        numbers: at least two numbers that a text states one after another.
+    """
+    values = [number.value for number in numbers]
+    if any(number.percent or not _OF_A_PART.isdisjoint(number.unit[:1]) for number in numbers):
+        return True
+    return len(values) > 2 and any(2 * value == sum(values) for value in values)
 
 
 def statement(response: str, markers: Sequence[Marker]) -> tuple[str, int]:

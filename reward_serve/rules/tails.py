@@ -17,7 +17,12 @@ from functools import lru_cache
 
 from reward_serve.rules.numbers.foreign import may_be_numbers
 from reward_serve.rules.numbers.words import MODIFIER_WORDS, NUMBER_WORDS
-from reward_serve.rules.vocabulary import ARITHMETIC_WORDS, HARMLESS_WORDS, TAIL_DOUBTS
+from reward_serve.rules.vocabulary import (
+    ARITHMETIC_WORDS,
+    CHANGING_WORDS,
+    HARMLESS_WORDS,
+    TAIL_DOUBTS,
+)
 
 _CLOSING = re.compile(
     r"<\|[a-z_]{1,20}\|>|</(?:s|answer|response|output|solution)>|\\(?:text|mathrm)\s?\{|\\[)\]]"
@@ -45,9 +50,10 @@ _VERIFICATION = re.compile(
     r"|summary|summari[sz]e|because|since|makes sense|details?|reasoning|recall)\b"
 )
 _CONFIRMS = re.compile(
-    r"\b(?:match(?:es|ing)?|correct|consistent|holds?|confirm(?:s|ed)?|check(?:s|ed)?|verified"
-    r"|agrees?|given|expected|original|required)\b|[\u2713\u2714\u2705]"
+    r"\b(?:match(?:es|ing)?|correct|consistent|holds?|confirm(?:s|ed)?|check(?:s|ed)|verified"
+    r"|agrees?)\b|[\u2713\u2714\u2705]"
 )
+_GIVEN = re.compile(r"\b(?:given|expected|original|required)\b")
 _CONCLUDES = re.compile(
     r"\b(?:so|thus|therefore|hence|answers?|results?|final|finally|total|altogether|solution)\b"
 )
@@ -103,10 +109,14 @@ def _verifies(text: str, value: Fraction, before: str) -> bool:
     for sentence, found in zip(sentences, numbers, strict=True):
         if value not in found and not known.issuperset(found) and _CONCLUDES.search(sentence):
             return False
+        if not found and not CHANGING_WORDS.isdisjoint(_WORD.findall(sentence)):
+            return False
     last = next((place for place in range(len(numbers) - 1, -1, -1) if numbers[place]), None)
     if last is None or not any(value in found for found in numbers):
         return False
-    return numbers[last][-1] == value or _CONFIRMS.search(sentences[last]) is not None
+    end, sentence = numbers[last][-1], sentences[last]
+    given = end in known and _GIVEN.search(sentence)
+    return end == value or bool(given or _CONFIRMS.search(sentence))
 
 
 def _is_verification(text: str) -> bool:

@@ -50,14 +50,15 @@ HARMLESS_WORDS = frozenset(
         working works write written year years yes you your yourself"""
     )
 ) - frozenset(["or"])
-# They change a number beside them, and may stand in a verification.
-ARITHMETIC_WORDS = frozenset(
+# These may turn an answer into another number: "Double this."
+CHANGING_WORDS = frozenset(
     word_list(
-        """add added adding adds and both divide divided divides dividing double half minus
-        multiplied multiplies multiply multiplying over plus subtract subtracted
-        subtracting times to through twice"""
+        """add added adding adds divide divided divides dividing double half minus multiplied
+        multiplies multiply multiplying plus subtract subtracted subtracting times twice"""
     )
 )
+# Words that change an adjacent number, allowed in a verification.
+ARITHMETIC_WORDS = CHANGING_WORDS | frozenset(["and", "both", "over", "through", "to"])
 # Before a marker, these words make what follows a quotation or a supposition.
 LEAD_DOUBTS = DOUBTS | frozenset(
     word_list(

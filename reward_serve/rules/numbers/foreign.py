@@ -52,15 +52,27 @@ _BEGINNINGS = (
     *("dieci", "diciot", "dicia", "veinti", "treinta", "cuarent", "cincuent", "sesent", "setent"),
     *("ochent", "novent", "dezo", "deza", "deze", "dwadzie", "trzydzie", "jedena", "osiem"),
     *("kahdek", "seitsem", "yhdek", "tizen", "huszon", "juhachi", "jukyu", "octodec", "duodev"),
-    *("dekao", "dekae", "eig", "egh", "hundr", "hunder", "thous", "thaus"),
+    *("dekao", "dekae", "eig", "egh", "hundr", "hunder", "thous", "thaus", "twent", "thirt"),
+    *("forty", "fourt", "fifty", "fiftie", "sixty", "sixtie", "sevent", "sevnt", "ninet"),
 )
 _ENDINGS = (
     *("zehn", "zig", "undzwan", "tien", "tig", "nascie", "nacie", "dtsat", "sekiz", "dokuz"),
     *("toista", "kymment", "sprezece", "nact", "cet", "decim", "teen", "enty", "irty", "fty"),
-    *("xty", "ghty", "inty"),
+    *("xty", "ghty", "inty", "eenth", "ieth"),
 )
 _PARTS = (
-    *("hundert", "tausend", "honderd", "duizend", "unddrei", "undvier", "undf", "undsech"),
+    *(
+        "hundred",
+        "thousand",
+        "hundert",
+        "tausend",
+        "honderd",
+        "duizend",
+        "unddrei",
+        "undvier",
+        "undf",
+        "undsech",
+    ),
     *("undsieb", "undacht", "undneun", "cinquant", "quarant", "ecento", "icento", "ocento"),
 )  # parts of compounds such as dreihundertsieben
 

@@ -78,7 +78,7 @@ _DECIMAL = re.compile(
     r"(?P<part>\.\d+)?(?!\d)"
 )
 _SPELLED = re.compile(rf"(?:a )?{ANY_NUMBER_WORD}(?:[ -](?:and )?{ANY_NUMBER_WORD})*(?![a-z])")
-_NO_UNIT_ENDINGS = ("ly", "eenth", "eenths", "ieth", "ieths", "fold")
+_NO_UNIT_ENDINGS = ("ly", "eenth", "eenths", "ieth", "ieths", "fold", "illion", "illions")
 _UNIT_WORD = re.compile(r"[a-z]+(?:'s|s')?")
 _ATTACHED_UNIT = re.compile(
     r"(?:[km]?g|kgs|lbs?|oz|[cmk]m|ft|[mk]ph|hrs?|mins?|secs?|ml|[ap]m|usd|$)"

@@ -23,6 +23,7 @@ from reward_serve.rules.numbers.words import ANY_NUMBER_WORD, HIDING_WORDS, NUMB
 
 MAX_CHARACTERS = 50_000
 MAX_NUMBERS = 5_000
+MAX_PLACES = 12  # decimals
 
 # Conversion factors between units: cents, minutes, weeks, inches, ounces, kilograms, ...
 CONVERSIONS = frozenset(
@@ -74,9 +75,10 @@ _UNKNOWN = "\ufffd"
 _WORD = re.compile(r"[a-z]+")
 _PUNCTUATION = re.compile(r"[.!?;:,\n]")
 _ADDING = re.compile(r"\b(?:another|extra|more|sum|than)\b")  # 16 and another, the sum of 16 and 2
+_EACH = re.compile(r"\b(?:each|every|apiece)\b")  # 6 rows with 11 in each
 _SENTENCE_END = re.compile(r"\n|(?<=[.!?;])\s")
 _OPERATOR = re.compile(
-    r"[+×÷·⋅∗∙]|\s\*\s|\d\s?\*\*\s?\d|[\d)]\s?\*(?!\*)\s?[\d($]|[\w)%]\s?-\s?[\d($]|\s-\s|(?<!<)\bx\b"
+    r"[+×÷·⋅∗∙]|\s\*\s|\d\s?\*\*\s?\d|[\d)]\s?\*(?!\*)\s?[\d($]|[\w)%]\s?-\s?[\d($]|\s-\s|(?<!<)\bx(?:\b|\d)"
     r"|[)/]\s*\$?\d+\s*/|/\s*\(|\)\s*/"
 )
 
@@ -107,6 +109,9 @@ def may_hold(text: str, value: Fraction) -> bool:
         number is None or may_equal(number, value, units=True) or _may_round(number, value)
         for number in found
     ):
+        return True
+    numbers = frozenset(filter(None, found))
+    if _EACH.search(readable) and any(value / number in numbers for number in numbers):
         return True
     return bool(_ADDING.search(readable)) and abs(value) <= sum(filter(None, found)) + len(found)
 
@@ -147,6 +152,14 @@ def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:
     if ratio in (100, 1000, 10**6, 10**9) or (units and ratio in CONVERSIONS):
         return True
     return (number.denominator > 1 or other.denominator > 1) and (large - small) * 100 < large
+
+
+def rounds_to(number: Fraction, other: Fraction) -> bool:
+    """Whether a number, rounded to the decimals of the other, is the other: 3.14 to 3.1."""
+    for places in range(1, MAX_PLACES):
+        if (other * 10**places).denominator == 1:
+            return other.denominator > 1 and round(number, places) == other
+    return False
 
 
 def _may_round(number: Fraction, value: Fraction) -> bool:

@@ -49,6 +49,7 @@ _AMOUNTS = word_list(
     zeros zeroes ones twos threes fours fives sixes sevens eights nines tens elevens twelves
     teens twenties thirties forties fifties sixties seventies eighties nineties hundreds
     thousands millions billions trillions k mil mln bn mio tsd tys mrd mille permille permil
+    mn tn thd thds kk cr lacs zillions
     dozen dozens pair pairs couple couples twin twins duo duos trio trios score scores gross
     grand none nothing nil nought naught oh both either neither nor once twice thrice double
     doubles doubled triple triples tripled quadruple quadrupled halved fold tuple tuples

@@ -14,6 +14,7 @@ from reward_serve.rules.texts import normalised
         pytest.param("New  \n York", "New York", 1.0, id="white space within"),
         pytest.param("Zu\u0308rich", "Z\u00fcrich", 1.0, id="composed and not"),
         pytest.param("<think>Rome? no</think> Paris", "Paris", 1.0, id="after thinking"),
+        pytest.param("[THINK]Rome?[/THINK]Paris", "Paris", 1.0, id="after another's thinking"),
         pytest.param("<think>Paris", "Paris", 0.0, id="still thinking"),
         pytest.param("paris", "Paris", 0.0, id="case"),
         pytest.param("Paris.", "Paris", 0.0, id="punctuation"),
