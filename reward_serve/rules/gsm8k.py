@@ -34,7 +34,6 @@ from reward_serve.rules.vocabulary import OPENER_WORDS
 MAX_OPENER = 300
 _FIRST_LOOK = 100  # characters to check before the whole text
 MAX_FIRST = 40  # characters of a repeated number
-MAX_THINKING = 50_000  # characters before a response that is its reference
 MAX_ANSWERS = 7  # different answers; more than that is guessing
 MAX_BETWEEN = 2  # words between them
 
@@ -96,10 +95,15 @@ def _decide(response: str, gold_text: str) -> Grade:
 
 def _is_text(response: str, references: Sequence[str]) -> bool:
     """Whether what the response committed to is one of the references, as text."""
-    if len(response) > 2 * max(map(len, references)) + MAX_THINKING:
-        return False
-    answers = {normalised(response), normalised(_visible(response))}
-    return not answers.isdisjoint(map(normalised, references))
+    return any(
+        _has_words(text, len(reference.split())) and normalised(text) == normalised(reference)
+        for text in (response, _visible(response))
+        for reference in references
+    )
+
+
+def _has_words(text: str, count: int) -> bool:
+    return len(text.split(None, count)) == count
 
 
 def verify_any(response: str, references: Sequence[str]) -> Grade:
