@@ -3,7 +3,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from reward_serve.rules import committed as module
 from reward_serve.rules.committed import MAX_RESPONSE, committed
 
 ANALYSIS = "<|channel|>analysis<|message|>So the answer is 17.<|end|>"
@@ -168,3 +171,19 @@ def test_a_chat_turn_ends_an_answer_without_a_marker() -> None:
     turn = "[INST] And 5 + 2? [/INST] The answer is 7."
     assert committed(f"She sold 18 of her own eggs{turn}").text == "She sold 18 of her own eggs"
     assert committed(turn).clause == "7"
+
+
+PARTS = [
+    *("\n", " ", "Q", "Q 12:", "Question", "\nquestion 3.\n", "\n **Problem** 2:", "\n> new Q:"),
+    *("\n## Question\n", "\n#### Instructions 2\n", "\nExample 3:\n", "\n\tHUMAN:", " user", "İ"),
+    *("<|im_start|>user", "<|user|>", "<start_of_turn>\n user", "[INST]", "\nNow try this one: "),
+    *("\nInput: a\nOutput:", "\nInput:\n", "instruction", "a b"),
+]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
+@example("\n" + " " * 9 + "another question:")
+@example("<|start_header_id|>" + " " * 9 + "user")
+def test_turns_are_found_where_the_pattern_finds_them(text: str) -> None:
+    found = [turn.span() for turn in module._found_turns(text)]
+    assert found == [turn.span() for turn in module._TURN.finditer(text)]
