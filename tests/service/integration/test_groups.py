@@ -25,7 +25,7 @@ from tests.service.integration.conftest import wait_for
 APP = "groups"
 SIZE = 8
 TIMEOUT_S = 20.0
-COHORTS, AT_ONCE = 1_000, 50
+COHORTS, AT_ONCE = 1_000, 25
 
 
 class _Endpoint(BaseHTTPRequestHandler):
