@@ -17,6 +17,7 @@ import math
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from reward_serve.rules.numbers.words import CENTS, MODIFIER_WORDS, NUMBER_WORDS, UNIT_DOUBTS
@@ -52,7 +53,7 @@ _NOTATION = tuple(
 )
 _WRAPPINGS = (("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _UNIT = re.compile(
-    r"(?:\\[,;: ]|\s)*\\(?:text|textrm|mathrm|mbox)\s?\{([a-z .]{1,40})\}(?:\^(?:[23]|\{[23]\}))?$"
+    r"(?:\\[,;: ]|\s)*\\(?:text|textrm|mathrm|mbox)\s?\{([a-z .]{1,40})\}(?:\^\{?([23])\}?)?$"
 )
 _NO_UNITS = UNIT_DOUBTS | MODIFIER_WORDS | NUMBER_WORDS | CENTS
 _COMMANDS = re.compile(
@@ -63,21 +64,26 @@ _PLAIN = re.compile(r"[\w\s+*/^=<>()\[\]{},.\\-]*", re.ASCII)
 _WORD = re.compile(r"[a-zA-Z]{3,}|\b(?:or|and|no|is|to|in|of|at|if)\b")
 _DEFINES = re.compile(r"[a-zA-Z](?:\([a-z]\))? ?= ?(?=[^=<>]+$)")
 _MONOMIAL = re.compile(r"\d+[a-z]?")
-_FACTORED = re.compile(r"[\w)}] ?\(")
+_SUM = re.compile(r"[\w)}] ?[-+]")
+_RELATION = re.compile(r"[=<>]|\\[lg]e(?![a-z])")
 _IRRATIONAL = re.compile(r"\\(?:sqrt|pi|sin|cos|tan|log|ln)|\be\b")
 _DECIMAL = re.compile(r"\d*\.\d+")
 # 1/2x, x^23 and 2\frac{1}{2} can be read in two ways; the last line may take too long.
 _AMBIGUOUS = re.compile(
     r"\d\s*\\frac|\d,\d{3}(?!\d)|\d\s+\d|/ ?\d+ ?(?:[a-zA-Z(]|\\[a-z])|\^ ?\d\d|\*\*|\.\.|_|!"
     r"|\^ ?\{[^{}]*[\^\\]|\^ ?\{ ?-?\d{3}|\d{13}|(?:\^.*){5}"
+    # versions, dates, permutations, leading zeros
+    r"|\d\.\d+\.|\d ?/ ?\d+ ?/ ?\d|\(\d+\) ?\(\d|^\(\d{2,}\)$|(?<![\d.])0\d"
 )
 _ARITHMETIC = frozenset(["\\frac", "\\sqrt", "\\{", "\\}", "\\div", "\\le", "\\ge", "\\pi"])
 _UNEVALUATED = re.compile(
-    r"\d ?[*/] ?\d|(?<![\w}])(?<![a-zA-Z)]\^) ?\d+(?:\.\d+)? ?[+-] ?\d+(?:\.\d+)?(?![\w.\\(^{])"
+    r"\d ?[*/] ?\d|\} ?\* ?\d"
+    r"|(?<![\w}])(?<![a-zA-Z)]\^) ?\d+(?:\.\d+)? ?[+-] ?\d+(?:\.\d+)?(?![\w.\\(^{])"
 )
 _ROOT = re.compile(r"\\sqrt ?\{(\d{1,6})\}")
 _FRACTION = re.compile(
-    r"\\frac ?\{ ?(\d{1,9}) ?\} ?\{ ?(\d{1,9}) ?\}|(?<![\d.])(\d{1,9}) ?/ ?(\d{1,9})"
+    r"\\frac ?\{ ?(\d{1,9})[a-z]{0,3} ?\} ?\{ ?(\d{1,9})[a-z]{0,3} ?\}"
+    r"|(?<![\d.])(\d{1,9}) ?/ ?(\d{1,9})"
 )
 
 
@@ -111,9 +117,20 @@ def compare_formulas(answer: str, reference: str) -> Literal["equal", "unequal",
         verdict = _child(os.getpid()).result("\n".join(items), "\n".join(others), order)
     except RuntimeError:  # undecided, failed, or the interpreter is shutting down
         return "unknown"
-    if verdict == "unequal" and not (brackets or len(items) == 1):
-        return "unknown"  # 2,1 may be 1,2
+    if verdict == "unequal" and _may_be_listed_otherwise(brackets, items, others):
+        return "unknown"
+    if verdict == "equal" and any(_form(one) != _form(other) for one, other in pairs):
+        return "unknown"
     return "equal" if verdict == "equal" else "unequal" if verdict == "unequal" else "unknown"
+
+
+def _may_be_listed_otherwise(brackets: str, items: list[str], others: list[str]) -> bool:
+    """Whether items may be in another order, or coordinates or vectors of another kind."""
+    if len(items) == 1:
+        return False
+    ordered = brackets == "()" and len(items) == 2
+    lettered = any(map(re.compile("[a-z]").search, [*items, *others]))
+    return not brackets or lettered or (not ordered and sorted(items) == sorted(others))
 
 
 @functools.lru_cache(maxsize=1)
@@ -134,8 +151,8 @@ def _read(text: str) -> tuple[str, str] | None:
             text = text[len(opening) : -len(closing)].strip(" .")
     text = text.removeprefix("**").removesuffix("**").strip("$ ").rstrip(". ")
     unit = _UNIT.search(text)
-    words = unit[1].replace(".", " ").split() if unit else []
-    if not _NO_UNITS.isdisjoint(words) or any(len(word) == 1 for word in words):
+    words = [*unit[1].replace(".", " ").split(), unit[2] or "1"] if unit else []
+    if not _NO_UNITS.isdisjoint(words) or any(len(word) == 1 for word in words[:-1]):
         return None
     text = text[: unit.start()].rstrip(" $") if unit else text
     for pattern, replacement in _NOTATION:
@@ -189,14 +206,32 @@ def _alike(text: str, other: str) -> bool:
 
 
 def _features(text: str) -> tuple[object, ...]:
-    letters = re.findall(r"[a-zA-Z]", _COMMANDS.sub(" ", text))
-    names = set(letters) if "".join(letters).islower() else {"".join(letters)}  # N^n is not n^N
-    names |= set(_COMMANDS.findall(text)) - _ARITHMETIC
+    names = set(_names(text))
     relations = Counter("<" if sign == ">" else sign for sign in re.findall(r"[=<>]", text))
     at_most = len(re.findall(r"\\[lg]e", text))
     interval = sorted(sign for sign in text if sign in "[]") + ["("] * text.count("\\cup")
-    factored = bool(names) and "\\cup" not in names and _FACTORED.search(text) is not None
-    return names, relations, at_most, interval, text.count(","), factored
+    return names, relations, at_most, interval, text.count(",")
+
+
+def _form(text: str) -> tuple[object, ...]:
+    """What tells a task that is handed back, such as 2x + 3x or (x + 1)^2, from its solution."""
+    names = _names(text)
+    brackets = text.count("(") if names and "\\cup" not in names else 0
+    return names, _sides(text), brackets, len(_SUM.findall(text)), text.count("\\sqrt")
+
+
+def _names(text: str) -> Counter[str]:
+    letters = re.findall(r"[a-zA-Z]", _COMMANDS.sub(" ", text))
+    names = Counter(letters if "".join(letters).islower() else ["".join(letters)])
+    return names + Counter(set(_COMMANDS.findall(text)) - _ARITHMETIC)  # N^n is not n^N
+
+
+def _sides(text: str) -> Sequence[Counter[str]]:
+    """The names on each side of relations, a lone name first."""
+    sides = [side.strip() for side in _RELATION.split(text)]
+    if len(sides) == 2 and len(sides[1]) == 1 and sides[1].isalpha() > sides[0].isalpha():
+        sides.reverse()
+    return [_names(side) for side in sides]
 
 
 def _is_evaluated(answer: str, reference: str) -> bool:

@@ -56,9 +56,16 @@ def compare_formulas(items: str, others: str, order: str) -> Literal["equal", "u
         return _compare_sets(*map(list, zip(*pairs, strict=True)))
     if all(verify(other, one, timeout_seconds=None) for one, other in pairs):
         return "equal"
-    units = len(pairs) == 1
-    apart = any(_far_apart(one, other, units=units) for one, other in pairs)
-    return "unequal" if apart else "unknown"
+    apart = any(_far_apart(one, other, units=len(pairs) == 1) for one, other in pairs)
+    return "unequal" if apart and not _proportional(pairs) else "unknown"
+
+
+def _proportional(pairs: list[tuple[Any, Any]]) -> bool:
+    """Whether they may be two vectors of one direction."""
+    if len(pairs) == 1 or any(not other.is_number or other.is_zero for _, other in pairs):
+        return False
+    ratios = [float(one / other) for one, other in pairs if one.is_number]
+    return len(ratios) == len(pairs) and max(ratios) - min(ratios) < 1e-9
 
 
 def _compare_sets(items: list[Any], others: list[Any]) -> Literal["equal", "unknown"]:
