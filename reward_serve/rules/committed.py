@@ -24,8 +24,8 @@ MAX_TURNS = 1_000
 MAX_SHORT_ANSWER = 4  # words
 
 _THINKING = r"think(?:ing)?|thoughts?"
-_THOUGHT = re.compile(rf"</(?:{_THINKING})>|\[/THINK\]|<\|end_of_thought\|>", re.IGNORECASE)
-_THINKS = re.compile(rf"<(?:{_THINKING})>|\[THINK\]|<\|begin_of_thought\|>", re.IGNORECASE)
+_THOUGHT = re.compile(rf"(?<!`)</(?:{_THINKING})>|\[/THINK\]|<\|end_of_thought\|>", re.IGNORECASE)
+_THINKS = re.compile(rf"(?<!`)<(?:{_THINKING})>|\[THINK\]|<\|begin_of_thought\|>", re.IGNORECASE)
 # Harmony, as gpt-oss writes it, with its control tokens and where a tokenizer has removed them.
 _CHANNEL = re.compile(r"(?:<\|start\|>\w{1,20})?<\|channel\|>\s*(\w{1,20})[^<]{0,80}<\|message\|>")
 _MESSAGE_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
@@ -136,7 +136,21 @@ def without_thinking(text: str) -> str:
         text = text.rpartition(_FINAL)[2]
     *_, end = (0, *(closing.end() for closing in _THOUGHT.finditer(text)))
     opening = _THINKS.search(text, end)
-    return text[end : opening.start() if opening else len(text)]
+    visible = text[end : opening.start() if opening else len(text)]
+    return visible if visible.strip() else _around_thinking(text)
+
+
+def _around_thinking(text: str) -> str:
+    """The text without closed thinking, for one that ends in it: "18<think></think>"."""
+    kept: list[str] = []
+    start, thinks = 0, False
+    for tag in sorted((*_THINKS.finditer(text), *_THOUGHT.finditer(text)), key=re.Match.start):
+        if tag.re is _THOUGHT:
+            kept, start, thinks = kept if thinks else [], tag.end(), False
+        elif not thinks:
+            kept.append(text[start : tag.start()])
+            thinks = True
+    return "".join(kept if thinks else [*kept, text[start:]])
 
 
 def without_hidden(text: str) -> str:
@@ -147,7 +161,7 @@ def without_hidden(text: str) -> str:
         text = _without_unseen_tags(_without_comments(text))
     if "\\" in text:
         text = _WHITE.sub("", _without_arguments(text))
-    return _LATEX_COMMENT.sub(_unless_empty, text) if "%" in text else text
+    return _LATEX_COMMENT.sub(_without_answer, text) if "%" in text else text
 
 
 def asks_again(text: str) -> bool:
@@ -218,8 +232,8 @@ def _introduces(text: str) -> bool:
     return len(text.split()) > MAX_SHORT_ANSWER or _INTRODUCTION.search(text) is not None
 
 
-def _unless_empty(comment: re.Match[str]) -> str:
-    return "" if any(map(str.isalnum, comment[0])) else comment[0]
+def _without_answer(comment: re.Match[str]) -> str:
+    return "" if first_marker(comment[0]) is not None else comment[0]
 
 
 def _without_comments(text: str) -> str:

@@ -18,17 +18,17 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from reward_serve.rules.committed import MAX_RESPONSE, asks_again, committed
+from reward_serve.rules.committed import MAX_RESPONSE, asks_again, committed, without_thinking
 from reward_serve.rules.formulas import compare_formulas
 from reward_serve.rules.grade import ABSTAINED, RIGHT, WRONG, Grade
 from reward_serve.rules.markers import Marker, is_remark, read_markers
 from reward_serve.rules.numbers.parsing import Number, parse_number
-from reward_serve.rules.numbers.presence import may_equal, may_hold, rounds_to
-from reward_serve.rules.numbers.words import CENTS, MEASURES, UNIT_DOUBTS
+from reward_serve.rules.numbers.presence import may_equal, may_hold, may_round
+from reward_serve.rules.numbers.words import CENTS, DOUBTS, MEASURES, SCALES, UNIT_DOUBTS
 from reward_serve.rules.restated import may_break_down, statement, statements
 from reward_serve.rules.tails import is_bare, leaves_standing
 from reward_serve.rules.texts import final_answer, normalised, same_text
-from reward_serve.rules.units import may_be_list, units_conflict
+from reward_serve.rules.units import may_be_list, unit_after, units_conflict
 from reward_serve.rules.vocabulary import OPENER_WORDS
 
 MAX_OPENER = 300
@@ -43,6 +43,7 @@ _MATH_SIGNS = " \n$\\[]"
 _WORD = re.compile(r"[^\W\d_]+")
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
+_CHOICE = re.compile(r"(?<![^\W\d_])[A-J][\W_]*$")
 _BLANK_LETTERS = frozenset("$+<=>^`|~\u115f\u1160\u2800\u3164\uffa0")
 _BLANK_CATEGORIES = frozenset(["Cc", "Cf", "Cs", "Mn", "Me"])
 
@@ -73,22 +74,28 @@ def verify(response: str, reference: str) -> Grade:
 
 
 def _decide(response: str, gold_text: str) -> Grade:
+    gold = parse_number(gold_text)
+    visible = _visible(response)
+    if gold is None and _is_blank(visible) and visible.strip() and _is_symbol(gold_text):
+        return Grade(ABSTAINED, "symbols_only")
     if _is_blank(response):
         return Grade(WRONG, "empty_response")
-    if _is_blank(committed(response).text):
-        return Grade(WRONG, "only_thinking")
-    visible = _visible(response)
+    if _is_blank(visible):
+        thought = _is_blank(without_thinking(response))
+        return Grade(WRONG, "only_thinking") if thought else Grade(ABSTAINED, "only_hidden")
     if asks_again(visible):
         return Grade(ABSTAINED, "another_question")
-    gold = parse_number(gold_text)
     if gold is None:
         return _judge_text(visible, gold_text)
     grade = _judge_numbers(visible, gold, gold_text)
     if grade.outcome != "abstain":
         return grade
+    if _CHOICE.search(visible):
+        return Grade(ABSTAINED, "may_be_a_choice", grade.answer)
     if gold.value != 1 and _is_only_opener(response):
         return Grade(WRONG, "only_opener")
-    if not _names_a_value(grade) and not may_hold(response, gold.value):
+    converts = not SCALES.isdisjoint(gold.unit)
+    if not _names_a_value(grade) and not converts and not may_hold(response, gold.value):
         return Grade(WRONG, "reference_absent", grade.answer)
     return grade
 
@@ -129,6 +136,11 @@ def verify_any(response: str, references: Sequence[str]) -> Grade:
 def _is_blank(text: str) -> bool:
     first = set(text[:_FIRST_LOOK])
     return all(map(_is_blank_character, first)) and all(map(_is_blank_character, set(text)))
+
+
+def _is_symbol(text: str) -> bool:
+    """Whether a gold answer is a symbol, such as "<" or the empty set."""
+    return text.startswith("\\") or not any(map(str.isalnum, text))
 
 
 def _is_blank_character(character: str) -> bool:
@@ -203,13 +215,19 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
         return Grade(ABSTAINED, "marker_in_doubt", answer)
     if not leaves_standing(response[last.end :], number.value, response[: last.start]):
         return Grade(ABSTAINED, "text_after_marker", answer)
-    return _compare(number, gold, (last.text, gold_text))
+    text = last.text if number.unit else last.text + unit_after(response[last.end :])
+    number = parse_number(text)
+    if number is None:
+        return Grade(ABSTAINED, "units_differ", answer)
+    return _compare(number, gold, (text, gold_text))
 
 
 def _only_lists(response: str, markers: Sequence[Marker]) -> bool:
     """Whether there is next to nothing between answers, as there is in a solution in steps."""
-    between = (response[one.end : two.start] for one, two in pairwise(markers))
-    return all(len(_WORD.findall(text)) <= MAX_BETWEEN for text in between)
+    between = [
+        _WORD.findall(response[one.end : two.start].lower()) for one, two in pairwise(markers)
+    ]
+    return all(len(words) <= MAX_BETWEEN and DOUBTS.isdisjoint(words) for words in between)
 
 
 def _judge_statements(
@@ -256,9 +274,8 @@ def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "ma
     if number.value == gold.value and not cents:
         return Grade(RIGHT, f"{by}_matches", answer)
     units = not MEASURES.isdisjoint(number.unit + gold.unit)
-    near = may_equal(number.value, gold.value, units=units) or rounds_to(number.value, gold.value)
-    clock = not {"am", "pm"}.isdisjoint(number.unit + gold.unit)
-    near = near or (clock and (number.value - gold.value) % 12 == 0)
+    near = may_equal(number.value, gold.value, units=units) or may_round(number.value, gold.value)
+    near = near or not SCALES.isdisjoint(number.unit + gold.unit)
     opposite = number.value == -gold.value and not number.percent
     if cents or not number.plain or (near and not opposite):
         return Grade(ABSTAINED, "value_in_doubt", answer)

@@ -40,11 +40,14 @@ _SIGN = re.compile(
 _REACH = 40
 _BLANKS = re.compile(r"[ \t]*")
 _DECORATION = re.compile(r"[\s:=*_`\"']*")
+_NUMBERED = re.compile(r"[ \t]*\d{1,2}(?:[.)][ \t]+| )[A-Z][a-z]")  # "#### 2. Conclusion"
 _CLAUSE_END = re.compile(r"(?<!\\)[.!?;](?!\d)|,(?=\s|$)|\n|(?=<[|/])")
 _SENTENCE_START = re.compile(r"[.!?](?=\s)|\n")
 _WORD = re.compile(r"[a-z]+|\d+")
 
-_NEGATED = re.compile(r"n't\b|~~|<!--|<(?:s|del|strike)>|%\s*$")
+_NEGATED = re.compile(
+    r"n't\b|~~|<!--|<(?:s|del|strike)>|%\s*$|\bn\u00e3o\b|\b\u043d\u0435\b|\u4e0d|\u975e"
+)
 _LEADING_WORDS = frozenset(
     word_list(
         """answer write say print put give output reply respond be is are was were as to the that
@@ -122,8 +125,10 @@ def read_markers(response: str) -> Sequence[Marker] | None:
             text, end = _clause(response, match.end(), stop)
             doubted = doubted or match["box"] is not None
         if any(map(str.isalnum, text)):
+            numbered = bool(match["hash"] and _NUMBERED.match(response, match.end()))
             heading = match["label"] is None and match["box"] is None and text[0].isalpha()
-            markers.append(Marker(text, match.start(), end, heading, doubted))
+            doubted = doubted or numbered
+            markers.append(Marker(text, match.start(), end, heading or numbered, doubted))
     return tuple(markers)
 
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations
 
 from reward_serve.rules.markers import Marker
 from reward_serve.rules.numbers.parsing import Number, parse_number
+from reward_serve.rules.numbers.presence import may_round
+from reward_serve.rules.units import UNIT_WORDS
 
 MAX_STATEMENT = 200
 
@@ -43,7 +47,10 @@ def statements(text: str) -> Sequence[Number]:
 
 
 def may_break_down(numbers: Sequence[Number]) -> bool:
-    """Whether numbers may be one amount and its parts: "75 dollars, 40 for food and 35 for gas".
+    """Whether numbers may be an amount and its parts, its other units or its rounding.
+
+    may_break_down(statements("75 dollars, 40 for food and 35 for gas"))  # True
+    may_break_down(statements("5 miles, or 8.05 km"))                     # True
 
     Args:
         numbers: at least two numbers that a text states one after another.
@@ -51,7 +58,14 @@ def may_break_down(numbers: Sequence[Number]) -> bool:
     values = [number.value for number in numbers]
     if any(number.percent or not _OF_A_PART.isdisjoint(number.unit[:1]) for number in numbers):
         return True
+    units = {number.unit for number in numbers if not UNIT_WORDS.isdisjoint(number.unit)}
+    if len(units) > 1 or any(_is_rounded(*pair) for pair in combinations(values, 2)):
+        return True
     return len(values) > 2 and any(2 * value == sum(values) for value in values)
+
+
+def _is_rounded(value: Fraction, other: Fraction) -> bool:
+    return may_round(value, other) or round(value) == other or round(other) == value
 
 
 def statement(response: str, markers: Sequence[Marker]) -> tuple[str, int]:

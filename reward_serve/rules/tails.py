@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from reward_serve.rules.numbers.foreign import may_be_numbers
-from reward_serve.rules.numbers.words import MODIFIER_WORDS, NUMBER_WORDS
+from reward_serve.rules.numbers.words import MODIFIER_WORDS, NUMBER_WORDS, SMALL_WORDS, TENS_WORDS
 from reward_serve.rules.vocabulary import (
     ARITHMETIC_WORDS,
     CHANGING_WORDS,
@@ -31,7 +31,9 @@ _CLOSING = re.compile(
 )
 # "18!", "18..5", "18k", "18%" and "18/2" are other numbers.
 _CONTINUES = re.compile(
-    r"\W*[!:?]|\.\.|[a-z\d%^_/+=<>-]|[ \t]*(?:[%^/+=<>-]|\*(?!\*))(?![ \t]*[A-Z])", re.IGNORECASE
+    r"\W*[!:?]|\.\.|[a-zA-Z\d%^_/+=<>-]"
+    r"|(?:[ \t]|\\[,;: ])*(?:[%^/+=<>-]|\*(?!\*))(?![ \t]*[A-Z][a-z])"
+    r"|[ \t$]*[b-hj-zB-HJ-Z]\b(?!')"  # 18 n
 )
 _COURTESY = re.compile(
     r"\b(?:please )?(?:let me know|feel free to (?:ask|reach out)|ask(?: me)?)"
@@ -51,9 +53,8 @@ _VERIFICATION = re.compile(
 )
 _CONFIRMS = re.compile(
     r"\b(?:match(?:es|ing)?|correct|consistent|holds?|confirm(?:s|ed)?|check(?:s|ed)|verified"
-    r"|agrees?)\b|[\u2713\u2714\u2705]"
+    r"|agrees?|given|expected|original|required)\b|[\u2713\u2714\u2705]"
 )
-_GIVEN = re.compile(r"\b(?:given|expected|original|required)\b")
 _CONCLUDES = re.compile(
     r"\b(?:so|thus|therefore|hence|answers?|results?|final|finally|total|altogether|solution)\b"
 )
@@ -73,9 +74,10 @@ def leaves_standing(tail: str, value: Fraction | None, before: str) -> bool:
         value: the answer, if it is a number.
         before: the text before the answer, whose words may be repeated.
     """
-    text = _CLOSING.sub("", tail).translate(_TYPOGRAPHY).lower()
+    text = _CLOSING.sub("", tail).translate(_TYPOGRAPHY)
     if _CONTINUES.match(text) or "~~" in text:
         return False
+    text = text.lower()
     if is_bare(text):
         return "%" not in text
     text = _COURTESY.sub("", text)
@@ -105,7 +107,7 @@ def _verifies(text: str, value: Fraction, before: str) -> bool:
         return False
     sentences = _SENTENCE_END.split(text)
     numbers = [list(_numbers(each)) for each in sentences]
-    known = frozenset(_numbers(before))
+    known = frozenset(_numbers(before)) | _in_words(before)
     for sentence, found in zip(sentences, numbers, strict=True):
         if value not in found and not known.issuperset(found) and _CONCLUDES.search(sentence):
             return False
@@ -114,9 +116,13 @@ def _verifies(text: str, value: Fraction, before: str) -> bool:
     last = next((place for place in range(len(numbers) - 1, -1, -1) if numbers[place]), None)
     if last is None or not any(value in found for found in numbers):
         return False
-    end, sentence = numbers[last][-1], sentences[last]
-    given = end in known and _GIVEN.search(sentence)
-    return end == value or bool(given or _CONFIRMS.search(sentence))
+    end = numbers[last][-1]
+    return end == value or (end in known and _CONFIRMS.search(sentences[last]) is not None)
+
+
+def _in_words(text: str) -> frozenset[Fraction]:
+    numbers = SMALL_WORDS | TENS_WORDS
+    return frozenset(Fraction(numbers[word]) for word in _words_of(text) & numbers.keys())
 
 
 def _is_verification(text: str) -> bool:

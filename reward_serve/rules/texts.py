@@ -10,6 +10,8 @@ from reward_serve.rules.markers import braced
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![a-z])")
 _FORMULA_SIGNS = re.compile(r"[\\^_{}=<>+*/|'\u2032]")
 _WRAPPINGS = (("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
+_IN_TEXT = re.compile(r"^\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox) ?\{([^{}\\]*)\}$")
+_CHOICE = re.compile(r"\(?([A-J])[).]")  # of several: "(B)", "B)"
 _CASELESS = frozenset(["yes", "no", "true", "false"])
 
 
@@ -58,11 +60,16 @@ def same_text(text: str, other: str) -> bool:
 def _bare(text: str) -> str:
     """The text without markup around the whole of it, and without its full stop."""
     text = normalised(text)
+    if text.count("**") % 2:
+        text = text.removesuffix("**")  # a marker within the bold text has the other two
     for opening, closing in _WRAPPINGS:
         inner = text.removeprefix(opening).removesuffix(closing)
         if len(text) - len(inner) == len(opening + closing) and opening not in inner:
             text = inner.strip()
-    return text if text.endswith("..") else text.removesuffix(".").rstrip()
+    text = _IN_TEXT.sub(r"\1", text).strip()
+    text = text if text.endswith("..") else text.removesuffix(".").rstrip()
+    letter = _CHOICE.fullmatch(text)
+    return letter[1] if letter else text
 
 
 def _same_word(word: str, other: str) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from reward_serve.rules.numbers.parsing import Number
-from reward_serve.rules.numbers.words import word_list
+from reward_serve.rules.numbers.words import MEASURES, word_list
 
 _SYNONYMS = {
     word: group.split()[0]
@@ -19,16 +20,35 @@ _SYNONYMS = {
     )
     for word in word_list(group)
 }  # fmt: skip
+UNIT_WORDS = MEASURES | frozenset(
+    word_list("per an a square cubic sq cu dollars dollar euros euro degrees celsius fahrenheit")
+)
+_CLAUSE = re.compile(r"(?:\\(?:text|textrm|mathrm|mbox)|[ $~{}()*_\\]|[a-z%]|\^)*", re.IGNORECASE)
+_WORD = re.compile(r"(?<!\\)\b[a-z]+|%")
 _FILLERS = frozenset(["a", "an", "each", "every", "per", "of", "total", "the", "altogether"])
-_CURRENCIES = re.compile(r"[$\u00a3\u20ac\u00a5\u20b9]|\b(?:us|ca|au)d?(?=\s?\$)", re.IGNORECASE)
-_MATH_DOLLARS = re.compile(r"\$[^$\n]{1,80}\$")
+_FEET = re.compile(  # 5' and 5"
+    r"(?<=\d)['\"](?=[\s.$]*$)"
+)
+_POWERS = frozenset(["per", "an", "square", "cubic", "sq", "cu"])
+_CURRENCIES = re.compile(
+    r"[$\u00a3\u20ac\u00a5\u20b9]|\b(?:us|ca|au)d?(?=\s?\$)|\b(?:dollar|euro|rupee|usd|eur|yen)(?=s?\b)"
+)
+_CURRENCY_WORDS = {
+    "dollar": "$",
+    "usd": "$",
+    "euro": "\u20ac",
+    "eur": "\u20ac",
+    "rupee": "\u20b9",
+    "yen": "\u00a5",
+}
+_MATH_DOLLARS = re.compile(r"\$([^$\n]{1,80})\$")
 # 123 456 may be a list, and so may 100,200,300 in a reference that another writes as 100200300.
 _SPACED = re.compile(r"(?<![\d,.])\d{3}(?: \d{3})+(?![\d.])")
 _LIST = re.compile(rf"{_SPACED.pattern}|(?<![\d,.])\d{{3}}(?:,\d{{3}}){{2,}}(?![\d.])")
 
 
 def units_conflict(number: Number, other: Number, texts: tuple[str, str]) -> bool:
-    """Whether both numbers have a unit or a currency, and not the same.
+    """Whether both numbers have a unit, a currency or a name, and not the same.
 
     Args:
         number: one number.
@@ -38,8 +58,26 @@ def units_conflict(number: Number, other: Number, texts: tuple[str, str]) -> boo
     units, others = _units(number), _units(other)
     if units and others and not (units <= others or others <= units):
         return True
-    currencies = [set(_CURRENCIES.findall(_MATH_DOLLARS.sub("", text.lower()))) for text in texts]
+    if units and others and _POWERS & set(number.unit) != _POWERS & set(other.unit):
+        return True
+    if number.name and other.name and number.name != other.name:
+        return True
+    mark, gold = (_FEET.search(text) for text in texts)
+    if (gold and (not mark or mark[0] != gold[0])) or (mark and other.unit):
+        return True
+    currencies = [_currencies(_MATH_DOLLARS.sub(r"\1", text.lower())) for text in texts]
     return all(currencies) and currencies[0] != currencies[1]
+
+
+def unit_after(tail: str) -> str:
+    r"""The unit that stands outside of a box or a tag: " hours" of "$ \text{ hours}."."""
+    words = _WORD.findall(_CLAUSE.match(tail)[0].lower())  # type: ignore[index]
+    unit = list(takewhile(UNIT_WORDS.__contains__, words))
+    return " " + " ".join(unit) if not MEASURES.isdisjoint(unit) else ""
+
+
+def _currencies(text: str) -> set[str]:
+    return {_CURRENCY_WORDS.get(found, found) for found in _CURRENCIES.findall(text)}
 
 
 def may_be_list(answer: str, reference: str) -> bool:

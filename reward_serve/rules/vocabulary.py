@@ -64,7 +64,8 @@ LEAD_DOUBTS = DOUBTS | frozenset(
     word_list(
         """example instance format template sample placeholder dummy hypothetical told wants
         instructed naive attempt judge grader evaluator system user human reference hint
-        verdict key gold truth other another previous earlier part student claim"""
+        verdict key gold truth other another previous earlier part student claim
+        nicht kein keine niet pas ikke inte nie"""
     )
 )
 # "Master key" responses (Zhao et al. 2025, "One Token to Fool LLM-as-a-Judge") use these words.

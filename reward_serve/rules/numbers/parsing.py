@@ -21,6 +21,7 @@ from reward_serve.rules.numbers.words import (
     NUMBER_WORDS,
     RATES,
     SCALE_WORDS,
+    SHORT_UNITS,
     SMALL_WORDS,
     TENS_WORDS,
     UNIT_DOUBTS,
@@ -102,12 +103,14 @@ class Number:
         percent: Whether it is a percentage.
         unit: The words after the number, in lower case ("18 dollars per day" has three).
         plain: Whether it was written in digits, not in words or as the result of an equation.
+        name: What it is equated with, such as "x".
     """
 
     value: Fraction
     percent: bool = False
     unit: tuple[str, ...] = ()
     plain: bool = True
+    name: str = ""
 
 
 @lru_cache(maxsize=32)  # several rules read an answer, and a group's samples one reference
@@ -128,6 +131,7 @@ def parse_number(text: str) -> Number | None:
     if clean is None:
         return None
     left, equals, right = clean.rpartition("=")
+    left = left.removeprefix("$")
     if not equals:
         return _parse_plain(clean)
     number = _parse_plain(right.strip())
@@ -136,7 +140,8 @@ def parse_number(text: str) -> Number | None:
     stated = _parse_plain(left.strip())
     if stated is not None and stated.value != number.value:
         return None
-    return Number(number.value, number.percent, number.unit, plain=False)
+    name = left.strip() if _NAME.fullmatch(left) else ""
+    return Number(number.value, number.percent, number.unit, plain=False, name=name)
 
 
 def words_value(words: Sequence[str]) -> int | None:
@@ -268,4 +273,4 @@ def _is_unit_word(word: str) -> bool:
         return False
     if word.endswith(_NO_UNIT_ENDINGS) and word not in RATES:
         return False
-    return len(word) > 1 or word in {"a", "g"}
+    return len(word) > 2 or word in SHORT_UNITS

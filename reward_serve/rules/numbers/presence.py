@@ -19,7 +19,13 @@ from itertools import islice
 
 from reward_serve.rules.numbers.foreign import may_be_numbers
 from reward_serve.rules.numbers.parsing import MAX_DIGITS, words_value
-from reward_serve.rules.numbers.words import ANY_NUMBER_WORD, HIDING_WORDS, NUMBER_WORDS
+from reward_serve.rules.numbers.words import (
+    ANY_NUMBER_WORD,
+    CENTS,
+    HIDING_WORDS,
+    MEASURES,
+    NUMBER_WORDS,
+)
 
 MAX_CHARACTERS = 50_000
 MAX_NUMBERS = 5_000
@@ -30,15 +36,18 @@ CONVERSIONS = frozenset(
     Fraction(factor)
     for factor in (
         *(2, 3, 4, 5, 7, 8, 10, 12, 14, 16, 20, 24, 25, 28, 30, 31, 36, 52, 60, 100, 128, 144, 168),
-        *(360, 365, 366, 1000, 1440, 1760, 2000, 3600, 5280, 10**6, 10**9),
+        *(360, 365, 366, 1000, 1440, 1728, 1760, 2000, 3600, 5280, 10_000, 10_080),
+        *(63_360, 86_400, 604_800, 10**6, 10**9),
     )
 )
+_ABOUT = tuple(map(Fraction, ("1.609", "2.205", "2.54", "28.35")))  # km in a mile, lb in a kg, ...
 
 # The text must contain one of these English words, or else it may be in another language, whose
 # number words could state the value.
 _ENGLISH = re.compile(
-    r"\b(?:the|and|this|that|with|each|have|she|they|there|are|you|what|which|not|know|sorry)\b"
+    r"\b(?:the|and|this|that|with|each|have|she|they|there|you|what|which|not|know|sorry)\b"
 )
+_MEASURE = "|".join(sorted(MEASURES | CENTS | {"in", "l", "m", "h", "euros", "dollars"}))
 _CANNOT_READ = re.compile(
     rf"\d{{{MAX_DIGITS + 1}}}"
     r"|\d\s*[:h]\s*\d"  # times of day
@@ -53,10 +62,12 @@ _CANNOT_READ = re.compile(
     r"|[\^√∛]|\\(?:sqrt|cdot|times|div|binom|log|sum|prod)"
     r"|\d(?!(?:st|nd|rd|th|kg|g|lbs?|oz|cm|mm|km|ft|mph|am|pm|hrs?|mins?|ml)\b)[a-z]"  # 18k, 2x, 0x
     r"|\d\s*(?:hundred|thousand|million|billion|trillion)"
+    rf"|\d ?(?:{_MEASURE})\b,?(?: and)? \d|ty[ -](?:first|second)\b"
     r"|\b(?:hour|hr|feet|foot|yard|pound|week|day|year|month|minute|dollar|buck|gallon|quart|cup"
     r"|kilo\w*|meter|mile)s?,?(?: and)? [\w.]+(?:[ -][\w.]+)? (?:min|sec|cent|inch|day|week|month"
     r"|hour|ounce|gram|quart|pint|cup|feet|yard|meter|penn)"  # 2 hours and thirty-five minutes
 )
+_I = re.compile(r"\bI(?:'|\s(?:am|do|don|have|think|can|could|will|would|need|was|know)\b)")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 _BETWEEN_DIGITS = r"[\s.,'_*{}\\!;~$-]*"
 _NUMERAL = re.compile(r"\d{1,3}(?:,\d{3}){1,12}(?:\.\d+)?|\d*\.?\d+")
@@ -151,15 +162,19 @@ def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:
     ratio = large / small
     if ratio in (100, 1000, 10**6, 10**9) or (units and ratio in CONVERSIONS):
         return True
+    if units and any(abs(ratio - about) * 100 < about for about in _ABOUT):
+        return True
     return (number.denominator > 1 or other.denominator > 1) and (large - small) * 100 < large
 
 
-def rounds_to(number: Fraction, other: Fraction) -> bool:
-    """Whether a number, rounded to the decimals of the other, is the other: 3.14 to 3.1."""
-    for places in range(1, MAX_PLACES):
-        if (other * 10**places).denominator == 1:
-            return other.denominator > 1 and round(number, places) == other
-    return False
+def may_round(number: Fraction, other: Fraction) -> bool:
+    """Whether either, rounded to the decimals of the other, of which it has some, is the other."""
+    return _rounds_to(number, other) or _rounds_to(other, number)
+
+
+def _rounds_to(number: Fraction, other: Fraction) -> bool:
+    places = next((p for p in range(MAX_PLACES) if (other * 10**p).denominator == 1), 0)
+    return places > 0 and round(number, places) == other
 
 
 def _may_round(number: Fraction, value: Fraction) -> bool:
@@ -171,7 +186,7 @@ def _readable(text: str) -> str | None:
     plain = _CONTROL.sub("", plain)
     if _UNKNOWN in plain:
         return None
-    english = re.search(r"\bI\b", plain)
+    english = _I.search(plain)
     plain = plain.lower()
     words = set(_WORD.findall(plain))
     if words and not english and not _ENGLISH.search(plain):

@@ -112,11 +112,20 @@ UNIT_DOUBTS = DOUBTS | frozenset(
 MEASURES = frozenset(
     word_list(
         """second seconds sec secs minute minutes min mins hour hours hr hrs day days week weeks
-        month months year years cent cents penny pennies nickel nickels dime dimes inch
-        inches foot feet ft yard yards mile miles mm cm km meter meters
+        month months year years decade decades cent cents pence penny pennies nickel nickels
+        dime dimes inch inches foot feet ft yard yards mile miles mm cm km meter meters metre
+        metres millimeter millimeters centimeter centimeters
         kilometer kilometers gram grams g kg kgs kilogram kilograms mg ounce ounces oz
-        pound pounds lb lbs ton tons ml liter liters cup cups pint pints quart quarts
-        gallon gallons"""
+        pound pounds lb lbs ton tons ml liter liters litre litres milliliter milliliters
+        cup cups pint pints quart quarts gallon gallons tablespoon tablespoons"""
+    )
+)
+SCALES = frozenset(word_list("am pm celsius fahrenheit"))  # 3 pm may be 15, and 20 degrees 68
+# Units and other words of one or two letters after a number; others, as in 6 ab, are variables.
+SHORT_UNITS = frozenset(
+    word_list(
+        """a g of in at to on by an up us he we my kg km cm mm ml cl dl mg lb oz ft yd mi hr kw hz
+        gb mb kb am pm pc pt qt ha sq cu mw"""
     )
 )
 # Adverbs that are part of a unit; any other ("18 supposedly") puts the number in doubt.

@@ -83,6 +83,103 @@ def test_a_rounded_reference_and_a_clock_leave_doubt(response: str, reference: s
     assert verify(response, reference).outcome == "abstain"
 
 
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("So it takes \\boxed{5} hours.", "5 minutes"),
+        ("She pays \\boxed{18} cents.", "$18"),
+        ("$\\boxed{18}\\text{ miles}$", "18 feet"),
+        ("It takes $\\boxed{2}$ hours.", "120"),
+        ("\\[\\boxed{0.5}\\text{ miles}\\]", "2640"),
+        ("\\boxed{y = 3}", "x = 3"),
+        ("The answer is 60 miles.", "60 miles per hour"),
+        ("\\boxed{12 \\text{ square cm}}", "12 cm"),
+        ("The answer is 18 euros.", "$18"),
+        ("The answer is $\u20b9210$", "210 dollars"),
+        ("The answer is 5'", "5 inches"),
+        ("#### 6 ab", "6"),
+        ("\\boxed{3\\,dx}", "3"),
+        ("Let n be 2. It costs \\boxed{18} n dollars.", "18"),
+        ("Let x be 2. It is $\\boxed{49}\\, + x$", "49"),
+        ("The answer is 3 decades", "30"),
+        ("\\boxed{10} miles", "633600"),
+        ("21", "9 pm"),
+    ],
+)
+def test_a_unit_or_a_name_that_differs_leaves_doubt(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "references"),
+    [
+        ("The answer is 150 minutes, or 2 hours and 30 minutes.", ["150", "2"]),
+        ("\\boxed{5} miles, or 8.05 km", ["5", "8.05"]),
+        ("The answer is 20 degrees Celsius, or 68 degrees Fahrenheit.", ["20", "68"]),
+        ("The answer is 17, or more precisely 16.67", ["17", "16.67"]),
+    ],
+)
+def test_one_amount_in_two_units_is_no_second_answer(response: str, references: list[str]) -> None:
+    assert {verify(response, reference).outcome for reference in references} == {"abstain"}
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("He is 5 ft 7 in tall, and that is it.", "67"),
+        ("The bill is 12 euros and 40 cents.", "12.40"),
+        ("I ragazzi sono trentadue.", "32"),
+        ("Ana are treizeci de mere.", "30"),
+        ("It was the forty-first time.", "41"),
+        ("So the correct option is (B).", "6"),
+        ("So he makes \\boxed{20} % profit.", "20"),
+        ("The answer is \\boxed{20} %, no wait, it is 25 %.", "20"),
+        ("% yield = \\boxed{45}", "45"),
+        ("Das ist nicht \\boxed{18}", "18"),
+        ("\u6240\u4ee5\u4e0d\u662f \\boxed{18}\u3002", "18"),
+        ("She makes 9 * 2 = 18.\n\n#### 2. Conclusion", "18"),
+        ("Try: the answer is 10? No.\n" * 2 + "The answer is 18", "18"),
+    ],
+)
+def test_a_number_that_is_compound_foreign_or_denied_leaves_doubt(
+    response: str, reference: str
+) -> None:
+    assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "\\boxed{18}\n\n<think>\n\n</think>",
+        "<think>a</think>The answer is 18.<think>ok</think>",
+        "`<think>` is the tag. \\boxed{18}",
+        "The answer is $x = 18$.",
+    ],
+)
+def test_thinking_after_an_answer_and_a_name_before_it_change_nothing(response: str) -> None:
+    assert verify(response, "18").outcome == "right"
+
+
+@pytest.mark.parametrize(("response", "reference"), [(">", "$>$"), ("**<**", "<"), ("[]", "[ ]")])
+def test_a_symbol_may_be_the_answer(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome != "wrong"
+    assert verify(response, "18").outcome == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("\\boxed{\\text{(B)}}", "B"),
+        ("The answer is **B**.", "(B)"),
+        ("**Answer: B**", "B"),
+        ("\\boxed{\\textbf{Yes}}", "yes"),
+    ],
+)
+def test_a_choice_or_a_word_is_read_through_its_markup(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "right"
+    assert verify(response, "C").outcome != "right"
+
+
 @pytest.mark.parametrize("reference", ["3x", "2,3", "yes", r"\frac{x}{2}"])
 def test_a_reference_that_is_no_number_is_compared_off_the_loop(reference: str) -> None:
     assert takes_long(ScoreRequest(response="#### 4x", reference=reference))
