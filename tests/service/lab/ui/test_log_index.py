@@ -153,8 +153,8 @@ def test_other_files_are_left_alone_and_unreadable_lines_are_counted(index: LogI
     ("size", "unreadable"),
     [
         (MAX_LINE_BYTES // 2 + 1, 0),
-        (MAX_LINE_BYTES, 0),
-        (MAX_LINE_BYTES + 1, 1),
+        (MAX_LINE_BYTES + 1, 0),  # its newline is not counted
+        (MAX_LINE_BYTES + 2, 1),
         (3 * MAX_LINE_BYTES, 1),
     ],
 )
