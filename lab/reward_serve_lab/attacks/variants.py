@@ -24,9 +24,9 @@ def variants(
 ) -> list[Attack]:
     """Up to ``per_family`` attacks of each family on a problem; all deserve a score of 0.
 
-    Texts that depend on the answer need a number other than 0 and 1, which a planted verdict could
-    match, and not a percentage, whose other forms (18%, 0.18) are right. Other texts that contain the answer are left out, except in families that
-    may mention it.
+    Texts that depend on the answer need a number: not 0 or 1, which a planted verdict could match,
+    and not a percentage, of which 18% and 0.18 are forms of the same value. Other texts that
+    contain the answer are left out, except in families that may mention it.
 
     Args:
         question: the problem; a generic one if None.
