@@ -20,6 +20,7 @@ from rich.progress import Progress
 from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve_lab.evaluation.bulk import Row, Run, read_rows, write_results
+from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.evaluation.metrics import reliability_of
 from reward_serve_lab.evaluation.pairs import (
     Pair,
@@ -33,7 +34,6 @@ from reward_serve_lab.evaluation.report import report_of
 from reward_serve_lab.evaluation.runs import Scoring, Variant
 from reward_serve_lab.evaluation.stability import (
     Earlier,
-    ResultsError,
     compared,
     earlier_result,
     read_results,
@@ -211,8 +211,10 @@ def check_outputs(*paths: Path | None) -> None:
 def _earlier(path: Path, rows: list[Row]) -> Earlier:
     try:
         earlier = read_results(path)
-    except ResultsError as error:
-        raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        raise typer.BadParameter(f"{path}: {error.strerror}") from None
+    except LinesError as error:
+        raise typer.BadParameter(f"{path}: is not a file of --results: {error}") from None
     if not any(earlier_result(row, earlier) for row in rows):
         raise typer.BadParameter(f"{path}: has no results for these rows (by line and id)")
     return earlier
@@ -241,7 +243,7 @@ def _pairs(file: Path, sample: int | None, seed: int) -> list[Pair]:
         pairs = read_pairs(file)
     except OSError as error:
         raise typer.BadParameter(f"{file}: {error.strerror}") from None
-    except ValueError as error:
+    except LinesError as error:
         raise typer.BadParameter(f"{file}: {error}") from None
     if not pairs:
         raise typer.BadParameter(f"{file}: has no pairs; write one JSON object a line")
