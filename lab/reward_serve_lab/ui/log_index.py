@@ -159,7 +159,7 @@ class LogIndex:
                 followed.skipping = not block[:start].endswith(b"\n")
             end = max(start, block.rfind(b"\n") + 1)
             if not end and len(block) == MAX_LINE_BYTES:
-                end, followed.skipping = len(block), True  # counted once, by its beginning
+                end, followed.skipping = len(block), True  # this part is counted as unreadable
             followed.offset += end
             return block[start:end].splitlines(), followed.offset < status.st_size and end > 0
 
