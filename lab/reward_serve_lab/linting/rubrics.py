@@ -64,9 +64,9 @@ def _labels(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Findi
         own = template.model_copy(update={"label": form, "digest": digest})
         for finding in check_label_tokens(own, tokenizer):
             yield Finding(f"{place}.choices", finding.found, finding.remedy)
-        unsaid = [c for c in criterion.choices if not _names(criterion.text, c)]
-        if unsaid and set(criterion.choices) != {"yes", "no"}:
-            found = f"the text does not say when to choose {', '.join(unsaid)}"
+        unexplained = [c for c in criterion.choices if not _names(criterion.text, c)]
+        if unexplained and set(criterion.choices) != {"yes", "no"}:
+            found = f"the text does not say when to choose {', '.join(unexplained)}"
             yield Finding(f"{place}.text", found, "explain each choice", "warning")
 
 
@@ -75,7 +75,7 @@ def _names(text: str, label: str) -> bool:
 
 
 def _texts(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Finding]:
-    """Criteria must differ, and be short: each is a prompt of its own after the response."""
+    """Criteria must differ and be short."""
     seen: dict[str, str] = {}
     for place, criterion in enumerate(rubric):
         words = " ".join(re.findall(r"\w+", criterion.text.casefold()))
