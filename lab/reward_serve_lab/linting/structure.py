@@ -99,4 +99,4 @@ def _owner(parents: list[str]) -> type[BaseModel]:
 
 def _description(parents: list[str], field: str) -> str:
     known = _owner(parents).model_fields.get(field)
-    return (known and known.description) or ""
+    return (known.description or "") if known else ""

@@ -60,7 +60,9 @@ def _stated(statement: str, write: Callable[[Problem], str], problem: Problem) -
 
 
 def _altered_values(rng: Random) -> Iterator[Draft]:
-    altered = [partial(_around_answer, amount) for amount in _ALTERED]
+    altered: list[Callable[[Problem], str]] = [
+        partial(_around_answer, amount) for amount in _ALTERED
+    ]
     for write in (*altered, *_CALCULATED):
         for statement in rng.sample(_STATEMENTS, 2):
             yield partial(_stated, statement, write)
