@@ -152,7 +152,7 @@ def test_other_files_are_left_alone_and_unreadable_lines_are_counted(index: LogI
 @pytest.mark.parametrize(
     ("size", "unreadable"),
     [
-        (MAX_LINE_BYTES // 2 + 1, 0),
+        (3 * MAX_LINE_BYTES // 4, 0),
         (MAX_LINE_BYTES + 1, 0),  # its newline is not counted
         (MAX_LINE_BYTES + 2, 1),
         (3 * MAX_LINE_BYTES, 1),
