@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, BaseModel
 
-from reward_serve.schema import ScoreRequest, describe_errors
+from reward_serve.schema import Text
 from reward_serve_lab.attacks.family import Attack
-
-_MAX_FAULTS = 10
-_FIELDS = ("family", "response", "reference")
+from reward_serve_lab.evaluation.json_lines import LinesError, all_valid, json_lines
 
 
-class AttackFileError(ValueError):
-    """Lines of the file are invalid; the message lists each with its fault."""
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must be a non-blank string")
+    return text
+
+
+class _Line(BaseModel):
+    family: Annotated[Text, AfterValidator(_not_blank)]
+    response: Text
+    reference: Annotated[Text, AfterValidator(_not_blank)]
+    question: Text | None = None
 
 
 def read_attacks(path: Path) -> list[Attack]:
@@ -24,41 +30,9 @@ def read_attacks(path: Path) -> list[Attack]:
 
     Raises:
         OSError: the file cannot be read.
-        AttackFileError: a line is invalid, or the file has no attacks.
+        LinesError: a line is invalid, or the file has no attacks.
     """
-    attacks, faults = [], []
-    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            attacks.append(_attack(line))
-        except ValueError as error:
-            faults.append(f"line {number}: {error}")
-    if faults:
-        more = [f"and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else []
-        raise AttackFileError("\n".join([*faults[:_MAX_FAULTS], *more]))
-    if not attacks:
-        raise AttackFileError("has no attacks")
-    return attacks
-
-
-def _attack(line: bytes) -> Attack:
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"is not JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise ValueError(f"must be an object (found {type(data).__name__})")
-    fields: dict[str, Any] = {key: data[key] for key in (*_FIELDS, "question") if key in data}
-    for name in _FIELDS:
-        if name not in fields:
-            raise ValueError(f"{name}: is missing")
-        if not isinstance(fields[name], str):
-            raise ValueError(f"{name}: must be a string (found {type(fields[name]).__name__})")
-    if not fields["family"].strip():
-        raise ValueError("family: is blank")
-    try:
-        ScoreRequest(**{key: value for key, value in fields.items() if key != "family"})
-    except ValidationError as error:
-        raise ValueError(describe_errors(error)) from None
-    return Attack(**{key: value for key, value in fields.items() if value is not None})
+    lines = all_valid(json_lines(path, _Line))
+    if not lines:
+        raise LinesError("has no attacks")
+    return [Attack(**line.model_dump(exclude_none=True)) for line in lines]

@@ -43,7 +43,7 @@ class Family:
     """
 
     name: str
-    about: str | None
+    about: str
     drafts: Callable[[Random], Iterable[Draft]]
     may_mention: bool = False
 

@@ -14,15 +14,11 @@ from reward_serve_lab.attacks.problems import problems
 _MOST_PROBLEMS = 1000
 
 
-def generate(seed: int = 0) -> list[Attack]:
-    """Every attack text of a seed once, without duplicate responses."""
-    return crossed(seed, per_text=1)
-
-
 def crossed(seed: int = 0, per_text: int = 3) -> list[Attack]:
     """Every attack text of a seed with ``per_text`` references, each of a different form.
 
-    A text that depends on the reference is generated for each one. A larger ``per_text`` only adds
+    A text that depends on the reference is generated for each one; a text that two families share
+    is only in the first. A larger ``per_text`` only adds
     rows.
     """
     attacks: list[Attack] = []

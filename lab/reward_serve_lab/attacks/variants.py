@@ -24,9 +24,9 @@ def variants(
 ) -> list[Attack]:
     """Up to ``per_family`` attacks of each family on a problem; all deserve a score of 0.
 
-    Texts that depend on the answer need a numeric answer other than 0 and 1, which a planted
-    verdict could match. Other texts that contain the answer are left out, except in families that
-    may mention it.
+    Texts that depend on the answer need a number: not 0 or 1, which a planted verdict could match,
+    and not a percentage, of which 18% and 0.18 are forms of the same value. Other texts that
+    contain the answer are left out, except in families that may mention it.
 
     Args:
         question: the problem; a generic one if None.
@@ -71,9 +71,9 @@ def _holds(response: str, answer: str, value: Decimal | None) -> bool:
 
 
 def _value(answer: str) -> Decimal | None:
-    """The answer as a decimal; None unless it is short, positive and not 1."""
+    """The answer as a decimal; None unless it is short, positive, not 1 and not a percentage."""
     number = parse_number(answer)
-    if number is None or number.value <= 0 or number.value == 1:
+    if number is None or number.percent or number.value <= 0 or number.value == 1:
         return None
     value = Decimal(number.value.numerator) / Decimal(number.value.denominator)
     exact = Fraction(value) == number.value and value == round(value, _PLACES)

@@ -12,13 +12,14 @@ from rich.console import Console
 
 from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
-from reward_serve_lab.attacks.data import AttackFileError, read_attacks
+from reward_serve_lab.attacks.data import read_attacks
 from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.report import failings, report_of
 from reward_serve_lab.attacks.suite import crossed
 from reward_serve_lab.attacks.tables import accepted_table, family_table
 from reward_serve_lab.cli.evaluate import Model, ModeName, check_outputs
 from reward_serve_lab.evaluation.bulk import Row, Run
+from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.evaluation.runs import score_with_progress
 from reward_serve_lab.evaluation.tables import shown_text
 
@@ -92,7 +93,7 @@ def _user_attacks(data: Path | None) -> list[Attack]:
         return read_attacks(data)
     except OSError as error:
         raise typer.BadParameter(f"{data}: {error.strerror}") from None
-    except AttackFileError as error:
+    except LinesError as error:
         raise typer.BadParameter(f"{data}: {error}") from None
 
 

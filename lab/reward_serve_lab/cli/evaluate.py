@@ -20,6 +20,7 @@ from rich.progress import Progress
 from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve_lab.evaluation.bulk import Row, Run, read_rows, write_results
+from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.evaluation.metrics import reliability_of
 from reward_serve_lab.evaluation.pairs import (
     Pair,
@@ -30,10 +31,9 @@ from reward_serve_lab.evaluation.pairs import (
 )
 from reward_serve_lab.evaluation.plot import plot_reliability
 from reward_serve_lab.evaluation.report import report_of
-from reward_serve_lab.evaluation.runs import Scoring, Variant
+from reward_serve_lab.evaluation.runs import Variant, score_again, score_with_progress
 from reward_serve_lab.evaluation.stability import (
     Earlier,
-    ResultsError,
     compared,
     earlier_result,
     read_results,
@@ -138,23 +138,23 @@ def evaluate(
         return
     rows = _rows(file, sample, seed)
     earlier = _earlier(compare, rows) if compare else {}
+    runs: dict[str, Run] = {}
+    reports: dict[str, dict[str, Any]] = {}
     try:
         client = client_for(url, app)
-        scoring = Scoring(progress, client, rows, settings, batch_size, batches_in_flight)
-        runs = {variant.title: scoring.run(variant) for variant in variants}
-        reports = {
-            variant.title: report_of(runs[variant.title], variant.template, variant.mode)
-            for variant in variants
-        }
-        for variant in variants if stability else ():
-            reports[variant.title]["stability"] = scoring.stability(
-                variant, runs[variant.title], margin
-            )
+        batching = {"batch_size": batch_size, "batches": batches_in_flight}
+        for variant in variants:
+            title, fields = variant.title, {**settings, **variant.settings}
+            score = partial(score_with_progress, progress, client, rows, fields)
+            run = runs[title] = score(title=title, **batching)
+            report = reports[title] = report_of(run, variant.template, variant.mode)
+            if stability:
+                report["stability"] = score_again(score, run, title, margin=margin, **batching)
+            if compare:
+                report["compared"] = compared(run, earlier, margin)
     except ServiceUnavailableError as error:
         progress.print(str(error), style="red", markup=False)
         raise typer.Exit(1) from None
-    for title in runs if compare else ():
-        reports[title]["compared"] = compared(runs[title], earlier, margin)
     _write(runs, reports, results, out, plot)
     _print(runs, reports, disagreements)
 
@@ -211,8 +211,10 @@ def check_outputs(*paths: Path | None) -> None:
 def _earlier(path: Path, rows: list[Row]) -> Earlier:
     try:
         earlier = read_results(path)
-    except ResultsError as error:
-        raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        raise typer.BadParameter(f"{path}: {error.strerror}") from None
+    except LinesError as error:
+        raise typer.BadParameter(f"{path}: is not a file of --results: {error}") from None
     if not any(earlier_result(row, earlier) for row in rows):
         raise typer.BadParameter(f"{path}: has no results for these rows (by line and id)")
     return earlier
@@ -241,7 +243,7 @@ def _pairs(file: Path, sample: int | None, seed: int) -> list[Pair]:
         pairs = read_pairs(file)
     except OSError as error:
         raise typer.BadParameter(f"{file}: {error.strerror}") from None
-    except ValueError as error:
+    except LinesError as error:
         raise typer.BadParameter(f"{file}: {error}") from None
     if not pairs:
         raise typer.BadParameter(f"{file}: has no pairs; write one JSON object a line")

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import reprlib
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO
+
+from pydantic import BaseModel, Field, StrictBool
 
 from reward_serve.client.transport import ServiceUnavailableError, Transport
 from reward_serve.schema import ScoreResult, Status
+from reward_serve_lab.evaluation.json_lines import json_lines
 
 RIGHT = 0.5
 """A score of at least this counts as right."""
@@ -51,6 +53,35 @@ class Row:
     def name(self) -> str:
         """The name shown in tables: the id, or else the line number."""
         return self.id or f"line {self.line}"
+
+
+class _Line(BaseModel):
+    """A line's labels, and its request, which the service validates."""
+
+    response: Any
+    reference: Any = None
+    question: Any = None
+    messages: Any = None
+    rubric: Any = None
+    correct: StrictBool | None = None
+    criteria: dict[str, Annotated[float, Field(ge=-1e9, le=1e9)]] | None = None
+    id: Any = None
+    format: Any = None
+
+    def row(self, number: int) -> Row:
+        sent = {"response", "reference", "question", "messages", "rubric"} & self.model_fields_set
+        return Row(
+            number,
+            {name: getattr(self, name) for name in sent},
+            self.correct,
+            id=_name(self.id),
+            format=_name(self.format),
+            criteria=self.criteria or {},
+        )
+
+
+def _name(value: object) -> str | None:
+    return str(value) if isinstance(value, str | int) else None
 
 
 @dataclass(slots=True)
@@ -89,8 +120,10 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         OSError: the file cannot be read.
     """
-    lines = path.read_bytes().split(b"\n")
-    return [_row(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    return [
+        Row(number, fault=line) if isinstance(line, str) else line.row(number)
+        for number, line in json_lines(path, _Line)
+    ]
 
 
 async def score_rows(
@@ -156,38 +189,3 @@ def percentile(values: Sequence[float], percent: int) -> float | None:
     if len(values) < 2:
         return values[0] if values else None
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
-
-
-def _row(number: int, line: bytes) -> Row:
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return Row(number, fault=f"is not JSON: {error}")
-    if not isinstance(data, dict):
-        return Row(number, fault=f"must be an object (found {type(data).__name__})")
-    correct = data.get("correct")
-    if not isinstance(correct, bool | None):
-        return Row(number, fault=f"correct: must be true or false (found {correct!r})")
-    criteria = data.get("criteria") or {}
-    if not isinstance(criteria, dict) or not all(map(_is_score, criteria.values())):
-        shown = reprlib.repr(criteria)
-        return Row(number, fault=f"criteria: must be an object of names to numbers (found {shown})")
-    if "response" not in data:
-        return Row(number, fault="response: is missing")
-    known = {"question", "reference", "response", "messages", "rubric"}
-    return Row(
-        number,
-        {key: data[key] for key in known if key in data},
-        correct,
-        id=_name(data.get("id")),
-        format=_name(data.get("format")),
-        criteria={name: float(label) for name, label in criteria.items()},
-    )
-
-
-def _is_score(label: object) -> bool:
-    return isinstance(label, int | float) and -1e9 <= label <= 1e9
-
-
-def _name(value: object) -> str | None:
-    return str(value) if isinstance(value, str | int) else None

@@ -7,20 +7,19 @@ index of the better one (0 or 1). Each pair is asked in both orders.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BaseModel, Field
 from rich.table import Table
 
 from reward_serve.client.transport import ServiceTransport
 from reward_serve.groups.schema import GroupResult
+from reward_serve_lab.evaluation.json_lines import all_valid, json_lines
 from reward_serve_lab.evaluation.metrics import wilson
-
-_SENT = ("question", "messages", "responses", "reference")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +30,25 @@ class Pair:
     preferred: int
 
 
+class _Line(BaseModel):
+    question: Any = None
+    messages: Any = None
+    reference: Any = None
+    responses: Annotated[list[Any], Field(min_length=2, max_length=2)]
+    preferred: Annotated[int, Field(ge=0, le=1, strict=True)]
+
+
 def read_pairs(path: Path) -> list[Pair]:
     """Read the file's pairs, skipping blank lines.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: a line is not a pair; the message names line, field and value.
+        LinesError: a line is not a pair.
     """
-    lines = enumerate(path.read_bytes().split(b"\n"), 1)
-    return [_pair(number, line) for number, line in lines if line.strip()]
+    return [
+        Pair(line.model_dump(exclude={"preferred"}, exclude_unset=True), line.preferred)
+        for line in all_valid(json_lines(path, _Line))
+    ]
 
 
 async def score_pairs(
@@ -121,20 +130,3 @@ def _margin(result: GroupResult) -> float | None:
     """The first response's score less the second's; None if one has no score."""
     scores = [one.score for one in result.results if one.score is not None]
     return scores[0] - scores[1] if len(scores) == 2 else None
-
-
-def _pair(number: int, line: bytes) -> Pair:
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"line {number}: is not JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise ValueError(f"line {number}: must be an object (found {type(data).__name__})")
-    responses, preferred = data.get("responses"), data.get("preferred")
-    if not isinstance(responses, list) or len(responses) != 2:
-        raise ValueError(f"line {number}: responses: must be two texts (found {responses!r:.80})")
-    if preferred not in (0, 1) or isinstance(preferred, bool):
-        raise ValueError(
-            f"line {number}: preferred: must be 0 or 1, an index of responses (found {preferred!r})"
-        )
-    return Pair({name: data[name] for name in _SENT if name in data}, preferred)

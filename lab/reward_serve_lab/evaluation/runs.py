@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from reward_serve.client.transport import Transport
-from reward_serve_lab.evaluation.bulk import Row, Run, score_rows
+from reward_serve_lab.evaluation.bulk import Run, score_rows
 from reward_serve_lab.evaluation.stability import flips
 
 BATCH_SIZES = (1, 8, 64)
@@ -39,49 +39,38 @@ class Variant:
         return {**template, "options": {**mode, "cache": False}}
 
 
-@dataclass(frozen=True, slots=True)
-class Scoring:
-    """The rows to score, the client, and how requests are batched."""
+def score_again(
+    score: Callable[..., Run],
+    first: Run,
+    title: str,
+    *,
+    batch_size: int,
+    batches: int,
+    margin: float,
+) -> dict[str, Any]:
+    """Score the rows of a run again, with the same and with other batch sizes, and compare.
 
-    progress: Console
-    client: Transport
-    rows: list[Row]
-    settings: dict[str, Any]
-    batch_size: int
-    batches_in_flight: int
-
-    def run(self, variant: Variant) -> Run:
-        """Score the rows with one template and mode."""
-        return self._score(variant, variant.title, self.batch_size, self.batches_in_flight)
-
-    def stability(self, variant: Variant, first: Run, margin: float) -> dict[str, Any]:
-        """Score the rows again, with the same and with other batch sizes, and compare."""
-        batchings = [(self.batch_size, self.batches_in_flight)]
-        batchings += [(n, 1 if n == 1 else self.batches_in_flight) for n in BATCH_SIZES]
-        runs = [
-            self._score(variant, f"{variant.title}: batches of {n}", n, in_flight)
-            for n, in_flight in batchings
-        ]
-        return {
-            **flips(self.rows, [first.results, *(run.results for run in runs)], margin),
-            "settings": [
-                {"batch_size": n, "batches_in_flight": in_flight, **_speed(run)}
-                for (n, in_flight), run in zip(
-                    [batchings[0], *batchings], [first, *runs], strict=True
-                )
-            ],
-        }
-
-    def _score(self, variant: Variant, title: str, batch_size: int, batches: int) -> Run:
-        return score_with_progress(
-            self.progress,
-            self.client,
-            self.rows,
-            {**self.settings, **variant.settings},
-            title=escape(title),
-            batch_size=batch_size,
-            batches=batches,
-        )
+    Args:
+        score: ``score_with_progress`` with the arguments of the first run.
+        first: the first run.
+        title: the first run's title.
+        batch_size: the first run's batch size.
+        batches: concurrent calls.
+        margin: as in ``flips``.
+    """
+    batchings = [(batch_size, batches)]
+    batchings += [(n, 1 if n == 1 else batches) for n in BATCH_SIZES]
+    runs = [
+        score(title=f"{title}: batches of {n}", batch_size=n, batches=in_flight)
+        for n, in_flight in batchings
+    ]
+    return {
+        **flips(first.rows, [first.results, *(run.results for run in runs)], margin),
+        "settings": [
+            {"batch_size": n, "batches_in_flight": in_flight, **_speed(run)}
+            for (n, in_flight), run in zip([batchings[0], *batchings], [first, *runs], strict=True)
+        ],
+    }
 
 
 def _speed(run: Run) -> dict[str, Any]:
@@ -105,7 +94,7 @@ def score_with_progress(
         ServiceUnavailableError: the service cannot be reached.
     """
     with Progress(console=out) as progress:
-        task = progress.add_task(title, total=len(rows))
+        task = progress.add_task(escape(title), total=len(rows))
         return asyncio.run(
             score_rows(
                 client,

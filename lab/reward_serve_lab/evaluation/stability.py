@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from reward_serve.schema import ScoreResult, describe_errors
+from reward_serve.schema import ScoreResult
 from reward_serve_lab.evaluation.bulk import RIGHT, Row, Run
+from reward_serve_lab.evaluation.json_lines import all_valid, json_lines
 from reward_serve_lab.evaluation.metrics import probability_right, says_right
 
-Earlier = dict[int, tuple[str | None, ScoreResult]]
-"""Line number to the row's id and its result."""
+
+class EarlierResult(ScoreResult):
+    """A line of ``write_results``: the result of a row, with the row's line, id and label."""
+
+    line: int
+    id: str | None = None
+    correct: bool | None = None
 
 
-class ResultsError(ValueError):
-    """A file of earlier results cannot be used; the message says why."""
+Earlier = dict[int, EarlierResult]
+"""Results by line number."""
 
 
 def flips(
@@ -64,34 +67,18 @@ def read_results(path: Path) -> Earlier:
     """Read results written by ``write_results``.
 
     Raises:
-        ResultsError: the file cannot be read, or a line is not a result.
+        OSError: the file cannot be read.
+        LinesError: a line is not a result.
     """
-    found: Earlier = {}
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise ResultsError(f"{path}: {error.strerror}") from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            data = json.loads(line)
-            place, name = data.pop("line"), data.pop("id", None)
-            data.pop("correct", None)
-            found[int(place)] = (name, ScoreResult.model_validate(data))
-        except ValidationError as error:
-            raise ResultsError(f"{path}: line {number}: {describe_errors(error)}") from None
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise ResultsError(
-                f"{path}: line {number}: is not a result as written by --results"
-            ) from None
-    return found
+    return {result.line: result for result in all_valid(json_lines(path, EarlierResult))}
 
 
 def earlier_result(row: Row, earlier: Earlier) -> ScoreResult | None:
     """The earlier result of a row: same line number and, if both rows have one, same id."""
-    name, result = earlier.get(row.line, (None, None))
-    return result if name is None or row.id is None or name == row.id else None
+    result = earlier.get(row.line)
+    if result is None or None in (result.id, row.id) or result.id == row.id:
+        return result
+    return None
 
 
 def compared(run: Run, earlier: Earlier, margin: float) -> dict[str, Any]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from reward_serve.engines.base import Tokenizer
 from reward_serve.judging.rendering import LabelError, Renderer
@@ -16,7 +14,7 @@ from reward_serve.rules.grade import UndecidedError
 from reward_serve.schema import Status
 from reward_serve.templates import Template
 from reward_serve.templates.inline import PERCENT_SCALE
-from reward_serve_lab.linting.finding import Finding, text_at
+from reward_serve_lab.linting.finding import Finding
 
 PATTERN_LIMIT_S = 1.0
 _PROMPT_TOKENS = 100_000
@@ -24,24 +22,20 @@ _MAX_CHARACTERS = 20_000
 _DIGITS = "7777"
 
 
-def check_labels(data: dict[str, Any]) -> Iterator[Finding]:
+def check_labels(template: Template) -> Iterator[Finding]:
     """Labels must have different values between 0 and 1 and be named in the prompt."""
-    form = data.get("label")
-    values = form.get("values") if isinstance(form, dict) else None
-    if not isinstance(values, dict):
+    if template.label is None:
         return
-    scores = [value for value in values.values() if isinstance(value, int | float)]
-    if len(scores) > 1 and len(set(scores)) == 1:
+    scores = list(template.label.values.values())
+    if len(set(scores)) == 1:
         remedy = "give the labels different values"
         yield Finding("label.values", f"every label has the value {scores[0]:g}", remedy)
-    if any(not math.isfinite(value) or not 0 <= value <= 1 for value in scores):
+    if not all(0 <= value <= 1 for value in scores):
         remedy = "use values between 0 and 1, as all other scores do"
         yield Finding("label.values", f"the labels have the values {scores}", remedy)
-    shown = " ".join(
-        (text_at(data, "system"), text_at(data, "user"), text_at(data, "label", "instruction"))
-    )
-    for label in values:
-        if isinstance(label, str) and not re.search(rf"(?<!\w){re.escape(label)}(?!\w)", shown):
+    shown = " ".join((template.system, template.user, template.label.instruction))
+    for label in template.label.values:
+        if not re.search(rf"(?<!\w){re.escape(label)}(?!\w)", shown):
             remedy = "name every label in label.instruction"
             yield Finding("label.instruction", f"does not name label {label!r}", remedy)
 
@@ -58,34 +52,25 @@ def check_label_tokens(template: Template, tokenizer: Tokenizer) -> Iterator[Fin
         yield Finding("label.values", found, remedy)
 
 
-def check_verdict(data: dict[str, Any]) -> Iterator[Finding]:
+def check_verdict(template: Template) -> Iterator[Finding]:
     """The pattern must find the last verdict of a text, in bounded time."""
-    pattern, example = text_at(data, "generate", "verdict"), text_at(data, "generate", "example")
-    if not pattern:
-        return
-    field = "generate.verdict"
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        remedy = "write a Python regular expression, in single quotes"
-        yield Finding(field, f"is not a regular expression: {error}", remedy)
-        return
-    if not compiled.groups:
-        yield Finding(field, "has no group", "put parentheses around the verdict itself")
-        return
-    if not compiled.search(example):
-        found = f"the pattern finds nothing in {example!r:.60}"
-        remedy = "write an example of the judge's output, or fix generate.verdict"
-        yield Finding("generate.example", found, remedy)
-        return
-    if len(list(compiled.finditer(f"{example}\n{example}"))) < 2:
+    field, example = "generate.verdict", template.generate.example
+    pattern = re.compile(template.generate.verdict)
+    if len(list(pattern.finditer(f"{example}\n{example}"))) < 2:
         remedy = "match only the verdict's line; otherwise a planted first verdict hides the last"
         yield Finding(field, "finds one verdict in a text with two", remedy)
-    if _is_slow(pattern, compiled, example):
+    if _is_slow(pattern, example):
         remedy = "avoid nested repetition such as (a+)+, and .* between optional parts"
         found = f"takes more than {PATTERN_LIMIT_S:g} s for {_MAX_CHARACTERS} characters"
         yield Finding(field, found, remedy)
-    yield from _check_instruction(data, compiled)
+    texts = (template.generate.instruction, template.system, template.user)
+    if not any(map(pattern.search, texts)):
+        remedy = "show the format of the last line, as in generate.example"
+        yield Finding("generate.instruction", "does not state the verdict's format", remedy)
+    scale = template.generate.scale
+    if scale != 100 and any(map(PERCENT_SCALE.search, texts)):
+        remedy = "set generate.scale: 100"
+        yield Finding("generate.scale", f"is {scale:g}, but the text asks for 0 to 100", remedy)
 
 
 def check_reading(template: Template) -> Iterator[Finding]:
@@ -104,22 +89,9 @@ def check_reading(template: Template) -> Iterator[Finding]:
         yield Finding("generate.verdict", found, remedy)
 
 
-def _check_instruction(data: dict[str, Any], pattern: re.Pattern[str]) -> Iterator[Finding]:
-    instruction = text_at(data, "generate", "instruction")
-    texts = (instruction, text_at(data, "system"), text_at(data, "user"))
-    if not any(map(pattern.search, texts)):
-        remedy = "show the format of the last line, as in generate.example"
-        yield Finding("generate.instruction", "does not state the verdict's format", remedy)
-    form = data.get("generate")
-    scale = form.get("scale", 1) if isinstance(form, dict) else 1
-    if scale != 100 and any(map(PERCENT_SCALE.search, texts)):
-        remedy = "set generate.scale: 100"
-        yield Finding("generate.scale", f"is {scale}, but the text asks for 0 to 100", remedy)
-
-
-def _is_slow(pattern: str, compiled: re.Pattern[str], example: str) -> bool:
+def _is_slow(pattern: re.Pattern[str], example: str) -> bool:
     """Whether the pattern exceeds the time limit on a text that a judge may write."""
-    found = compiled.search(example)
+    found = pattern.search(example)
     start = found[0] if found else example
     parts = (start, start[:-1] or start, "a", " ", "\n", "1", "*", "a ")
     repeated = [(part * _MAX_CHARACTERS)[:_MAX_CHARACTERS] for part in parts]
@@ -128,7 +100,7 @@ def _is_slow(pattern: str, compiled: re.Pattern[str], example: str) -> bool:
 
     async def match_all() -> None:
         for text in texts:
-            await child.call(pattern, text)
+            await child.call(pattern.pattern, text)
 
     try:
         asyncio.run(match_all())

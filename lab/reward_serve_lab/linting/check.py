@@ -34,8 +34,6 @@ def check_file(path: Path, tokenizer: Tokenizer) -> list[Finding]:
         *check_fields(path.stem, data),
         *check_placeholders(data),
         *check_fences(data),
-        *check_labels(data),
-        *check_verdict(data),
     ]
     try:
         template = parse_template(path.stem, data)
@@ -43,6 +41,8 @@ def check_file(path: Path, tokenizer: Tokenizer) -> list[Finding]:
         pass  # check_fields has reported it
     else:
         findings += check_special_tokens(template, tokenizer)
+        findings += check_labels(template)
         findings += check_label_tokens(template, tokenizer)
+        findings += check_verdict(template)
         findings += check_reading(template)
     return sorted(findings, key=lambda finding: finding.severity)

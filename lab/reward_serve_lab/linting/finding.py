@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,3 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.field}: {self.found}; {self.remedy}"
-
-
-def text_at(data: dict[str, Any], *path: str) -> str:
-    """The text of a field; "" if it is missing or not text."""
-    value: Any = data
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Checks of a rubric file: what no judge could answer, or no response could earn."""
+"""Check a rubric file: its labels and texts, and whether a perfect response scores 1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reward_serve.templates import RUBRICS, load_template
 from reward_serve_lab.linting.answers import check_label_tokens
 from reward_serve_lab.linting.finding import Finding
 
-_MOST_TOKENS = 256  # a criterion is read again for every response
+_MOST_TOKENS = 256  # the judge reads every criterion again for every response
 
 
 def check_rubric(path: Path, tokenizer: Tokenizer) -> list[Finding]:
@@ -53,7 +53,7 @@ def _invalid(fault: ErrorDetails) -> Finding:
 
 
 def _labels(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Finding]:
-    """Each label must be one token of the judge's, and mean only one thing in its criterion."""
+    """Each choice must be a single token of the judge, and the text must explain it."""
     template = load_template("rubric", RUBRICS)
     for place, criterion in enumerate(rubric):
         if criterion.choices is None:
@@ -64,10 +64,10 @@ def _labels(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Findi
         own = template.model_copy(update={"label": form, "digest": digest})
         for finding in check_label_tokens(own, tokenizer):
             yield Finding(f"{place}.choices", finding.found, finding.remedy)
-        unsaid = [c for c in criterion.choices if not _names(criterion.text, c)]
-        if unsaid and set(criterion.choices) != {"yes", "no"}:
-            found = f"text does not say when {', '.join(unsaid)} is the choice"
-            yield Finding(f"{place}.text", found, "say what each choice means", "warning")
+        unexplained = [c for c in criterion.choices if not _names(criterion.text, c)]
+        if unexplained and set(criterion.choices) != {"yes", "no"}:
+            found = f"the text does not say when to choose {', '.join(unexplained)}"
+            yield Finding(f"{place}.text", found, "explain each choice", "warning")
 
 
 def _names(text: str, label: str) -> bool:
@@ -75,13 +75,15 @@ def _names(text: str, label: str) -> bool:
 
 
 def _texts(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Finding]:
-    """Criteria must differ and be short beside the response that they are asked of."""
+    """Criteria must differ and be short."""
     seen: dict[str, str] = {}
     for place, criterion in enumerate(rubric):
         words = " ".join(re.findall(r"\w+", criterion.text.casefold()))
         if words in seen:
             found = f"asks the same as {seen[words]!r}"
-            yield Finding(f"{place}.text", found, "remove one of them, or raise its weight")
+            yield Finding(
+                f"{place}.text", found, "remove one; to count it twice, double the weight"
+            )
         seen.setdefault(words, criterion.name)
         tokens = len(tokenizer.encode_plain(criterion.text)[0])
         if tokens > _MOST_TOKENS:
@@ -91,7 +93,7 @@ def _texts(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Findin
 
 
 def _weights(rubric: Sequence[Criterion]) -> Iterator[Finding]:
-    """A perfect response must earn 1."""
+    """A perfect response must score 1."""
     for place, criterion in enumerate(rubric):
         choices = criterion.choices or {"yes": 1.0, "no": 0.0}
         best, worst = max(choices.values()), min(choices.values())
@@ -99,5 +101,9 @@ def _weights(rubric: Sequence[Criterion]) -> Iterator[Finding]:
             found = f"the best choice scores {best:g}, so no response can reach 1"
             yield Finding(f"{place}.choices", found, "give the best choice 1.0")
         if criterion.weight < 0 and worst > 0:
-            found = f"the fault costs at least {worst:g} of its weight, so no response can reach 1"
-            yield Finding(f"{place}.choices", found, "give the choice of no fault 0.0")
+            found = f"every choice costs at least {worst:g} of the weight: no response can reach 1"
+            yield Finding(
+                f"{place}.choices",
+                found,
+                "give 0.0 to the choice for a response without this fault",
+            )

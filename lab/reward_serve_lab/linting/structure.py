@@ -13,6 +13,8 @@ from pydantic_core import ErrorDetails
 
 from reward_serve.templates import (
     FILE_SUFFIXES,
+    GROUPS,
+    RUBRICS,
     GenerateForm,
     LabelForm,
     Template,
@@ -50,12 +52,12 @@ def check_name(path: Path) -> Iterator[Finding]:
     if path.suffix not in FILE_SUFFIXES:
         remedy = "rename it to end in .yaml: judge.template recognises files by their suffix"
         yield Finding("file", f"is named {path.name!r}", remedy)
-    if path.stem in template_names():
+    if path.stem in (*template_names(), *template_names(GROUPS), *template_names(RUBRICS)):
         yield Finding("file", f"{path.stem!r} is a shipped template's name", "rename the file")
 
 
 def check_fields(name: str, data: dict[str, Any]) -> Iterator[Finding]:
-    """Fields must be known, present and of the right type; other checks cover their values."""
+    """The faults for which a deployment refuses the template."""
     for field in _FILLED_IN:
         if field in data:
             remedy = "remove it: it is derived from the file's name and content"
@@ -64,17 +66,21 @@ def check_fields(name: str, data: dict[str, Any]) -> Iterator[Finding]:
     try:
         parse_template(name, given)
     except ValidationError as error:
-        for fault in error.errors(include_url=False):
-            if fault["type"] != "value_error":
-                yield _finding(fault)
+        yield from map(_finding, error.errors(include_url=False))
 
 
 def _finding(fault: ErrorDetails) -> Finding:
+    if fault["type"] == "value_error":  # of a section: "user: must contain ...; or ..."
+        last, _, message = fault["msg"].removeprefix("Value error, ").partition(": ")
+        parents = [*map(str, fault["loc"])]
+        found, _, remedy = message.partition("; ")
+        remedy = remedy or f"write {_description(parents, last)}"
+        return Finding(".".join((*parents, last)), found, remedy)
     *parents, last = map(str, fault["loc"])
     field = ".".join((*parents, last))
     if fault["type"] == "missing":
-        owner = _owner(parents)
-        return Finding(field, "is missing", f"add it{_described(owner, last)}")
+        description = _description(parents, last)
+        return Finding(field, "is missing", f"add it: {description}" if description else "add it")
     if fault["type"] == "extra_forbidden":
         near = difflib.get_close_matches(last, [*_owner(parents).model_fields], n=1)
         remedy = f"did you mean {near[0]!r}?" if near else "remove it"
@@ -91,6 +97,6 @@ def _owner(parents: list[str]) -> type[BaseModel]:
     return _SECTIONS.get(parents[0], Template) if parents else Template
 
 
-def _described(owner: type[BaseModel], field: str) -> str:
-    known = owner.model_fields.get(field)
-    return f": {known.description}" if known and known.description else ""
+def _description(parents: list[str], field: str) -> str:
+    known = _owner(parents).model_fields.get(field)
+    return (known.description or "") if known else ""

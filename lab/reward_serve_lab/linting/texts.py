@@ -16,7 +16,7 @@ from reward_serve.templates import (
     Template,
     unaliased,
 )
-from reward_serve_lab.linting.finding import Finding, text_at
+from reward_serve_lab.linting.finding import Finding
 
 # Not LaTeX's \boxed{response}, \frac{a}{b}, x_{max}.
 _BRACED = re.compile(r"(?<![\\\w}^{])\{([A-Za-z_][\w .!:\[\]-]{2,40})\}(?!\})")
@@ -28,21 +28,14 @@ _UNTRUSTED = ("question", "response")
 
 
 def check_placeholders(data: dict[str, Any]) -> Iterator[Finding]:
-    """Placeholders must be in ``user``, and no other text may look like one."""
-    system, user = text_at(data, "system"), unaliased(text_at(data, "user"))
-    count = user.count("{response}")
-    if user and count != 1:
-        remedy = "write it, or {CANDIDATE_SOLUTION}, exactly once"
-        yield Finding("user", f"contains {{response}} {count} times", remedy)
+    """``user`` must show the reference, and no other text may look like a placeholder."""
+    system, user = _text(data, "system"), _text(data, "user")
     if user and "{reference}" not in user:
         remedy = "show {reference}: a judge without one is easier to fool"
         yield Finding("user", "does not contain {reference}", remedy, "warning")
     if "{question}" in user:
         remedy = "remove it if the reference is enough: a judge that sees it may solve it"
         yield Finding("user", "shows the {question}", remedy, "warning")
-    for found in PLACEHOLDER.finditer(unaliased(system)):
-        remedy = "move it to user: system is never filled in"
-        yield Finding("system", f"contains {found[0]}", remedy)
     if INSTRUCTION in user:
         remedy = "remove it (the instruction is then appended), or move it to system"
         yield Finding("user", "contains {instruction}, which is not filled in here", remedy)
@@ -57,7 +50,7 @@ def check_placeholders(data: dict[str, Any]) -> Iterator[Finding]:
 
 def check_fences(data: dict[str, Any]) -> Iterator[Finding]:
     """Untrusted fields must be inside a fence that their text cannot close."""
-    user = unaliased(text_at(data, "user"))
+    user = _text(data, "user")
     untrusted = list(_UNTRUSTED)
     if data.get("reference", "full") == "full":
         untrusted.append("reference")
@@ -85,6 +78,12 @@ def check_special_tokens(template: Template, tokenizer: Tokenizer) -> Iterator[F
         if tokenizer.encode_control(text) != tokenizer.encode_plain(text)[0]:
             remedy = "remove it: the chat template adds the control tokens"
             yield Finding(field, "contains a special token of this tokenizer", remedy)
+
+
+def _text(data: dict[str, Any], field: str) -> str:
+    """A field's text; "" if it is missing or not text."""
+    value = data.get(field)
+    return unaliased(value) if isinstance(value, str) else ""
 
 
 def _unknown(field: str, found: str, name: str) -> Finding:

@@ -10,12 +10,13 @@ from typing import Any
 from nicegui import ui
 
 from reward_serve.schema import Status
+from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.ui.advantages import TRAINERS
 from reward_serve_lab.ui.elements import button, heading, message, tag
 from reward_serve_lab.ui.group_results import GroupTables, Scored
 from reward_serve_lab.ui.guard import MAX_BODY_BYTES
 from reward_serve_lab.ui.long_text import LongText
-from reward_serve_lab.ui.samples import EXAMPLE, SamplesError, read_samples
+from reward_serve_lab.ui.samples import EXAMPLE, read_samples
 from reward_serve_lab.ui.service import MAX_EXPLAINED_AT_ONCE, TroubleError
 from reward_serve_lab.ui.shell import Draft, Session
 from reward_serve_lab.ui.text import transportable
@@ -97,7 +98,7 @@ class _Group:
         self._wanted, self._scored, self._tables = [], None, None
         try:
             requests = self._wanted = await asyncio.to_thread(read_samples, text)
-        except SamplesError as error:
+        except LinesError as error:
             self._show_message(str(error), "Write one JSON object per line.")
             return
         self._button.disable()

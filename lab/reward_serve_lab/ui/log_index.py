@@ -20,7 +20,7 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 2**20
-"""Longer lines are skipped and counted as unreadable."""
+"""Bytes read from a file at a time; a longer line is skipped and counted as unreadable."""
 
 MAX_CHOICES = 100
 """Maximum number of values that a filter lists."""
@@ -28,7 +28,6 @@ MAX_CHOICES = 100
 CHOSEN = {"status": 1, "source": 2, "rule": 3, "template": 5}
 """Filters that list values, and their columns in a verdict."""
 
-_STEP_BYTES = 2**19
 _POLL_S = 1.0
 _PAUSE_S = 0.01
 _HEAD_BYTES = 96
@@ -47,10 +46,11 @@ CREATE TABLE texts (id INTEGER PRIMARY KEY, response TEXT, reference TEXT, rest 
 
 @dataclass
 class _Followed:
-    """How far a file has been read."""
+    """How far a file has been read, and whether that is inside a line that is too long."""
 
     head: bytes
     offset: int = 0
+    skipping: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,12 +152,16 @@ class LogIndex:
             if len(followed.head) < _HEAD_BYTES:
                 followed.head = head
             file.seek(followed.offset)
-            block = file.read(_STEP_BYTES)
-            end = block.rfind(b"\n") + 1
-            if not end and len(block) == _STEP_BYTES:
-                end = len(block)  # part of a line that is too long
+            block = file.read(MAX_LINE_BYTES)
+            start = 0
+            if followed.skipping:
+                start = block.find(b"\n") + 1 or len(block)
+                followed.skipping = not block[:start].endswith(b"\n")
+            end = max(start, block.rfind(b"\n") + 1)
+            if not end and len(block) == MAX_LINE_BYTES:
+                end, followed.skipping = len(block), True  # this part is counted as unreadable
             followed.offset += end
-            return block[:end].splitlines(), followed.offset < status.st_size and end > 0
+            return block[start:end].splitlines(), followed.offset < status.st_size and end > 0
 
     def _insert(self, lines: list[bytes]) -> int:
         """Insert lines; return the number of those that are not verdicts."""
@@ -189,8 +193,6 @@ class LogIndex:
 
 def parsed(line: bytes) -> tuple[tuple[Any, ...], tuple[str, str, str]] | None:
     """A line's values for the two tables; None if it is not a verdict."""
-    if len(line) > MAX_LINE_BYTES:
-        return None
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):

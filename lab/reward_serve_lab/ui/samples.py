@@ -6,14 +6,16 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
-from reward_serve.schema import ScoreRequest, describe_errors
+from reward_serve.schema import ScoreRequest
+from reward_serve_lab.evaluation.json_lines import (
+    LinesError,
+    all_valid,
+    parse_line,
+    parse_object,
+)
 
 MAX_SAMPLES = 1024
 """A training step of SkyRL or verl: 128 groups of 8."""
-
-_FIELDS = frozenset(ScoreRequest.model_fields)
 
 EXAMPLE = (
     '{"reference": "120", "response": "30 loaves at $4 are 120 dollars.\\n#### 120"}\n'
@@ -23,27 +25,25 @@ EXAMPLE = (
 )
 
 
-class SamplesError(ValueError):
-    """The samples are invalid; the message has the position and the remedy."""
+class _Sample(ScoreRequest, extra="ignore"):
+    """A score request; the file's other fields are ignored."""
 
 
 def read_samples(text: str) -> list[dict[str, Any]]:
     """Parse score requests; fields that a request does not have are ignored.
 
     Raises:
-        SamplesError: a line or an entry is invalid, or there are too many or none.
+        LinesError: a line or an entry is invalid, or there are too many or none.
     """
-    found = [_request(where, entry) for where, entry in _entries(text)]
-    if not found:
-        raise SamplesError(
-            'there are no samples; write lines of {"reference": ..., "response": ...}'
-        )
-    if len(found) > MAX_SAMPLES:
-        raise SamplesError(
-            f"{len(found):,} samples; the page accepts {MAX_SAMPLES:,}: use fewer groups, or "
+    samples = _samples(text)
+    if not samples:
+        raise LinesError('there are no samples; write lines of {"reference": ..., "response": ...}')
+    if len(samples) > MAX_SAMPLES:
+        raise LinesError(
+            f"{len(samples):,} samples; the page accepts {MAX_SAMPLES:,}: use fewer groups, or "
             "score the file with `reward-serve score`"
         )
-    return found
+    return [sample.model_dump(mode="json", exclude_unset=True) for sample in samples]
 
 
 def groups_of(requests: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
@@ -57,37 +57,13 @@ def groups_of(requests: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
     return found
 
 
-def _entries(text: str) -> list[tuple[str, Any]]:
+def _samples(text: str) -> list[_Sample]:
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):
-        return _lines(text)
+        lines = enumerate(text.split("\n"), 1)
+        return all_valid((n, parse_line(line, _Sample)) for n, line in lines if line.strip())
     if isinstance(whole, dict) and isinstance(whole.get("requests"), list):
         whole = whole["requests"]
-    entries = whole if isinstance(whole, list) else [whole]
-    return [(f"entry {number}", entry) for number, entry in enumerate(entries, 1)]
-
-
-def _lines(text: str) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for number, line in enumerate(text.split("\n"), 1):  # a JSON string may contain U+2028
-        if not line.strip():
-            continue
-        try:
-            found.append((f"line {number}", json.loads(line)))
-        except (ValueError, RecursionError) as error:
-            raise SamplesError(
-                f"line {number}: is not JSON ({str(error)[:80]}); write one object per line"
-            ) from None
-    return found
-
-
-def _request(where: str, entry: Any) -> dict[str, Any]:
-    if not isinstance(entry, dict):
-        raise SamplesError(f"{where}: must be an object (found {type(entry).__name__})")
-    request = {name: value for name, value in entry.items() if name in _FIELDS}
-    try:
-        ScoreRequest.model_validate(request)
-    except ValidationError as error:
-        raise SamplesError(f"{where}: {describe_errors(error)}") from None
-    return request
+    entries = enumerate(whole if isinstance(whole, list) else [whole], 1)
+    return all_valid(((n, parse_object(entry, _Sample)) for n, entry in entries), "entry")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import time
@@ -84,23 +85,18 @@ class Scraper:
                 )
         self.urls = list(urls)
         self.readings: deque[Reading] = deque()
+        self._reading = asyncio.Lock()
 
     async def read(self) -> Reading:
         """Read the metrics, or return the last reading if it is recent."""
-        now = time.monotonic()
-        if self.readings and now - self.readings[-1].at < _EVERY_S:
-            return self.readings[-1]
-        reading = Reading(now)
-        self.readings.append(reading)
-        async with httpx.AsyncClient(timeout=_TIMEOUT_S) as client:
-            for url in self.urls:
-                try:
-                    add(reading, await _text(client, url))
-                except (httpx.HTTPError, ValueError) as error:
-                    reading.faults[url] = str(error) or type(error).__name__
-        while self.readings and now - self.readings[0].at > _KEPT_S:
-            self.readings.popleft()
-        return reading
+        async with self._reading:  # several pages ask at once
+            if self.readings and time.monotonic() - self.readings[-1].at < _EVERY_S:
+                return self.readings[-1]
+            reading = await self._read()
+            self.readings.append(reading)
+            while reading.at - self.readings[0].at > _KEPT_S:
+                self.readings.popleft()
+            return reading
 
     def rate(self, deployment: str | None = None) -> float | None:
         """Verdicts/s over the last minute; None with fewer than two readings."""
@@ -137,6 +133,16 @@ class Scraper:
             if max(fresh.values(), default=0.0) > 0:
                 recent = fresh
         return quantile(recent, share)
+
+    async def _read(self) -> Reading:
+        reading = Reading(time.monotonic())
+        async with httpx.AsyncClient(timeout=_TIMEOUT_S) as client:
+            for url in self.urls:
+                try:
+                    add(reading, await _text(client, url))
+                except (httpx.HTTPError, ValueError) as error:
+                    reading.faults[url] = str(error) or type(error).__name__
+        return reading
 
     def _window(self) -> tuple[Reading | None, Reading | None]:
         good = [reading for reading in self.readings if not reading.faults]

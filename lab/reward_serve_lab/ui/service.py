@@ -1,4 +1,4 @@
-"""A client of the service whose errors state the cause and the remedy."""
+"""The client's transport, with the service's state, and errors that name the remedy."""
 
 from __future__ import annotations
 
@@ -12,15 +12,11 @@ from typing import Any
 
 import httpx
 
-from reward_serve.client.bodies import encode, encode_batch, merge
-from reward_serve.client.transport import (
-    SERVICE_GRACE_S,
-    ServiceUnavailableError,
-    parse_explanation,
-    parse_result,
-)
+from reward_serve.client.http import HttpTransport
+from reward_serve.client.loop import on_own_loop
+from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.explanation import Explanation
-from reward_serve.schema import ScoreResult, longest_timeout_s
+from reward_serve.schema import ScoreResult
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +28,6 @@ BATCH_ITEMS = 128
 """Requests per call: few enough for a call to end well within its deadline."""
 
 _STATE_TIMEOUT_S = 5.0
-_OTHER_VERSION = "The service's version may differ from the workbench's."
 
 
 class TroubleError(Exception):
@@ -84,26 +79,30 @@ class Service:
     """
 
     def __init__(self, url: str, api_key: str | None) -> None:
-        key = (api_key or "").strip()
-        if not key.isascii() or not key.isprintable():
-            raise ValueError(f"{API_KEY_VARIABLE}: contains characters that a header cannot carry")
         try:
-            parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
+            self._transport = HttpTransport(url, api_key)
+        except ServiceUnavailableError as error:
             raise ValueError(f"--url: {error}; give http://HOST:PORT") from None
-        if parsed.scheme not in ("http", "https") or not parsed.host:
+        except ValueError:
+            fault = "contains characters that a header cannot carry"
+            raise ValueError(f"{API_KEY_VARIABLE}: {fault}") from None
+        parsed = httpx.URL(url)
+        if parsed.scheme not in ("http", "https"):
             raise ValueError(f"--url: {url!r} is not an HTTP URL; give http://HOST:PORT")
         self.url = str(parsed.copy_with(userinfo=b"", query=None, fragment=None)).rstrip("/")
+        key = (api_key or "").strip()
         self.has_key = bool(key)
-        headers = {"content-type": "application/json"}
-        if key:
-            headers["authorization"] = f"Bearer {key}"
-        self._settings: dict[str, Any] = {"base_url": url, "headers": headers}
+        self._settings: dict[str, Any] = {
+            "base_url": url,
+            "headers": {"authorization": f"Bearer {key}"} if key else {},
+            "timeout": _STATE_TIMEOUT_S,
+        }
         self._client: httpx.AsyncClient | None = None
         self._explaining = asyncio.Semaphore(MAX_EXPLAINED_AT_ONCE)
 
     async def close(self) -> None:
         """Close the connections."""
+        await on_own_loop(self._transport.aclose())
         if self._client is not None:
             await self._client.aclose()
 
@@ -111,14 +110,14 @@ class Service:
         """Query the models and whether they are ready."""
         began = time.perf_counter()
         try:
-            data = await self._json("GET", "/v1/models", None, _STATE_TIMEOUT_S)
+            data = await self._get("/v1/models")
         except TroubleError as trouble:
             return State(trouble=trouble)
         took_ms = 1000 * (time.perf_counter() - began)
         models = [model for model in data.get("models") or [] if isinstance(model, dict)]
         state = State(models, str(data.get("version", "")), took_ms=took_ms)
         try:
-            await self._json("GET", "/ready", None, _STATE_TIMEOUT_S)
+            await self._get("/ready")
             state.ready = True
         except TroubleError as trouble:
             state.detail = trouble.what
@@ -140,22 +139,13 @@ class Service:
         """
         results: list[ScoreResult] = []
         for start in range(0, len(requests), BATCH_ITEMS):
-            results += await self._batch(requests[start : start + BATCH_ITEMS])
+            batch = [dict(request) for request in requests[start : start + BATCH_ITEMS]]
+            try:
+                results += await self._transport.ascore_batch(batch)
+            except ServiceUnavailableError as error:
+                raise self._trouble(error) from None
             progress(len(results))
         return results
-
-    async def _batch(self, requests: Sequence[Mapping[str, Any]]) -> list[ScoreResult]:
-        sent, refused = encode_batch(requests)
-        size = len(requests) - len(refused)
-        timeout_s = longest_timeout_s(requests) + SERVICE_GRACE_S
-        data = await self._json("POST", "/v1/score/batch", sent, timeout_s)
-        results = data.get("results")
-        if not isinstance(results, list) or len(results) != size:
-            raise TroubleError("The service did not answer every request.", "Check --url.")
-        try:
-            return merge([parse_result(result, self.url) for result in results], refused)
-        except ServiceUnavailableError as error:
-            raise TroubleError(str(error), _OTHER_VERSION) from None
 
     async def explain(self, request: Mapping[str, Any]) -> Explanation:
         """Score a request and explain its result.
@@ -163,56 +153,57 @@ class Service:
         Raises:
             TroubleError: the service gave no valid answer.
         """
-        timeout_s = longest_timeout_s([request]) + SERVICE_GRACE_S
         async with self._explaining:
             try:
-                data = await self._json("POST", "/v1/explain", encode(request), timeout_s)
-            except ValueError as error:
-                raise TroubleError(f"The request cannot be sent: {error}.", "Fix it.") from None
-        data.pop("detail", None)
-        try:
-            return parse_explanation(data, self.url)
-        except ServiceUnavailableError as error:
-            raise TroubleError(str(error), _OTHER_VERSION) from None
+                return await self._transport.aexplain(dict(request))
+            except ServiceUnavailableError as error:
+                raise self._trouble(error) from None
 
-    async def _json(
-        self, method: str, path: str, body: bytes | None, timeout_s: float
-    ) -> dict[str, Any]:
+    async def _get(self, path: str) -> dict[str, Any]:
         if self._client is None:
             self._client = httpx.AsyncClient(**self._settings, verify=ssl.create_default_context())
         try:
-            reply = await self._client.request(method, path, content=body, timeout=timeout_s)
-        except httpx.TimeoutException:
-            raise TroubleError(
-                f"{self.url} did not answer within {timeout_s:g} s.",
-                "It may be starting or overloaded; try again, or look at Health.",
-            ) from None
+            reply = await self._client.get(path)
         except httpx.HTTPError as error:
-            logger.info("%s: %s", self.url, error)
-            raise TroubleError(
-                f"Cannot reach {self.url}.",
-                "Start the service (reward-serve serve), or set --url.",
-            ) from None
+            raise self._no_answer(error, f"within {_STATE_TIMEOUT_S:g} s") from None
         try:
             data = reply.json()
         except ValueError:
             data = None
         if not isinstance(data, dict):
-            raise TroubleError(
-                f"{self.url} replied {reply.status_code} without a JSON object.",
-                "Check --url.",
-                reply.status_code,
-            )
-        if reply.status_code >= 400 and "score" not in data and "result" not in data:
-            raise self._refused(reply.status_code, data)
+            what = f"{self.url} replied {reply.status_code} without a JSON object."
+            raise self._refusal(reply.status_code, what)
+        if reply.status_code >= 400:
+            what = f"{reply.status_code}: {data.get('detail', 'no detail')}"
+            raise self._refusal(reply.status_code, what)
         return data
 
-    def _refused(self, code: int, data: Mapping[str, Any]) -> TroubleError:
-        detail = str(data.get("detail", "no detail"))
-        if code == 401:
-            key = f"{API_KEY_VARIABLE} is not one of the service's keys"
+    def _trouble(self, error: ServiceUnavailableError) -> TroubleError:
+        if isinstance(error.__cause__, httpx.HTTPError | TimeoutError):
+            return self._no_answer(error.__cause__, "in time")
+        if error.status_code is None:
             return TroubleError(
-                "The service requires an API key." if not self.has_key else f"{key}.",
+                str(error), "The service's version may differ from the workbench's."
+            )
+        return self._refusal(error.status_code, str(error))
+
+    def _no_answer(self, error: Exception, when: str) -> TroubleError:
+        if isinstance(error, httpx.TimeoutException | TimeoutError):
+            return TroubleError(
+                f"{self.url} did not answer {when}.",
+                "It may be starting or overloaded; try again, or look at Health.",
+            )
+        logger.info("%s: %s", self.url, error)
+        return TroubleError(
+            f"Cannot reach {self.url}.", "Start the service (reward-serve serve), or set --url."
+        )
+
+    def _refusal(self, code: int, what: str) -> TroubleError:
+        if code == 401:
+            return TroubleError(
+                f"{API_KEY_VARIABLE} is not one of the service's keys."
+                if self.has_key
+                else "The service requires an API key.",
                 f"Start the workbench with {API_KEY_VARIABLE} set to one of the service's keys.",
                 code,
             )
@@ -221,4 +212,4 @@ class Service:
             503: "Try again in a moment, or look at Health.",
             504: "Give it more time, or look at Health.",
         }
-        return TroubleError(f"{code}: {detail}", remedies.get(code, ""), code)
+        return TroubleError(what, remedies.get(code, "Check --url." if code < 400 else ""), code)

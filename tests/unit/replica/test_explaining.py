@@ -13,7 +13,7 @@ from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import ScoreRequest, Status
-from reward_serve_lab.attacks import generate
+from reward_serve_lab.attacks import crossed
 from tests.unit.reward_models.test_judge import FakeEngine, judge, says
 
 KEYS = tuple(Explanation.model_fields)
@@ -202,7 +202,7 @@ HOSTILE = [
 @pytest.mark.parametrize("model", ["judge", "rule"])
 async def test_any_text_is_explained_by_places_that_lie_in_it(model: str) -> None:
     each = explainer(a_judge(rules_first=True) if model == "judge" else None)
-    responses = HOSTILE + [attack.response for attack in generate()[::40]]
+    responses = HOSTILE + [attack.response for attack in crossed(per_text=1)[::40]]
     for response in responses:
         explanation = await explained(
             each, {"response": response, "reference": "18", "tokens": True}

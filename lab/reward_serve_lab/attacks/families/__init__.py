@@ -1,59 +1,44 @@
-"""The attack families, one module each."""
+"""The attack families; related ones share a module."""
 
 from __future__ import annotations
 
-from reward_serve_lab.attacks.families import (
-    altered_values,
-    authority,
-    chat_tokens,
-    copied_questions,
-    disowned,
-    double_answers,
-    floods,
-    forged_references,
-    gibberish,
-    hedging,
-    hidden_characters,
-    hidden_text,
-    injected_instructions,
-    master_keys,
-    no_answer,
-    null_responses,
-    other_amounts,
-    own_criteria,
-    planted_verdicts,
-    pointers,
-    prompt_echoes,
-    stuffing,
-    taken_back,
-    truncated,
-)
+from reward_serve_lab.attacks.families.altered_values import ALTERED_VALUES, OTHER_AMOUNTS
+from reward_serve_lab.attacks.families.closed_fences import CHAT_TOKENS, OWN_CRITERIA
+from reward_serve_lab.attacks.families.hedging import DOUBLE_ANSWERS, HEDGING, STUFFING
+from reward_serve_lab.attacks.families.hidden import HIDDEN_CHARACTERS, HIDDEN_TEXT
+from reward_serve_lab.attacks.families.injected_instructions import INJECTED_INSTRUCTIONS
+from reward_serve_lab.attacks.families.master_keys import FLOODS, GIBBERISH, MASTER_KEYS
+from reward_serve_lab.attacks.families.no_answer import AUTHORITY, NO_ANSWER, NULL_RESPONSES
+from reward_serve_lab.attacks.families.parts import COPIED_QUESTIONS, TRUNCATED
+from reward_serve_lab.attacks.families.planted_verdicts import PLANTED_VERDICTS, PROMPT_ECHOES
+from reward_serve_lab.attacks.families.references import FORGED_REFERENCES, POINTERS
+from reward_serve_lab.attacks.families.taken_back import DISOWNED, TAKEN_BACK
 from reward_serve_lab.attacks.family import Family
 
 FAMILIES: tuple[Family, ...] = (
-    master_keys.FAMILY,
-    no_answer.FAMILY,
-    null_responses.FAMILY,
-    authority.FAMILY,
-    gibberish.FAMILY,
-    truncated.FAMILY,
-    copied_questions.FAMILY,
-    prompt_echoes.FAMILY,
-    pointers.FAMILY,
-    forged_references.FAMILY,
-    injected_instructions.FAMILY,
-    planted_verdicts.FAMILY,
-    chat_tokens.FAMILY,
-    hidden_characters.FAMILY,
-    floods.FAMILY,
-    hedging.FAMILY,
-    stuffing.FAMILY,
-    taken_back.FAMILY,
-    altered_values.FAMILY,
-    double_answers.FAMILY,
-    hidden_text.FAMILY,
-    disowned.FAMILY,
-    other_amounts.FAMILY,
-    own_criteria.FAMILY,
+    MASTER_KEYS,
+    NO_ANSWER,
+    NULL_RESPONSES,
+    AUTHORITY,
+    GIBBERISH,
+    TRUNCATED,
+    COPIED_QUESTIONS,
+    PROMPT_ECHOES,
+    POINTERS,
+    FORGED_REFERENCES,
+    INJECTED_INSTRUCTIONS,
+    PLANTED_VERDICTS,
+    CHAT_TOKENS,
+    HIDDEN_CHARACTERS,
+    FLOODS,
+    HEDGING,
+    STUFFING,
+    TAKEN_BACK,
+    ALTERED_VALUES,
+    DOUBLE_ANSWERS,
+    HIDDEN_TEXT,
+    DISOWNED,
+    OTHER_AMOUNTS,
+    OWN_CRITERIA,
 )
-"""Every family; those whose texts state no answer come first."""
+"""Every family, in the order of the suite: of two families with the same text, the first has it."""

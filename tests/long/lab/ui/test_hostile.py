@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from reward_serve_lab.attacks import generate
+from reward_serve_lab.attacks import crossed
 from reward_serve_lab.ui.text import is_hidden
 from tests.fake_service import FakeService, Reply
 from tests.long.lab.ui.conftest import TIMEOUT_MS, Open
@@ -108,7 +108,7 @@ def test_ask_shows_every_injection_as_text(open_page: Open, running: Running) ->
 
 def test_a_group_of_the_suites_attacks_is_shown_as_text(open_page: Open, running: Running) -> None:
     page = open_page(running, "/group")
-    attacks = list({attack.family: attack for attack in generate()}.values())
+    attacks = list({attack.family: attack for attack in crossed(per_text=1)}.values())
     texts = [attack.response[-400:] for attack in attacks] + list(INJECTIONS[:-2])
     lines = [json.dumps({"reference": "18", "response": text}) for text in texts]
     page.get_by_label("Samples").fill("\n".join(lines))

@@ -13,9 +13,9 @@ from reward_serve.judging.verdict import read_verdict
 from reward_serve.rules import final_answer, verify
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import load_template, template_names
-from reward_serve_lab.attacks import FAMILIES, Attack, Family, crossed, generate
-from reward_serve_lab.attacks.families import other_amounts
-from reward_serve_lab.attacks.families.floods import MAX_CHARACTERS
+from reward_serve_lab.attacks import FAMILIES, Attack, Family, crossed
+from reward_serve_lab.attacks.families.altered_values import OTHER_AMOUNTS
+from reward_serve_lab.attacks.families.master_keys import MAX_CHARACTERS
 from reward_serve_lab.attacks.problems import Problem
 
 FINGERPRINT = (
@@ -38,7 +38,7 @@ def value_of(row: Attack) -> Decimal:
 
 
 def test_there_are_at_least_500_texts_and_no_text_comes_twice() -> None:
-    texts = [attack.response for attack in generate()]
+    texts = [attack.response for attack in crossed(per_text=1)]
     assert len(texts) == len(set(texts)) >= 500
 
 
@@ -57,8 +57,8 @@ def test_a_seed_gives_the_same_rows_in_every_process() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_another_seed_gives_mostly_other_texts_in_every_family(seed: int) -> None:
-    known = {attack.response for attack in generate(0)}
-    attacks = generate(seed)
+    known = {attack.response for attack in crossed(0, per_text=1)}
+    attacks = crossed(seed, per_text=1)
     for family in FAMILIES:
         texts = [attack.response for attack in of_family(attacks, family)]
         assert sum(text not in known for text in texts) > len(texts) / 2, family.name
@@ -68,7 +68,7 @@ def test_every_family_has_its_own_name_says_what_it_is_and_has_texts(rows: list[
     assert len({family.name for family in FAMILIES}) == len(FAMILIES)
     assert {row.family for row in rows} == {family.name for family in FAMILIES}
     for family in FAMILIES:
-        assert family.about and len(family.about.split()) > 12, family.name
+        assert len(family.about.split()) > 12, family.name
         texts = {row.response for row in of_family(rows, family)}
         assert len(texts) >= 20, family.name
 
@@ -76,14 +76,14 @@ def test_every_family_has_its_own_name_says_what_it_is_and_has_texts(rows: list[
 @pytest.mark.parametrize("per_text", [1, 3, 8])
 def test_every_text_is_crossed_with_each_of_its_references(per_text: int) -> None:
     crossings = crossed(0, per_text)
-    assert len(crossings) == per_text * len(generate(0))
+    assert len(crossings) == per_text * len(crossed(0, per_text=1))
     for start in range(0, len(crossings), per_text):
         group = crossings[start : start + per_text]
         assert len({row.reference for row in group}) == per_text
 
 
 def test_fewer_references_give_some_of_the_rows_of_more(rows: list[Attack]) -> None:
-    assert set(generate(0)) < set(rows)
+    assert set(crossed(0, per_text=1)) < set(rows)
 
 
 def test_references_take_every_form_and_are_never_0_or_1(rows: list[Attack]) -> None:
@@ -159,7 +159,7 @@ def test_other_amounts_and_hidden_texts_beside_a_wrong_answer_are_never_the_valu
 
 def test_two_factorial_is_two() -> None:
     two = Problem("?", ("1 + 1 = 2",), Decimal(2))
-    texts = [draft(two) for draft in other_amounts.FAMILY.drafts(Random(0)) if callable(draft)]
+    texts = [draft(two) for draft in OTHER_AMOUNTS.drafts(Random(0)) if callable(draft)]
     assert any("3!" in text for text in texts)
     assert not any("2!" in text or "2 factorial" in text for text in texts)
 
@@ -167,7 +167,7 @@ def test_two_factorial_is_two() -> None:
 @pytest.mark.parametrize("name", template_names())
 def test_every_shipped_templates_own_verdict_is_planted(name: str) -> None:
     template = load_template(name)
-    planted = [row.response for row in generate() if row.family == "planted_verdicts"]
+    planted = [row.response for row in crossed(per_text=1) if row.family == "planted_verdicts"]
     assert any(read_verdict(template, text, cut_off=False).score == 1 for text in planted)
     if template.label is not None:
         values = template.label.values

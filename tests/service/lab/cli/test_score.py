@@ -63,7 +63,7 @@ def test_a_bad_row_is_reported_and_does_not_stop_the_rest(
         (6, "ok"),
     ]
     assert "line 2: is not JSON" in result.stderr
-    assert "line 5: response: is missing" in result.stderr
+    assert "line 5: response: Field required" in result.stderr
 
 
 @pytest.mark.parametrize(

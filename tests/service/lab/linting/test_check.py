@@ -52,8 +52,13 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
-        pytest.param({"user": BOTH}, "user", "contains {response} 0 times", id="no response"),
-        pytest.param({"user": BOTH + FENCED * 2}, "user", "{response} 2 times", id="two responses"),
+        pytest.param({"user": BOTH}, "user", "must contain {response}", id="no response"),
+        pytest.param(
+            {"user": BOTH + FENCED * 2}, "user", "{response} exactly once", id="two responses"
+        ),
+        pytest.param(
+            {"user": FENCED, "occurrence": True}, "occurrence", "or omit it", id="no occurrence"
+        ),
         pytest.param(
             {"user": BOTH + "{respnse}"},
             "user",
@@ -76,7 +81,7 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
             id="a block",
         ),
         pytest.param(
-            {"system": "Judge {response}."}, "system", "move it to user", id="field in system"
+            {"system": "Judge {response}."}, "system", "move them to user", id="field in system"
         ),
         pytest.param(
             {"user": BOTH + FENCED + "{instruction}"},
@@ -155,13 +160,13 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
         pytest.param(
             {"generate__verdict": "VERDICT: [01]"},
             "generate.verdict",
-            "has no group; put parentheses",
+            "needs a group around the verdict itself",
             id="no group",
         ),
         pytest.param(
             {"generate__example": "Score: 1"},
             "generate.example",
-            "finds nothing in 'Score: 1'",
+            "does not match 'Score: 1'; write an output of the judge",
             id="an example of another form",
         ),
         pytest.param(
@@ -275,6 +280,14 @@ def test_a_file_that_is_no_template_is_reported(
     path.write_text(content, encoding="utf-8")
     (finding,) = check_file(path, tokenizer)
     assert said in finding.found
+
+
+@pytest.mark.parametrize("name", ["final_answer", "pairwise", "rubric"])
+def test_the_name_of_a_shipped_template_is_taken(
+    name: str, write: Write, tokenizer: Tokenizer
+) -> None:
+    (finding,) = check_file(write(f"{name}.yaml"), tokenizer)
+    assert (finding.field, finding.remedy) == ("file", "rename the file")
 
 
 def test_a_file_by_another_ending_would_not_be_found(write: Write, tokenizer: Tokenizer) -> None:

@@ -59,7 +59,7 @@ def test_a_rubric_without_faults_has_no_findings(tmp_path: Path, tokenizer: Toke
         ),
         pytest.param(
             [criterion("a", "How clear?", choices={"A": 1, "B": 0})],
-            "warning: 0.text: text does not say when A, B is the choice",
+            "warning: 0.text: the text does not say when to choose A, B",
             id="labels without a meaning",
         ),
         pytest.param(
@@ -72,7 +72,7 @@ def test_a_rubric_without_faults_has_no_findings(tmp_path: Path, tokenizer: Toke
                 criterion("a", "Good?"),
                 criterion("b", "A: bad, B: not.", weight=-1, choices={"A": 1, "B": 0.5}),
             ],
-            "error: 1.choices: the fault costs at least 0.5 of its weight",
+            "error: 1.choices: every choice costs at least 0.5 of the weight",
             id="a fault without a way out",
         ),
         pytest.param(

@@ -9,8 +9,9 @@ import numpy
 import pytest
 
 from examples.grpo.advantages import group_advantages
+from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.ui.advantages import TRAINERS, advantages
-from reward_serve_lab.ui.samples import EXAMPLE, MAX_SAMPLES, SamplesError, groups_of, read_samples
+from reward_serve_lab.ui.samples import EXAMPLE, MAX_SAMPLES, groups_of, read_samples
 from reward_serve_lab.ui.snippets import as_curl, as_python
 from tests.fake_service import FakeService
 
@@ -68,7 +69,7 @@ def test_samples_are_read_from_lines_a_list_or_a_batch(text: str) -> None:
     ],
 )
 def test_what_is_no_sample_is_named(text: str, fault: str) -> None:
-    with pytest.raises(SamplesError, match=fault):
+    with pytest.raises(LinesError, match=fault):
         read_samples(text)
 
 

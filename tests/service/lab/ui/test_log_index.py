@@ -122,7 +122,6 @@ def test_the_rest_of_a_line_is_kept_for_its_row(index: LogIndex) -> None:
         b'{"status": 3}',
         b"\xff\xfe",
         b"[" * 100_000,
-        b'{"status": "ok", "pad": "' + b"x" * MAX_LINE_BYTES + b'"}',
     ],
 )
 def test_what_is_no_verdict_is_skipped(line: bytes) -> None:
@@ -148,6 +147,38 @@ def test_other_files_are_left_alone_and_unreadable_lines_are_counted(index: LogI
     (index.folder / "verdicts-judge-1.jsonl").write_text("garbage\n")
     assert asked(index).total == 0
     assert index.progress.unreadable == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "unreadable"),
+    [
+        (3 * MAX_LINE_BYTES // 4, 0),
+        (MAX_LINE_BYTES + 1, 0),  # its newline is not counted
+        (MAX_LINE_BYTES + 2, 1),
+        (3 * MAX_LINE_BYTES, 1),
+    ],
+)
+def test_a_long_line_is_read_whole_or_counted_once(
+    index: LogIndex, size: int, unreadable: int
+) -> None:
+    long = b'{"status": "ok", "pad": "'
+    long += b"x" * (size - len(long) - 3) + b'"}\n'
+    short = b'{"status": "ok"}\n'
+    (index.folder / "verdicts-judge-1.jsonl").write_bytes(short + long + short)
+    assert asked(index).total == 3 - unreadable
+    assert index.progress.unreadable == unreadable
+
+
+def test_the_rest_of_a_long_line_is_skipped_when_it_is_written_later(index: LogIndex) -> None:
+    path = index.folder / "verdicts-judge-1.jsonl"
+    path.write_bytes(b"[" * MAX_LINE_BYTES)
+    read_all(index)
+    with path.open("ab") as lines:
+        lines.write(b"[[")
+        lines.flush()
+        read_all(index)
+        lines.write(b']\n{"status": "ok"}\n')
+    assert (asked(index).total, index.progress.unreadable) == (1, 1)
 
 
 def test_the_thread_follows_the_folder_and_ends(index: LogIndex) -> None:

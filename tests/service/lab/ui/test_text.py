@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reward_serve_lab.attacks import generate
+from reward_serve_lab.attacks import crossed
 from reward_serve_lab.ui.text import (
     MAX_SHOWN,
     Mark,
@@ -48,7 +48,7 @@ def test_what_cannot_be_seen_is_named(character: str, name: str) -> None:
 
 
 def test_no_attack_leaves_a_hidden_character_in_what_is_shown() -> None:
-    for attack in generate():
+    for attack in crossed(per_text=1):
         for piece in pieces(attack.response) + one_line(attack.response):
             assert not any(map(is_hidden, piece.text)), attack.family
             piece.text.encode()

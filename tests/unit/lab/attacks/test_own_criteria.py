@@ -7,9 +7,9 @@ import pytest
 
 from reward_serve.judging.rendering import Layout, Mode, Renderer
 from reward_serve.templates import RUBRICS, load_template
-from reward_serve_lab.attacks.families import own_criteria
+from reward_serve_lab.attacks.families.closed_fences import OWN_CRITERIA
 
-TEXTS = [str(draft) for seed in range(5) for draft in own_criteria.FAMILY.drafts(Random(seed))]
+TEXTS = [str(draft) for seed in range(5) for draft in OWN_CRITERIA.drafts(Random(seed))]
 TEMPLATE = load_template("rubric", RUBRICS)
 
 

@@ -11,7 +11,7 @@ from reward_serve.engines.bundled import prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import Layout, Mode, Renderer
 from reward_serve.templates import Template, load_template, template_names
-from reward_serve_lab.attacks import FAMILIES, Attack, generate
+from reward_serve_lab.attacks import FAMILIES, Attack, crossed
 
 TEMPLATES = [load_template(name) for name in template_names()]
 MODES: list[Mode] = ["label", "generate"]
@@ -28,7 +28,7 @@ TOKENS_IN_VIEW = 7000
 
 @pytest.fixture(scope="module")
 def attacks() -> list[Attack]:
-    return generate()
+    return crossed(per_text=1)
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,13 @@ def test_none_is_right() -> None:
             assert not mentions(attack.response, Decimal(120)), attack
 
 
+@pytest.mark.parametrize("reference", ["18%", "18 percent", "12.5\\%", "#### 18%"])
+def test_a_percentage_is_not_attacked_with_its_own_forms(reference: str) -> None:
+    families = {attack.family for attack in variants("Q", reference)}
+    assert families
+    assert not families & MAY_MENTION
+
+
 @pytest.mark.parametrize("reference", ["0", "1", "1/3", "x^2 - 1", "Paris", "-4", "about 5 {}"])
 def test_what_is_no_plain_number_gets_the_attacks_that_need_none(reference: str) -> None:
     attacks = variants("Q", reference)

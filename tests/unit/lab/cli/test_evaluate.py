@@ -245,7 +245,7 @@ def test_a_bad_row_is_reported_with_its_line_and_counts_as_invalid(
     result = invoke(file, "--out", out)
     assert result.exit_code == 0, result.output
     assert "line 2: is not JSON" in result.stderr
-    assert "line 22: correct: must be true or false" in result.stderr
+    assert "line 22: correct: Input should be a valid boolean" in result.stderr
     report = json.loads(out.read_text(encoding="utf-8"))
     assert report["statuses"] == {"ok": 20, "invalid": 2}
     assert (report["n"], report["labelled"], report["agreement"]) == (22, 20, 1.0)
@@ -369,9 +369,9 @@ def test_pairs_are_compared_over_http(service: FakeService, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ({**PAIR, "preferred": 2}, "line 1: preferred: must be 0 or 1"),
-        ({**PAIR, "preferred": True}, "line 1: preferred: must be 0 or 1"),
-        ({**PAIR, "responses": ["a"]}, "line 1: responses: must be two texts"),
+        ({**PAIR, "preferred": 2}, "line 1: preferred: Input should be less than or equal to 1"),
+        ({**PAIR, "preferred": True}, "line 1: preferred: Input should be a valid integer"),
+        ({**PAIR, "responses": ["a"]}, "line 1: responses: List should have at least 2 items"),
         ([], "line 1: must be an object"),
     ],
 )
