@@ -44,7 +44,14 @@ _SCALES = {
     "k": 10**3,
     **dict.fromkeys(("m", "mn"), 10**6),
     "bn": 10**9,
+    **{"score": 20, "lakh": 10**5, "crore": 10**7},
+    **dict.fromkeys(("per mille", "permille", "parts per thousand"), Fraction(1, 1000)),
+    **dict.fromkeys(("basis point", "basis points"), Fraction(1, 10_000)),
+    **dict.fromkeys(("ppm", "parts per million"), Fraction(1, 10**6)),
 }
+_LESS_COMMON = (
+    "score|lakh|crore|per mille|permille|parts per (?:thousand|million)|basis points?|ppm"
+)
 _NUMERAL = r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)"
 _TEN = r"10\s?(?:\^|\*\*)\s?(?:\{(-?\d{1,3})\}|(-?\d{1,3}))"
 _POWER_OF_TEN = rf"\s?[x×*·]\s?{_TEN}|e([+-]?\d{{1,3}})"
@@ -267,6 +274,10 @@ _STEPS = (
     _steps(
         ("thousand", "million", "billion", "hundred"),
         (rf"{_NUMERAL}\s?(thousand|million|billion|hundred)s?(?!\w)", _scaled),
+    ),
+    _steps(
+        ("score", "lakh", "crore", "mille", "parts per", "basis", "ppm"),
+        (rf"{_NUMERAL}\s({_LESS_COMMON})(?!\w)", _scaled),
     ),
     _steps(("k", "m", "bn"), (rf"{_NUMERAL}((?-i:k|K|M|mn|bn))(?!\w)", _scaled)),
     # fractions
