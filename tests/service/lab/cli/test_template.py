@@ -5,7 +5,7 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 from reward_serve.cli.main import cli
-from tests.service.lab.linting.conftest import Write
+from tests.service.lab.conftest import Write
 
 
 def check(*arguments: object) -> Result:

@@ -11,7 +11,7 @@ import pytest
 from reward_serve.engines.base import Tokenizer
 from reward_serve.templates import template_names
 from reward_serve_lab.linting.check import check_file
-from tests.service.lab.linting.conftest import Write
+from tests.service.lab.conftest import Write
 
 FENCED = "<response>\n{response}\n</response>"
 BOTH = "<reference>\n{reference}\n</reference>\n"

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from reward_serve.engines.base import Tokenizer
+from reward_serve_lab.cli import template
 from reward_serve_lab.cli.template import tokenizer_of
 from reward_serve_lab.linting import answers
 
@@ -18,7 +19,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_process_for_all_patterns() -> Iterator[None]:
-    """The checks share the process in which they try patterns, whose start takes longest."""
+    """The checks share a tokenizer and the process in which they try patterns."""
     child_process: Any = vars(answers)["ChildProcess"]
     started = []
 
@@ -29,7 +30,11 @@ def one_process_for_all_patterns() -> Iterator[None]:
         started.append(process)
         return process
 
-    with mock.patch.object(answers, "ChildProcess", kept):
+    once = cache(tokenizer_of)
+    with (
+        mock.patch.object(answers, "ChildProcess", kept),
+        mock.patch.object(template, "tokenizer_of", once),
+    ):
         yield
     for process in started:
         child_process.close(process)
