@@ -225,7 +225,8 @@ class Client:
                 self._settle(failed)
 
         try:
-            await self._retrier.ask([ticket.body for ticket in tickets], deliver)
+            bodies = [ticket.body for ticket in tickets]
+            await self._retrier.ask(bodies, deliver, lambda index: tickets[index].gone)
         except NotConnectedError as error:
             hand_out((ticket, error) for ticket in tickets)
         if unscored and not self._retrier.in_doubt:  # an outage is logged once

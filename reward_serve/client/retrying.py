@@ -31,6 +31,7 @@ from reward_serve.schema import (
 _RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])
 
 Deliver = Callable[[dict[int, ScoreResult]], None]
+Withdrawn = Callable[[int], bool]
 
 
 class Retrier:
@@ -70,12 +71,18 @@ class Retrier:
         """Whether every endpoint waits for its probe's answer; each logs its own outage."""
         return all(endpoint.in_doubt for endpoint in self._endpoints)
 
-    async def ask(self, bodies: Sequence[dict[str, Any]], deliver: Deliver) -> None:
+    async def ask(
+        self,
+        bodies: Sequence[dict[str, Any]],
+        deliver: Deliver,
+        withdrawn: Withdrawn = lambda index: False,
+    ) -> None:
         """Deliver a result for each request; without any answer, its status is ``error``.
 
         Args:
             bodies: the requests.
             deliver: called with final results by index, while others are retried.
+            withdrawn: whether the caller of a request, by index, has left; it is not retried.
 
         Raises:
             NotConnectedError: this process cannot reach the service.
@@ -94,6 +101,7 @@ class Retrier:
                 batch.close_due(time.monotonic() + pause_s)
                 if batch.open:
                     await asyncio.sleep(pause_s)
+                batch.open.difference_update(filter(withdrawn, list(batch.open)))
         for endpoint in self._endpoints:
             since = batch.unanswered_since.get(endpoint)
             if since is None:
