@@ -88,10 +88,10 @@ class CompatRoutes:
         items = rewards.in_url(asked, items)
         await self._dispatcher.learn([asked.get("model")])
         try:
-            model = self._dispatcher.pick(asked.get("model"))
+            self._dispatcher.pick(asked.get("model"))
         except UnknownModelError as error:
             raise HTTPException(404, str(error)) from None
-        results = await self._dispatcher.answers(model, items)
+        results = await self._dispatcher.batch(items)
         absent = self._server.absent_reward
         return rewards.rewards_of(results, absent, asked.get("template")), results
 

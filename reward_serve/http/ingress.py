@@ -85,7 +85,7 @@ class Ingress:
     async def models(self) -> dict[str, Any]:
         """For clients by handle: the reward models, their applications, limit and version."""
         applications = self._dispatcher.applications
-        await self._dispatcher.learn([""])  # all there are
+        await self._dispatcher.learn([""])  # an unknown name, so that every alias is fetched
         return {
             "models": list(applications),
             "applications": applications,
@@ -96,8 +96,8 @@ class Ingress:
 
     async def score(self, request: Request) -> Response:
         """Score one response."""
-        model, body = await self._single(request)
-        (result,) = await self._dispatcher.answers(model, [body])
+        body = await self._single(request)
+        (result,) = await self._dispatcher.batch([body])
         return _answered(result, result)
 
     async def score_batch(self, request: Request) -> Response:
@@ -119,7 +119,7 @@ class Ingress:
 
     async def score_group(self, request: Request) -> Response:
         """Judge the responses to one prompt against each other."""
-        _, body = await self._single(request, size_of_group)
+        body = await self._single(request, size_of_group)
         result = await self._dispatcher.score_group(body)
         return _answered(result, result)
 
@@ -129,7 +129,7 @@ class Ingress:
             raise HTTPException(
                 404, "/v1/explain: is off in this deployment; set server.explain: true"
             )
-        _, body = await self._single(request)
+        body = await self._single(request)
         explanation = await self._dispatcher.explain(body)
         return _answered(explanation["result"], explanation)
 
@@ -155,18 +155,18 @@ class Ingress:
 
     async def _single(
         self, request: Request, items: Callable[[object], int] = lambda body: 1
-    ) -> tuple[str, dict[str, Any]]:
-        """The model and body of a single request, whose items are counted for its key."""
+    ) -> dict[str, Any]:
+        """The body of a single request for a known model; counts its items for the caller's key."""
         body = await read_json(request, self._server.max_body_bytes, one_item=True)
         if not isinstance(body, dict):
             raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
         await self._dispatcher.learn([body.get("model")])
         try:
-            model = self._dispatcher.pick(body.get("model"))
+            self._dispatcher.pick(body.get("model"))
         except UnknownModelError as error:
             raise HTTPException(404, str(error)) from None
         self._hold(request, items(body))
-        return model, body
+        return body
 
     def _hold(self, request: Request, items: int) -> None:
         """Count items for the caller's key until the response is sent or abandoned."""
