@@ -16,7 +16,7 @@ from reward_serve.client.transport import (
     TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
-    with_ids,
+    with_id,
 )
 from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
 from reward_serve.schema import (
@@ -180,6 +180,7 @@ async def ask_group(
         NotConnectedError: this process cannot reach the service.
     """
     ends = time.monotonic() + longest_timeout_s([body])
+    unnamed, body = body.get("id") is None, with_id(body)
     attempt = 0
     while True:
         endpoint = next((one for one in endpoints if one.up), endpoints[0])
@@ -197,7 +198,7 @@ async def ask_group(
         pause_s = max(_backoff_s(attempt), pause_s)
         left_s = ends - time.monotonic() - pause_s
         if result.status not in _RETRIED or attempt == max_attempts or left_s <= 0:
-            return result
+            return result.model_copy(update={"id": None}) if unnamed else result
         await asyncio.sleep(pause_s)
         body = {**body, "timeout_s": left_s}
 
@@ -215,7 +216,7 @@ class _Batch:
 
     def __init__(self, bodies: Sequence[dict[str, Any]], deliver: Deliver) -> None:
         now = time.monotonic()
-        self.bodies = with_ids(bodies)
+        self.bodies = [with_id(body) for body in bodies]
         self.open = set(range(len(bodies)))
         self.unanswered_since: dict[Endpoint, float] = {}
         self.retry_after_s = 0.0

@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.table import Table
 
-from reward_serve.client.transport import ServiceTransport
+from reward_serve.client.transport import ServiceTransport, with_id
 from reward_serve.groups.schema import GroupResult
 from reward_serve_lab.evaluation.metrics import wilson
 
@@ -66,7 +66,7 @@ async def score_pairs(
     async def ask(pair: Pair) -> GroupResult:
         async with slots:
             asked = {**pair.request, "strategy": "all_pairs", **settings}
-            result = await client.ascore_group(asked)
+            result = await client.ascore_group(with_id(asked))
         scored(1)
         return result
 
