@@ -9,10 +9,11 @@ from typing import Any
 from fastapi import HTTPException, Request, Response
 
 from reward_serve.config.app import ServerConfig
-from reward_serve.http import openai
+from reward_serve.http import docs, openai
 from reward_serve.http import remote_rewards as rewards
+from reward_serve.http.bodies import OpenRlhfRequest, SlimeRequest
 from reward_serve.http.contract import read_json, reply, retry_after
-from reward_serve.reward_models.chat import CHAT_TIMEOUT_S
+from reward_serve.reward_models.chat import CHAT_TIMEOUT_S, ChatRequest
 from reward_serve.routing.calls import NoAnswerError
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
 from reward_serve.schema import longest_timeout_s
@@ -35,6 +36,25 @@ class CompatRoutes:
         self._dispatcher = dispatcher
         self._server = server
         self._hold = hold
+
+    def add_to(self, api: docs.DocumentedApi) -> None:
+        """Register the routes of the protocols that ``server.compatible_with`` lists."""
+        if "openai" in self._server.compatible_with:
+            api.add(
+                "/v1/chat/completions", self.chat_completions, docs.CHAT_COMPLETIONS, ChatRequest
+            )
+        if "openrlhf" in self._server.compatible_with:
+            api.add(
+                "/get_reward",
+                self.get_reward,
+                docs.GET_REWARD,
+                OpenRlhfRequest,
+                query=docs.reward_url,
+            )
+        if "slime" in self._server.compatible_with:
+            api.add(
+                "/remote_rm", self.remote_rm, docs.REMOTE_RM, SlimeRequest, query=docs.reward_url
+            )
 
     async def get_reward(self, request: Request) -> Response:
         """OpenRLHF's ``--remote_rm_url``: scores ``query``, ``prompts`` and ``labels``."""

@@ -18,16 +18,18 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 
 from reward_serve import memory
 from reward_serve.config.app import ServerConfig
-from reward_serve.groups.schema import size_of_group
-from reward_serve.http import openai
+from reward_serve.explanation import ExplainRequest
+from reward_serve.groups.schema import GroupRequest, size_of_group
+from reward_serve.http import docs, openai
 from reward_serve.http.auth import KeyLimit, KeyLimitError
+from reward_serve.http.bodies import ScoreBatch
 from reward_serve.http.compat import CompatRoutes
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
 from reward_serve.http.docs import DocumentedApi
 from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
 from reward_serve.routing.deployment import handle_of
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
-from reward_serve.schema import Status, retry_after_s
+from reward_serve.schema import ScoreRequest, Status, retry_after_s
 from reward_serve.version import __version__
 
 logger = logging.getLogger("ray.serve")
@@ -62,20 +64,21 @@ class Ingress:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called once by Serve to build the ASGI application."""
-        compatible = CompatRoutes(self._dispatcher, self._server, self._hold)
-        handlers = {
-            "score": self.score,
-            "score_batch": self.score_batch,
-            "score_group": self.score_group,
-            "explain": self.explain,
-            "models": self.list_models,
-            "chat_completions": compatible.chat_completions,
-            "get_reward": compatible.get_reward,
-            "remote_rm": compatible.remote_rm,
-            "health": self.health,
-            "ready": self.ready,
-        }
-        api = DocumentedApi(handlers, self._server, has_keys=bool(self._keys))
+        api = DocumentedApi(has_keys=bool(self._keys))
+        api.add("/v1/score", self.score, docs.SCORE, ScoreRequest)
+        api.add("/v1/score/batch", self.score_batch, docs.SCORE_BATCH, ScoreBatch)
+        api.add("/v1/score/group", self.score_group, docs.SCORE_GROUP, GroupRequest)
+        api.add(
+            "/v1/explain",
+            self.explain,
+            docs.EXPLAIN,
+            ExplainRequest,
+            documented=self._server.explain,
+        )
+        api.add("/v1/models", self.list_models, docs.MODELS, name="models")
+        CompatRoutes(self._dispatcher, self._server, self._hold).add_to(api)
+        api.add("/health", self.health, docs.HEALTH)
+        api.add("/ready", self.ready, docs.READY)
         if self._keys:
             keys = BearerKeys(self._keys)
             api.add_middleware(AuthenticationMiddleware, backend=keys, on_error=unauthorized)
