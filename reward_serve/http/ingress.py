@@ -20,10 +20,10 @@ from reward_serve import memory
 from reward_serve.config.app import ServerConfig
 from reward_serve.explanation import ExplainRequest
 from reward_serve.groups.schema import GroupRequest, size_of_group
-from reward_serve.http import docs, openai
+from reward_serve.http import docs
 from reward_serve.http.auth import KeyLimit, KeyLimitError
 from reward_serve.http.bodies import ScoreBatch
-from reward_serve.http.compat import CompatRoutes
+from reward_serve.http.compat import CompatRoutes, openai_models
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
 from reward_serve.http.docs import DocumentedApi
 from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
@@ -140,7 +140,8 @@ class Ingress:
         """List the reward models: kind, fingerprint, templates, limits and readiness."""
         content = {"models": await self._dispatcher.describe(), "version": __version__}
         if "openai" in self._server.compatible_with:
-            content |= openai.listed([*self._dispatcher.applications, *self._dispatcher.aliases])
+            names = [*self._dispatcher.applications, *self._dispatcher.aliases]
+            content |= openai_models(names)
         return reply(content)
 
     async def health(self, _: Request) -> Response:
