@@ -147,7 +147,8 @@ class Client:
     async def ascore_group(self, request: GroupRequest | Mapping[str, Any]) -> GroupResult:
         """``score_group``, awaited; ``on_failure`` applies to each response without a score.
 
-        ``rule`` and ``lexical`` then return the typed failure, as theirs is not a place in a group.
+        ``rule`` and ``lexical`` return the typed failure: their scores are not comparable with
+        those of a group.
         """
         if isinstance(request, GroupRequest):
             request = request.model_dump(mode="json", exclude_unset=True)

@@ -70,8 +70,8 @@ class RewardClient(Client):
 class HandleTransport:
     """Scores by handle, from any process of the Ray cluster that serves the application.
 
-    The first call connects; pickling drops the connection. The items that a replica loses are
-    ``error`` results. Requests to a gateway wait for its applications.
+    The first call connects; pickling drops the connection. If a replica is lost, its items are
+    ``error`` results. Requests to a gateway wait until the applications behind it are deployed.
 
     Args:
         app: the Serve application's name.
@@ -123,7 +123,7 @@ class HandleTransport:
         return parse_group(content, request, self.name)
 
     async def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
-        """The connection, which one thread makes for all callers; each waits for its deadline."""
+        """The connection. One thread opens it; callers wait for it until their own deadlines."""
         if forked_with_ray():
             raise NotConnectedError(
                 f"{self.name}: this process was forked from one that is connected to Ray, "
@@ -154,7 +154,7 @@ class HandleTransport:
             ) from error
         except ConnectionError as error:
             raise NotConnectedError(
-                f"{self.name}: this process belongs to no Ray cluster, and none runs on this "
+                f"{self.name}: this process is not in a Ray cluster, and none was found on this "
                 "machine; set RAY_ADDRESS or call ray.init first, or score over HTTP "
                 "(REWARD_SERVE_URL)"
             ) from error

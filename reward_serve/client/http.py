@@ -273,8 +273,8 @@ class HttpTransport:
             content = None
         if not isinstance(content, dict):
             why = f"HTTP {answer.status_code}, not this service"
-            if self._is_known:  # it starts again: Serve's proxy says 404 until it is deployed
-                raise ServiceUnavailableError(f"{self.name}: {why} at present")
+            if self._is_known:  # restarting: Serve's proxy answers 404 until it is deployed
+                raise ServiceUnavailableError(f"{self.name}: {why}; it may be restarting")
             raise self._refused(answer, why)
         self._is_known = True
         if answer.status_code != 200 and expected not in content:

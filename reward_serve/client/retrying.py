@@ -39,9 +39,9 @@ class Retrier:
 
     An attempt asks the first endpoint that is up, and the next one if that gives no answer. A
     request is retried after a transport fault, ``overloaded`` or ``error``, until its deadline or
-    ``max_attempts``. Its id stays the same, so a member of a group is known again. The pause
-    between attempts is exponential with jitter, or longer if the service asks for it. All other
-    results are final. A batch that is too large is split.
+    ``max_attempts``. Retries keep its id, by which the service recognises a member of a group. The
+    pause between attempts is exponential with jitter, or longer if the service asks for it. All
+    other results are final. A batch that is too large is split.
 
     Endpoints without an answer probe their service. While all of them are down, requests fail at
     once.
@@ -169,7 +169,7 @@ class Retrier:
 async def ask_group(
     endpoints: Sequence[Endpoint], body: dict[str, Any], max_attempts: int | None
 ) -> GroupResult:
-    """The result of a group, asked again while no response has a score and a retry may help.
+    """Score a group; retries while no response has a score and the failure may be transient.
 
     Args:
         endpoints: the services, in order of preference; the first that is up is asked.

@@ -25,7 +25,7 @@ from reward_serve.version import __version__
 logger = logging.getLogger(__name__)
 
 SERVICE_GRACE_S = 5.0
-"""Seconds beyond the deadline, which the service keeps itself if it answers at all."""
+"""Seconds that a transport waits beyond the deadline, which the service enforces."""
 TOO_LARGE = 413
 _TOO_MANY = 429
 _RETRYABLE = frozenset([408, 425, _TOO_MANY, 500, 502, 503, 504])

@@ -299,7 +299,7 @@ async def test_an_explanation_that_no_message_carries_is_asked_for_by_reference(
     ("error", "said"),
     [
         (ImportError("No module named 'ray'"), r"needs Ray \(No module named 'ray'\); install"),
-        (ConnectionError("no instance"), "belongs to no Ray cluster.*set RAY_ADDRESS"),
+        (ConnectionError("no instance"), "not in a Ray cluster.*set RAY_ADDRESS"),
     ],
 )
 @pytest.mark.parametrize("on_failure", ["raise", "none", "rule"])
