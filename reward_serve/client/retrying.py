@@ -31,7 +31,6 @@ from reward_serve.schema import (
 _RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])
 
 Deliver = Callable[[dict[int, ScoreResult]], None]
-Withdrawn = Callable[[int], bool]
 
 
 class Retrier:
@@ -75,7 +74,7 @@ class Retrier:
         self,
         bodies: Sequence[dict[str, Any]],
         deliver: Deliver,
-        withdrawn: Withdrawn = lambda index: False,
+        withdrawn: Callable[[int], bool] = lambda index: False,
     ) -> None:
         """Deliver a result for each request; without any answer, its status is ``error``.
 
@@ -101,7 +100,7 @@ class Retrier:
                 batch.close_due(time.monotonic() + pause_s)
                 if batch.open:
                     await asyncio.sleep(pause_s)
-                batch.open.difference_update(filter(withdrawn, list(batch.open)))
+                batch.open -= {index for index in batch.open if withdrawn(index)}
         for endpoint in self._endpoints:
             since = batch.unanswered_since.get(endpoint)
             if since is None:
