@@ -75,7 +75,9 @@ async def read(reply: httpx.Response, where: str) -> Answer:
     """
     coding = reply.headers.get("content-encoding", "identity")
     if coding != "identity":
-        raise ServiceUnavailableError(f"{where}: the answer is compressed ({coding}), which the request did not accept")
+        raise ServiceUnavailableError(
+            f"{where}: the answer is compressed ({coding}), which the request did not accept"
+        )
     parts, size = [], 0
     async for part in reply.aiter_raw():
         parts.append(part)

@@ -98,7 +98,7 @@ class Endpoint:
         return results
 
     def offer(self, bodies: Sequence[dict[str, Any]]) -> None:
-        """Add requests for the probe to repeat, since its own may fail whatever the service does."""
+        """Add requests for the probe to try, as those it tries now may always fail."""
         if self.in_doubt:
             self._offered.extend(bodies[: _MAX_OFFERED - len(self._offered)])
 
