@@ -104,10 +104,10 @@ def _parameter(parameter: Any) -> tuple[str, str, str]:
 
 
 def _http() -> str:
-    from tests.fake_ingress import KEYS, served
+    from tests.fake_ingress import BEARER, KEYS, served
 
-    compatible_with = ["openai", "openrlhf", "slime"]
-    document = served(KEYS, compatible_with=compatible_with).get("/openapi.json").json()
+    service = served(KEYS, compatible_with=["openai", "openrlhf", "slime"])
+    document = service.get("/openapi.json", headers=BEARER).json()
     text = "# HTTP\n\nThe service itself has this as `/docs` and `/openapi.json`.\n\n## Routes\n"
     for path, methods in document["paths"].items():
         for method, route in methods.items():

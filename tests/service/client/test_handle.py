@@ -249,7 +249,13 @@ class Found:
 
     def _answer(self, item: dict[str, Any]) -> dict[str, Any]:
         model, reason = f"{self.deployment_name}/{self.app_name}", item.get("model", "")
-        return {"id": item["id"], "status": "ok", "score": 1.0, "model": model, "reason": reason}
+        return {
+            "id": item.get("id"),
+            "status": "ok",
+            "score": 1.0,
+            "model": model,
+            "reason": reason,
+        }
 
 
 def explained(items: Any) -> dict[str, Any]:
