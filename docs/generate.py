@@ -104,11 +104,10 @@ def _parameter(parameter: Any) -> tuple[str, str, str]:
 
 
 def _http() -> str:
-    from reward_serve.config.app import ServerConfig
-    from reward_serve.http.docs import DocumentedApi
+    from tests.fake_ingress import BEARER, KEYS, served
 
-    server = ServerConfig(compatible_with={"openai", "openrlhf", "slime"})
-    document = DocumentedApi({}, server, has_keys=True).openapi()
+    service = served(KEYS, compatible_with=["openai", "openrlhf", "slime"])
+    document = service.get("/openapi.json", headers=BEARER).json()
     text = "# HTTP\n\nThe service itself has this as `/docs` and `/openapi.json`.\n\n## Routes\n"
     for path, methods in document["paths"].items():
         for method, route in methods.items():

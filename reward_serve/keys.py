@@ -21,12 +21,13 @@ def read_key(file: str, variable: str) -> str:
         variable: the variable of a ``.env`` file.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: the file contains no key; the message never shows one.
+        ValueError: the file cannot be read or contains no key; the message never shows one.
     """
     path = Path(file).expanduser()
     try:
         text = read_text(path)
+    except OSError as error:
+        raise ValueError(f"{file}: {error.strerror}; name a readable file") from None
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
     if path.suffix == ".env" or path.name == ".env" or path.name.startswith(".env."):

@@ -17,7 +17,7 @@ MAX_ANSWER_BYTES = 128 * 2**20
 
 
 class NotJSONError(ValueError):
-    """A request cannot be written as JSON; has the result that says so."""
+    """A request cannot be encoded as JSON; ``result`` is its typed failure."""
 
     def __init__(self, body: Mapping[str, Any], error: Exception) -> None:
         super().__init__(str(error))
@@ -75,7 +75,9 @@ async def read(reply: httpx.Response, where: str) -> Answer:
     """
     coding = reply.headers.get("content-encoding", "identity")
     if coding != "identity":
-        raise ServiceUnavailableError(f"{where}: the answer is compressed ({coding}), unasked")
+        raise ServiceUnavailableError(
+            f"{where}: the answer is compressed ({coding}), which the request did not accept"
+        )
     parts, size = [], 0
     async for part in reply.aiter_raw():
         parts.append(part)

@@ -147,7 +147,8 @@ class Client:
     async def ascore_group(self, request: GroupRequest | Mapping[str, Any]) -> GroupResult:
         """``score_group``, awaited; ``on_failure`` applies to each response without a score.
 
-        ``rule`` and ``lexical`` then return the typed failure, as theirs is not a place in a group.
+        ``rule`` and ``lexical`` return the typed failure: their scores are not comparable with
+        those of a group.
         """
         if isinstance(request, GroupRequest):
             request = request.model_dump(mode="json", exclude_unset=True)
@@ -225,7 +226,8 @@ class Client:
                 self._settle(failed)
 
         try:
-            await self._retrier.ask([ticket.body for ticket in tickets], deliver)
+            bodies = [ticket.body for ticket in tickets]
+            await self._retrier.ask(bodies, deliver, lambda index: tickets[index].gone)
         except NotConnectedError as error:
             hand_out((ticket, error) for ticket in tickets)
         if unscored and not self._retrier.in_doubt:  # an outage is logged once

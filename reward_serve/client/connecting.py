@@ -85,8 +85,6 @@ def _api_key(given: str | None, file: str | None) -> str | None:
         raise ValueError(f"api_key and api_key_file={file!r} are both given; give one of them")
     try:
         return read_key(file, "REWARD_SERVE_API_KEY")
-    except OSError as error:
-        raise ValueError(f"api_key_file: {file}: {error.strerror}; name a readable file") from None
     except ValueError as error:
         raise ValueError(f"api_key_file: {error}") from None
 

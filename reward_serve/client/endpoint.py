@@ -98,7 +98,7 @@ class Endpoint:
         return results
 
     def offer(self, bodies: Sequence[dict[str, Any]]) -> None:
-        """Let a probe repeat these requests: those that it repeats now may fail by themselves."""
+        """Add requests for the probe to try, as those it tries now may always fail."""
         if self.in_doubt:
             self._offered.extend(bodies[: _MAX_OFFERED - len(self._offered)])
 
@@ -107,8 +107,8 @@ class Endpoint:
 
         Args:
             bodies: the requests of the call.
-            since: when it began, on the monotonic clock; an answer in the later half of its time
-                counts as recent.
+            since: when it began, on the monotonic clock; an answer is recent if it came in the
+                second half of the time since then.
             reason: its last failure.
         """
         if self.in_doubt or self._answered_at > (since + time.monotonic()) / 2:
@@ -153,8 +153,8 @@ class Endpoint:
             return
         self.up = False
         logger.warning(
-            "%s does not answer (%s): requests fail at once, without waiting for their deadlines, "
-            "until it does; it is probed every %g s",
+            "%s does not answer (%s): requests fail immediately instead of waiting for their "
+            "deadlines; probing every %g s until it answers",
             self.name, self._reason, PROBE_EVERY_S,
         )  # fmt: skip
         for call in list(self.on_outage):

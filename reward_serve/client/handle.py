@@ -21,13 +21,12 @@ from reward_serve.client.transport import (
     TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
+    check_ids,
     deadline,
-    own_results,
     parse_explanation,
     parse_group,
     parse_result,
     warn_of_other_major,
-    with_ids,
 )
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupResult
@@ -71,8 +70,8 @@ class RewardClient(Client):
 class HandleTransport:
     """Scores by handle, from any process of the Ray cluster that serves the application.
 
-    The first call connects; pickling drops the connection. The items that a replica loses are
-    ``error`` results. Requests to a gateway wait for its applications.
+    The first call connects; pickling drops the connection. If a replica is lost, its items are
+    ``error`` results. Requests to a gateway wait until the applications behind it are deployed.
 
     Args:
         app: the Serve application's name.
@@ -108,10 +107,10 @@ class HandleTransport:
                 f"{self._max_batch_items}, so split the batch",
                 status_code=TOO_LARGE,
             )
-        sent = with_ids(requests)
-        contents = await dispatcher.batch(sent)
+        contents = await dispatcher.batch(list(requests))
         results = [parse_result(content, self.name) for content in contents]
-        return own_results(results, sent, requests, self.name)
+        check_ids(results, requests, self.name)
+        return results
 
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of a request's result; raises as ``ascore_batch``."""
@@ -120,12 +119,11 @@ class HandleTransport:
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
-        sent = with_ids([request])[0]
-        content = await (await self._connected([sent])).score_group(sent)
-        return parse_group(content, sent, request, self.name)
+        content = await (await self._connected([request])).score_group(request)
+        return parse_group(content, request, self.name)
 
     async def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
-        """The connection, which one thread makes for all callers; each waits for its deadline."""
+        """The connection. One thread opens it; callers wait for it until their own deadlines."""
         if forked_with_ray():
             raise NotConnectedError(
                 f"{self.name}: this process was forked from one that is connected to Ray, "
@@ -156,7 +154,7 @@ class HandleTransport:
             ) from error
         except ConnectionError as error:
             raise NotConnectedError(
-                f"{self.name}: this process belongs to no Ray cluster, and none runs on this "
+                f"{self.name}: this process is not in a Ray cluster, and none was found on this "
                 "machine; set RAY_ADDRESS or call ray.init first, or score over HTTP "
                 "(REWARD_SERVE_URL)"
             ) from error

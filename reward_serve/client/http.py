@@ -27,13 +27,12 @@ from reward_serve.client.loop import on_own_loop, run
 from reward_serve.client.outcomes import OnFailure
 from reward_serve.client.transport import (
     ServiceUnavailableError,
+    check_ids,
     deadline,
-    own_results,
     parse_explanation,
     parse_group,
     parse_result,
     warn_of_other_major,
-    with_ids,
 )
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
@@ -160,17 +159,17 @@ class HttpTransport:
         Raises:
             ServiceUnavailableError: the URL does not answer, or another service does.
         """
-        sent = with_ids(requests)
-        content, refused = encode_batch(sent)
-        size = len(sent) - len(refused)
+        content, refused = encode_batch(requests)
+        size = len(requests) - len(refused)
         answer = await self._ask("POST", "/v1/score/batch", deadline(requests), content)
-        results = self._content(answer).get("results")
-        if not isinstance(results, list) or len(results) != size:
+        answered = self._content(answer).get("results")
+        if not isinstance(answered, list) or len(answered) != size:
             raise ServiceUnavailableError(
                 f"{self.name}: a batch of {size} was not answered in full"
             )
-        parsed = merge([parse_result(result, self.name) for result in results], refused)
-        return own_results(parsed, sent, requests, self.name)
+        results = merge([parse_result(result, self.name) for result in answered], refused)
+        check_ids(results, requests, self.name)
+        return results
 
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of a request's result.
@@ -180,25 +179,18 @@ class HttpTransport:
                 not explain results (``server.explain: false``).
         """
         try:
-            content = encode(request)
+            content = await self._single("/v1/explain", request, expected="result")
         except NotJSONError as error:
             return Explanation(result=error.result)
-        answer = await self._ask("POST", "/v1/explain", deadline([request]), content)
-        explanation = self._content(answer, expected="result")
-        explanation.pop("detail", None)
-        return parse_explanation(explanation, self.name)
+        return parse_explanation(content, self.name)
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
-        sent = with_ids([request])[0]
         try:
-            content = encode(sent)
+            content = await self._single("/v1/score/group", request)
         except NotJSONError as error:
             return group_failure(error.result, size_of_group(request))
-        answer = await self._ask("POST", "/v1/score/group", deadline([request]), content)
-        result = self._content(answer)
-        result.pop("detail", None)
-        return parse_group(result, sent, request, self.name)
+        return parse_group(content, request, self.name)
 
     async def models(self) -> list[dict[str, Any]]:
         """The service's reward models; raises as ``ascore_batch``."""
@@ -221,6 +213,15 @@ class HttpTransport:
         """Close the connections. On the clients' event loop."""
         if client := self._clients.pop(os.getpid(), None):
             await client.aclose()
+
+    async def _single(
+        self, path: str, request: dict[str, Any], expected: str = "status"
+    ) -> dict[str, Any]:
+        """The content of the answer to a single request; raises as ``encode`` and ``_content``."""
+        answer = await self._ask("POST", path, deadline([request]), encode(request))
+        content = self._content(answer, expected)
+        content.pop("detail", None)  # repeats the reason of a failure
+        return content
 
     async def _ask(
         self, method: str, path: str, timeout_s: float, content: bytes | None = None
@@ -272,8 +273,8 @@ class HttpTransport:
             content = None
         if not isinstance(content, dict):
             why = f"HTTP {answer.status_code}, not this service"
-            if self._is_known:  # it starts again: Serve's proxy says 404 until it is deployed
-                raise ServiceUnavailableError(f"{self.name}: {why} at present")
+            if self._is_known:  # restarting: Serve's proxy answers 404 until it is deployed
+                raise ServiceUnavailableError(f"{self.name}: {why}; it may be restarting")
             raise self._refused(answer, why)
         self._is_known = True
         if answer.status_code != 200 and expected not in content:

@@ -16,7 +16,7 @@ from reward_serve.client.transport import (
     TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
-    with_ids,
+    with_id,
 )
 from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
 from reward_serve.schema import (
@@ -38,9 +38,9 @@ class Retrier:
 
     An attempt asks the first endpoint that is up, and the next one if that gives no answer. A
     request is retried after a transport fault, ``overloaded`` or ``error``, until its deadline or
-    ``max_attempts``. Its id stays the same, so a member of a group is known again. The pause
-    between attempts is exponential with jitter, or longer if the service asks for it. All other
-    results are final. A batch that is too large is split.
+    ``max_attempts``. Retries keep its id, by which the service recognises a member of a group. The
+    pause between attempts is exponential with jitter, or longer if the service asks for it. All
+    other results are final. A batch that is too large is split.
 
     Endpoints without an answer probe their service. While all of them are down, requests fail at
     once.
@@ -70,12 +70,18 @@ class Retrier:
         """Whether every endpoint waits for its probe's answer; each logs its own outage."""
         return all(endpoint.in_doubt for endpoint in self._endpoints)
 
-    async def ask(self, bodies: Sequence[dict[str, Any]], deliver: Deliver) -> None:
+    async def ask(
+        self,
+        bodies: Sequence[dict[str, Any]],
+        deliver: Deliver,
+        withdrawn: Callable[[int], bool] = lambda index: False,
+    ) -> None:
         """Deliver a result for each request; without any answer, its status is ``error``.
 
         Args:
             bodies: the requests.
             deliver: called with final results by index, while others are retried.
+            withdrawn: whether the caller of a request, by index, has left; it is not retried.
 
         Raises:
             NotConnectedError: this process cannot reach the service.
@@ -94,6 +100,7 @@ class Retrier:
                 batch.close_due(time.monotonic() + pause_s)
                 if batch.open:
                     await asyncio.sleep(pause_s)
+                batch.open -= {index for index in batch.open if withdrawn(index)}
         for endpoint in self._endpoints:
             since = batch.unanswered_since.get(endpoint)
             if since is None:
@@ -161,7 +168,7 @@ class Retrier:
 async def ask_group(
     endpoints: Sequence[Endpoint], body: dict[str, Any], max_attempts: int | None
 ) -> GroupResult:
-    """The result of a group, asked again while no response has a score and a retry may help.
+    """Score a group; retries while no response has a score and the failure may be transient.
 
     Args:
         endpoints: the services, in order of preference; the first that is up is asked.
@@ -172,6 +179,7 @@ async def ask_group(
         NotConnectedError: this process cannot reach the service.
     """
     ends = time.monotonic() + longest_timeout_s([body])
+    unnamed, body = body.get("id") is None, with_id(body)
     attempt = 0
     while True:
         endpoint = next((one for one in endpoints if one.up), endpoints[0])
@@ -189,7 +197,7 @@ async def ask_group(
         pause_s = max(_backoff_s(attempt), pause_s)
         left_s = ends - time.monotonic() - pause_s
         if result.status not in _RETRIED or attempt == max_attempts or left_s <= 0:
-            return result
+            return result.model_copy(update={"id": None}) if unnamed else result
         await asyncio.sleep(pause_s)
         body = {**body, "timeout_s": left_s}
 
@@ -207,7 +215,7 @@ class _Batch:
 
     def __init__(self, bodies: Sequence[dict[str, Any]], deliver: Deliver) -> None:
         now = time.monotonic()
-        self.bodies = with_ids(bodies)
+        self.bodies = [with_id(body) for body in bodies]
         self.open = set(range(len(bodies)))
         self.unanswered_since: dict[Endpoint, float] = {}
         self.retry_after_s = 0.0

@@ -1,4 +1,4 @@
-"""What trainers' adapters read from a data set's rows, and when a run stops at its first ones."""
+"""For trainers' adapters: reads data set rows, and checks the first ones with the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What transports share: the protocol, requests with ids, parsed results, and errors."""
+"""What transports share: the protocol, request ids, parsed results, and errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from reward_serve.version import __version__
 logger = logging.getLogger(__name__)
 
 SERVICE_GRACE_S = 5.0
-"""Seconds beyond the deadline, which the service keeps itself if it answers at all."""
+"""Seconds that a transport waits beyond the deadline, which the service enforces."""
 TOO_LARGE = 413
 _TOO_MANY = 429
 _RETRYABLE = frozenset([408, 425, _TOO_MANY, 500, 502, 503, 504])
@@ -70,7 +70,10 @@ class NotConnectedError(ServiceUnavailableError):
 
 
 class Transport(Protocol):
-    """Sends a batch to a service once, without retries."""
+    """Sends a batch to a service once, without retries.
+
+    Results are matched with requests by ``id``, which callers set (``with_id``).
+    """
 
     async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
         """A result for each request, in order.
@@ -103,45 +106,26 @@ def as_dict(request: Request, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **request}
 
 
-def with_ids(bodies: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The requests, each with an id: its own, or a generated one."""
-    return [
-        {**body, "id": f"{_prefix}{next(_numbers)}"} if body.get("id") is None else body
-        for body in bodies
-    ]
+def with_id(body: dict[str, Any]) -> dict[str, Any]:
+    """The request with an id: its own, or a generated one."""
+    return {**body, "id": f"{_prefix}{next(_numbers)}"} if body.get("id") is None else body
 
 
-def own_results(
-    results: Sequence[ScoreResult],
-    sent: Sequence[Mapping[str, Any]],
-    bodies: Sequence[Mapping[str, Any]],
-    where: str,
-) -> list[ScoreResult]:
-    """Check that each result is that of its request, and remove generated ids.
-
-    Args:
-        results: the results.
-        sent: the requests as sent, with ids.
-        bodies: the requests as the caller gave them.
-        where: the service.
+def check_ids(
+    results: Sequence[ScoreResult | GroupResult], bodies: Sequence[Mapping[str, Any]], where: str
+) -> None:
+    """Check that each result is that of its request.
 
     Raises:
-        ServiceUnavailableError: a result has the id of another request, or a score but no id.
+        ServiceUnavailableError: a result has the id of another request, or a score but no id; the
+            message names ``where`` it came from.
     """
-    for result, asked, body in zip(results, sent, bodies, strict=True):
-        _check_id(result, asked, body, where)
-    return list(results)
-
-
-def _check_id(
-    result: ScoreResult | GroupResult, sent: Mapping[str, Any], body: Mapping[str, Any], where: str
-) -> None:
-    if result.id != sent["id"] and (result.id is not None or result.status is Status.OK):
-        raise ServiceUnavailableError(
-            f"{where}: answered the request {sent['id']!r} with the result of {result.id!r}"
-        )
-    if body.get("id") is None:
-        result.id = None
+    for result, body in zip(results, bodies, strict=True):
+        asked = body.get("id")
+        if result.id != asked and (result.id is not None or result.status is Status.OK):
+            raise ServiceUnavailableError(
+                f"{where}: answered the request {asked!r} with the result of {result.id!r}"
+            )
 
 
 def deadline(bodies: Sequence[Mapping[str, Any]]) -> float:
@@ -175,14 +159,12 @@ def parse_explanation(content: Any, where: str) -> Explanation:
     return _parsed(Explanation, content, f"{where}: its answer is not an explanation")
 
 
-def parse_group(
-    content: Any, sent: Mapping[str, Any], body: Mapping[str, Any], where: str
-) -> GroupResult:
-    """Validate the result of a group, as ``parse_result`` and ``own_results`` do."""
+def parse_group(content: Any, body: Mapping[str, Any], where: str) -> GroupResult:
+    """Validate the result of a group, as ``parse_result`` and ``check_ids`` do."""
     found = _parsed(GroupResult, content, f"{where}: its answer is not that of a group")
-    if found.status is Status.OK and len(found.results) != size_of_group(sent):
+    if found.status is Status.OK and len(found.results) != size_of_group(body):
         raise ServiceUnavailableError(f"{where}: a group was not answered in full")
-    _check_id(found, sent, body, where)
+    check_ids([found], [body], where)
     return found
 
 

@@ -145,11 +145,8 @@ def remote_key(config: RemoteConfig) -> str:
         try:
             return read_key(config.api_key_file, config.api_key_env or "OPENAI_API_KEY")
         except ValueError as error:
-            raise RemoteKeyError(f"remote.api_key_file: {error}") from None
-        except OSError as error:
             raise RemoteKeyError(
-                f"remote.api_key_file: {config.api_key_file}: {error.strerror}; it is read in the "
-                "replica, so it must be on every node that may run one"
+                f"remote.api_key_file: {error}; it must be on every node that may run a replica"
             ) from None
     if config.api_key_env is None:
         return "none"  # the endpoint needs no key, but the SDK does

@@ -1,23 +1,38 @@
-"""The routes of ``server.compatible_with``."""
+"""The routes of ``server.compatible_with``.
+
+OpenAI's ``/v1/chat/completions`` is for clients with their own prompts. Unsupported fields that
+would change an answer are rejected. Log-probabilities are among them: a request for top-k logprobs
+would overwrite the label logprobs of others in the same engine step.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import time
+import uuid
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
 
 from reward_serve.config.app import ServerConfig
-from reward_serve.http import openai
+from reward_serve.http import docs
 from reward_serve.http import remote_rewards as rewards
+from reward_serve.http.bodies import OpenRlhfRequest, SlimeRequest
 from reward_serve.http.contract import read_json, reply, retry_after
-from reward_serve.reward_models.chat import CHAT_TIMEOUT_S
+from reward_serve.reward_models.chat import CHAT_TIMEOUT_S, ChatRequest
 from reward_serve.routing.calls import NoAnswerError
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
-from reward_serve.schema import longest_timeout_s
+from reward_serve.schema import Status, longest_timeout_s
 
 logger = logging.getLogger("ray.serve")
+
+_OPENAI_CODES = {
+    Status.INVALID: (400, "invalid_request_error"),
+    Status.OVERLOADED: (503, "overloaded_error"),
+    Status.TIMEOUT: (504, "timeout_error"),
+}
+"""The HTTP status code and OpenAI's error type for a failure's status."""
 
 
 class CompatRoutes:
@@ -35,6 +50,25 @@ class CompatRoutes:
         self._dispatcher = dispatcher
         self._server = server
         self._hold = hold
+
+    def add_to(self, api: docs.DocumentedApi) -> None:
+        """Register the routes of the protocols that ``server.compatible_with`` lists."""
+        if "openai" in self._server.compatible_with:
+            api.add(
+                "/v1/chat/completions", self.chat_completions, docs.CHAT_COMPLETIONS, ChatRequest
+            )
+        if "openrlhf" in self._server.compatible_with:
+            api.add(
+                "/get_reward",
+                self.get_reward,
+                docs.GET_REWARD,
+                OpenRlhfRequest,
+                query=docs.reward_url,
+            )
+        if "slime" in self._server.compatible_with:
+            api.add(
+                "/remote_rm", self.remote_rm, docs.REMOTE_RM, SlimeRequest, query=docs.reward_url
+            )
 
     async def get_reward(self, request: Request) -> Response:
         """OpenRLHF's ``--remote_rm_url``: scores ``query``, ``prompts`` and ``labels``."""
@@ -69,10 +103,10 @@ class CompatRoutes:
             logger.warning("reward model %s: a conversation unanswered: %r", model, error.__cause__)
             answer = {"status": error.status, "reason": error.reason, "retry_after_s": 0.0}
         if answer["status"] != "ok":
-            code, kind = openai.code_of(answer["status"])
+            code, kind = _OPENAI_CODES.get(Status(answer["status"]), (500, "server_error"))
             headers = retry_after(answer["retry_after_s"]) if code == 503 else {}
             return _problem(answer["reason"], code, kind, headers)
-        return reply(openai.completion(answer, body.get("model") or model))
+        return reply(_completion(answer, body.get("model") or model))
 
     def _admit(self, request: Request, items: int) -> None:
         limit = self._server.max_batch_items
@@ -88,13 +122,54 @@ class CompatRoutes:
         items = rewards.in_url(asked, items)
         await self._dispatcher.learn([asked.get("model")])
         try:
-            model = self._dispatcher.pick(asked.get("model"))
+            self._dispatcher.pick(asked.get("model"))
         except UnknownModelError as error:
             raise HTTPException(404, str(error)) from None
-        results = await self._dispatcher.answers(model, items)
+        results = await self._dispatcher.batch(items)
         absent = self._server.absent_reward
         return rewards.rewards_of(results, absent, asked.get("template")), results
 
 
+def openai_models(names: Iterable[str]) -> dict[str, Any]:
+    """The models in OpenAI's format, for ``GET /v1/models``."""
+    data = [
+        {"id": name, "object": "model", "created": 0, "owned_by": "reward_serve"} for name in names
+    ]
+    return {"object": "list", "data": data}
+
+
+def _completion(answer: dict[str, Any], model: str) -> dict[str, Any]:
+    """A response in OpenAI's format.
+
+    Args:
+        answer: an answer of ``Scorer.complete`` with status ``ok``.
+        model: the model's name in the request.
+    """
+    usage = answer["usage"]
+    return {
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [
+            {
+                "index": index,
+                "message": {"role": "assistant", "content": choice["text"]},
+                "logprobs": None,
+                "finish_reason": "length" if choice["cut_off"] else "stop",
+            }
+            for index, choice in enumerate(answer["choices"])
+        ],
+        "usage": {
+            "prompt_tokens": usage["prompt_tokens"],
+            "completion_tokens": usage["completion_tokens"],
+            "total_tokens": usage["prompt_tokens"] + usage["completion_tokens"],
+            "prompt_tokens_details": {"cached_tokens": usage["cached_tokens"]},
+        },
+    }
+
+
 def _problem(message: str, code: int, kind: str, headers: dict[str, str] | None = None) -> Response:
-    return reply(openai.problem(message, code, kind), code, headers)
+    """An error in OpenAI's format, with this service's ``detail``."""
+    error = {"message": message, "type": kind, "param": None, "code": str(code)}
+    return reply({"error": error, "detail": message}, code, headers)

@@ -1,21 +1,20 @@
-"""Registers the routes and documents them in OpenAPI, so that clients can be generated.
+"""Documents the routes in OpenAPI, so that clients can be generated.
 
-A route is described by its function here, which is never called: the ingress's handler of the same
-name answers, and parses the body itself.
+Handlers parse bodies and write responses themselves; the types here are only for the document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response, Security
+from fastapi import Depends, FastAPI, Query, Request, Response, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from pydantic import BaseModel
 
-from reward_serve.config.app import ServerConfig
-from reward_serve.explanation import ExplainRequest, Explanation
-from reward_serve.groups.schema import GroupRequest, GroupResult
+from reward_serve.explanation import Explanation
+from reward_serve.groups.schema import GroupResult
 from reward_serve.http.bodies import (
     ChatCompletion,
     FailedExplanation,
@@ -25,21 +24,19 @@ from reward_serve.http.bodies import (
     Health,
     Models,
     OpenAIError,
-    OpenRlhfRequest,
     OpenRlhfRewards,
     Problem,
-    ScoreBatch,
     ScoreResults,
-    SlimeRequest,
     StreamedScore,
     Waiting,
 )
 from reward_serve.http.contract import NDJSON
-from reward_serve.reward_models.chat import ChatRequest
-from reward_serve.schema import MAX_TIMEOUT_S, ScoreRequest, ScoreResult
+from reward_serve.http.middleware import OPEN_PATHS
+from reward_serve.schema import MAX_TIMEOUT_S, ScoreResult
 from reward_serve.version import VERSION_HEADER, __version__
 
 Responses = dict[int | str, Any]
+Handler = Callable[[Request], Awaitable[Response]]
 
 _REFERENCE = "#/components/schemas/{model}"
 _BEARER = HTTPBearer(
@@ -91,183 +88,155 @@ _NO_REWARD: Responses = {
     503: _reply("Items without a score, and absent_reward is not set", Problem, **_RETRY_AFTER),
 }
 
-Handler = Callable[[Request], Awaitable[Response]]
+SCORE: Responses = {
+    200: _reply("A score, or a judge's failure (status)", ScoreResult),
+    404: _reply("Unknown model", Problem),
+    **_TOO_LARGE,
+    422: _reply(_REFUSED, FailedScore | Problem),
+    **_FAULT,
+    503: _reply("Overloaded: nothing was done", FailedScore, **_RETRY_AFTER),
+    504: _reply(_LATE, FailedScore),
+}
+
+SCORE_BATCH: Responses = {
+    200: {
+        **_reply(f"Results in order, or with Accept: {NDJSON} as they finish", ScoreResults),
+        "content": {NDJSON: _LINES},
+    },
+    **_TOO_LARGE,
+    422: _reply("The body is not a batch", Problem),
+    **_FAULT,
+}
+
+SCORE_GROUP: Responses = {
+    200: _reply("A result for each response, in order", GroupResult),
+    404: _reply("Unknown model", Problem),
+    **_TOO_LARGE,
+    422: _reply(_REFUSED, FailedGroup | Problem),
+    **_FAULT,
+    503: _reply("Overloaded: nothing was done", FailedGroup, **_RETRY_AFTER),
+    504: _reply(_LATE, FailedGroup),
+}
+
+EXPLAIN: Responses = {
+    200: _reply("The result and how it came about", Explanation),
+    404: _reply("Unknown model, or server.explain is false", Problem),
+    **_TOO_LARGE,
+    422: _reply(_REFUSED, FailedExplanation | Problem),
+    **_FAULT,
+    503: _reply(
+        "Overloaded, or at server.max_concurrent_explanations: nothing was done",
+        FailedExplanation,
+        **_RETRY_AFTER,
+    ),
+    504: _reply(_LATE, FailedExplanation),
+}
+
+MODELS: Responses = {200: _reply("The reward models", Models), **_FAULT}
+
+CHAT_COMPLETIONS: Responses = {
+    200: _reply("The completion", ChatCompletion),
+    400: _reply("A field is invalid or not supported", OpenAIError),
+    404: _reply("Unknown model", OpenAIError),
+    **_TOO_LARGE,
+    422: _reply("The body is not JSON", Problem),
+    500: _reply("The engine or the service failed", OpenAIError | Fault),
+    503: _reply("Overloaded: nothing was done", OpenAIError, **_RETRY_AFTER),
+    504: _reply("The deadline passed", OpenAIError),
+}
+
+GET_REWARD: Responses = {200: _reply("The scores, in order", OpenRlhfRewards), **_NO_REWARD}
+
+REMOTE_RM: Responses = {200: _reply("The score", float), **_NO_REWARD}
+
+HEALTH: Responses = {200: _reply("The HTTP process is up", Health)}
+
+READY: Responses = {
+    200: _reply("Every reward model has a replica that can score", Health),
+    **_FAULT,
+    503: _reply("No replica can score yet", Waiting),
+}
 
 
 class _Route(APIRoute):
+    """A route whose dependencies only document what its handler reads."""
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        async def handle(request: Request) -> Response:
-            handler: Handler = request.app.state.handlers[self.name]
-            return await handler(request)
-
-        return handle
+        return self.endpoint
 
 
-def _in_url(
+def _reads(body: type[BaseModel]) -> Callable[..., None]:
+    """A dependency that documents the type of a body."""
+
+    def documented(body: Any) -> None: ...
+
+    documented.__annotations__["body"] = body
+    return documented
+
+
+def reward_url(
     model: str = Query(None, description="Name of the reward model; default: the first."),
     template: str = Query(
         None, description="Name of the judging template; default: the deployment's."
     ),
     timeout_s: float = Query(None, gt=0, le=MAX_TIMEOUT_S, description="Deadline, in seconds."),
 ) -> None:
-    """The query of a remote reward URL."""
-
-
-_scores, _explanations, _lists, _probes = (APIRouter(route_class=_Route) for _ in range(4))
-_chats = APIRouter(route_class=_Route)
-_rewards = {
-    name: APIRouter(route_class=_Route, dependencies=[Depends(_in_url)])
-    for name in ("openrlhf", "slime")
-}
-
-
-@_scores.post(
-    "/v1/score",
-    responses={
-        200: _reply("A score, or a judge's failure (status)", ScoreResult),
-        404: _reply("Unknown model", Problem),
-        **_TOO_LARGE,
-        422: _reply(_REFUSED, FailedScore | Problem),
-        **_FAULT,
-        503: _reply("Overloaded: nothing was done", FailedScore, **_RETRY_AFTER),
-        504: _reply(_LATE, FailedScore),
-    },
-)
-def score(request: ScoreRequest) -> None:
-    """Score one response."""
-
-
-@_scores.post(
-    "/v1/score/batch",
-    responses={
-        200: {
-            **_reply(f"Results in order, or with Accept: {NDJSON} as they finish", ScoreResults),
-            "content": {NDJSON: _LINES},
-        },
-        **_TOO_LARGE,
-        422: _reply("The body is not a batch", Problem),
-        **_FAULT,
-    },
-)
-def score_batch(batch: ScoreBatch) -> None:
-    """Score a batch; with ``Accept: application/x-ndjson``, results are streamed."""
-
-
-@_scores.post(
-    "/v1/score/group",
-    responses={
-        200: _reply("A result for each response, in order", GroupResult),
-        404: _reply("Unknown model", Problem),
-        **_TOO_LARGE,
-        422: _reply(_REFUSED, FailedGroup | Problem),
-        **_FAULT,
-        503: _reply("Overloaded: nothing was done", FailedGroup, **_RETRY_AFTER),
-        504: _reply(_LATE, FailedGroup),
-    },
-)
-def score_group(request: GroupRequest) -> None:
-    """Judge the responses to one prompt against each other."""
-
-
-@_explanations.post(
-    "/v1/explain",
-    responses={
-        200: _reply("The result and how it came about", Explanation),
-        404: _reply("Unknown model, or server.explain is false", Problem),
-        **_TOO_LARGE,
-        422: _reply(_REFUSED, FailedExplanation | Problem),
-        **_FAULT,
-        503: _reply(
-            "Overloaded, or at server.max_concurrent_explanations: nothing was done",
-            FailedExplanation,
-            **_RETRY_AFTER,
-        ),
-        504: _reply(_LATE, FailedExplanation),
-    },
-)
-def explain(request: ExplainRequest) -> None:
-    """Explain the result of a request; for interactive use, a few at a time."""
-
-
-@_lists.get("/v1/models", responses={200: _reply("The reward models", Models), **_FAULT})
-def models() -> None:
-    """List the reward models: kind, fingerprint, templates, limits and readiness."""
-
-
-@_chats.post(
-    "/v1/chat/completions",
-    responses={
-        200: _reply("The completion", ChatCompletion),
-        400: _reply("A field is invalid or not supported", OpenAIError),
-        404: _reply("Unknown model", OpenAIError),
-        **_TOO_LARGE,
-        422: _reply("The body is not JSON", Problem),
-        500: _reply("The engine or the service failed", OpenAIError | Fault),
-        503: _reply("Overloaded: nothing was done", OpenAIError, **_RETRY_AFTER),
-        504: _reply("The deadline passed", OpenAIError),
-    },
-)
-def chat_completions(request: ChatRequest) -> None:
-    """OpenAI's chat completions, by a judge's model."""
-
-
-@_rewards["openrlhf"].post(
-    "/get_reward",
-    responses={200: _reply("The scores, in order", OpenRlhfRewards), **_NO_REWARD},
-)
-def get_reward(batch: OpenRlhfRequest) -> None:
-    """OpenRLHF's ``--remote_rm_url``: scores ``query``, ``prompts`` and ``labels``."""
-
-
-@_rewards["slime"].post("/remote_rm", responses={200: _reply("The score", float), **_NO_REWARD})
-def remote_rm(sample: SlimeRequest) -> None:
-    """Slime's ``--rm-url``: scores a sample's ``prompt``, ``response`` and ``label``."""
-
-
-@_probes.get("/health", responses={200: _reply("The HTTP process is up", Health)})
-def health() -> None:
-    """Report that the HTTP process is up."""
-
-
-@_probes.get(
-    "/ready",
-    responses={
-        200: _reply("Every reward model has a replica that can score", Health),
-        **_FAULT,
-        503: _reply("No replica can score yet", Waiting),
-    },
-)
-def ready() -> None:
-    """Report whether every reward model has a replica that can score."""
+    """A dependency that documents the query of a remote reward URL."""
 
 
 class DocumentedApi(FastAPI):
-    """The application with its routes and their documentation.
+    """An application that documents its routes.
 
     Args:
-        handlers: the routes' handlers, by the names of this module's functions.
-        server: the optional routes.
-        has_keys: whether every route except ``/health`` and ``/ready`` needs an API key.
+        has_keys: whether the service has API keys.
     """
 
-    def __init__(
-        self, handlers: Mapping[str, Handler], server: ServerConfig, has_keys: bool
-    ) -> None:
+    def __init__(self, has_keys: bool) -> None:
         super().__init__(
             title="reward_serve",
             version=__version__,
             generate_unique_id_function=lambda route: route.name,
         )
-        self.state.handlers = handlers
-        key: Any = {"dependencies": [Security(_BEARER)], "responses": _KEY} if has_keys else {}
-        limited: Any = {**key, "responses": _KEY | _LIMIT} if has_keys else {}
-        self.include_router(_scores, **limited)
-        self.include_router(_explanations, include_in_schema=server.explain, **limited)
-        self.include_router(_lists, **key)
-        for name, router in {"openai": _chats, **_rewards}.items():
-            if name in server.compatible_with:
-                self.include_router(router, **limited)
-        self.include_router(_probes)
+        self.router.route_class = _Route
+        self._has_keys = has_keys
+
+    def add(
+        self,
+        path: str,
+        handler: Handler,
+        responses: Responses,
+        body: type[BaseModel] | None = None,
+        *,
+        query: Callable[..., None] | None = None,
+        name: str | None = None,
+        documented: bool = True,
+    ) -> None:
+        """Register a route: POST with a body, otherwise GET.
+
+        Args:
+            path: its path.
+            handler: its handler, whose docstring describes it.
+            responses: its responses by status code, without those that concern API keys.
+            body: type of the request's body.
+            query: a function with the query's parameters.
+            name: its id in the document; by default the handler's name.
+            documented: whether it is in the document.
+        """
+        dependencies = [Depends(query)] if query else []
+        if body is not None:
+            dependencies.append(Depends(_reads(body)))
+        if self._has_keys and path not in OPEN_PATHS:
+            dependencies.append(Security(_BEARER))
+            responses = _KEY | (_LIMIT if body else {}) | responses
+        self.add_api_route(
+            path,
+            handler,
+            methods=["POST" if body else "GET"],
+            responses=responses,
+            dependencies=dependencies,
+            name=name,
+            include_in_schema=documented,
+        )
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, with the type of a streamed line, which no response has."""

@@ -18,16 +18,18 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 
 from reward_serve import memory
 from reward_serve.config.app import ServerConfig
-from reward_serve.groups.schema import size_of_group
-from reward_serve.http import openai
+from reward_serve.explanation import ExplainRequest
+from reward_serve.groups.schema import GroupRequest, size_of_group
+from reward_serve.http import docs
 from reward_serve.http.auth import KeyLimit, KeyLimitError
-from reward_serve.http.compat import CompatRoutes
+from reward_serve.http.bodies import ScoreBatch
+from reward_serve.http.compat import CompatRoutes, openai_models
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
 from reward_serve.http.docs import DocumentedApi
 from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
 from reward_serve.routing.deployment import handle_of
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
-from reward_serve.schema import Status, retry_after_s
+from reward_serve.schema import ScoreRequest, Status, retry_after_s
 from reward_serve.version import __version__
 
 logger = logging.getLogger("ray.serve")
@@ -62,20 +64,21 @@ class Ingress:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called once by Serve to build the ASGI application."""
-        compatible = CompatRoutes(self._dispatcher, self._server, self._hold)
-        handlers = {
-            "score": self.score,
-            "score_batch": self.score_batch,
-            "score_group": self.score_group,
-            "explain": self.explain,
-            "models": self.list_models,
-            "chat_completions": compatible.chat_completions,
-            "get_reward": compatible.get_reward,
-            "remote_rm": compatible.remote_rm,
-            "health": self.health,
-            "ready": self.ready,
-        }
-        api = DocumentedApi(handlers, self._server, has_keys=bool(self._keys))
+        api = DocumentedApi(has_keys=bool(self._keys))
+        api.add("/v1/score", self.score, docs.SCORE, ScoreRequest)
+        api.add("/v1/score/batch", self.score_batch, docs.SCORE_BATCH, ScoreBatch)
+        api.add("/v1/score/group", self.score_group, docs.SCORE_GROUP, GroupRequest)
+        api.add(
+            "/v1/explain",
+            self.explain,
+            docs.EXPLAIN,
+            ExplainRequest,
+            documented=self._server.explain,
+        )
+        api.add("/v1/models", self.list_models, docs.MODELS, name="models")
+        CompatRoutes(self._dispatcher, self._server, self._hold).add_to(api)
+        api.add("/health", self.health, docs.HEALTH)
+        api.add("/ready", self.ready, docs.READY)
         if self._keys:
             keys = BearerKeys(self._keys)
             api.add_middleware(AuthenticationMiddleware, backend=keys, on_error=unauthorized)
@@ -85,7 +88,7 @@ class Ingress:
     async def models(self) -> dict[str, Any]:
         """For clients by handle: the reward models, their applications, limit and version."""
         applications = self._dispatcher.applications
-        await self._dispatcher.learn([""])  # all there are
+        await self._dispatcher.learn([""])  # an unknown name, so that every alias is fetched
         return {
             "models": list(applications),
             "applications": applications,
@@ -96,8 +99,8 @@ class Ingress:
 
     async def score(self, request: Request) -> Response:
         """Score one response."""
-        model, body = await self._single(request)
-        (result,) = await self._dispatcher.answers(model, [body])
+        body = await self._single(request)
+        (result,) = await self._dispatcher.batch([body])
         return _answered(result, result)
 
     async def score_batch(self, request: Request) -> Response:
@@ -119,7 +122,7 @@ class Ingress:
 
     async def score_group(self, request: Request) -> Response:
         """Judge the responses to one prompt against each other."""
-        _, body = await self._single(request, size_of_group)
+        body = await self._single(request, size_of_group)
         result = await self._dispatcher.score_group(body)
         return _answered(result, result)
 
@@ -129,7 +132,7 @@ class Ingress:
             raise HTTPException(
                 404, "/v1/explain: is off in this deployment; set server.explain: true"
             )
-        _, body = await self._single(request)
+        body = await self._single(request)
         explanation = await self._dispatcher.explain(body)
         return _answered(explanation["result"], explanation)
 
@@ -137,7 +140,8 @@ class Ingress:
         """List the reward models: kind, fingerprint, templates, limits and readiness."""
         content = {"models": await self._dispatcher.describe(), "version": __version__}
         if "openai" in self._server.compatible_with:
-            content |= openai.listed([*self._dispatcher.applications, *self._dispatcher.aliases])
+            names = [*self._dispatcher.applications, *self._dispatcher.aliases]
+            content |= openai_models(names)
         return reply(content)
 
     async def health(self, _: Request) -> Response:
@@ -155,18 +159,18 @@ class Ingress:
 
     async def _single(
         self, request: Request, items: Callable[[object], int] = lambda body: 1
-    ) -> tuple[str, dict[str, Any]]:
-        """The model and body of a single request, whose items are counted for its key."""
+    ) -> dict[str, Any]:
+        """The body of a single request for a known model; counts its items for the caller's key."""
         body = await read_json(request, self._server.max_body_bytes, one_item=True)
         if not isinstance(body, dict):
             raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
         await self._dispatcher.learn([body.get("model")])
         try:
-            model = self._dispatcher.pick(body.get("model"))
+            self._dispatcher.pick(body.get("model"))
         except UnknownModelError as error:
             raise HTTPException(404, str(error)) from None
         self._hold(request, items(body))
-        return model, body
+        return body
 
     def _hold(self, request: Request, items: int) -> None:
         """Count items for the caller's key until the response is sent or abandoned."""

@@ -86,7 +86,11 @@ class DeploymentClient:
                     yield chunk
 
     async def call(self, method: str, *arguments: Any, within_s: float) -> Any:
-        """What a method of any one replica returns; NoAnswerError where none answers."""
+        """Call a method of any replica.
+
+        Raises:
+            NoAnswerError: no replica answered.
+        """
         until = asyncio.get_running_loop().time() + within_s
         if size_of(arguments) <= MESSAGE_BYTES:
             try:
@@ -272,8 +276,8 @@ def handle_of(app: str, deployment: str | None = None) -> Any:
     """The Serve handle of an application's ingress, or of a deployment, which may not exist yet.
 
     Raises:
-        ConnectionError: this process belongs to no Ray cluster and finds none. Serve itself would
-            start one, in which nothing is deployed.
+        ConnectionError: this process is not in a Ray cluster, and none was found. Serve itself
+            would start one, in which nothing is deployed.
         ImportError: Ray is not installed.
     """
     import ray

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
 
 from reward_serve.config.base import INGRESS_NAME
 from reward_serve.explanation import Explanation
-from reward_serve.groups.schema import group_failure, size_of_group
+from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
 from reward_serve.routing.calls import NoAnswerError
 from reward_serve.routing.deployment import (
     REPLICA_GRACE_S,
@@ -19,7 +21,7 @@ from reward_serve.routing.deployment import (
     joined,
     merged,
 )
-from reward_serve.schema import Status, echoes, failure, longest_timeout_s
+from reward_serve.schema import ScoreResult, Status, echoes, failure, longest_timeout_s
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
@@ -110,58 +112,58 @@ class Dispatcher:
             return {}
         return about
 
-    async def answers(self, model: str, items: list[Any]) -> list[dict[str, Any]]:
-        """Score the items with one model, in order."""
-        return await self._models[model].score_batch(self._addressed(items))
-
     async def batch(self, items: list[Any]) -> list[dict[str, Any]]:
         """Score each item with the model that it names, in order."""
         parts, unknown = self._parts(items)
-        calls = (self.answers(model, [items[i] for i in part]) for model, part in parts.items())
+        calls = [
+            self._models[model].score_batch(list(part.values())) for model, part in parts.items()
+        ]
         answers = await asyncio.gather(_refused(items, unknown), *calls)
-        return joined([list(unknown), *parts.values()], answers)
+        return joined([list(unknown), *map(list, parts.values())], answers)
 
     def stream(self, items: list[Any]) -> Chunks:
         """The results of ``batch`` in chunks as they finish, each with its ``index``."""
         parts, unknown = self._parts(items)
-        items = self._addressed(items)
-        streams = [
-            self._models[model].stream({i: items[i] for i in part}) for model, part in parts.items()
-        ]
+        streams = [self._models[model].stream(part) for model, part in parts.items()]
         return merged([*streams, _refusals(items, unknown)] if unknown else streams)
 
     async def explain(self, body: dict[str, Any]) -> dict[str, Any]:
         """The explanation of a request's result, by the model that the request names."""
-        parts, unknown = self._parts([body])
-        if unknown:
-            (refused,) = await _refused([body], unknown)
-            return Explanation.model_validate({"result": refused}).model_dump(mode="json")
-        (model,) = parts
-        (asked,) = self._addressed([body])
-        within_s = longest_timeout_s([body]) + REPLICA_GRACE_S
-        try:
-            explanation: dict[str, Any] = await self._models[model].call(
-                "explain", asked, within_s=within_s
-            )
-        except NoAnswerError as error:
-            result = failure(error.status, error.reason, model=model, **echoes(body))
-            return Explanation(result=result).model_dump(mode="json")
-        return explanation
+
+        async def ask(model: DeploymentClient, asked: Any) -> dict[str, Any]:
+            within_s = longest_timeout_s([body]) + REPLICA_GRACE_S
+            explanation: dict[str, Any] = await model.call("explain", asked, within_s=within_s)
+            return explanation
+
+        def failed(result: ScoreResult) -> Explanation:
+            return Explanation(result=result.model_copy(update=echoes(body)))
+
+        return await self._single(body, ask, failed)
 
     async def score_group(self, body: dict[str, Any]) -> dict[str, Any]:
         """The result of a group, by the model that the request names."""
+
+        def failed(result: ScoreResult) -> GroupResult:
+            return group_failure(result, size_of_group(body), **echoes(body))
+
+        return await self._single(body, DeploymentClient.score_group, failed)
+
+    async def _single(
+        self,
+        body: dict[str, Any],
+        ask: Callable[[DeploymentClient, Any], Awaitable[dict[str, Any]]],
+        failed: Callable[[ScoreResult], BaseModel],
+    ) -> dict[str, Any]:
+        """What the model that a request names answers, or ``failed`` of the failure."""
         parts, unknown = self._parts([body])
-        (asked,) = self._addressed([body])
+        if unknown:
+            return failed(failure(Status.INVALID, unknown[0])).model_dump(mode="json")
+        ((model, part),) = parts.items()
         try:
-            if not unknown:
-                answer: dict[str, Any] = await self._models[next(iter(parts))].score_group(asked)
-                return answer
-            failed = failure(Status.INVALID, unknown[0])
+            return await ask(self._models[model], part[0])
         except NoAnswerError as error:
-            failed = failure(error.status, error.reason)
-        failed = failed.model_copy(update={"model": next(iter(parts), None)})
-        result = group_failure(failed, size_of_group(body), **echoes(body))
-        return result.model_dump(mode="json")
+            result = failure(error.status, error.reason, model=model)
+            return failed(result).model_dump(mode="json")
 
     async def complete(self, model: str, body: dict[str, Any], within_s: float) -> dict[str, Any]:
         """The model's chat completion.
@@ -184,42 +186,29 @@ class Dispatcher:
         except NoAnswerError:
             return {"name": name, "ready": False}
 
-    def _addressed(self, items: list[Any]) -> list[Any]:
-        """The items with aliases replaced by model names, which the replicas expect."""
-        if not self.aliases:
-            return items
-        own = self.aliases
-        return [
-            {**item, "model": own[name]} if (name := self._named(item)) in own else item
-            for item in items
-        ]
+    def _parts(self, items: list[Any]) -> tuple[dict[str, dict[int, Any]], dict[int, str]]:
+        """Each model's items by index, and why each item of an unknown model is invalid.
 
-    def _parts(self, items: list[Any]) -> tuple[dict[str, list[int]], dict[int, str]]:
-        """Model to the indices of its items, and why each item of an unknown model is invalid.
-
-        The default model rejects items that are not objects, or whose model is not a string.
+        An alias is replaced by the model's name, which the replicas expect. The default model
+        rejects items that are not objects, or whose model is not a string.
         """
-        parts: dict[str, list[int]] = {}
+        parts: dict[str, dict[int, Any]] = {}
         unknown: dict[int, str] = {}
         for i, item in enumerate(items):
             name = item.get("model") if isinstance(item, dict) else None
+            name = name if isinstance(name, str) else None
             try:
-                model = self.pick(name if isinstance(name, str) else None)
+                model = self.pick(name)
             except UnknownModelError as error:
                 unknown[i] = str(error)
-            else:
-                parts.setdefault(model, []).append(i)
+                continue
+            addressed = item if name in (None, model) else {**item, "model": model}
+            parts.setdefault(model, {})[i] = addressed
         return parts, unknown
-
-    @staticmethod
-    def _named(item: Any) -> str:
-        """The item's ``model``; empty if it has none."""
-        name = item.get("model") if isinstance(item, dict) else None
-        return name if isinstance(name, str) else ""
 
 
 async def _refused(items: list[Any], reasons: Mapping[int, str]) -> list[dict[str, Any]]:
-    """The results of items that no model can be asked for."""
+    """The results of items whose model is unknown."""
     results = []
     for i, reason in reasons.items():
         result = failure(Status.INVALID, reason, **echoes(items[i]))

@@ -2,7 +2,7 @@
 
 The samples of a group share work (the prompt up to the response, equal answers) if they go to the
 same replica. A new group goes to its first choice by rendezvous hashing, which is the same in every
-process; a replica that comes or goes changes the first choice of its own share of the groups only.
+process; adding or removing a replica changes the first choice of only that replica's groups.
 Loads are bounded, as in consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam,
 2018): beyond 1.1 times the mean of this process's items in flight, a new group goes to the least
 loaded replica. A group stays where it was placed, as its prompt is cached there, until its replica
@@ -66,7 +66,7 @@ class Placement:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loads: Counter[str] = Counter()
-        self._under_way: set[Share] = set()
+        self._in_flight: set[Share] = set()
         self._homes: dict[int, str] = {}  # the group used last at the end
 
     def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
@@ -96,14 +96,14 @@ class Placement:
                     self._loads[replica] += len(piece)
                     parts.setdefault(replica, []).extend(piece)
             shares = [one for part in parts.items() for one in _messages(items, *part)]
-            self._under_way.update(shares)
+            self._in_flight.update(shares)
         return shares
 
     def done(self, share: Share) -> None:
         """Mark the share as answered."""
         with self._lock:
-            if share.replica is not None and share in self._under_way:
-                self._under_way.remove(share)
+            if share.replica is not None and share in self._in_flight:
+                self._in_flight.remove(share)
                 self._loads[share.replica] -= len(share.indices)
 
     def _home(self, group: int, size: int, replicas: Sequence[str], most: int) -> str:

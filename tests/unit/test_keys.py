@@ -46,6 +46,14 @@ def test_a_file_without_a_key_is_refused_and_not_shown(
     assert "secret" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(("name", "said"), [("", "Is a directory"), ("none", "No such file")])
+def test_a_file_that_cannot_be_read_is_named_with_the_remedy(
+    tmp_path: Path, name: str, said: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"{tmp_path / name}: {said}.*; name a readable file"):
+        read_key(str(tmp_path / name), "KEY")
+
+
 def test_a_value_is_taken_literally(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("KEY=a${HOME}b", encoding="utf-8")
     assert read_key(str(tmp_path / ".env"), "KEY") == "a${HOME}b"

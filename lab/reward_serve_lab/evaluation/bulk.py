@@ -159,7 +159,8 @@ async def score_rows(
 
     async def ask(batch: Sequence[Row]) -> None:
         async with slots:
-            answers = await client.ascore_batch([{**(r.request or {}), **settings} for r in batch])
+            requests = [{**(r.request or {}), **settings, "id": f"line {r.line}"} for r in batch]
+            answers = await client.ascore_batch(requests)
         results.update(zip((row.line for row in batch), answers, strict=True))
         scored(len(batch))
 

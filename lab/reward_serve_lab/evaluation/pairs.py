@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 from rich.table import Table
 
-from reward_serve.client.transport import ServiceTransport
+from reward_serve.client.transport import ServiceTransport, with_id
 from reward_serve.groups.schema import GroupResult
 from reward_serve_lab.evaluation.json_lines import all_valid, json_lines
 from reward_serve_lab.evaluation.metrics import wilson
@@ -75,7 +75,7 @@ async def score_pairs(
     async def ask(pair: Pair) -> GroupResult:
         async with slots:
             asked = {**pair.request, "strategy": "all_pairs", **settings}
-            result = await client.ascore_group(asked)
+            result = await client.ascore_group(with_id(asked))
         scored(1)
         return result
 

@@ -249,7 +249,13 @@ class Found:
 
     def _answer(self, item: dict[str, Any]) -> dict[str, Any]:
         model, reason = f"{self.deployment_name}/{self.app_name}", item.get("model", "")
-        return {"id": item["id"], "status": "ok", "score": 1.0, "model": model, "reason": reason}
+        return {
+            "id": item.get("id"),
+            "status": "ok",
+            "score": 1.0,
+            "model": model,
+            "reason": reason,
+        }
 
 
 def explained(items: Any) -> dict[str, Any]:
@@ -299,7 +305,7 @@ async def test_an_explanation_that_no_message_carries_is_asked_for_by_reference(
     ("error", "said"),
     [
         (ImportError("No module named 'ray'"), r"needs Ray \(No module named 'ray'\); install"),
-        (ConnectionError("no instance"), "belongs to no Ray cluster.*set RAY_ADDRESS"),
+        (ConnectionError("no instance"), "not in a Ray cluster.*set RAY_ADDRESS"),
     ],
 )
 @pytest.mark.parametrize("on_failure", ["raise", "none", "rule"])

@@ -419,7 +419,7 @@ class FakeHandle:
         answer = self._answer
         if isinstance(answer, list):
             answer = [
-                {"id": each["id"], **result} for each, result in zip(body, answer, strict=True)
+                {"id": each.get("id"), **result} for each, result in zip(body, answer, strict=True)
             ]
         self.calls.append(FakeCall(answer))
         return self.calls[-1]
@@ -434,10 +434,9 @@ def by_handle(handle: FakeHandle, grace_s: float = 5.0) -> HandleTransport:
 
 def test_a_handles_answer_is_parsed() -> None:
     handle = FakeHandle([{"status": "ok", "score": 1.0}])
-    (result,) = ask(by_handle(handle), RIGHT)
-    assert (result.status, result.score, result.id) == (Status.OK, 1.0, None)
-    ((sent,),) = handle.asked
-    assert sent == {**RIGHT, "id": sent["id"]}
+    (result,) = ask(by_handle(handle), {**RIGHT, "id": "a"})
+    assert (result.status, result.score, result.id) == (Status.OK, 1.0, "a")
+    assert handle.asked == [[{**RIGHT, "id": "a"}]]
 
 
 def test_an_answer_that_is_no_result_is_not_the_service() -> None:

@@ -13,6 +13,7 @@ from reward_serve.client import (
     connect,
     retrying,
 )
+from reward_serve.client.loop import own_loop
 from reward_serve.schema import ScoreResult, Status
 from tests.fake_service import FakeService, Reply, free_port
 
@@ -147,6 +148,29 @@ async def test_a_call_that_is_cancelled_leaves_the_rest(service: FakeService) ->
     calls[0].cancel()
     release.set()
     assert outcome(await calls[1]) == answer(1)
+
+
+async def test_a_call_that_is_cancelled_is_not_asked_again_with_the_rest(
+    service: FakeService,
+) -> None:
+    loop, submitted = asyncio.get_running_loop(), threading.Event()
+    full = {"status": "overloaded", "reason": "full", "details": {"retry_after_s": 0.3}}
+
+    def leave(call: Any) -> None:
+        service.replies.clear()
+        if len(service.calls) == 1:
+            service.replies["/v1/score/batch"] = Reply({"results": [full, full]})
+            loop.call_soon_threadsafe(calls[0].cancel)
+
+    service.before_reply = leave
+    client = connect(url=service.url)
+    own_loop().call_soon_threadsafe(submitted.wait, 5)  # so that both are sent together
+    calls = [asyncio.ensure_future(client.ascore(asked(n))) for n in range(2)]
+    await asyncio.sleep(0)
+    submitted.set()
+    assert outcome(await calls[1]) == answer(1)
+    sent = [[body["id"] for body in call.body["requests"]] for call in service.calls]
+    assert sent == [["0", "1"], ["1"]]
 
 
 def test_the_same_target_gives_the_same_client(service: FakeService) -> None:

@@ -131,7 +131,7 @@ def test_a_process_that_cannot_connect_is_told_so() -> None:
 def test_the_answer_to_another_group_is_an_error() -> None:
     other = {"id": "another", **RIGHT.model_dump(mode="json", exclude={"id"})}
     with pytest.raises(ServiceUnavailableError, match="with the result of 'another'"):
-        parse_group(other, {**ASKED, "id": "mine"}, ASKED, "here")
+        parse_group(other, {**ASKED, "id": "mine"}, "here")
 
 
 def test_an_answer_that_is_no_groups_is_an_error(service: FakeService) -> None:

@@ -77,6 +77,15 @@ async def test_what_is_final_is_delivered_while_the_rest_is_asked_again() -> Non
     assert delivered == [({0: "ok"}, 1), ({1: "ok"}, 2), ({2: "overloaded"}, 2)]
 
 
+async def test_what_its_caller_withdrew_is_not_asked_again() -> None:
+    transport = Scripted({"a": OVERLOADED, "b": OVERLOADED, "c": OVERLOADED}, {"c": OVERLOADED})
+    delivered: dict[int, ScoreResult] = {}
+    retrier = Retrier([Endpoint(transport)], Counters())
+    await retrier.ask(bodies("a", "b", "c"), delivered.update, lambda index: index == 0)
+    assert transport.asked == [["a", "b", "c"], ["b", "c"], ["c"]]
+    assert set(delivered) == {1, 2}
+
+
 @pytest.mark.parametrize("code", [None, 429, 502, 503])
 async def test_a_fault_of_the_way_is_tried_again(code: int | None) -> None:
     transport = Scripted(ServiceUnavailableError("lost", status_code=code))

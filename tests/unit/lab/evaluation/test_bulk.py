@@ -213,7 +213,9 @@ async def test_settings_are_added_to_every_request() -> None:
     rows = rows_of(3)
     await score_rows(client, rows, settings={"template": "solution"}, batch_size=2)
     asked = [request for batch in client.asked for request in batch]
-    assert asked == [{"response": str(n), "template": "solution"} for n in (1, 2, 3)]
+    assert asked == [
+        {"response": str(n), "template": "solution", "id": f"line {n}"} for n in (1, 2, 3)
+    ]
     assert rows[0].request == {"response": "1"}
 
 
