@@ -39,7 +39,7 @@ _PARTS = {
     **dict.fromkeys(("eighth", "eighths"), 8),
     **dict.fromkeys(("tenth", "tenths"), 10),
 }
-_SCALES = {
+_SCALES: dict[str, int | Fraction] = {
     **SCALE_WORDS,
     "k": 10**3,
     **dict.fromkeys(("m", "mn"), 10**6),
