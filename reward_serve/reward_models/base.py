@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+MODELS_SHARE = 0.9
+"""Share of a deadline for the model's answers; the rest is for a result without the late ones."""
+
 
 class InvalidRequestError(ValueError):
     """This model cannot score the request; the message names the field and the remedy."""
@@ -101,6 +104,18 @@ def best(results: Sequence[ScoreResult], highest: float) -> ScoreResult:
     if chosen.score is None or chosen.score < highest:
         chosen = next((r for r in results if r.score is None), chosen)
     return chosen.model_copy(update={"usage": summed_usage(results)})
+
+
+def probability_right(result: ScoreResult) -> float | None:
+    """The probability that the response is right; None without a score.
+
+    Of two labels, the probability of the better one. Other results, such as a rule's or those of
+    generate mode, have only their score.
+    """
+    probabilities = result.probabilities or {}
+    if result.score is None or len(probabilities) != 2:
+        return result.score
+    return (max if result.score >= 0.5 else min)(probabilities.values())
 
 
 async def gathered(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -20,11 +20,11 @@ from reward_serve.client.transport import (
     parse_result,
 )
 from reward_serve.explanation import Explanation
+from reward_serve.keys import API_KEY_VARIABLE
 from reward_serve.schema import ScoreResult, longest_timeout_s
 
 logger = logging.getLogger(__name__)
 
-API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 MAX_EXPLAINED_AT_ONCE = 2
 """Concurrent explanations; the service limits them."""
 
