@@ -69,7 +69,7 @@ class RuleConfig(Section):
 
 
 LENGTH = "length"
-"""The member of a composite that needs no model: the response's length in characters."""
+"""Built-in member of a composite: the response's length in characters."""
 
 
 class GateConfig(Section):
@@ -104,11 +104,6 @@ class MemberConfig(Section):
         name = f"{self.application}/{self.model}" if self.application else self.model
         return f"{name}:{self.template}" if self.template else name
 
-    @property
-    def is_length(self) -> bool:
-        """Whether this is the built-in member."""
-        return self.model == LENGTH and self.application is None
-
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
         if self.clip is not None and self.clip[0] > self.clip[1]:
@@ -135,8 +130,8 @@ class CompositeConfig(Section):
     )
     aggregate: Literal["vote", "mean", "sum"] = Field(
         "vote",
-        description="vote: 1 if more than half of the weight votes right; mean: weighted; sum of "
-        "weight times score",
+        description="vote: 1 if more than half of the weight votes right; mean: weighted mean; "
+        "sum: weighted sum",
     )
     threshold: float = Field(0.5, description="a member with at least this score votes right")
     quorum: Count | None = Field(

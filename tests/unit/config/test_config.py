@@ -590,7 +590,7 @@ def test_length_is_a_member_without_a_model() -> None:
 
     taken = composite(["first", "length"])
     taken["models"].append({"name": "length", "kind": "rule"})
-    assert "'length' is a member without a model; rename it" in fault(taken)
+    assert "name: 'length' names a built-in member of composites; choose another" in fault(taken)
 
 
 def test_a_rubrics_defaults_are_its_own() -> None:
@@ -612,7 +612,10 @@ def test_a_rubrics_defaults_are_its_own() -> None:
     ("fields", "said"),
     [
         ({"rubric": {"default": "style"}}, "default: no rubric is named 'style'"),
-        ({"rubric": {"min_answered": 1.5}}, "min_answered"),
+        (
+            {"rubric": {"min_answered": 2}},
+            "min_answered: 2 is not a share of the criteria; set 1.0",
+        ),
         ({"rubric": {"rubrics": {"s": [{"name": "a"}]}}}, "rubrics.s.0.text: Field required"),
         ({"judge": {"samples": 2, "temperature": 1}}, "judge: samples: 2, but criteria"),
         (
