@@ -186,7 +186,11 @@ def test_a_rule_takes_no_gpu() -> None:
         pytest.param(
             {**args(), "sever": {}}, "sever: unknown field; did you mean 'server'?", id="top"
         ),
-        pytest.param(args(zzqq=1), "models.0.zzqq: unknown field; remove it", id="like nothing"),
+        pytest.param(
+            {**args(), "zzqq": 1},
+            "zzqq: unknown field; choose from models, server",
+            id="like nothing",
+        ),
     ],
 )
 def test_an_unknown_field_is_reported_with_the_nearest_one(
