@@ -49,7 +49,7 @@ def serve_until_stopped(content: dict[str, Any], address: str | None, out: Conso
         own_cluster(content, out) if address is None else joined_cluster(address, content, out)
     )
     with no_process_left(), deployed as cluster:
-        reports = ReplicaReports(models_of(content))
+        reports = ReplicaReports()
         with ExitStack() as stack:
             clients = {url: stack.enter_context(HttpRewardClient(url)) for url in urls(content)}
 
