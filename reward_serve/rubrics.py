@@ -62,7 +62,9 @@ class Criterion(BaseModel):
     @model_validator(mode="after")
     def _weight_and_choices_matter(self) -> Self:
         if abs(self.weight) < 1e-6:
-            raise ValueError(f"weight: {self.weight:g} counts for nothing; remove the criterion")
+            raise ValueError(
+                f"weight: {self.weight:g} has no effect; use at least 1e-6, or remove the criterion"
+            )
         choices = self.choices or YES_OR_NO
         if len({label.casefold() for label in choices}) < len(choices):
             raise ValueError("choices: two labels differ only in case; rename one")

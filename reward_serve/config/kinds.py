@@ -107,7 +107,7 @@ class MemberConfig(Section):
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
         if self.clip is not None and self.clip[0] > self.clip[1]:
-            raise ValueError(f"clip: {list(self.clip)} has no score between; write [low, high]")
+            raise ValueError(f"clip: {list(self.clip)} is empty; write [low, high]")
         if self.gate is not None and self.gate.member == self.name:
             raise ValueError(f"gate.member: {self.name!r} is this member itself; name another")
         return self

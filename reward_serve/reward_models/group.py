@@ -2,7 +2,7 @@
 
 Each pair is asked in both orders. With ``p_ab`` the probability that the response shown first is
 better, the pair's probability is ``(p_ab + 1 - p_ba) / 2``, which cancels a preference for either
-place. A comparison that fails is left out; it is never a number.
+place. Failed comparisons are excluded; they never become a number.
 """
 
 from __future__ import annotations

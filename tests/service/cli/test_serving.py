@@ -104,6 +104,6 @@ def test_urls_are_for_clients_on_this_machine(host: str, url: str) -> None:
 def test_a_port_of_an_ipv6_address_is_checked_before_ray_starts() -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
         taken = {"host": "::1", "port": server.getsockname()[1]}
-        with pytest.raises(LaunchError, match="Address already in use.*choose another --port"):
+        with pytest.raises(LaunchError, match=r"Address already in use.*choose another --port"):
             clusters._check_port(taken)
     clusters._check_port(taken)
