@@ -62,9 +62,7 @@ class Criterion(BaseModel):
     @model_validator(mode="after")
     def _weight_and_choices_matter(self) -> Self:
         if abs(self.weight) < 1e-6:
-            raise ValueError(
-                f"weight: {self.weight:g} has no effect; use at least 1e-6, or remove the criterion"
-            )
+            raise ValueError(f"weight: {self.weight:g} has no effect; remove the criterion")
         choices = self.choices or YES_OR_NO
         if len({label.casefold() for label in choices}) < len(choices):
             raise ValueError("choices: two labels differ only in case; rename one")

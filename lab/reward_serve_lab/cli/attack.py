@@ -12,13 +12,12 @@ from rich.console import Console
 
 from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
-from reward_serve.schema import Mode
 from reward_serve_lab.attacks.data import AttackFileError, read_attacks
 from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.report import failings, report_of
 from reward_serve_lab.attacks.suite import crossed
 from reward_serve_lab.attacks.tables import accepted_table, family_table
-from reward_serve_lab.cli.evaluate import Model, check_outputs
+from reward_serve_lab.cli.evaluate import Model, ModeName, check_outputs
 from reward_serve_lab.evaluation.bulk import Row, Run
 from reward_serve_lab.evaluation.runs import score_with_progress
 from reward_serve_lab.evaluation.tables import shown_text
@@ -30,7 +29,7 @@ progress = Console(stderr=True)
 console = Console()
 
 Template = Annotated[str | None, typer.Option(help="Judging template.")]
-ModeOption = Annotated[Mode | None, typer.Option(help="Mode of the judge.")]
+Mode = Annotated[ModeName | None, typer.Option(help="Mode of the judge.")]
 Seed = Annotated[int, typer.Option(help="Seed of the suite; each seed gives other attacks.")]
 References = Annotated[int, typer.Option(min=1, max=20, help="References per attack text.")]
 Sample = Annotated[
@@ -51,7 +50,7 @@ def attack(
     app: App = None,
     model: Model = None,
     template: Template = None,
-    mode: ModeOption = None,
+    mode: Mode = None,
     seed: Seed = 0,
     references: References = 3,
     sample: Sample = None,

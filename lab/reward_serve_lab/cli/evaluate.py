@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,6 @@ from rich.progress import Progress
 
 from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
-from reward_serve.schema import Mode
 from reward_serve_lab.evaluation.bulk import Row, Run, read_rows, write_results
 from reward_serve_lab.evaluation.metrics import reliability_of
 from reward_serve_lab.evaluation.pairs import (
@@ -50,6 +50,13 @@ progress = Console(stderr=True)
 console = Console()
 
 
+class ModeName(StrEnum):
+    """How a judge answers; an enum, since Typer accepts no list of literals."""
+
+    LABEL = "label"
+    GENERATE = "generate"
+
+
 RowsFile = Annotated[
     Path,
     typer.Argument(
@@ -69,7 +76,7 @@ Templates = Annotated[
     list[str] | None, typer.Option(help="Judging template; repeat the option to compare several.")
 ]
 Modes = Annotated[
-    list[Mode] | None, typer.Option(help="Mode of the judge; repeat the option to compare.")
+    list[ModeName] | None, typer.Option(help="Mode of the judge; repeat the option to compare.")
 ]
 Sample = Annotated[int | None, typer.Option(min=1, help="Number of random rows; default: all.")]
 Seed = Annotated[int, typer.Option(help="Seed of --sample.")]
@@ -177,7 +184,9 @@ def _evaluate_pairs(
     console.print(pairs_table(report))
 
 
-def _variants(template: list[str] | None, mode: list[Mode] | None, alone: bool) -> list[Variant]:
+def _variants(
+    template: list[str] | None, mode: list[ModeName] | None, alone: bool
+) -> list[Variant]:
     templates: Sequence[str | None] = template or [None]
     modes: Sequence[str | None] = mode or [None]
     variants = [Variant(*pair) for pair in dict.fromkeys(itertools.product(templates, modes))]

@@ -567,7 +567,7 @@ def test_a_composites_members_are_names_or_names_with_settings() -> None:
         (["first", {"model": "second", "wieght": 2}], {}, "wieght: unknown field"),
         (["first", {"model": "second", "weight": -1}], {}, "must be above 0 unless aggregate: sum"),
         (["first", {"model": "second", "weight": 0}], {"aggregate": "sum"}, "above 0, or below 0"),
-        (["first", {"model": "second", "clip": [1, 0]}], {}, "clip: [1.0, 0.0] has no score"),
+        (["first", {"model": "second", "clip": [1, 0]}], {}, "clip: [1.0, 0.0] is empty"),
         (
             ["first", {"model": "second", "gate": {"member": "third", "below": 1}}],
             {},
