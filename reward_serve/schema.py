@@ -357,6 +357,18 @@ class ScoreResult(ResultModel):
     _score_matches_status = model_validator(mode="after")(_score_matches_status)
 
 
+def probability_right(result: ScoreResult) -> float | None:
+    """The probability that the response is right; None without a score.
+
+    Of two labels, the probability of the better one. Other results, such as a rule's or those of
+    generate mode, have only their score.
+    """
+    probabilities = result.probabilities or {}
+    if result.score is None or len(probabilities) != 2:
+        return result.score
+    return (max if result.score >= 0.5 else min)(probabilities.values())
+
+
 def describe_errors(error: ValidationError) -> str:
     """A validation error in one line: each invalid field, the error and the value."""
     parts = []

@@ -106,18 +106,6 @@ def best(results: Sequence[ScoreResult], highest: float) -> ScoreResult:
     return chosen.model_copy(update={"usage": summed_usage(results)})
 
 
-def probability_right(result: ScoreResult) -> float | None:
-    """The probability that the response is right; None without a score.
-
-    Of two labels, the probability of the better one. Other results, such as a rule's or those of
-    generate mode, have only their score.
-    """
-    probabilities = result.probabilities or {}
-    if result.score is None or len(probabilities) != 2:
-        return result.score
-    return (max if result.score >= 0.5 else min)(probabilities.values())
-
-
 async def gathered(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """The results of concurrent calls; if one fails, the others are cancelled."""
     tasks = [asyncio.ensure_future(call) for call in calls]

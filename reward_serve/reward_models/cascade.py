@@ -13,10 +13,10 @@ from typing import Any
 
 from reward_serve.config.models import CascadeModel
 from reward_serve.explanation import Explanation
-from reward_serve.reward_models.base import RewardModel, probability_right, summed_usage
+from reward_serve.reward_models.base import RewardModel, summed_usage
 from reward_serve.reward_models.composite import Ask, body_for
 from reward_serve.reward_models.trace import Trace
-from reward_serve.schema import ScoreRequest, ScoreResult
+from reward_serve.schema import ScoreRequest, ScoreResult, probability_right
 
 
 class Cascade(RewardModel):

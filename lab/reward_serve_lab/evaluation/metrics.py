@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reward_serve.reward_models.base import probability_right
-from reward_serve.schema import ScoreResult
+from reward_serve.schema import ScoreResult, probability_right
 from reward_serve_lab.evaluation.bulk import RIGHT, Row
 
 BINS = 15

@@ -9,8 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from reward_serve.reward_models.base import probability_right
-from reward_serve.schema import ScoreResult, describe_errors
+from reward_serve.schema import ScoreResult, describe_errors, probability_right
 from reward_serve_lab.evaluation.bulk import RIGHT, Row, Run
 from reward_serve_lab.evaluation.metrics import says_right
 

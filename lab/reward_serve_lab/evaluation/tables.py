@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from reward_serve.reward_models.base import probability_right
+from reward_serve.schema import probability_right
 from reward_serve_lab.evaluation.bulk import Run
 from reward_serve_lab.evaluation.metrics import BINS
 from reward_serve_lab.evaluation.report import disagreements

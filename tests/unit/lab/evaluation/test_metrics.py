@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from reward_serve.reward_models.base import probability_right
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.schema import ScoreResult, Status, probability_right
 from reward_serve_lab.evaluation.metrics import (
     BINS,
     Bin,
