@@ -7,6 +7,8 @@ import re
 import stat
 from pathlib import Path
 
+API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
+"""The environment variable of a client's API key."""
 MAX_FILE_BYTES = 2**20
 """The largest file of keys."""
 

@@ -18,6 +18,8 @@ from pydantic import (
     model_validator,
 )
 
+YES_OR_NO = {"yes": 1.0, "no": 0.0}
+"""The choices of a criterion without its own."""
 MAX_CRITERIA = 64
 MAX_CRITERION_CHARACTERS = 4096
 
@@ -54,14 +56,14 @@ class Criterion(BaseModel):
     required: bool = Field(
         False,
         strict=True,
-        description="Whether the rubric has no score where this criterion has none.",
+        description="Whether the rubric has no score if this criterion has none.",
     )
 
     @model_validator(mode="after")
-    def _can_be_told_apart(self) -> Self:
+    def _weight_and_choices_matter(self) -> Self:
         if abs(self.weight) < 1e-6:
-            raise ValueError(f"weight: {self.weight:g} counts for nothing; remove the criterion")
-        choices = self.choices or {"yes": 1.0, "no": 0.0}
+            raise ValueError(f"weight: {self.weight:g} has no effect; remove the criterion")
+        choices = self.choices or YES_OR_NO
         if len({label.casefold() for label in choices}) < len(choices):
             raise ValueError("choices: two labels differ only in case; rename one")
         if len(set(choices.values())) == 1:

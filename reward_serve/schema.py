@@ -153,6 +153,7 @@ class Status(StrEnum):
     """The reward model failed; retry."""
 
 
+Mode = Literal["label", "generate"]
 Source = Literal["judge", "rule", "classifier", "remote", "composite", "cache", "fallback"]
 
 
@@ -161,7 +162,7 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    mode: Literal["label", "generate"] | None = Field(
+    mode: Mode | None = Field(
         None, description="label: one forward pass; generate: the judge writes text."
     )
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False, strict=True)
@@ -221,8 +222,8 @@ class ScoreRequest(BaseModel):
     )
     group_size: GroupSize | None = Field(
         None,
-        description="Judge the requests of one group against each other when this many have come, "
-        "or in time for their deadline; needs group.",
+        description="Judge the requests of one group against each other once this many have "
+        "arrived, or in time for their deadline; needs group.",
     )
     options: Options = Field(default_factory=Options)
     id: Name | None = Field(None, description="Echoed in the result.")
@@ -306,7 +307,7 @@ def _score_matches_status(part: Any) -> Any:
 
 
 class Component(ResultModel):
-    """The score of a part: of one criterion of a rubric, or of a member of a composite."""
+    """The score of one criterion of a rubric, or of one member of a composite."""
 
     score: float | None = Field(None, description="Null exactly when status is not ok.")
     status: Status
@@ -343,8 +344,8 @@ class ScoreResult(ResultModel):
     template: str | None = None
     fingerprint: str | None = Field(
         None,
-        description="Weights, adapter, template, mode, budget, dtype, device and engine version: "
-        "the same fingerprint and input give the same label.",
+        description="Weights, adapter, template, mode, budget, generation settings, dtype, device "
+        "and engine version: at temperature 0, the same fingerprint and input give the same label.",
     )
     details: dict[str, JsonValue] | None = Field(
         None, description="What was cut from the input, which rule decided."
@@ -354,6 +355,18 @@ class ScoreResult(ResultModel):
     metadata: dict[str, JsonValue] | None = None
 
     _score_matches_status = model_validator(mode="after")(_score_matches_status)
+
+
+def probability_right(result: ScoreResult) -> float | None:
+    """The probability that the response is right; None without a score.
+
+    Of two labels, the probability of the better one. Other results, such as a rule's or those of
+    generate mode, have only their score.
+    """
+    probabilities = result.probabilities or {}
+    if result.score is None or len(probabilities) != 2:
+        return result.score
+    return (max if result.score >= 0.5 else min)(probabilities.values())
 
 
 def describe_errors(error: ValidationError) -> str:

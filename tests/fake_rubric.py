@@ -46,6 +46,6 @@ class FakeEngine:
 
 def fake_rubric() -> RubricJudge:
     """A rubric that has a score if one criterion has."""
-    fields: dict[str, Any] = {"remote": {"model": "fake"}, "rubric": {"min_answered": 1}}
+    fields: dict[str, Any] = {"remote": {"model": "fake"}, "rubric": {"min_answered": 0.01}}
     config = RemoteModel.model_validate({"name": "rubric", "kind": "remote", **fields})
     return RubricJudge(config, FakeEngine())

@@ -197,7 +197,7 @@ def faulty_rubrics(aggregates: Sequence[str] = AGGREGATES) -> Iterator[dict[str,
                 {
                     "name": aggregate,
                     "kind": "remote",
-                    "rubric": {"aggregate": aggregate, "min_answered": MIN_ANSWERED},
+                    "rubric": {"aggregate": aggregate, "min_answered": MIN_ANSWERED / 8},
                     "max_concurrent_items": 64,
                     **fields,
                 }
@@ -262,7 +262,8 @@ def _check(number: int, aggregate: str, result: ScoreResult) -> None:
         expected = None if name in absent else float(values[said[name]])
         assert part.score == expected, (number, fault, name, part)
         assert part.status.value == (_STATUSES[str(fault)] if name in absent else "ok")
-    if len(there) < MIN_ANSWERED:
+    could_lower = aggregate in ("all", "min") and absent and formula(aggregate, there) > 0
+    if len(there) < MIN_ANSWERED or could_lower:
         assert (result.score, result.status.value) == (None, _STATUSES[str(fault)]), (
             number,
             result,

@@ -22,9 +22,9 @@ SchemaName = Annotated[
 
 
 def check(file: File) -> None:
-    """Check a deployments file and print what its replicas ask Ray for; exit 1 on a mistake.
+    """Check a deployments file and print the resources of its replicas; exit 1 if it is invalid.
 
-    Starts no cluster and no engine. What is missing on this machine alone is a warning.
+    Starts no cluster and no engine. What only this machine lacks, such as an API key, is a warning.
     """
     if file.suffix not in FILE_SUFFIXES:
         raise typer.BadParameter(f"{file}: must end in {' or '.join(FILE_SUFFIXES)}")

@@ -279,8 +279,9 @@ def models_of(content: dict[str, Any]) -> list[ModelConfig]:
 
 def _check_port(http: dict[str, Any]) -> None:
     host, port = http["host"], http.get("port", 8000)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        with socket.create_server((host, port)):
+        with socket.create_server((host, port), family=family):
             pass
     except OSError as error:
         raise LaunchError(f"{host}:{port}: {error.strerror}; choose another --port") from None

@@ -20,13 +20,13 @@ from reward_serve.engines.bundled import (
     prepare_bundled,
     prepare_int8,
 )
+from reward_serve.keys import API_KEY_VARIABLE
 
 console = Console(stderr=True)
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 
 _DEFAULT_URL = "http://127.0.0.1:8000"
 URL_VARIABLE = "REWARD_SERVE_URL"
-API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 
 Url = Annotated[
     str | None,

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from reward_serve.client.loop import in_thread
-from reward_serve.config.models import ModelConfig
 
 _FAILED = ("DEPLOY_FAILED", "UNHEALTHY")
 _TIMEOUT_S = 2.0
 _POLL_S = 0.5
-_NOT_SCHEDULED = "to be scheduled"  # in Serve's message if a replica is waiting for resources
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _EXCEPTION = re.compile(r"^(?:[\w.]*\.)?\w*(?:Error|Exception|Exit|Interrupt)\b(?:\([\w.]*\))?:")
 
@@ -23,11 +21,11 @@ _unanswered: list[Future[Any]] = []  # at most one call, for the next poll
 
 @dataclass(frozen=True)
 class Replicas:
-    """A deployment's replica counts, and whether one is waiting for resources."""
+    """A deployment's replica counts, and Serve's message about it."""
 
     running: int
     wanted: int
-    lacks_room: bool
+    message: str
 
 
 @dataclass(frozen=True)
@@ -97,42 +95,25 @@ def _replicas(deployment: Any) -> Replicas:
     counts = deployment.replica_states
     wanted = sum(number for state, number in counts.items() if state != "STOPPING")
     running = counts.get("RUNNING", 0)
-    lacks_room = running < wanted and _NOT_SCHEDULED in deployment.message
-    return Replicas(running, wanted, lacks_room)
+    return Replicas(running, wanted, deployment.message)
 
 
 class ReplicaReports:
     """Reports deployments that are short of replicas, once and at each change."""
 
-    def __init__(self, models: Iterable[ModelConfig]) -> None:
-        self._resources = {model.name: model.resources for model in models}
-        self._reported: dict[str, Replicas] = {}
+    def __init__(self) -> None:
+        self._reported: dict[str, tuple[int, int, bool]] = {}
 
     def lines(self, found: Iterable[State]) -> Iterator[str]:
-        """A line for each deployment that changed since the last call."""
+        """A line for each deployment that changed since the last call, with Serve's message."""
         for name, now in (each for state in found for each in state.replicas.items()):
-            is_short = now.running < now.wanted and (now.running > 0 or now.lacks_room)
-            if now == self._reported.get(name) or not (is_short or name in self._reported):
-                continue
-            self._reported[name] = now
-            line = f"{name}: {now.running} of {now.wanted} replicas"
-            yield line + (self._room(name) if now.lacks_room else "")
-
-    def _room(self, name: str) -> str:
-        import ray
-
-        resources = self._resources.get(name)
-        if resources is None:  # the HTTP deployment, which needs none; Ray is slow
-            return ""
-        needed = {"CPU": resources.num_cpus or 0.0, "GPU": resources.num_gpus or 0.0}
-        needed = {what: number for what, number in needed.items() if number}
-        has, free = ray.cluster_resources(), ray.available_resources()
-        needs = " and ".join(f"{number:g} {what}" for what, number in needed.items())
-        there = " and ".join(
-            f"{free.get(what, 0.0):g} of the cluster's {has.get(what, 0.0):g} {what}"
-            for what in needed
-        )
-        return f"; the next one needs {needs}, and {there} are free"
+            about = cause(now.message) if now.running < now.wanted else ""
+            key = now.running, now.wanted, bool(about)  # Serve's message changes every 30 s
+            is_short = now.running < now.wanted and (now.running > 0 or bool(about))
+            if key != self._reported.get(name) and (is_short or name in self._reported):
+                self._reported[name] = key
+                line = f"{name}: {now.running} of {now.wanted} replicas"
+                yield f"{line}; {about}" if about else line
 
 
 def cause(message: str) -> str:

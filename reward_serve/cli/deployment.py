@@ -21,11 +21,11 @@ from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
 from reward_serve.config.resolve import installed_build
 from reward_serve.engines.checkpoint import is_folder
 from reward_serve.http.auth import read_key_digests
+from reward_serve.schema import Mode
 from reward_serve.shipped import Build
 from reward_serve.templates import FILE_SUFFIXES
 
 Kind = Literal["judge", "classifier"]
-ModeName = Literal["label", "generate"]
 
 _BUNDLED_GPU_SHARE = 0.1
 
@@ -36,7 +36,7 @@ class ModelOptions:
 
     kind: Kind | None = None
     template: str | None = None
-    mode: ModeName | None = None
+    mode: Mode | None = None
     rules: bool | None = None
     adapter: str | None = None
     tp: int | None = None

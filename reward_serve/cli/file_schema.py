@@ -47,7 +47,7 @@ def checked(content: dict[str, Any]) -> dict[str, Any]:
     try:
         file = _File.model_validate(content, extra="forbid")
     except ValidationError as error:
-        faults = ConfigFaults(_File, "the top of the file")
+        faults = ConfigFaults(_File)
         raise ConfigError(faults.explain(error)) from None
     for place, application in enumerate(file.applications):
         path = application.import_path

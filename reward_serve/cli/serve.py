@@ -15,7 +15,6 @@ from reward_serve.cli.console import PLAIN, console, prepare_with_progress
 from reward_serve.cli.deployment import (
     Kind,
     ModelOptions,
-    ModeName,
     ServerOptions,
     check_keys,
     deployments_file,
@@ -29,6 +28,7 @@ from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel,
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm_settings import adapter_folder, locate
+from reward_serve.schema import Mode
 from reward_serve.shipped import Build
 
 _OPEN = (
@@ -51,12 +51,10 @@ Model = Annotated[
 ]
 KindOption = Annotated[Kind | None, typer.Option(help="Kind of reward model; default judge.")]
 Template = Annotated[str | None, typer.Option(help="Judging template: a name or a .yaml file.")]
-Mode = Annotated[ModeName | None, typer.Option(help="How the judge answers; default label.")]
+ModeOption = Annotated[Mode | None, typer.Option(help="How the judge answers; default label.")]
 Rules = Annotated[
     bool | None,
-    typer.Option(
-        "--rules/--no-rules", help="Let rules decide first, the model only the rest; default."
-    ),
+    typer.Option("--rules/--no-rules", help="Ask the model only if no rule decides; default."),
 ]
 Adapter = Annotated[
     str | None, typer.Option(help="LoRA to merge into bundled: shipped, none, or a folder.")
@@ -101,7 +99,7 @@ def serve(
     model: Model = BUNDLED_MODEL,
     kind: KindOption = None,
     template: Template = None,
-    mode: Mode = None,
+    mode: ModeOption = None,
     rules: Rules = None,
     adapter: Adapter = None,
     device: Device = None,

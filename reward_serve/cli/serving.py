@@ -49,7 +49,7 @@ def serve_until_stopped(content: dict[str, Any], address: str | None, out: Conso
         own_cluster(content, out) if address is None else joined_cluster(address, content, out)
     )
     with no_process_left(), deployed as cluster:
-        reports = ReplicaReports(models_of(content))
+        reports = ReplicaReports()
         with ExitStack() as stack:
             clients = {url: stack.enter_context(HttpRewardClient(url)) for url in urls(content)}
 
@@ -137,6 +137,7 @@ def urls(content: dict[str, Any]) -> list[str]:
     """The HTTP URLs of the file's applications, for clients on this machine."""
     http = content["http_options"]
     host = "127.0.0.1" if http["host"] in _EVERY_INTERFACE else http["host"]
+    host = f"[{host}]" if ":" in host else host
     base = f"http://{host}:{http.get('port', 8000)}"
     if content.get("proxy_location") == "Disabled":
         return []

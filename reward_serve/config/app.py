@@ -132,11 +132,9 @@ class AppConfig(_Args):
             is_composite = isinstance(model, CompositeModel)
             excluded = CompositeModel if is_composite else CombinedModel
             known = [each.name for each in self.models if not isinstance(each, excluded)]
+            there = {*known, LENGTH} if is_composite else known
             for member in model.members:
-                is_length = is_composite and member.is_length
-                if is_length and LENGTH in known:
-                    raise ValueError(f"models: {LENGTH!r} is a member without a model; rename it")
-                if not (member.application or is_length or member.model in known):
+                if not (member.application or member.model in there):
                     raise ValueError(
                         f"models: {model.kind} {model.name!r} has the member {member.model!r}, but "
                         f"the application's other models are: {', '.join(known) or 'none'}; add "
@@ -152,7 +150,7 @@ class AppConfig(_Args):
         combined.sort(key=lambda each: isinstance(each, CompositeModel))
         for member in (member for model in combined for member in model.members):
             if member.rubric is None and member.application is None:
-                member.rubric = not member.is_length and reads_rubric(known[member.model])
+                member.rubric = member.model in known and reads_rubric(known[member.model])
         return self
 
 

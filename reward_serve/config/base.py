@@ -28,42 +28,40 @@ class Section(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ConfigFaults:
-    """Formats validation errors: the field, its value, and the remedy or the right place.
+    """Formats validation errors: the field, its value, and the remedy.
 
     Attributes:
         top: the outermost section.
-        place: the name of its place.
     """
 
     top: type[BaseModel]
-    place: str = "args"
 
     def explain(self, error: ValidationError) -> str:
         """All errors in one line."""
         return "; ".join(self._explain(fault) for fault in error.errors(include_url=False))
 
     def _explain(self, fault: ErrorDetails) -> str:
-        path, trail = self._follow(fault["loc"])
+        path, annotation = self._follow(fault["loc"])
         shown = ".".join(path)
         message = fault["msg"].removeprefix("Value error, ")
         if not path:
             return message
         if fault["type"] == "extra_forbidden":
-            return f"{shown}: unknown field; {_hint(path, trail)}"
+            _, section = self._follow(fault["loc"][:-1])
+            return f"{shown}: unknown field; {_hint(path[-1], section)}"
         if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
             model = fault["input"]
             found = model.get("kind") if isinstance(model, dict) else model
-            known = ", ".join(map(repr, _kinds(trail[-1][1])))
+            known = ", ".join(map(repr, _kinds(annotation)))
             return f"{shown}.kind: must be one of {known} (found {found!r})"
         if fault["type"] in ("missing", "value_error"):
             return f"{shown}: {message}"
         return f"{shown}: {message} (found {fault['input']!r})"
 
-    def _follow(self, loc: tuple[int | str, ...]) -> tuple[list[str], list[tuple[str, Any]]]:
-        """The path in the file, and the annotation at each step with the path up to it."""
+    def _follow(self, loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
+        """The path in the file, and the annotation of what is there."""
         path: list[str] = []
         annotation: Any = self.top
-        trail = [(self.place, annotation)]
         for part in loc:
             if get_origin(annotation) in _UNIONS:
                 annotation = _kinds(annotation).get(part)  # pydantic's tag, not a field
@@ -75,11 +73,11 @@ class ConfigFaults:
                 else:
                     annotation = next(reversed(get_args(annotation)), None)  # an entry
             annotation = _bare(annotation)
-            trail.append((".".join(path), annotation))
-        return path, trail
+        return path, annotation
 
 
 _UNIONS = (Union, UnionType)
+_SIMILAR = 0.7
 
 
 def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
@@ -111,27 +109,8 @@ def _kinds(union: Any) -> dict[int | str, type[BaseModel]]:
     }
 
 
-def _below(section: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """The nested sections of a section, each with its field's name."""
-    for name, field in section.model_fields.items():
-        for held in _held(field.annotation):
-            yield name, held
-            yield from _below(held)
-
-
-def _hint(path: list[str], trail: list[tuple[str, Any]]) -> str:
-    """A suggestion for an unknown field: a similar name, or the section that it belongs to."""
-    *parents, name = path
-    sections = [(label, each) for label, each in reversed(trail) if _is_section(each)]
-    owners: list[str] = []
-    for label, section in sections:  # the innermost first
-        # A section on the path belongs to another kind of model, which has this field.
-        below = (owner for owner, each in _below(section) if name in each.model_fields)
-        inside = dict.fromkeys(owner for owner in below if owner not in parents)
-        owners = owners or ([label] if name in section.model_fields else list(inside))
-    # A name that exists in another section is more likely misplaced than misspelt.
-    cutoff = 0.8 if owners else 0.6
-    near = difflib.get_close_matches(name, sorted(sections[0][1].model_fields), 1, cutoff)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"it belongs to {' or '.join(owners)}" if owners else "remove it"
+def _hint(name: str, section: Any) -> str:
+    """A suggestion for an unknown field: a similar name, or the section's fields."""
+    known = sorted(section.model_fields) if _is_section(section) else []
+    near = difflib.get_close_matches(name, known, 1, _SIMILAR)
+    return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from reward_serve.config.base import Count, Section
 from reward_serve.groups.strategies import Strategy
 from reward_serve.rubrics import CriteriaOrName
+from reward_serve.schema import Mode
 from reward_serve.templates import (
     FILE_SUFFIXES,
     GROUPS,
@@ -70,7 +71,7 @@ class JudgeConfig(Templated):
     template: str = Field(
         "final_answer", description=Templated.model_fields["template"].description
     )
-    mode: Literal["label", "generate"] = "label"
+    mode: Mode = "label"
     rules_first: bool | None = Field(
         None,
         description="use the model only if no rule decides; default: for every template with rules",
@@ -131,7 +132,7 @@ class GroupConfig(Templated):
     shows = ("pair", "listing")
 
     template: str = Field("pairwise", description=Templated.model_fields["template"].description)
-    mode: Literal["label", "generate"] = "label"
+    mode: Mode = "label"
     strategy: Strategy = Field("swiss", description="which pairs to compare")
     min_comparisons: Count = Field(
         1,
@@ -145,7 +146,7 @@ class GroupConfig(Templated):
 
 
 class CriteriaConfig(JudgeConfig):
-    """How a judge of criteria judges."""
+    """How a judge evaluates criteria."""
 
     shipped = RUBRICS
     shows = ("criterion",)
@@ -175,14 +176,21 @@ class RubricConfig(Section):
     )
     aggregate: RubricAggregate = Field(
         "weighted",
-        description="weighted: points earned of points possible, 0 to 1; all: 1 if every criterion "
-        "is met; min and mean: of how far the criteria are met",
+        description="weighted: points earned as a share of points possible; all: 1 if every "
+        "criterion is met, else 0; min, mean: lowest and average of how well criteria are met",
     )
-    min_answered: Count | Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
+    min_answered: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
         1.0,
-        description="minimum number of criteria with a score, as an integer, or their minimum "
-        "share, as a decimal fraction; below it the rubric has no score",
+        description="minimum share of criteria with a score, above 0 and at most 1; below it the "
+        "rubric has no score. all and min, unless 0, need every criterion",
     )
+
+    @field_validator("min_answered", mode="before")
+    @classmethod
+    def _answered_is_a_share(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and value > 1:
+            raise ValueError(f"{value:g} is not a share of the criteria; set 1.0 (all) or less")
+        return value
 
     @model_validator(mode="after")
     def _the_default_exists(self) -> Self:

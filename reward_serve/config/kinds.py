@@ -69,7 +69,7 @@ class RuleConfig(Section):
 
 
 LENGTH = "length"
-"""The member of a composite that needs no model: the response's length in characters."""
+"""Built-in member of a composite: the response's length in characters."""
 
 
 class GateConfig(Section):
@@ -104,15 +104,10 @@ class MemberConfig(Section):
         name = f"{self.application}/{self.model}" if self.application else self.model
         return f"{name}:{self.template}" if self.template else name
 
-    @property
-    def is_length(self) -> bool:
-        """Whether this is the built-in member."""
-        return self.model == LENGTH and self.application is None
-
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
         if self.clip is not None and self.clip[0] > self.clip[1]:
-            raise ValueError(f"clip: {list(self.clip)} has no score between; write [low, high]")
+            raise ValueError(f"clip: {list(self.clip)} is empty; write [low, high]")
         if self.gate is not None and self.gate.member == self.name:
             raise ValueError(f"gate.member: {self.name!r} is this member itself; name another")
         return self
@@ -135,8 +130,8 @@ class CompositeConfig(Section):
     )
     aggregate: Literal["vote", "mean", "sum"] = Field(
         "vote",
-        description="vote: 1 if more than half of the weight votes right; mean: weighted; sum of "
-        "weight times score",
+        description="vote: 1 if more than half of the weight votes right; mean: weighted mean; "
+        "sum: weighted sum",
     )
     threshold: float = Field(0.5, description="a member with at least this score votes right")
     quorum: Count | None = Field(

@@ -17,6 +17,7 @@ from reward_serve.config.engine import (
 )
 from reward_serve.config.judge import CriteriaConfig, GroupConfig, JudgeConfig, RubricConfig
 from reward_serve.config.kinds import (
+    LENGTH,
     CascadeConfig,
     ClassifierConfig,
     CompositeConfig,
@@ -111,10 +112,9 @@ class _Model(Section):
 
     @model_validator(mode="after")
     def _name_is_free(self) -> Self:
-        if self.name == INGRESS_NAME:
-            raise ValueError(
-                f"name: {self.name!r} is the name of the HTTP deployment; choose another"
-            )
+        taken = {INGRESS_NAME: "the HTTP deployment", LENGTH: "a built-in member of composites"}
+        if self.name in taken:
+            raise ValueError(f"name: {self.name!r} names {taken[self.name]}; choose another")
         return self
 
 

@@ -94,13 +94,16 @@ def _connected_majority(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
 
 
 def placed(names: Sequence[int], size: int) -> list[float | None]:
-    """The scores of a listing, best first: the share of the other listed responses behind each.
+    """The scores of a listing, best first: the share of the group's other responses behind each.
 
-    Responses that are missing or listed twice have none.
+    Responses that are missing or listed twice have no score, and their places are unknown: a score
+    is the mean over all complete rankings that fit, so that only a complete listing gives 0 or 1.
+    As in ``scores``, no response has a score unless more than half of the group is listed.
     """
     listed = [name for name in names if 0 <= name < size and names.count(name) == 1]
-    if len(listed) < 2:
-        return [None] * size
-    rank = {name: place for place, name in enumerate(listed)}
-    last = len(listed) - 1
-    return [1 - rank[i] / last if i in rank else None for i in range(size)]
+    found: list[float | None] = [None] * size
+    if 2 * len(listed) > size:
+        for place, name in enumerate(listed):
+            behind = (len(listed) - place) * (size + 1) / (len(listed) + 1) - 1
+            found[name] = behind / (size - 1)
+    return found

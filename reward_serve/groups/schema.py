@@ -45,7 +45,7 @@ class GroupRequest(BaseModel):
     )
     model: Name | None = None
     template: Text | None = Field(None, description="A group template; default: the deployment's.")
-    group: Name | None = Field(None, description="The replica is chosen by it.")
+    group: Name | None = Field(None, description="Key that selects the replica.")
     id: Name | None = None
     metadata: Metadata | None = None
     timeout_s: Timeout = DEFAULT_TIMEOUT_S

@@ -114,7 +114,7 @@ def _enough(
 ) -> tuple[int, _Read]:
     """A part with that many tokens, and the number of characters that were left out.
 
-    Few texts have more than eight characters a token, so that more are read only for those.
+    Few texts exceed eight characters per token; only those are read further.
     """
     for characters in (_USUAL_CHARACTERS * tokens, CHARACTERS_A_TOKEN * tokens):
         left_out = max(0, len(response) - characters)

@@ -1,7 +1,7 @@
-"""Where the reference's text stands in a response: a fact that a small judge need not find itself.
+"""Finds the reference's text in a response, so that a small judge does not have to.
 
-It decides nothing. The reference may stand there as something else than the answer, and the answer
-may be written in another way.
+It is only a hint: the reference may occur without being the answer, and the answer may be written
+differently.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CASELESS = re.compile(r"[^\W\d_]{3}|^(?:no|ja|si)$")
 
 
 def occurrence(reference: str, response: str, clause: str | None) -> Occurrence:
-    """Whether the reference stands in the marked answer, elsewhere in the response, or nowhere.
+    """Whether the reference occurs in the marked answer, elsewhere in the response, or nowhere.
 
     Args:
         reference: the reference as shown to the judge.

@@ -13,16 +13,15 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, Shortened, by_characters, shortened
 from reward_serve.judging.occurrence import OCCURRENCES, occurrence
 from reward_serve.rules.committed import MAX_RESPONSE, committed
 from reward_serve.rules.numbers.canonical import canonical
+from reward_serve.schema import Mode
 from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Template
-
-Mode = Literal["label", "generate"]
 
 _MAX_SKELETONS = 64
 _USUAL_CHARACTERS = 4  # per token

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from reward_serve import memory
-from reward_serve.config.kinds import MemberConfig
+from reward_serve.config.kinds import LENGTH, MemberConfig
 from reward_serve.config.models import (
     CascadeModel,
     ClassifierModel,
@@ -165,7 +165,7 @@ class RewardReplica(Scorer):
 
 def _member(member: MemberConfig) -> Ask:
     """The function that sends a composite's or cascade's request to a member, by handle."""
-    if member.is_length:
+    if (member.model, member.application) == (LENGTH, None):
         return length
     from ray import serve
 

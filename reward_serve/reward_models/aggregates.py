@@ -1,8 +1,8 @@
-"""The score of a whole from the scores of its parts, as pure functions.
+"""Pure functions that combine the scores of criteria or members into one score.
 
-``scores`` are pairs of score and weight, of the parts that have a score; sums are exact (``fsum``).
-A part that failed is in no sum: whether the others suffice is decided before, and if they do not,
-``status_to_report`` gives the whole's status.
+``scores`` are (score, weight) pairs of the parts with a score; sums are exact (``fsum``). Failed
+parts are excluded. The caller decides whether enough parts have a score; if not,
+``status_to_report`` gives the status of the result.
 
 >>> weighted([(1.0, 3.0), (1.0, -1.0), (0.0, 1.0)])
 0.5
@@ -55,16 +55,16 @@ def mean(scores: Scores) -> float:
 
 
 def vote(scores: Scores, threshold: float) -> tuple[bool, float]:
-    """Whether more than half of the weight scores at least ``threshold``, and its share.
+    """Whether parts with more than half of the weight reach ``threshold``, and their share.
 
-    A tie is not more than half, nor is one whose weights, such as 0.1, do not add up exactly.
+    A tie is not a majority, also if rounding puts its share slightly above 0.5.
     """
     share = mean([(float(score >= threshold), weight) for score, weight in scores])
     return share > 0.5 and not math.isclose(share, 0.5), share
 
 
 def _met(scores: Scores) -> list[float]:
-    """How far each criterion is met: its score, or of a fault (a negative weight) its absence."""
+    """How well each criterion is met: its score, or 1 - score if its weight is negative."""
     return [score if weight > 0 else 1.0 - score for score, weight in scores]
 
 
@@ -74,7 +74,10 @@ RUBRIC_AGGREGATES: Mapping[RubricAggregate, Callable[[Scores], float | None]] = 
     "min": lambda scores: min(_met(scores)),
     "mean": lambda scores: fmean(_met(scores)),
 }
-"""``all``: 1 if every criterion is more met than not. ``min``, ``mean``: of how far each is met."""
+"""``all``: whether every criterion is met by more than half. ``min``, ``mean``: of how well."""
+
+NEED_EVERY_PART: frozenset[RubricAggregate] = frozenset(["all", "min"])
+"""While a criterion has no score, only a 0 is certain: it could lower any other value."""
 
 
 def status_to_report(

@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+MODELS_SHARE = 0.9
+"""Share of a deadline for the model's answers; the rest is for a result without the late ones."""
+
 
 class InvalidRequestError(ValueError):
     """This model cannot score the request; the message names the field and the remedy."""

@@ -16,7 +16,7 @@ from reward_serve.explanation import Explanation
 from reward_serve.reward_models.base import RewardModel, summed_usage
 from reward_serve.reward_models.composite import Ask, body_for
 from reward_serve.reward_models.trace import Trace
-from reward_serve.schema import ScoreRequest, ScoreResult
+from reward_serve.schema import ScoreRequest, ScoreResult, probability_right
 
 
 class Cascade(RewardModel):
@@ -65,10 +65,8 @@ class Cascade(RewardModel):
         }
 
     def _is_sure(self, result: ScoreResult) -> bool:
-        if result.score is None or result.source == "rule":
-            return result.score is not None
-        low, high = self._config.unsure
-        return not low <= _probability(result) <= high
+        right, (low, high) = probability_right(result), self._config.unsure
+        return right is not None and (result.source == "rule" or not low <= right <= high)
 
     def _result(self, results: dict[str, ScoreResult]) -> ScoreResult:
         decisive = next(reversed(results))
@@ -89,12 +87,3 @@ class Cascade(RewardModel):
         settings = self._config.model_dump_json(exclude={"member_deadline"})
         digest = hashlib.sha256("\n".join([settings, *members]).encode()).hexdigest()[:16]
         return f"cascade={','.join(self._members)};digest={digest}"
-
-
-def _probability(result: ScoreResult) -> float:
-    """The probability that the response is right, of two labels; otherwise the score."""
-    score = result.score or 0.0
-    if result.label is None or len(result.probabilities or ()) != 2:
-        return score
-    likelier = (result.probabilities or {})[result.label]
-    return likelier if score >= 0.5 else 1 - likelier

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 from reward_serve.engines.base import Engine, LabelOutput, Prompt, TextOutput
 from reward_serve.explanation import Cut, ShownPrompt, Turn
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, cut_span
-from reward_serve.judging.rendering import LabelError, Layout, Mode, Renderer, shown_as
+from reward_serve.judging.rendering import LabelError, Layout, Renderer, shown_as
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.trace import Trace, filled, timed
 from reward_serve.reward_models.writing import Writing
 from reward_serve.rules import final_answer
 from reward_serve.rules.base import takes_long
-from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status
+from reward_serve.schema import Mode, ScoreRequest, ScoreResult, Source, Status
 from reward_serve.templates import Template
 
 Answer = TypeVar("Answer", LabelOutput, TextOutput)

@@ -1,8 +1,8 @@
 """Compares the responses of a group with each other, by one judge's model.
 
 Each pair is asked in both orders. With ``p_ab`` the probability that the response shown first is
-better, the pair's probability is ``(p_ab + 1 - p_ba) / 2``, so a judge that prefers a place prefers
-no response. A comparison that fails is left out; it is never a number.
+better, the pair's probability is ``(p_ab + 1 - p_ba) / 2``, which cancels a preference for either
+place. Failed comparisons are excluded; they never become a number.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from reward_serve.groups import ranking
 from reward_serve.groups.ranking import Pair
 from reward_serve.groups.schema import GroupComparison, GroupRequest, GroupResult
 from reward_serve.groups.strategies import Strategy, next_round
-from reward_serve.judging.rendering import Mode
 from reward_serve.judging.verdict import strip_thinking
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import (
+    MODELS_SHARE,
     InvalidRequestError,
     failure_of,
     gathered,
@@ -32,14 +32,13 @@ from reward_serve.reward_models.base import (
 from reward_serve.reward_models.comparison import Comparison
 from reward_serve.reward_models.generate import generate_verdict
 from reward_serve.reward_models.label import label_verdict
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
+from reward_serve.schema import Mode, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve.templates import GROUPS, Template, load_template, template_names
 
 Asked = Callable[[ScoreRequest, Template, Mode], Comparison]
 Place = Callable[[], AbstractAsyncContextManager[None]]
 """Limits the concurrent calls of the engine."""
 
-_MODELS_SHARE = 0.9  # of a deadline; at its end, the group is ranked by the comparisons so far
 _LONG_GROUP = 16
 _NUMBER = re.compile(r"\d+")
 
@@ -101,7 +100,7 @@ class Groups:
             answers[first, second] = await _answer(replace(asked, responses=shown), place)
 
         try:
-            async with asyncio.timeout(_MODELS_SHARE * request.timeout_s):
+            async with asyncio.timeout(MODELS_SHARE * request.timeout_s):
                 while pairs := next_round(strategy, size, rounds, _outcomes(_compared(answers))):
                     rounds += 1
                     # Prompts with the same first response share their prefix.
@@ -146,7 +145,8 @@ class Groups:
         text = None if output.cut_off else strip_thinking(output.text)
         found = list(re.finditer(asked.template.generate.verdict, text or ""))
         names = [int(each) - 1 for each in _NUMBER.findall(found[-1][1] or "")] if found else []
-        status, reason = Status.UNPARSEABLE, "the judge's ranking does not name it exactly once"
+        status = Status.UNPARSEABLE
+        reason = "the judge's ranking omits or repeats this response, or at least half of its group"
         if output.cut_off:
             status, reason = Status.TRUNCATED, "the judge was cut off; raise judge.max_tokens"
         results = [

@@ -16,10 +16,11 @@ from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import JudgeModel, RemoteModel
 from reward_serve.engines.base import Engine
 from reward_serve.engines.caching import CachingEngine
-from reward_serve.judging.rendering import Mode, Renderer
+from reward_serve.judging.rendering import Renderer
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.audit import Audit
 from reward_serve.reward_models.base import (
+    MODELS_SHARE,
     InvalidRequestError,
     RewardModel,
     best,
@@ -33,18 +34,15 @@ from reward_serve.reward_models.group import Groups
 from reward_serve.reward_models.label import label_verdict
 from reward_serve.reward_models.rule import result_of
 from reward_serve.reward_models.trace import Trace, timed
-from reward_serve.reward_models.writing import settings_of, writing_of
+from reward_serve.reward_models.writing import Writing, settings_of, writing_of
 from reward_serve.rules import VERIFIER_VERSION
 from reward_serve.rules.base import gold_answer, takes_long
 from reward_serve.rules.grade import Grade, UnusableReferenceError
 from reward_serve.rules.registry import RULES
-from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status, failure
+from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status, failure
 from reward_serve.templates import Template, load_template, template_names
 from reward_serve.templates.inline import inline_template, is_inline
 from reward_serve.verifier_names import RulesName
-
-MODELS_SHARE = 0.9
-"""The share of a deadline given to the model where there is a result without its answer."""
 
 
 class Judge(RewardModel):
@@ -106,14 +104,15 @@ class Judge(RewardModel):
 
     def describe(self) -> dict[str, Any]:
         """Kind, settings and fingerprint of the default template and mode."""
-        default = self._default
+        default, mode = self._default, self._config.mode
+        writing = writing_of(Options(), self._config, mode, self._ends_thinking)
         return {
             "kind": self._source,
             "engine": self._about,
             "template": default.name,
             "templates": self._names(),
             "inline_templates": self._config.inline_templates,
-            "mode": self._config.mode,
+            "mode": mode,
             "rules_first": self._rules(default) is not None,
             "response_tokens": self._budget(default),
             "max_tokens": self._config.max_tokens,
@@ -122,7 +121,7 @@ class Judge(RewardModel):
             "max_samples": self._config.max_samples,
             "max_model_len": self._engine.max_model_len,
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
-            "fingerprint": self._fingerprint(default, self._config.mode),
+            "fingerprint": self._fingerprint(default, mode, writing),
             "audit": dict(self._audit.counts),
             **(
                 {"groups": self.groups.describe(), "group": self.groups.counts}
@@ -166,7 +165,7 @@ class Judge(RewardModel):
             mode=mode,
             writing=writing,
             response_tokens=self._budget(template),
-            fingerprint=self._fingerprint(template, mode),
+            fingerprint=self._fingerprint(template, mode, writing),
             source=self._source,
             engine=self._engine if uncached else self._cache or self._engine,
             renderer=self._renderer,
@@ -216,7 +215,7 @@ class Judge(RewardModel):
         return best(await gathered(calls), highest=template.highest)
 
     async def _if_in_time(self, comparison: Comparison) -> ScoreResult:
-        """The model's result where only the explanation needs it; a failure is a typed result."""
+        """The model's result, needed only for an explanation; a failure is a typed result."""
         within_s = MODELS_SHARE * comparison.request.timeout_s
         try:
             async with asyncio.timeout(within_s):
@@ -271,12 +270,12 @@ class Judge(RewardModel):
         """The rules that decide before the model; None if no rules do."""
         return None if self._config.rules_first is False else template.rules
 
-    def _fingerprint(self, template: Template, mode: Mode) -> str:
+    def _fingerprint(self, template: Template, mode: Mode, writing: Writing) -> str:
         name = self._rules(template)
         rules = f"{name}-{VERIFIER_VERSION}" if name else "off"
-        writing = settings_of(self._config) if mode == "generate" else ""
+        written = settings_of(writing, self._config.aggregate) if mode == "generate" else ""
         return (
             f"{self._engine_key};context={self._engine.max_model_len};"
             f"template={template.name}@{template.digest};mode={mode};"
-            f"response_tokens={self._budget(template)};rules={rules}{writing}"
+            f"response_tokens={self._budget(template)};rules={rules}{written}"
         )

@@ -20,28 +20,34 @@ from reward_serve.config.models import RemoteModel, RubricModel
 from reward_serve.engines.base import Engine
 from reward_serve.judging.verdict import last_match
 from reward_serve.reward_models.aggregates import (
+    NEED_EVERY_PART,
     RUBRIC_AGGREGATES,
     component_of,
     missing,
     status_to_report,
 )
-from reward_serve.reward_models.base import InvalidRequestError, failure_of, summed_usage
+from reward_serve.reward_models.base import (
+    MODELS_SHARE,
+    InvalidRequestError,
+    failure_of,
+    summed_usage,
+)
 from reward_serve.reward_models.comparison import Comparison, cut_details
-from reward_serve.reward_models.judge import MODELS_SHARE, Judge
+from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.label import label_verdict
 from reward_serve.reward_models.trace import Trace
-from reward_serve.rubrics import Criterion, Rubric
+from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.schema import (
     ScoreRequest,
     ScoreResult,
     Source,
     Status,
     failure,
+    retry_after_s,
 )
 from reward_serve.templates import LabelForm, Template
 
-_YES_OR_NO = {"yes": 1.0, "no": 0.0}
-_KEPT_DETAILS = ("cut_response_characters", "retry_after_s")
+_CUT = "cut_response_characters"
 
 
 class RubricJudge(Judge):
@@ -122,7 +128,9 @@ class RubricJudge(Judge):
         ]
         details: dict[str, Any] = {"criteria": len(criteria), "criteria_answered": len(scores)}
         for result in results:
-            details |= {k: v for k, v in (result.details or {}).items() if k in _KEPT_DETAILS}
+            details |= {k: v for k, v in (result.details or {}).items() if k == _CUT}
+        if pause_s := max(retry_after_s(result.details) for result in results):
+            details["retry_after_s"] = pause_s
         about: dict[str, Any] = {
             "components": parts,
             "template": asked.template.name,
@@ -131,24 +139,21 @@ class RubricJudge(Judge):
             "usage": summed_usage(results),
             "details": details,
         }
-        needed = self._needed(len(criteria))
+        needed = math.ceil(self._rubric.min_answered * len(criteria) - 1e-9)
         required = [parts[c.name] for c in criteria if c.required]
         lacking = any(part.score is None for part in required)
         enough = len(scores) >= needed and not lacking
         score = RUBRIC_AGGREGATES[self._rubric.aggregate](scores) if enough else None
+        if score and self._rubric.aggregate in NEED_EVERY_PART and len(scores) < len(criteria):
+            score, needed = None, len(criteria)
         if score is None:
             status = status_to_report(list(parts.values()), needed, required)
             why = missing(parts, needed, "criteria")
-            return failure(status, f"{why}; a required one lacks" if lacking else why, **about)
+            why += "; a required one has none" if lacking else ""
+            return failure(status, why, **about)
         cached = all(result.source == "cache" for result in results)
         source = "cache" if cached else self._source
         return ScoreResult(status=Status.OK, score=score, source=source, **about)
-
-    def _needed(self, criteria: int) -> int:
-        least = self._rubric.min_answered
-        if isinstance(least, int):
-            return min(least, criteria)
-        return math.ceil(least * criteria - 1e-9)
 
     def _of_rubric(self, fingerprint: str, criteria: Sequence[Criterion]) -> str:
         text = json.dumps([criterion.model_dump() for criterion in criteria])
@@ -210,7 +215,7 @@ async def _in_one_text(
 ) -> list[ScoreResult]:
     """All criteria answered in one text; raises like ``_one_by_one``, or ``EngineError``."""
     form = asked.template.label
-    default = form.values if form else _YES_OR_NO
+    default = form.values if form else YES_OR_NO
     choices = [criterion.choices or default for criterion in criteria]
     lines = [
         f"{criterion.name} ({' / '.join(values)}): {criterion.text}"

@@ -1,4 +1,4 @@
-"""How a judge writes: a request's options over the deployment's settings."""
+"""Generation settings: request options override the deployment's."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.engines.base import Sampling
-from reward_serve.judging.rendering import Mode
 from reward_serve.reward_models.base import InvalidRequestError
-from reward_serve.schema import Options
+from reward_serve.schema import Mode, Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +65,13 @@ def writing_of(options: Options, config: JudgeConfig, mode: Mode, ends_thinking:
     return writing
 
 
-def settings_of(config: JudgeConfig) -> str:
-    """The deployment's settings, for fingerprints."""
-    thinking = (config.thinking_tokens or "on") if config.enable_thinking else "off"
+def settings_of(writing: Writing, aggregate: str) -> str:
+    """The generation settings, for fingerprints."""
+    sampling = writing.sampling
+    thinking = (sampling.thinking_tokens or "on") if writing.enable_thinking else "off"
     return (
-        f";max_tokens={config.max_tokens};temperature={config.temperature:g};"
-        f"top_p={config.top_p:g};thinking={thinking};samples={config.samples}-{config.aggregate}"
+        f";max_tokens={sampling.max_tokens};temperature={sampling.temperature:g};"
+        f"top_p={sampling.top_p:g};thinking={thinking};samples={writing.samples}-{aggregate}"
     )
 
 

@@ -222,7 +222,7 @@ def read_template_file(path: Path) -> dict[str, Any]:
     except ValidationError as error:
         raise ValueError(
             f"template: {str(path)!r}: {describe_errors(error)}; for details run `python -m "
-            "reward_serve template check`"
+            "reward_serve template check` (needs reward-serve-lab)"
         ) from None
     return data
 

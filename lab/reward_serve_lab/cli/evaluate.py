@@ -51,7 +51,7 @@ console = Console()
 
 
 class ModeName(StrEnum):
-    """How a judge answers."""
+    """How a judge answers; an enum, since Typer accepts no list of literals."""
 
     LABEL = "label"
     GENERATE = "generate"

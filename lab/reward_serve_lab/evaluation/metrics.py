@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reward_serve.schema import ScoreResult
+from reward_serve.schema import ScoreResult, probability_right
 from reward_serve_lab.evaluation.bulk import RIGHT, Row
 
 BINS = 15
@@ -32,19 +32,6 @@ class Bin:
     n: int
     predicted: float
     right: float
-
-
-def probability_right(result: ScoreResult) -> float | None:
-    """The predicted probability that the response is right; None without a score.
-
-    For a binary judge in label mode this is the probability of the label worth 1. A verdict
-    without two label probabilities (a rule, generate mode, a graded template) has only its score,
-    which is returned.
-    """
-    probabilities = result.probabilities or {}
-    if len(probabilities) == 2 and result.score in (0.0, 1.0):
-        return (max if result.score else min)(probabilities.values())
-    return result.score
 
 
 def says_right(result: ScoreResult) -> bool | None:

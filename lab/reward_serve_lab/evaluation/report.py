@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from reward_serve.schema import ScoreResult
+from reward_serve.schema import ScoreResult, probability_right
 from reward_serve_lab.evaluation.bulk import Row, Run
-from reward_serve_lab.evaluation.metrics import BINS, measure, probability_right, says_right
+from reward_serve_lab.evaluation.metrics import BINS, measure, says_right
 from reward_serve_lab.evaluation.splits import by_criterion, by_format, by_length, stages
 from reward_serve_lab.evaluation.stability import fingerprints
 

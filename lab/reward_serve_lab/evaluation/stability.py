@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from reward_serve.schema import ScoreResult
+from reward_serve.schema import ScoreResult, probability_right
 from reward_serve_lab.evaluation.bulk import RIGHT, Row, Run
 from reward_serve_lab.evaluation.json_lines import all_valid, json_lines
-from reward_serve_lab.evaluation.metrics import probability_right, says_right
+from reward_serve_lab.evaluation.metrics import says_right
 
 
 class EarlierResult(ScoreResult):

@@ -9,8 +9,9 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
+from reward_serve.schema import probability_right
 from reward_serve_lab.evaluation.bulk import Run
-from reward_serve_lab.evaluation.metrics import BINS, probability_right
+from reward_serve_lab.evaluation.metrics import BINS
 from reward_serve_lab.evaluation.report import disagreements
 from reward_serve_lab.evaluation.splits import response_of
 

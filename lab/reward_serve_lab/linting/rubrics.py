@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from reward_serve.engines.base import Tokenizer
-from reward_serve.rubrics import Criterion, Rubric
+from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.templates import RUBRICS, load_template
 from reward_serve_lab.linting.answers import check_label_tokens
 from reward_serve_lab.linting.finding import Finding
@@ -95,7 +95,7 @@ def _texts(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Findin
 def _weights(rubric: Sequence[Criterion]) -> Iterator[Finding]:
     """A perfect response must score 1."""
     for place, criterion in enumerate(rubric):
-        choices = criterion.choices or {"yes": 1.0, "no": 0.0}
+        choices = criterion.choices or YES_OR_NO
         best, worst = max(choices.values()), min(choices.values())
         if criterion.weight > 0 and best < 1:
             found = f"the best choice scores {best:g}, so no response can reach 1"

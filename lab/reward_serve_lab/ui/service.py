@@ -16,11 +16,11 @@ from reward_serve.client.http import HttpTransport
 from reward_serve.client.loop import on_own_loop
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.explanation import Explanation
+from reward_serve.keys import API_KEY_VARIABLE
 from reward_serve.schema import ScoreResult
 
 logger = logging.getLogger(__name__)
 
-API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 MAX_EXPLAINED_AT_ONCE = 2
 """Concurrent explanations; the service limits them."""
 

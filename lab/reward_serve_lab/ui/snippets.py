@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from reward_serve_lab.ui.service import API_KEY_VARIABLE
+from reward_serve.keys import API_KEY_VARIABLE
 
 
 def as_curl(url: str, request: Mapping[str, Any], has_key: bool) -> str:

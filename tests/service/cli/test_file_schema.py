@@ -36,9 +36,9 @@ def test_a_shipped_file_is_unchanged(name: str) -> None:
         (file(http_options=None), "http_options: Input should be a valid dictionary"),
         (
             file(http_options={"proxy_location": "HeadOnly"}),
-            "http_options.proxy_location: unknown field; it belongs to the top of the file",
+            "http_options.proxy_location: unknown field; choose from host",
         ),
-        (file(host="127.0.0.1"), "host: unknown field; it belongs to http_options"),
+        (file(host="127.0.0.1"), "host: unknown field; choose from applications"),
         (file(proxy_location="Head"), "proxy_location: Input should be 'Disabled', 'HeadOnly'"),
         (file(grpc_options={"prot": 9000}), "grpc_options.prot: unknown field; did you mean"),
         (

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from reward_serve.cli import serving
+from reward_serve.cli import clusters, serving
 from reward_serve.cli.clusters import LaunchError
 from reward_serve.cli.controller import ReplicaReports, State
 from reward_serve.cli.outage import Endpoint
@@ -34,7 +34,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, names: list[str])
         serving, "states", lambda _: {"reward": State(next(said, "ABSENT"), "", {})}
     )
     with pytest.raises(LaunchError) as caught:
-        serving._watch(["reward"], [endpoint], ReplicaReports([]), Console(file=StringIO()))
+        serving._watch(["reward"], [endpoint], ReplicaReports(), Console(file=StringIO()))
     assert next(said, None) is None
     return str(caught.value)
 
@@ -86,3 +86,24 @@ def test_it_prints_the_trainers_addresses_and_the_workbenchs_command(
         "metrics of this node: http://192.0.2.2:2/metrics",
         f"reward-serve ui --url {url} --metrics http://192.0.2.2:2/metrics --log '/a b'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:8000/judge"),
+        ("::", "http://127.0.0.1:8000/judge"),
+        ("::1", "http://[::1]:8000/judge"),
+    ],
+)
+def test_urls_are_for_clients_on_this_machine(host: str, url: str) -> None:
+    content = {"http_options": {"host": host}, "applications": [{"route_prefix": "/judge"}]}
+    assert serving.urls(content) == [url]
+
+
+def test_a_port_of_an_ipv6_address_is_checked_before_ray_starts() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+        taken = {"host": "::1", "port": server.getsockname()[1]}
+        with pytest.raises(LaunchError, match=r"Address already in use.*choose another --port"):
+            clusters._check_port(taken)
+    clusters._check_port(taken)

@@ -186,7 +186,11 @@ def test_a_rule_takes_no_gpu() -> None:
         pytest.param(
             {**args(), "sever": {}}, "sever: unknown field; did you mean 'server'?", id="top"
         ),
-        pytest.param(args(zzqq=1), "models.0.zzqq: unknown field; remove it", id="like nothing"),
+        pytest.param(
+            {**args(), "zzqq": 1},
+            "zzqq: unknown field; choose from models, server",
+            id="like nothing",
+        ),
     ],
 )
 def test_an_unknown_field_is_reported_with_the_nearest_one(
@@ -563,7 +567,7 @@ def test_a_composites_members_are_names_or_names_with_settings() -> None:
         (["first", {"model": "second", "wieght": 2}], {}, "wieght: unknown field"),
         (["first", {"model": "second", "weight": -1}], {}, "must be above 0 unless aggregate: sum"),
         (["first", {"model": "second", "weight": 0}], {"aggregate": "sum"}, "above 0, or below 0"),
-        (["first", {"model": "second", "clip": [1, 0]}], {}, "clip: [1.0, 0.0] has no score"),
+        (["first", {"model": "second", "clip": [1, 0]}], {}, "clip: [1.0, 0.0] is empty"),
         (
             ["first", {"model": "second", "gate": {"member": "third", "below": 1}}],
             {},
@@ -590,7 +594,7 @@ def test_length_is_a_member_without_a_model() -> None:
 
     taken = composite(["first", "length"])
     taken["models"].append({"name": "length", "kind": "rule"})
-    assert "'length' is a member without a model; rename it" in fault(taken)
+    assert "name: 'length' names a built-in member of composites; choose another" in fault(taken)
 
 
 def test_a_rubrics_defaults_are_its_own() -> None:
@@ -612,7 +616,10 @@ def test_a_rubrics_defaults_are_its_own() -> None:
     ("fields", "said"),
     [
         ({"rubric": {"default": "style"}}, "default: no rubric is named 'style'"),
-        ({"rubric": {"min_answered": 1.5}}, "min_answered"),
+        (
+            {"rubric": {"min_answered": 2}},
+            "min_answered: 2 is not a share of the criteria; set 1.0",
+        ),
         ({"rubric": {"rubrics": {"s": [{"name": "a"}]}}}, "rubrics.s.0.text: Field required"),
         ({"judge": {"samples": 2, "temperature": 1}}, "judge: samples: 2, but criteria"),
         (

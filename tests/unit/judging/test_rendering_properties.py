@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.occurrence import OCCURRENCES
-from reward_serve.judging.rendering import Layout, Mode, Renderer, defuse
+from reward_serve.judging.rendering import Layout, Renderer, defuse
 from reward_serve.rules.committed import committed
 from reward_serve.rules.numbers.canonical import canonical
+from reward_serve.schema import Mode
 from reward_serve.templates import FIELDS, Template
 from tests.unit.judging.test_rendering import EVERY_FIELD, HOSTILE, SHOWN, UNKNOWN
 

@@ -177,7 +177,7 @@ async def test_generate_mode_reads_the_last_verdict_of_each_order() -> None:
 async def test_a_listing_is_one_call_whose_ranks_are_read_by_name() -> None:
     engine = FakeEngine(text=lambda prompt: ("RANKING: 1 > 2\nNo. RANKING: 4 > 2 > 3", False))
     result = await judged(engine, "listwise")
-    assert [one.score for one in result.results] == [None, 0.5, 0.0, 1.0]
+    assert [one.score for one in result.results] == [None, 0.5, 1 / 12, pytest.approx(11 / 12)]
     assert result.results[0].status is Status.UNPARSEABLE
     (prompt,) = engine.prompts
     assert shown(prompt) == GROUP and result.comparisons == []
@@ -188,6 +188,7 @@ async def test_a_listing_is_one_call_whose_ranks_are_read_by_name() -> None:
     [
         (("RANKING: 4 > 2", True), Status.TRUNCATED),
         (("They are all fine.", False), Status.UNPARSEABLE),
+        (("RANKING: 3 > 1", False), Status.UNPARSEABLE),
     ],
 )
 async def test_a_listing_without_a_ranking_scores_nothing(answer: Any, status: Status) -> None:

@@ -702,7 +702,13 @@ class TestFingerprint:
     async def test_in_generate_mode_it_changes_with_how_the_judge_writes(
         self, settings: dict[str, Any]
     ) -> None:
-        assert await self.of(mode="generate", **settings) != await self.of(mode="generate")
+        plain = await self.of(mode="generate")
+        fingerprint = await self.of(mode="generate", **settings)
+        assert fingerprint != plain
+        options = {k: v for k, v in settings.items() if k != "aggregate"}
+        if options:
+            asked = request("It is so.", options=options)
+            assert await self.of(asked=asked, mode="generate") == fingerprint
 
     async def test_it_changes_with_a_context_that_cuts_the_response_further(self) -> None:
         long = request("9" * 96)

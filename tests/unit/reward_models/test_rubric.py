@@ -23,7 +23,7 @@ from reward_serve.engines.base import (
 )
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models.aggregates import RUBRIC_AGGREGATES
+from reward_serve.reward_models.aggregates import NEED_EVERY_PART, RUBRIC_AGGREGATES
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.rubric import RubricJudge, without
 from reward_serve.reward_models.trace import Trace
@@ -221,16 +221,35 @@ async def test_a_failed_criterion_is_absent_and_never_a_number() -> None:
     assert "2 of 3 criteria have a score, 3 are needed: brief: error: it broke" in (
         strict.reason or ""
     )
-    for least in (2, 0.6):
-        lenient = await of_engine(engine, rubric={"min_answered": least}).score(request(rubric))
-        assert (lenient.score, lenient.status) == (0.5, Status.OK)
-        assert (lenient.details or {})["criteria_answered"] == 2
+    lenient = await of_engine(engine, rubric={"min_answered": 0.6}).score(request(rubric))
+    assert (lenient.score, lenient.status) == (0.5, Status.OK)
+    assert (lenient.details or {})["criteria_answered"] == 2
+
+
+@pytest.mark.parametrize("aggregate", ["all", "min"])
+async def test_an_absent_criterion_leaves_no_score_that_it_could_lower(aggregate: str) -> None:
+    rubric = criteria("a", "b")
+    settings = {"aggregate": aggregate, "min_answered": 0.5}
+    answers: dict[str, Any] = {"a": "yes", "b": OverloadedError("full", 3)}
+    model = of_engine(CriteriaEngine(told(answers)), rubric=settings)
+    open_ = await model.score(request(rubric))
+    assert (open_.score, open_.status) == (None, Status.OVERLOADED)
+    assert "1 of 2 criteria have a score, 2 are needed" in (open_.reason or "")
+    answers["a"] = "no"
+    assert (await model.score(request(rubric))).score == 0.0
+
+
+async def test_min_answered_is_a_share_also_as_an_integer() -> None:
+    answers = {"a": "yes", "b": EngineError("it broke")}
+    model = of_engine(CriteriaEngine(told(answers)), rubric={"min_answered": 1})
+    result = await model.score(request(criteria("a", "b")))
+    assert (result.score, result.status) == (None, Status.ERROR)
 
 
 async def test_a_required_criterion_that_failed_leaves_no_score() -> None:
     engine = CriteriaEngine(told({"true": EngineError("it broke"), "brief": "yes"}))
     rubric = criteria("true", required=True) + criteria("brief")
-    result = await of_engine(engine, rubric={"min_answered": 1}).score(request(rubric))
+    result = await of_engine(engine, rubric={"min_answered": 0.5}).score(request(rubric))
     assert (result.score, result.status) == (None, Status.ERROR)
     assert scores(result)["brief"] == 1.0
 
@@ -238,20 +257,21 @@ async def test_a_required_criterion_that_failed_leaves_no_score() -> None:
 async def test_no_positive_weight_left_is_no_score() -> None:
     engine = CriteriaEngine(told({"true": EngineError("it broke"), "rude": "no"}))
     rubric = criteria("true") + criteria("rude", weight=-1)
-    result = await of_engine(engine, rubric={"min_answered": 1}).score(request(rubric))
+    result = await of_engine(engine, rubric={"min_answered": 0.5}).score(request(rubric))
     assert (result.score, result.status) == (None, Status.ERROR)
 
 
 async def test_a_full_engine_says_how_long_to_wait() -> None:
-    engine = CriteriaEngine(told({"a": "yes", "b": OverloadedError("full", 7)}))
-    result = await of_engine(engine).score(request(criteria("a", "b")))
+    full = {"b": OverloadedError("full", 7), "c": OverloadedError("full", 2)}
+    engine = CriteriaEngine(told({"a": "yes", **full}))
+    result = await of_engine(engine).score(request(criteria("a", "b", "c")))
     assert result.status is Status.OVERLOADED
     assert (result.details or {})["retry_after_s"] == 7
 
 
 def test_criteria_that_miss_the_deadline_have_timed_out_and_others_are_kept() -> None:
     engine = CriteriaEngine(told({"quick": "yes", "slow": None}))
-    model = of_engine(engine, rubric={"min_answered": 1})
+    model = of_engine(engine, rubric={"min_answered": 0.5})
     result = virtual_time.run(lambda: model.score(request(criteria("quick", "slow"))))
     assert result.score == 1.0
     assert result.components is not None
@@ -296,7 +316,7 @@ async def test_in_generate_mode_one_text_answers_all_by_name() -> None:
     engine = CriteriaEngine(text=f'First {{"true": "no"}}. Finally: {json.dumps(said)}')
     rubric = criteria("true", "brief") + criteria("clear", choices={"A": 1, "B": 0.5, "C": 0})
     rubric += criteria("unnamed")
-    model = of_engine(engine, judge={"mode": "generate"}, rubric={"min_answered": 2})
+    model = of_engine(engine, judge={"mode": "generate"}, rubric={"min_answered": 0.5})
     result = await model.score(request(rubric))
     assert len(engine.prompts) == 1
     assert "clear (A / B / C): It is clear." in engine.prompts[0]
@@ -375,7 +395,7 @@ async def test_under_faults_every_score_is_its_formula_and_no_failure_a_number(
     names = [f"c{number}" for number in range(8)]
     answers: dict[str, Any] = {}
     model = of_engine(
-        CriteriaEngine(told(answers)), rubric={"aggregate": aggregate, "min_answered": 6}
+        CriteriaEngine(told(answers)), rubric={"aggregate": aggregate, "min_answered": 0.75}
     )
     scorer = Scorer("rubric", model, Admission(8, 64), 64)
     scored = 0
@@ -401,6 +421,8 @@ async def test_under_faults_every_score_is_its_formula_and_no_failure_a_number(
             if one["name"] not in faults
         ]
         formula = RUBRIC_AGGREGATES[aggregate](there)
+        if faults and aggregate in NEED_EVERY_PART and formula:
+            formula = None
         assert result.score == (formula if formula is None else pytest.approx(formula, abs=1e-9))
         scored += 1
     assert scored > 50

@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from reward_serve.judging.rendering import Layout, Mode, Renderer
+from reward_serve.judging.rendering import Layout, Renderer
+from reward_serve.schema import Mode
 from reward_serve.templates import RUBRICS, load_template
 from reward_serve_lab.attacks.families.closed_fences import OWN_CRITERIA
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.schema import ScoreResult, Status, probability_right
 from reward_serve_lab.evaluation.metrics import (
     BINS,
     Bin,
@@ -14,7 +14,6 @@ from reward_serve_lab.evaluation.metrics import (
     expected_calibration_error,
     kappa,
     measure,
-    probability_right,
     reliability,
     reliability_of,
     wilson,
