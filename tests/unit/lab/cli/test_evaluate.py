@@ -107,7 +107,7 @@ def test_the_options_are_in_every_request(client: FakeClient, rows: Path) -> Non
     }
     for request in client.asked[0]:
         assert {key: request[key] for key in expected} == expected
-    assert set(request) == {*expected, "response", "reference"}
+    assert set(request) == {*expected, "id", "response", "reference"}
 
 
 def test_templates_and_modes_run_side_by_side_over_the_same_rows(
