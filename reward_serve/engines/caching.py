@@ -42,11 +42,10 @@ class CachingEngine:
 
     Args:
         engine: the engine.
-        max_entries: maximum number of cached outputs.
-        max_bytes: maximum estimated memory of cached outputs.
+        max_bytes: maximum estimated memory of cached outputs; one takes 1,000 bytes or more.
     """
 
-    def __init__(self, engine: Engine, max_entries: int, max_bytes: int) -> None:
+    def __init__(self, engine: Engine, max_bytes: int) -> None:
         self.tokenizer = engine.tokenizer
         self.max_model_len = engine.max_model_len
         self.hits = 0
@@ -54,7 +53,6 @@ class CachingEngine:
         self.misses = 0
         """Calls passed to the engine."""
         self._engine = engine
-        self._max_entries = max_entries
         self._kept: LRUCache[bytes, LabelOutput | TextOutput] = LRUCache(max_bytes, _size)
         self._flights: dict[bytes, _Flight] = {}
 
@@ -113,8 +111,6 @@ class CachingEngine:
             return
         with suppress(ValueError):  # larger than the cache
             self._kept[key] = task.result()
-        if len(self._kept) > self._max_entries:
-            self._kept.popitem()
 
 
 def _key(kind: str, prompt: Prompt, asked: Sequence[object]) -> bytes:
