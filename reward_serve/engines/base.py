@@ -40,9 +40,6 @@ class Encoder(Protocol):
             Token ids, and the character offset at which each token starts.
         """
 
-    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
-        """Return each token's text and whether it is a special token."""
-
 
 class Tokenizer(Encoder, Protocol):
     """A chat model's tokenizer."""

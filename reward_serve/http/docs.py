@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
 from reward_serve.config.app import ServerConfig
-from reward_serve.explanation import ExplainRequest, Explanation
+from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupRequest, GroupResult
 from reward_serve.http.bodies import (
     ChatCompletion,
@@ -185,7 +185,7 @@ def score_group(request: GroupRequest) -> None:
         504: _reply(_LATE, FailedExplanation),
     },
 )
-def explain(request: ExplainRequest) -> None:
+def explain(request: ScoreRequest) -> None:
     """Explain the result of a request; for interactive use, a few at a time."""
 
 

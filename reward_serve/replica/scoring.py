@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from reward_serve.engines.base import TextOutput
-from reward_serve.explanation import ExplainRequest, Explanation, Seconds
+from reward_serve.explanation import Explanation, Seconds
 from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.replica.groups import GroupScorer
 from reward_serve.replica.observers import Observer, Times
@@ -107,7 +107,7 @@ class Scorer:
         return await self._groups.score(request)
 
     async def explain(self, request: object) -> dict[str, Any]:
-        """The ``Explanation`` of one ``ExplainRequest``, both as plain data.
+        """The ``Explanation`` of one ``ScoreRequest``, both as plain data.
 
         It is scored as by ``score``, and waits for admission like other items.
         """
@@ -152,11 +152,7 @@ class Scorer:
     ) -> dict[str, Any]:
         await self._turns.validation()  # validation takes up to 20 ms
         try:
-            if trace is None:
-                parsed = ScoreRequest.model_validate(request)
-            else:
-                explained = ExplainRequest.model_validate(request)
-                parsed, trace.tokens = explained.score_request(), explained.tokens
+            parsed = ScoreRequest.model_validate(request)
         except ValidationError as error:
             invalid = failure(Status.INVALID, describe_errors(error))
             return self._finished(invalid, times, echoes(request))

@@ -132,9 +132,8 @@ class Comparison:
             response, kept = self.request.response, prompt.fields["response"]
             place = cut_span(response, kept, prompt.head_characters, shown_as(template))
             shown.cut = [Cut(field="response", start=place[0], end=place[1], exact=place[2])]
-        if self.engine.tokenizer is not None and self.trace is not None:
+        if self.engine.tokenizer is not None:
             shown.token_count = len(prompt.token_ids)
-            shown.tokens = self.trace.shown_tokens(self.engine.tokenizer, prompt.token_ids)
         return shown
 
 

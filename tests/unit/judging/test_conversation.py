@@ -33,9 +33,6 @@ class FakeTokenizer:
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
         return [ord(character) for character in text], list(range(len(text)))
 
-    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
-        return [(text_of([i]), i in SPECIAL.values()) for i in token_ids]
-
 
 def turns(*texts: str, system: str | None = None) -> list[dict[str, str]]:
     roles = ["user", "assistant"] * len(texts)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import pytest
@@ -582,9 +582,6 @@ class FakeLowercaseTokenizer:
 
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
         return self.encode_control(text), list(range(len(text)))
-
-    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
-        return [(chr(token_id), False) for token_id in token_ids]
 
 
 def test_labels_that_share_a_token_are_an_error() -> None:

@@ -71,7 +71,7 @@ async def test_a_model_gets_the_same_request_with_and_without_an_explanation() -
     each = explainer(model)
     body = {"response": "x", "reference": "18", "options": {"mode": "label"}}
     await each.score(body)
-    await each.explain({**body, "tokens": True})
+    await each.explain(body)
     scored, with_explanation = model.kept
     assert scored == with_explanation
 
@@ -103,8 +103,6 @@ async def test_the_explanation_of_a_rule_names_no_model() -> None:
 @pytest.mark.parametrize(
     ("request_", "field"),
     [
-        ({"response": "x", "tokens": "yes"}, "tokens"),
-        ({"response": "x", "tokens": 1}, "tokens"),
         ({"response": "x", "no": 1}, "no"),
         ({"reference": "18"}, "response"),
         ({"response": "x", "model": "other"}, "model"),
@@ -204,16 +202,13 @@ async def test_any_text_is_explained_by_places_that_lie_in_it(model: str) -> Non
     each = explainer(a_judge(rules_first=True) if model == "judge" else None)
     responses = HOSTILE + [attack.response for attack in generate()[::40]]
     for response in responses:
-        explanation = await explained(
-            each, {"response": response, "reference": "18", "tokens": True}
-        )
+        explanation = await explained(each, {"response": response, "reference": "18"})
         assert explanation.result.status in (Status.OK, Status.UNPARSEABLE)
         spans = [explanation.rule.span] if explanation.rule and explanation.rule.span else []
         for span in [*spans, *(cut for prompt in explanation.prompts for cut in prompt.cut)]:
             assert 0 <= span.start <= span.end <= len(response)
         for prompt in explanation.prompts:
             text = prompt.text or ""
-            assert "".join(token.text for token in prompt.tokens or ()) == text
             assert all(0 <= each.start <= each.end <= len(text) for each in prompt.fields)
 
 

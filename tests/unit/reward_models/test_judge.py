@@ -54,9 +54,6 @@ class FakeTokenizer:
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
         return self.encode_control(text), list(range(len(text)))
 
-    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
-        return [(chr(i), False) for i in token_ids]
-
 
 @dataclass
 class FakeEngine:
