@@ -177,16 +177,12 @@ def score_group(request: GroupRequest) -> None:
         **_TOO_LARGE,
         422: _reply(_REFUSED, FailedExplanation | Problem),
         **_FAULT,
-        503: _reply(
-            "Overloaded, or at server.max_concurrent_explanations: nothing was done",
-            FailedExplanation,
-            **_RETRY_AFTER,
-        ),
+        503: _reply("Overloaded: nothing was done", FailedExplanation, **_RETRY_AFTER),
         504: _reply(_LATE, FailedExplanation),
     },
 )
 def explain(request: ScoreRequest) -> None:
-    """Explain the result of a request; for interactive use, a few at a time."""
+    """Explain the result of a request."""
 
 
 @_lists.get("/v1/models", responses={200: _reply("The reward models", Models), **_FAULT})

@@ -124,7 +124,7 @@ class Ingress:
         return _answered(result, result)
 
     async def explain(self, request: Request) -> Response:
-        """Explain the result of a request; for interactive use, a few at a time."""
+        """Explain the result of a request."""
         if not self._server.explain:
             raise HTTPException(
                 404, "/v1/explain: is off in this deployment; set server.explain: true"

@@ -43,7 +43,6 @@ from reward_serve.schema import (
 logger = logging.getLogger(__name__)
 
 _FLUSH_S = 0.02
-_EXPLANATION_PAUSE_S = 1.0
 
 
 class Scorer:
@@ -56,7 +55,7 @@ class Scorer:
         max_batch_items: all items of a larger batch are invalid.
         max_item_chars: an item with more characters in total is invalid.
         observers: notified of the end of every request, except explanations.
-        explanations: maximum explanations in progress or waiting; 0 turns them off.
+        explains: whether ``explain`` explains results.
         clock: monotonic clock in seconds.
     """
 
@@ -68,7 +67,7 @@ class Scorer:
         max_batch_items: int,
         max_item_chars: int = DEFAULT_ITEM_CHARS,
         observers: Sequence[Observer] = (),
-        explanations: int = 0,
+        explains: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
@@ -79,8 +78,7 @@ class Scorer:
         self._max_item_chars = max_item_chars
         self._clock = clock
         self._turns = Turns()
-        self._explanations = explanations
-        self._explaining = 0
+        self._explains = explains
         self._groups = GroupScorer(name, model, admission, self._checked_length, observers, clock)
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
@@ -111,17 +109,9 @@ class Scorer:
 
         It is scored as by ``score``, and waits for admission like other items.
         """
-        refusal = self._refusal()
-        if refusal is not None:
-            result = self._finished(refusal, Times(self._clock()), echoes(request))
-            return Explanation.model_validate({"result": result}).model_dump(mode="json")
         times, trace = Times(self._clock()), Trace()
-        self._explaining += 1
-        try:
-            result = await self._result(request, times, trace=trace)
-            prompts = await asyncio.to_thread(lambda: [shown() for shown in trace.prompts])
-        finally:
-            self._explaining -= 1
+        result = await self._result(request, times, trace=trace)
+        prompts = await asyncio.to_thread(lambda: [shown() for shown in trace.prompts])
         echoed = {name: result[name] for name in ("id", "metadata", "model")}
         explanation = Explanation(
             result=ScoreResult.model_validate(result),
@@ -133,19 +123,6 @@ class Scorer:
             members=trace.members,
         )
         return explanation.model_dump(mode="json")
-
-    def _refusal(self) -> ScoreResult | None:
-        """Why nothing is explained now; None if something can be."""
-        if self._explaining < self._explanations:
-            return None
-        if not self._explanations:
-            reason = "explain: is off in this deployment; set server.explain: true"
-            return failure(Status.INVALID, reason)
-        reason = (
-            f"{self._explaining} explanations are in progress in this replica; the limit is "
-            f"server.max_concurrent_explanations: {self._explanations}; retry after a pause"
-        )
-        return failure(Status.OVERLOADED, reason, details={"retry_after_s": _EXPLANATION_PAUSE_S})
 
     async def _result(
         self, request: object, times: Times, batch: object = None, trace: Trace | None = None
@@ -213,6 +190,10 @@ class Scorer:
     async def _scored(
         self, request: ScoreRequest, times: Times, batch: object, trace: Trace | None
     ) -> ScoreResult:
+        if trace is not None and not self._explains:
+            raise InvalidRequestError(
+                "explain: is off in this deployment; set server.explain: true"
+            )
         if request.model not in (None, self._name):
             asked = ascii((request.model or "")[:64])
             raise InvalidRequestError(
