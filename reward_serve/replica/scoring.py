@@ -10,12 +10,13 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from reward_serve.engines.base import TextOutput
 from reward_serve.explanation import Explanation, Seconds
+from reward_serve.groups.schema import GroupRequest, GroupResult, group_failure
 from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.replica.groups import GroupScorer
 from reward_serve.replica.observers import Observer, Times
@@ -41,6 +42,8 @@ from reward_serve.schema import (
 )
 
 logger = logging.getLogger(__name__)
+
+Body = TypeVar("Body", bound=BaseModel)
 
 _FLUSH_S = 0.02
 
@@ -79,7 +82,7 @@ class Scorer:
         self._clock = clock
         self._turns = Turns()
         self._explains = explains
-        self._groups = GroupScorer(name, model, admission, self._checked_length, observers, clock)
+        self._groups = GroupScorer(name, model, admission, self._checked_length)
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
         """Score one request; its deadline starts now.
@@ -102,7 +105,22 @@ class Scorer:
 
     async def score_group(self, request: object) -> dict[str, Any]:
         """The ``GroupResult`` of one ``GroupRequest``, both as plain data."""
-        return await self._groups.score(request)
+        times, asked = Times(self._clock()), None
+        try:
+            asked = _validated(GroupRequest, request)
+            self._check_model(asked.model)
+            result = await self._groups.score(asked)
+        except Exception as error:
+            what = f"reward model {self._name}, group id={asked and asked.id!r}"
+            size = 0 if asked is None else len(asked.responses)
+            result = group_failure(failure_of(error, what), size)
+        finished = self._finished(result, times, asked or request)
+        if asked is not None:
+            for response, each in zip(asked.responses, finished["results"], strict=True):
+                shown = {"response": response, "question": asked.question, "id": asked.id}
+                for observer in self._observers:
+                    observer.observe(shown, each, times)
+        return finished
 
     async def explain(self, request: object) -> dict[str, Any]:
         """The ``Explanation`` of one ``ScoreRequest``, both as plain data.
@@ -128,26 +146,24 @@ class Scorer:
         self, request: object, times: Times, batch: object = None, trace: Trace | None = None
     ) -> dict[str, Any]:
         await self._turns.validation()  # validation takes up to 20 ms
+        asked = None
         try:
-            parsed = ScoreRequest.model_validate(request)
-        except ValidationError as error:
-            invalid = failure(Status.INVALID, describe_errors(error))
-            return self._finished(invalid, times, echoes(request))
-        echoed: dict[str, Any] = {"id": parsed.id, "metadata": parsed.metadata}
-        try:
-            return self._finished(await self._scored(parsed, times, batch, trace), times, echoed)
+            asked = _validated(ScoreRequest, request)
+            result = await self._scored(asked, times, batch, trace)
         except Exception as error:
-            what = f"reward model {self._name}, request id={parsed.id!r}"
-            return self._finished(failure_of(error, what), times, echoed)
+            what = f"reward model {self._name}, request id={asked and asked.id!r}"
+            result = failure_of(error, what)
+        return self._finished(result, times, asked or request)
 
     def _finished(
-        self, result: ScoreResult, times: Times, echoed: Mapping[str, Any]
+        self, result: ScoreResult | GroupResult, times: Times, request: object
     ) -> dict[str, Any]:
         """The result as plain data, with what only the replica knows."""
         times.ended = self._clock()
-        finished = result.model_dump(mode="json")
-        finished |= echoed
-        finished["model"], finished["latency_ms"] = self._name, 1000 * times.total
+        finished = result.model_dump(mode="json") | echoes(request)
+        finished["latency_ms"] = 1000 * times.total
+        for one in finished.get("results", [finished]):
+            one |= {"model": self._name, "latency_ms": finished["latency_ms"]}
         return finished
 
     async def complete(self, body: object) -> dict[str, Any]:
@@ -179,10 +195,7 @@ class Scorer:
             raise InvalidRequestError(
                 f"model: {self._name!r} does not generate text; choose a judge, or use /v1/score"
             )
-        try:
-            request = ChatRequest.model_validate(body)
-        except ValidationError as error:
-            raise InvalidRequestError(describe_errors(error)) from None
+        request = _validated(ChatRequest, body)
         self._checked_length({"messages": request.characters})
         async with within_deadline(request.timeout_s), self._admission.place(request.timeout_s):
             return await self._model.chat.complete(request)
@@ -194,11 +207,7 @@ class Scorer:
             raise InvalidRequestError(
                 "explain: is off in this deployment; set server.explain: true"
             )
-        if request.model not in (None, self._name):
-            asked = ascii((request.model or "")[:64])
-            raise InvalidRequestError(
-                f"model: no model is named {asked} in this deployment; choose {self._name!r}"
-            )
+        self._check_model(request.model)
         if request.rubric is not None and not self._model.reads_rubric:
             kind = self._model.describe()["kind"]
             raise InvalidRequestError(
@@ -268,6 +277,13 @@ class Scorer:
             for task in tasks:
                 task.cancel()
 
+    def _check_model(self, name: str | None) -> None:
+        if name not in (None, self._name):
+            asked = ascii((name or "")[:64])
+            raise InvalidRequestError(
+                f"model: no model is named {asked} in this deployment; choose {self._name!r}"
+            )
+
     def _checked_length(self, sizes: Mapping[str, int]) -> int:
         """The total number of characters in the fields of these sizes, if it is not too large."""
         total, longest = sum(sizes.values()), max(sizes, key=sizes.__getitem__)
@@ -281,10 +297,18 @@ class Scorer:
     def _too_large(self, request: object, size: int) -> dict[str, Any]:
         reason = f"requests: {size} items; the limit is {self._max_batch_items}, so split the batch"
         refused = failure(Status.INVALID, reason)
-        return self._finished(refused, Times(self._clock()), echoes(request))
+        return self._finished(refused, Times(self._clock()), request)
 
     @staticmethod
     def _items(requests: object) -> Sequence[object]:
         if not isinstance(requests, list | tuple):
             raise TypeError(f"requests: must be a list of dicts (found {type(requests).__name__})")
         return requests
+
+
+def _validated(contract: type[Body], body: object) -> Body:
+    """The request; raises ``InvalidRequestError`` with the fields that are wrong."""
+    try:
+        return contract.model_validate(body)
+    except ValidationError as error:
+        raise InvalidRequestError(describe_errors(error)) from None
