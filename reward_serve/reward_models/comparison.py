@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from reward_serve.engines.base import Engine, LabelOutput, Prompt, TextOutput
+from reward_serve.engines.base import LabelOutput, LanguageModel, Prompt, TextOutput
 from reward_serve.explanation import Cut, ShownPrompt, Turn
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, cut_span
 from reward_serve.judging.rendering import LabelError, Layout, Mode, Renderer, shown_as
@@ -52,7 +52,7 @@ class Comparison:
     response_tokens: int
     fingerprint: str
     source: Source
-    engine: Engine
+    engine: LanguageModel
     renderer: Renderer
     trace: Trace | None
     criterion: str = ""

@@ -31,9 +31,6 @@ class Engine:
         self.fault: Exception | None = None
         self.logprob: float | None = None
 
-    def describe(self) -> dict[str, str]:
-        return {"weights": "w"}
-
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         await self._work(prompt)
         logprob = float(sum(prompt.token_ids)) if self.logprob is None else self.logprob
@@ -43,11 +40,6 @@ class Engine:
         await self._work(prompt)
         text = f"{len(self.asked)}: {sum(prompt.token_ids)}"
         return TextOutput(text, False, usage(prompt))
-
-    async def failure(self) -> str | None:
-        return None
-
-    def close(self) -> None: ...
 
     async def _work(self, prompt: Prompt) -> None:
         self.asked.append(tuple(prompt.token_ids))

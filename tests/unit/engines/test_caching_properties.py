@@ -49,14 +49,6 @@ class Engine:
             str(prompt.token_ids[0]) * 10 ** prompt.token_ids[0], False, Usage(prompt_tokens=1)
         )
 
-    def describe(self) -> dict[str, str]:
-        return {}
-
-    async def failure(self) -> str | None:
-        return None
-
-    def close(self) -> None: ...
-
     async def _work(self, question: str) -> str:
         call = question, asyncio.get_running_loop().create_future()
         assert question not in [other for other, _ in self.at_work], (

@@ -25,6 +25,9 @@ class FakeTokenizer:
         roles = [f"<|{message['role']}|>" for message in messages]
         return "".join(f"{role}{text}<|end|>" for role, text in zip(roles, texts, strict=True))
 
+    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
+        return f"{self.conversation(messages)}<|assistant|>"
+
     def encode_control(self, text: str) -> list[int]:
         for name, number in SPECIAL.items():
             text = text.replace(name, chr(number))

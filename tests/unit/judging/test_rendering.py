@@ -585,7 +585,8 @@ class FakeLowercaseTokenizer:
 
 
 def test_labels_that_share_a_token_are_an_error() -> None:
-    renderer = Renderer(FakeLowercaseTokenizer(), max_prompt_tokens=2048)
+    tokenizer: Any = FakeLowercaseTokenizer()
+    renderer = Renderer(tokenizer, max_prompt_tokens=2048)
     with pytest.raises(LabelError):
         renderer.label_ids(template(values={"Y": 1.0, "y": 0.0}))
 

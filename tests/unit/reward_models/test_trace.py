@@ -158,7 +158,7 @@ async def test_an_endpoint_that_renders_itself_is_shown_as_messages() -> None:
             return LabelOutput({"0": -9.0, "1": -0.1}, self._usage(prompt))
 
     engine = FakeEndpoint()
-    engine.tokenizer = None  # type: ignore[assignment]
+    engine.tokenizer = None
     config = RemoteModel(
         name="judge",
         kind="remote",

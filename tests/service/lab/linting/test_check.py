@@ -230,7 +230,8 @@ def test_labels_that_share_a_token_are_reported(write: Write, tokenizer: Tokeniz
         def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
             return self.encode_control(text), [*range(len(text))]
 
-    (finding,) = check_file(write(), FakeTokenizer())
+    fake: Any = FakeTokenizer()
+    (finding,) = check_file(write(), fake)
     assert finding.field == "label.values"
     assert "share a token" in finding.found
 
