@@ -51,14 +51,14 @@ class GroupScorer:
         shared = request.as_single().characters
         for number, response in enumerate(request.responses):
             self._check({**shared, "response": 0, f"responses.{number}": len(response)})
-        turns, party = asyncio.Semaphore(self._admission.slots), object()
+        calls, batch = asyncio.Semaphore(self._admission.slots), object()
         async with within_deadline(request.timeout_s) as deadline:
 
             @asynccontextmanager
             async def place() -> AsyncIterator[None]:
-                async with turns:  # so that one group does not fill the queue
+                async with calls:  # so that one group does not fill the queue
                     left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
-                    async with self._admission.place(left_s, party):
+                    async with self._admission.place(left_s, batch):
                         yield
 
             return await groups.score(request, place)

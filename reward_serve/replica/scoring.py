@@ -19,8 +19,8 @@ from reward_serve.explanation import Explanation, Seconds
 from reward_serve.groups.schema import GroupRequest, GroupResult, group_failure
 from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.replica.groups import GroupScorer
+from reward_serve.replica.loop_budget import LoopBudget
 from reward_serve.replica.observers import Observer, Times
-from reward_serve.replica.turns import Turns
 from reward_serve.reward_models.base import (
     InvalidRequestError,
     RewardModel,
@@ -80,7 +80,7 @@ class Scorer:
         self._observers = observers
         self._max_item_chars = max_item_chars
         self._clock = clock
-        self._turns = Turns()
+        self._loop_budget = LoopBudget()
         self._explains = explains
         self._groups = GroupScorer(name, model, admission, self._checked_length)
 
@@ -89,7 +89,7 @@ class Scorer:
 
         Args:
             request: a ``ScoreRequest`` as plain data.
-            batch: the batch that it belongs to; batches are admitted in turn.
+            batch: identifies its batch; slots go to the batches in rounds.
         """
         times = Times(self._clock())
         try:
@@ -145,7 +145,7 @@ class Scorer:
     async def _result(
         self, request: object, times: Times, batch: object = None, trace: Trace | None = None
     ) -> dict[str, Any]:
-        await self._turns.validation()  # validation takes up to 20 ms
+        await self._loop_budget.validation()  # validation takes up to 20 ms
         asked = None
         try:
             asked = _validated(ScoreRequest, request)
@@ -220,7 +220,7 @@ class Scorer:
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
             times.placed = self._clock()
-            await self._turns.work(characters)
+            await self._loop_budget.work(characters)
             request.timeout_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
             return await self._model.score(request, trace)
 
