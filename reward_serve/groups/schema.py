@@ -45,7 +45,9 @@ class GroupRequest(BaseModel):
     )
     model: Name | None = None
     template: Text | None = Field(None, description="A group template; default: the deployment's.")
-    group: Name | None = Field(None, description="The replica is chosen by it.")
+    group: Name | None = Field(
+        None, description="Key of the prompt; its requests go to one replica."
+    )
     id: Name | None = None
     metadata: Metadata | None = None
     timeout_s: Timeout = DEFAULT_TIMEOUT_S
@@ -101,7 +103,7 @@ class GroupResult(ResultModel):
 
     @classmethod
     def of(cls, results: list[ScoreResult], **fields: Any) -> GroupResult:
-        """A result whose status is that of its responses."""
+        """A result that is ``ok`` if any response has a score; else the first one's failure."""
         failed = None if any(one.score is not None for one in results) else results[0]
         status = Status.OK if failed is None else failed.status
         return cls(status=status, reason=failed and failed.reason, results=results, **fields)

@@ -1,7 +1,7 @@
-"""Where the reference's text stands in a response: a fact that a small judge need not find itself.
+"""Finds the reference's text in a response, so that a small judge need not.
 
-It decides nothing. The reference may stand there as something else than the answer, and the answer
-may be written in another way.
+The verdict is still the judge's: a response may mention the reference without answering it, and may
+write the answer in another way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CASELESS = re.compile(r"[^\W\d_]{3}|^(?:no|ja|si)$")
 
 
 def occurrence(reference: str, response: str, clause: str | None) -> Occurrence:
-    """Whether the reference stands in the marked answer, elsewhere in the response, or nowhere.
+    """Whether the reference appears in the marked answer, elsewhere in the response, or nowhere.
 
     Args:
         reference: the reference as shown to the judge.
@@ -34,7 +34,7 @@ def occurrence(reference: str, response: str, clause: str | None) -> Occurrence:
     listed = _LIST.fullmatch(wanted)
     least = (listed[2] if listed else wanted).casefold()
     if not any(least in text.casefold() for text in (marked, shown)):
-        return "absent"  # the usual case, for which no pattern is compiled
+        return "absent"  # the usual case; spares compiling a pattern
     pattern = _pattern(wanted, listed)
     if pattern.search(marked):
         return "marked"
