@@ -44,7 +44,7 @@ def build_app(args: dict[str, Any]) -> Application:
         model.name: replica.options(name=model.name, **deployment_options(model)).bind(
             model.model_dump(mode="json"),
             config.server.max_batch_items,
-            config.server.explanations,
+            config.server.explain,
         )
         for model in config.models
     }

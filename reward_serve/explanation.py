@@ -1,7 +1,7 @@
 """The wire contract of explanations, which say why a request has its result.
 
-    >>> ExplainRequest(response="#### 18", reference="18").tokens
-    False
+    >>> Span(start=3, end=5).model_dump()
+    {'start': 3, 'end': 5}
 
 All positions are 0-based character offsets (Unicode code points, as in Python).
 """
@@ -12,20 +12,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from reward_serve.schema import ResultModel, ScoreRequest, ScoreResult
+from reward_serve.schema import ResultModel, ScoreResult
 
 FieldName = Literal["response", "reference", "question", "criterion", "messages"]
-
-
-class ExplainRequest(ScoreRequest):
-    """A score request with a request for an explanation."""
-
-    tokens: bool = Field(False, strict=True, description="Include the prompts' tokens.")
-
-    def score_request(self) -> ScoreRequest:
-        """The request to score, as a reward model gets it without an explanation."""
-        fields = {name: getattr(self, name) for name in ScoreRequest.model_fields}
-        return ScoreRequest.model_construct(self.model_fields_set - {"tokens"}, **fields)
 
 
 class Span(ResultModel):
@@ -67,14 +56,6 @@ class RuleOutcome(ResultModel):
     )
 
 
-class Token(ResultModel):
-    """One token of a prompt."""
-
-    id: int
-    text: str
-    special: bool = Field(description="A control token; fields of a request contain none.")
-
-
 class Turn(ResultModel):
     """One message of a prompt."""
 
@@ -97,7 +78,6 @@ class ShownPrompt(ResultModel):
     messages: list[Turn] | None = None
     cut: list[Cut] = Field(default_factory=list)
     token_count: int | None = Field(None, description="Null if an endpoint tokenises the prompt.")
-    tokens: list[Token] | None = Field(None, description="Null unless requested.")
 
 
 class Seconds(ResultModel):

@@ -398,7 +398,9 @@ def _short(text: str) -> str:
 
 
 def echoes(request: object) -> dict[str, Any]:
-    """``id`` and ``metadata`` of a possibly invalid request, each only if it is valid."""
+    """``id`` and ``metadata`` of a request; of a dict, each only if it is valid."""
+    if isinstance(request, BaseModel):
+        return request.model_dump(include={"id", "metadata"})
     if not isinstance(request, dict):
         return {}
     kept: dict[str, Any] = {}

@@ -171,23 +171,21 @@ class Client:
             settled.append(one)
         return result.model_copy(update={"results": settled})
 
-    def explain(self, request: Request, tokens: bool = False) -> Explanation:
+    def explain(self, request: Request) -> Explanation:
         """Explain the result of one request, without retries. In an event loop, use ``aexplain``.
 
         Args:
             request: as for ``score``.
-            tokens: whether to include the prompts' tokens.
 
         Raises:
             ServiceUnavailableError: the service did not explain it.
         """
-        return run(self.aexplain(request, tokens))
+        return run(self.aexplain(request))
 
-    async def aexplain(self, request: Request, tokens: bool = False) -> Explanation:
+    async def aexplain(self, request: Request) -> Explanation:
         """``explain``, awaited."""
         endpoint = next((one for one in self._endpoints if one.up), self._endpoints[0])
-        body = {**as_dict(request, self._defaults), "tokens": tokens}
-        return await endpoint.transport.aexplain(body)
+        return await endpoint.transport.aexplain(as_dict(request, self._defaults))
 
     @contextmanager
     def _submitted(

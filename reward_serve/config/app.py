@@ -62,12 +62,8 @@ class ServerConfig(Section):
         description="the reward that /get_reward and /remote_rm return for an item without a "
         "score; null: the request fails, and the trainer retries",
     )
-
     explain: bool = Field(
         True, description="serve /v1/explain, over HTTP and by handle, which explains results"
-    )
-    max_concurrent_explanations: Count = Field(
-        2, description="concurrent explanations per replica of a model; further ones are rejected"
     )
 
     @model_validator(mode="after")
@@ -77,11 +73,6 @@ class ServerConfig(Section):
                 "max_concurrent_items_per_key: needs API keys; set api_keys_file or api_keys_env"
             )
         return self
-
-    @property
-    def explanations(self) -> int:
-        """Maximum concurrent explanations per replica; 0 if they are off."""
-        return self.max_concurrent_explanations if self.explain else 0
 
 
 class _Args(Section):

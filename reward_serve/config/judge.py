@@ -136,7 +136,8 @@ class GroupConfig(Templated):
     strategy: Strategy = Field("swiss", description="which pairs to compare")
     min_comparisons: Count = Field(
         1,
-        description="minimum comparisons of a response with a score, if its strategy has as many",
+        description="a response with fewer comparisons has no score; at most as many as the "
+        "strategy makes",
     )
     wait: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.5,

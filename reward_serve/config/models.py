@@ -34,7 +34,6 @@ class CacheConfig(Section):
     """
 
     enabled: bool = True
-    max_entries: Count = 65_536
     max_mib: Annotated[float, Field(gt=0)] = 64.0
 
 

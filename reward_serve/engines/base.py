@@ -27,8 +27,8 @@ class OverloadedError(RuntimeError):
         super().__init__(f"{message}; retry after {self.retry_after_s:.0f} s")
 
 
-class Encoder(Protocol):
-    """Tokenises trusted and untrusted text."""
+class Tokenizer(Protocol):
+    """A model's tokenizer and chat template, for trusted and untrusted text."""
 
     def encode_control(self, text: str) -> list[int]:
         """Tokenise trusted text; special tokens in it become control tokens."""
@@ -40,19 +40,8 @@ class Encoder(Protocol):
             Token ids, and the character offset at which each token starts.
         """
 
-    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
-        """Return each token's text and whether it is a special token."""
-
-
-class Tokenizer(Encoder, Protocol):
-    """A chat model's tokenizer."""
-
     def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
         """The conversation as text, up to the beginning of the assistant's turn."""
-
-
-class ConversationTokenizer(Encoder, Protocol):
-    """A classifier's tokenizer."""
 
     def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
         """The complete conversation as text, including the end of its last turn."""
@@ -132,13 +121,7 @@ class LogitsOutput:
 
 
 class FrozenModel(Protocol):
-    """A model whose weights never change. Cancelling a call aborts its work.
-
-    Attributes:
-        max_model_len: maximum tokens of a prompt plus its completion.
-    """
-
-    max_model_len: int
+    """A model whose weights never change, and the engine that runs it."""
 
     def describe(self) -> dict[str, str]:
         """Weights, revision, dtype, device and engine version, for fingerprints."""
@@ -150,8 +133,14 @@ class FrozenModel(Protocol):
         """Stop the engine and its processes."""
 
 
-class Engine(FrozenModel, Protocol):
-    """A language model that scores labels and generates text."""
+class LanguageModel(Protocol):
+    """Scores labels and generates text. Cancelling a call aborts its work.
+
+    Attributes:
+        max_model_len: maximum tokens of a prompt plus its completion.
+    """
+
+    max_model_len: int
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -169,15 +158,25 @@ class Engine(FrozenModel, Protocol):
         """Generate the assistant's reply; raises like ``label_logprobs``."""
 
 
+class Engine(LanguageModel, FrozenModel, Protocol):
+    """An engine that runs a language model."""
+
+
 class ClassifierEngine(FrozenModel, Protocol):
-    """A sequence-classification model that reads conversations of token ids."""
+    """A sequence-classification model that reads conversations of token ids.
+
+    Attributes:
+        max_model_len: maximum tokens of a conversation plus one.
+    """
+
+    max_model_len: int
 
     @property
-    def tokenizer(self) -> ConversationTokenizer:
+    def tokenizer(self) -> Tokenizer:
         """The model's tokenizer."""
 
     async def logits(self, token_ids: Sequence[int]) -> LogitsOutput:
-        """One logit per label.
+        """One logit per label; cancelling the call aborts its work.
 
         Raises:
             EngineError: the engine failed.

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from cachetools import LRUCache
 
-from reward_serve.engines.base import Engine, LabelOutput, Prompt, Sampling, TextOutput
+from reward_serve.engines.base import LabelOutput, LanguageModel, Prompt, Sampling, TextOutput
 from reward_serve.schema import Usage
 
 Output = TypeVar("Output", LabelOutput, TextOutput)
@@ -42,11 +42,10 @@ class CachingEngine:
 
     Args:
         engine: the engine.
-        max_entries: maximum number of cached outputs.
-        max_bytes: maximum estimated memory of cached outputs.
+        max_bytes: maximum estimated memory of cached outputs; one takes 1,000 bytes or more.
     """
 
-    def __init__(self, engine: Engine, max_entries: int, max_bytes: int) -> None:
+    def __init__(self, engine: LanguageModel, max_bytes: int) -> None:
         self.tokenizer = engine.tokenizer
         self.max_model_len = engine.max_model_len
         self.hits = 0
@@ -54,13 +53,8 @@ class CachingEngine:
         self.misses = 0
         """Calls passed to the engine."""
         self._engine = engine
-        self._max_entries = max_entries
         self._kept: LRUCache[bytes, LabelOutput | TextOutput] = LRUCache(max_bytes, _size)
         self._flights: dict[bytes, _Flight] = {}
-
-    def describe(self) -> dict[str, str]:
-        """See the engine."""
-        return self._engine.describe()
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         """The log-probability of each label as the next token."""
@@ -73,14 +67,6 @@ class CachingEngine:
             return await self._engine.generate(prompt, sampling)
         key = _key("generate", prompt, (sampling.max_tokens, sampling.thinking_tokens))
         return await self._once(key, lambda: self._engine.generate(prompt, sampling))
-
-    async def failure(self) -> str | None:
-        """See the engine."""
-        return await self._engine.failure()
-
-    def close(self) -> None:
-        """Stop the engine."""
-        self._engine.close()
 
     async def _once(self, key: bytes, ask: Callable[[], Awaitable[Output]]) -> Output:
         kept: Any = self._kept.get(key)
@@ -113,8 +99,6 @@ class CachingEngine:
             return
         with suppress(ValueError):  # larger than the cache
             self._kept[key] = task.result()
-        if len(self._kept) > self._max_entries:
-            self._kept.popitem()
 
 
 def _key(kind: str, prompt: Prompt, asked: Sequence[object]) -> bytes:

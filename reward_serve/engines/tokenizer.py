@@ -75,11 +75,6 @@ class ChatTokenizer:
             ids, starts, _ = self._plain_ids("".join(shown))
         return ids, starts
 
-    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
-        """Each token's text (``\ufffd`` for part of a character), and whether it is special."""
-        texts = self._control.decode_batch([[i] for i in token_ids], skip_special_tokens=False)
-        return [(text, i in self._special) for i, text in zip(token_ids, texts, strict=True)]
-
     def _plain_ids(self, text: str) -> tuple[list[int], list[int], set[int]]:
         """Token ids, their offsets, and the characters that only a special token could encode."""
         if len(text) > _LONG:  # only a batch is encoded without the GIL

@@ -50,8 +50,8 @@ def strengths(size: int, outcomes: Mapping[Pair, float], tolerance: float = 1e-6
 def scores(size: int, outcomes: Mapping[Pair, float], min_comparisons: int) -> list[float | None]:
     """A score in 0..1 for each response; None for one that cannot be placed among the others.
 
-    Only a set of more than half of the responses that comparisons connect is scored: nothing says
-    how another set compares with it. Scores have two decimals, because GRPO divides by the group's
+    Responses can only be ranked if comparisons connect them, so only a connected set of more than
+    half of them is scored. Scores have two decimals, because GRPO divides by the group's
     standard deviation: 0.5003 against 0.4998 would become a full advantage.
 
     Args:
@@ -71,7 +71,7 @@ def scores(size: int, outcomes: Mapping[Pair, float], min_comparisons: int) -> l
 
 
 def cycles(outcomes: Mapping[Pair, float]) -> int:
-    """The number of triples in which each response beats one of the others and loses to one."""
+    """The number of triples of responses in which a beats b, b beats c and c beats a."""
     below: dict[int, set[int]] = {}
     above: dict[int, set[int]] = {}
     for (a, b), p in outcomes.items():

@@ -101,7 +101,7 @@ class GroupResult(ResultModel):
 
     @classmethod
     def of(cls, results: list[ScoreResult], **fields: Any) -> GroupResult:
-        """A result whose status is that of its responses."""
+        """A result that is ``ok`` if any response has a score; else the first one's failure."""
         failed = None if any(one.score is not None for one in results) else results[0]
         status = Status.OK if failed is None else failed.status
         return cls(status=status, reason=failed and failed.reason, results=results, **fields)

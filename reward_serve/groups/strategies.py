@@ -48,8 +48,8 @@ def _swiss_round(size: int, played: Mapping[Pair, float | None]) -> list[Pair]:
             games[index] += 1
     outcomes = {pair: p for pair, p in played.items() if p is not None}
     standing = strengths(size, outcomes, _STANDINGS_TOLERANCE)
-    # In the first round all are equal. Of equals, those with fewer comparisons come first, so
-    # that the one who sits out changes.
+    # Of equals (in the first round, all), those with fewer comparisons come first, so that
+    # another one sits out.
     waiting = sorted(range(size), key=lambda i: (-standing[i], games[i], i))
     pairs = []
     while len(waiting) > 1:

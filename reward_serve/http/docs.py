@@ -125,7 +125,7 @@ EXPLAIN: Responses = {
     422: _reply(_REFUSED, FailedExplanation | Problem),
     **_FAULT,
     503: _reply(
-        "Overloaded, or at server.max_concurrent_explanations: nothing was done",
+        "Overloaded: nothing was done",
         FailedExplanation,
         **_RETRY_AFTER,
     ),

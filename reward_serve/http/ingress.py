@@ -18,7 +18,6 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 
 from reward_serve import memory
 from reward_serve.config.app import ServerConfig
-from reward_serve.explanation import ExplainRequest
 from reward_serve.groups.schema import GroupRequest, size_of_group
 from reward_serve.http import docs
 from reward_serve.http.auth import KeyLimit, KeyLimitError
@@ -72,7 +71,7 @@ class Ingress:
             "/v1/explain",
             self.explain,
             docs.EXPLAIN,
-            ExplainRequest,
+            ScoreRequest,
             documented=self._server.explain,
         )
         api.add("/v1/models", self.list_models, docs.MODELS, name="models")
@@ -127,7 +126,7 @@ class Ingress:
         return _answered(result, result)
 
     async def explain(self, request: Request) -> Response:
-        """Explain the result of a request; for interactive use, a few at a time."""
+        """Explain the result of a request."""
         if not self._server.explain:
             raise HTTPException(
                 404, "/v1/explain: is off in this deployment; set server.explain: true"

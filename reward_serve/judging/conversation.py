@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reward_serve.engines.base import ConversationTokenizer, Prompt, Tokenizer
+from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, by_characters
 
 _MARKER = re.compile("\ue000([0-9]+)\ue001")
@@ -49,7 +49,7 @@ class ConversationRenderer:
         max_tokens: maximum tokens of a conversation.
     """
 
-    def __init__(self, tokenizer: ConversationTokenizer, max_tokens: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_tokens: int) -> None:
         self._tokenizer = tokenizer
         self._max_tokens = max_tokens
         probe = tokenizer.conversation([{"role": "user", "content": f" {_PROBE} "}])

@@ -1,8 +1,8 @@
 """Cut a response that exceeds its token budget.
 
-Its end is kept, where answers usually are. If its last marked answer stands before that, the answer
-is kept too; otherwise its beginning if the template sets ``head_tokens``, for answers that precede
-their reasons.
+Its end is kept, where answers usually are. If its last marked answer comes earlier, the answer is
+kept too. Otherwise the beginning is kept too if the template sets ``head_tokens``, for answers that
+precede their reasons.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _shortened(
 def _enough(
     response: str, tokens: int, read: Callable[[str], _Read], at_end: bool
 ) -> tuple[int, _Read]:
-    """A part with that many tokens, and the number of characters that were left out.
+    """The end or the beginning of a response, and the number of characters left out.
 
     Few texts exceed eight characters per token; only those are read further.
     """
@@ -146,7 +146,7 @@ def cut_span(
 
 
 def _written(wanted: str, size: int, show: Callable[[int], str]) -> tuple[int, bool]:
-    """How many of ``size`` characters ``show`` turns into ``wanted``, and whether that is exact."""
+    """The number of characters that ``show`` turns into ``wanted``, and whether it is exact."""
     if show(len(wanted)) == wanted:
         return len(wanted), True
     most = min(size, 4 * len(wanted) + CHARACTERS_A_TOKEN)

@@ -34,7 +34,7 @@ def occurrence(reference: str, response: str, clause: str | None) -> Occurrence:
     listed = _LIST.fullmatch(wanted)
     least = (listed[2] if listed else wanted).casefold()
     if not any(least in text.casefold() for text in (marked, shown)):
-        return "absent"  # the usual case, for which no pattern is compiled
+        return "absent"  # the usual case; spares compiling a pattern
     pattern = _pattern(wanted, listed)
     if pattern.search(marked):
         return "marked"

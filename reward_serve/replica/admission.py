@@ -1,9 +1,9 @@
 """Limits the items in a replica: a bounded queue before a bounded number in progress.
 
-Serve counts calls, and one call may carry a thousand items. Waiting batches receive slots in turn,
-so that a single request never waits for a whole batch. Each turn has several slots, so that the
-last items of a small batch are not overtaken by every later batch. An item that cannot be finished
-by its deadline is rejected at once, since a queue longer than the deadlines would answer nobody in
+Serve counts calls, and one call may carry a thousand items. Slots go to the waiting batches in
+rounds, so that a single request never waits for a whole batch. A batch gets several slots a round,
+so that later batches do not overtake the last items of a small one. An item that cannot finish by
+its deadline is rejected at once; otherwise a queue longer than the deadlines would answer nobody in
 time.
 """
 
@@ -29,13 +29,13 @@ _Queue = OrderedDict[asyncio.Future[None], None]
 
 
 class Admission:
-    """Gives each item of a replica a place in the queue and a slot.
+    """The queue and the slots of one replica.
 
     Args:
         concurrent: maximum items in progress.
         queued: maximum items waiting; ``place`` rejects further items.
         clock: monotonic clock in seconds.
-        per_turn: maximum slots for a party before the next party's turn.
+        per_round: maximum slots for one batch in a round.
     """
 
     def __init__(
@@ -43,37 +43,37 @@ class Admission:
         concurrent: int,
         queued: int,
         clock: Callable[[], float] = time.monotonic,
-        per_turn: int = _USUAL_GROUP,
+        per_round: int = _USUAL_GROUP,
     ) -> None:
         self.slots = self._free = concurrent
         """Maximum items in progress."""
         self.capacity = concurrent + queued
         """Maximum items in progress or waiting."""
-        self._per_turn = per_turn
-        self._turns: OrderedDict[object, _Queue] = OrderedDict()
-        self._given = 0  # slots given in the first party's turn
+        self._per_round = per_round
+        self._batches: OrderedDict[object, _Queue] = OrderedDict()  # in the order of the round
+        self._given = 0  # slots that the first batch has received in this round
         self._waiting = 0
-        self._of_a_round = 0  # number of waiting items that one turn of every party admits
+        self._next_round_items = 0  # waiting items that one whole round admits
         self._pace = Pace(clock)
         self.items = 0
         """Items in progress or waiting."""
 
     @asynccontextmanager
-    async def place(self, within_s: float = math.inf, party: object = None) -> AsyncIterator[None]:
+    async def place(self, within_s: float = math.inf, batch: object = None) -> AsyncIterator[None]:
         """Wait for a slot and hold it.
 
         Args:
             within_s: time left until the item's deadline.
-            party: the group that takes turns as one, such as the item's batch.
+            batch: identifies the item's batch; None for a batch of its own.
 
         Raises:
             OverloadedError: the queue is full, or too long for the item's deadline.
         """
-        party = object() if party is None else party
-        self._check(within_s, party)
+        batch = object() if batch is None else batch
+        self._check(within_s, batch)
         self.items += 1
         try:
-            await self._slot(party)
+            await self._slot(batch)
             try:
                 yield
             finally:
@@ -82,14 +82,14 @@ class Admission:
         finally:
             self.items -= 1
 
-    def _check(self, within_s: float, party: object) -> None:
+    def _check(self, within_s: float, batch: object) -> None:
         if self.items >= self.capacity:
             raise OverloadedError(
                 f"this replica is full with {self.items} items (limit {self.capacity})",
                 self._pace.seconds(self._waiting),
             )
-        rounds = len(self._turns.get(party, ())) // self._per_turn + 1
-        ahead = min(self._waiting, rounds * self._of_a_round)
+        rounds = len(self._batches.get(batch, ())) // self._per_round + 1
+        ahead = min(self._waiting, rounds * self._next_round_items)
         wait_s = self._pace.seconds(self.items - self._waiting + ahead + 1)
         if wait_s > _MARGIN * within_s:
             raise OverloadedError(
@@ -98,21 +98,21 @@ class Admission:
                 (wait_s - _MARGIN * within_s) / (1 - _MARGIN),  # both decrease while waiting
             )
 
-    async def _slot(self, party: object) -> None:
+    async def _slot(self, batch: object) -> None:
         if self._free:
             self._pace.passed(self._busy)
             self._free -= 1
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        queue = self._turns.setdefault(party, OrderedDict())
-        queue[turn] = None
+        item: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue = self._batches.setdefault(batch, OrderedDict())
+        queue[item] = None
         self._waiting += 1
-        self._of_a_round += len(queue) <= self._per_turn
+        self._next_round_items += len(queue) <= self._per_round
         try:
-            await turn
+            await item
         except asyncio.CancelledError:
-            if turn.cancelled():
-                self._leave(party, turn)
+            if item.cancelled():
+                self._leave(batch, item)
             else:  # it received its slot when it was cancelled
                 self._give_back()
             raise
@@ -123,35 +123,35 @@ class Admission:
 
     def _give_back(self) -> None:
         self._pace.passed(self._busy)
-        while self._turns:
-            party, queue = next(iter(self._turns.items()))
-            turn = next(iter(queue))
-            self._remove(party, turn)
-            if turn.cancelled():  # the party keeps its turn
+        while self._batches:
+            batch, queue = next(iter(self._batches.items()))
+            item = next(iter(queue))
+            self._remove(batch, item)
+            if item.cancelled():  # its slot goes to the next item of the batch
                 continue
             if queue:
                 self._given += 1
-                if self._given >= self._per_turn:
-                    self._turns.move_to_end(party)
+                if self._given >= self._per_round:
+                    self._batches.move_to_end(batch)
                     self._given = 0
-            turn.set_result(None)
+            item.set_result(None)
             return
         self._free += 1
 
-    def _leave(self, party: object, turn: asyncio.Future[None]) -> None:
-        if turn in self._turns.get(party, ()):  # otherwise _give_back has removed it
-            self._remove(party, turn)
+    def _leave(self, batch: object, item: asyncio.Future[None]) -> None:
+        if item in self._batches.get(batch, ()):  # otherwise _give_back has removed it
+            self._remove(batch, item)
 
-    def _remove(self, party: object, turn: asyncio.Future[None]) -> None:
-        """Remove a waiting item, and its party if it was the last."""
-        queue = self._turns[party]
-        self._of_a_round -= len(queue) <= self._per_turn
+    def _remove(self, batch: object, item: asyncio.Future[None]) -> None:
+        """Remove a waiting item, and its batch if that was its last."""
+        queue = self._batches[batch]
+        self._next_round_items -= len(queue) <= self._per_round
         self._waiting -= 1
-        del queue[turn]
+        del queue[item]
         if not queue:
-            if party is next(iter(self._turns)):
+            if batch is next(iter(self._batches)):
                 self._given = 0
-            del self._turns[party]
+            del self._batches[batch]
 
 
 class Pace:

@@ -1,8 +1,8 @@
 """Cohorts: the requests of one group, which wait for each other and are judged together.
 
-For trainers that ask sample by sample. A cohort is judged when it is whole, or when one of its
-members has waited for its share of its deadline; then with those that are there. Whoever comes
-later has no score, because one from another comparison would be on another scale.
+For trainers that send a group sample by sample. A cohort is judged when it is complete, or when one
+of its members has waited for a fraction of its deadline, without the missing ones. Late requests
+get no score: the scores of two comparisons have different scales.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from reward_serve.engines.base import OverloadedError
 from reward_serve.reward_models.base import failure_of
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 
-Judge = Callable[[Sequence[ScoreRequest], float], Awaitable[Sequence[ScoreResult]]]
-"""Judges requests of one group within a time in seconds: a result for each, in order."""
+JudgeGroup = Callable[[Sequence[ScoreRequest], float], Awaitable[Sequence[ScoreResult]]]
+"""Judges the requests of one group within a time in seconds; returns their results, in order."""
 
 _RETRIED = frozenset([Status.ERROR, Status.OVERLOADED])
 _PAUSE_S = 1.0
@@ -27,7 +27,7 @@ class _Member:
     request: ScoreRequest
     ends: float
     answer: asyncio.Future[ScoreResult]
-    waiting: int = 0  # callers; a doubled request has two
+    waiting: int = 0  # callers; a request that was sent twice has two
 
 
 @dataclass(eq=False)
@@ -37,7 +37,7 @@ class _Cohort:
     timer: asyncio.TimerHandle | None = None
     closes: float = float("inf")
     judging: asyncio.Task[None] | None = None
-    late: set[Hashable] = field(default_factory=set)
+    late: set[Hashable] = field(default_factory=set)  # names of the requests refused as late
 
 
 class Cohorts:
@@ -49,7 +49,7 @@ class Cohorts:
         limit: maximum requests that wait.
     """
 
-    def __init__(self, judge: Judge, wait: float, limit: int) -> None:
+    def __init__(self, judge: JudgeGroup, wait: float, limit: int) -> None:
         self._judge = judge
         self._wait = wait
         self._limit = limit
@@ -61,7 +61,7 @@ class Cohorts:
     async def score(self, request: ScoreRequest) -> ScoreResult:
         """The result of a request with ``group`` and ``group_size``, judged with its group.
 
-        A request with the ``id`` of a member is that member, sent again.
+        A request with the ``id`` of a member is a retry and gets that member's result.
 
         Raises:
             OverloadedError: too many requests wait.
@@ -74,7 +74,7 @@ class Cohorts:
         name = object() if request.id is None else request.id
         cohort = self._cohort(key, name, request.group_size or 0)
         if cohort is None:
-            reason = f"group: {request.group!r} was judged without this response, which came late"
+            reason = f"group: {request.group!r} was judged before this response arrived"
             return failure(Status.TIMEOUT, f"{reason}; send its members sooner, or raise timeout_s")
         member = self._joined(key, cohort, name, request)
         self.waiting += 1
@@ -88,7 +88,11 @@ class Cohorts:
                 self._leave(key, cohort, name)
 
     def _cohort(self, key: Hashable, name: Hashable, size: int) -> _Cohort | None:
-        """The cohort to join; None for a request that comes late."""
+        """The cohort to join; None if the group was judged without this request.
+
+        A closed cohort is kept until its deadlines, for retries of its members and for late ones.
+        More requests than are missing start a new cohort: the group is sent again.
+        """
         if key in self._open:
             return self._open[key]
         closed = self._closed.get(key)
@@ -98,7 +102,7 @@ class Cohorts:
             if len(closed.members) + len(closed.late | {name}) <= closed.size:
                 closed.late.add(name)
                 return None
-        self._open[key] = _Cohort(size)  # the group's first, or it is asked for once more
+        self._open[key] = _Cohort(size)
         return self._open[key]
 
     def _joined(
@@ -120,7 +124,7 @@ class Cohorts:
         return member
 
     def _leave(self, key: Hashable, cohort: _Cohort, name: Hashable) -> None:
-        """Remove a member whose callers have gone; without callers, nothing is judged."""
+        """Remove a member without callers; cancel the judging when no member has any."""
         if cohort.judging is None:
             del cohort.members[name]
             if not cohort.members:
@@ -151,7 +155,7 @@ class Cohorts:
         left_s = min(member.ends for member in members) - asyncio.get_running_loop().time()
         results: Sequence[ScoreResult]
         if len(members) == 1:
-            reason = f"group: none of the other {cohort.size - 1} requests came in time"
+            reason = f"group: the other {cohort.size - 1} requests did not arrive in time"
             results = [failure(Status.TIMEOUT, reason)]
         else:
             try:
@@ -161,14 +165,14 @@ class Cohorts:
         if any(result.score is not None for result in results):
             results = [_final(result) for result in results]
         elif any(result.status in _RETRIED for result in results):
-            self._drop(key, cohort)  # its members may come again, as a new cohort
+            self._drop(key, cohort)  # retries form a new cohort
         for member, result in zip(members, results, strict=True):
             if not member.answer.done():
                 member.answer.set_result(result)
 
 
 def _final(result: ScoreResult) -> ScoreResult:
-    """A failure in a group that was judged: asked again alone, it could not be compared."""
+    """Make a member's failure final if others were scored: a retry could not be compared."""
     if result.status not in _RETRIED:
         return result
     return result.model_copy(update={"status": Status.TIMEOUT})

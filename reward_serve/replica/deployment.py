@@ -54,11 +54,11 @@ class RewardReplica(Scorer):
     Args:
         model: a ``ModelConfig`` as plain data.
         max_batch_items: maximum items of one ``score_batch``.
-        explanations: maximum concurrent calls of ``explain``; 0 turns them off.
+        explain: whether results are explained.
     """
 
     async def __init__(  # type: ignore[misc]
-        self, model: dict[str, Any], max_batch_items: int, explanations: int = 0
+        self, model: dict[str, Any], max_batch_items: int, explain: bool = True
     ) -> None:
         began = time.monotonic()
         memory.return_large_blocks()
@@ -74,7 +74,7 @@ class RewardReplica(Scorer):
             max_batch_items,
             config.max_item_chars,
             self._observed(),
-            explanations,
+            explain,
         )
         await self._first_verdict(Scorer(config.name, self._model, admission, max_batch_items))
         self._timings_s["total"] = time.monotonic() - began

@@ -10,16 +10,17 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from reward_serve.engines.base import TextOutput
-from reward_serve.explanation import ExplainRequest, Explanation, Seconds
+from reward_serve.explanation import Explanation, Seconds
+from reward_serve.groups.schema import GroupRequest, GroupResult, group_failure
 from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.replica.groups import GroupScorer
+from reward_serve.replica.loop_budget import LoopBudget
 from reward_serve.replica.observers import Observer, Times
-from reward_serve.replica.turns import Turns
 from reward_serve.reward_models.base import (
     InvalidRequestError,
     RewardModel,
@@ -42,8 +43,9 @@ from reward_serve.schema import (
 
 logger = logging.getLogger(__name__)
 
+Body = TypeVar("Body", bound=BaseModel)
+
 _FLUSH_S = 0.02
-_EXPLANATION_PAUSE_S = 1.0
 
 
 class Scorer:
@@ -56,7 +58,7 @@ class Scorer:
         max_batch_items: all items of a larger batch are invalid.
         max_item_chars: an item with more characters in total is invalid.
         observers: notified of the end of every request, except explanations.
-        explanations: maximum explanations in progress or waiting; 0 turns them off.
+        explains: whether ``explain`` explains results.
         clock: monotonic clock in seconds.
     """
 
@@ -68,7 +70,7 @@ class Scorer:
         max_batch_items: int,
         max_item_chars: int = DEFAULT_ITEM_CHARS,
         observers: Sequence[Observer] = (),
-        explanations: int = 0,
+        explains: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
@@ -78,17 +80,16 @@ class Scorer:
         self._observers = observers
         self._max_item_chars = max_item_chars
         self._clock = clock
-        self._turns = Turns()
-        self._explanations = explanations
-        self._explaining = 0
-        self._groups = GroupScorer(name, model, admission, self._checked_length, observers, clock)
+        self._loop_budget = LoopBudget()
+        self._explains = explains
+        self._groups = GroupScorer(name, model, admission, self._checked_length)
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
         """Score one request; its deadline starts now.
 
         Args:
             request: a ``ScoreRequest`` as plain data.
-            batch: the batch that it belongs to; batches are admitted in turn.
+            batch: identifies its batch; slots go to the batches in rounds.
         """
         times = Times(self._clock())
         try:
@@ -104,24 +105,31 @@ class Scorer:
 
     async def score_group(self, request: object) -> dict[str, Any]:
         """The ``GroupResult`` of one ``GroupRequest``, both as plain data."""
-        return await self._groups.score(request)
+        times, asked = Times(self._clock()), None
+        try:
+            asked = _validated(GroupRequest, request)
+            self._check_model(asked.model)
+            result = await self._groups.score(asked)
+        except Exception as error:
+            what = f"reward model {self._name}, group id={asked and asked.id!r}"
+            size = 0 if asked is None else len(asked.responses)
+            result = group_failure(failure_of(error, what), size)
+        finished = self._finished(result, times, asked or request)
+        if asked is not None:
+            for response, each in zip(asked.responses, finished["results"], strict=True):
+                shown = {"response": response, "question": asked.question, "id": asked.id}
+                for observer in self._observers:
+                    observer.observe(shown, each, times)
+        return finished
 
     async def explain(self, request: object) -> dict[str, Any]:
-        """The ``Explanation`` of one ``ExplainRequest``, both as plain data.
+        """The ``Explanation`` of one ``ScoreRequest``, both as plain data.
 
         It is scored as by ``score``, and waits for admission like other items.
         """
-        refusal = self._refusal()
-        if refusal is not None:
-            result = self._finished(refusal, Times(self._clock()), echoes(request))
-            return Explanation.model_validate({"result": result}).model_dump(mode="json")
         times, trace = Times(self._clock()), Trace()
-        self._explaining += 1
-        try:
-            result = await self._result(request, times, trace=trace)
-            prompts = await asyncio.to_thread(lambda: [shown() for shown in trace.prompts])
-        finally:
-            self._explaining -= 1
+        result = await self._result(request, times, trace=trace)
+        prompts = await asyncio.to_thread(lambda: [shown() for shown in trace.prompts])
         echoed = {name: result[name] for name in ("id", "metadata", "model")}
         explanation = Explanation(
             result=ScoreResult.model_validate(result),
@@ -134,47 +142,28 @@ class Scorer:
         )
         return explanation.model_dump(mode="json")
 
-    def _refusal(self) -> ScoreResult | None:
-        """Why nothing is explained now; None if something can be."""
-        if self._explaining < self._explanations:
-            return None
-        if not self._explanations:
-            reason = "explain: is off in this deployment; set server.explain: true"
-            return failure(Status.INVALID, reason)
-        reason = (
-            f"{self._explaining} explanations are in progress in this replica; the limit is "
-            f"server.max_concurrent_explanations: {self._explanations}; retry after a pause"
-        )
-        return failure(Status.OVERLOADED, reason, details={"retry_after_s": _EXPLANATION_PAUSE_S})
-
     async def _result(
         self, request: object, times: Times, batch: object = None, trace: Trace | None = None
     ) -> dict[str, Any]:
-        await self._turns.validation()  # validation takes up to 20 ms
+        await self._loop_budget.validation()  # validation takes up to 20 ms
+        asked = None
         try:
-            if trace is None:
-                parsed = ScoreRequest.model_validate(request)
-            else:
-                explained = ExplainRequest.model_validate(request)
-                parsed, trace.tokens = explained.score_request(), explained.tokens
-        except ValidationError as error:
-            invalid = failure(Status.INVALID, describe_errors(error))
-            return self._finished(invalid, times, echoes(request))
-        echoed: dict[str, Any] = {"id": parsed.id, "metadata": parsed.metadata}
-        try:
-            return self._finished(await self._scored(parsed, times, batch, trace), times, echoed)
+            asked = _validated(ScoreRequest, request)
+            result = await self._scored(asked, times, batch, trace)
         except Exception as error:
-            what = f"reward model {self._name}, request id={parsed.id!r}"
-            return self._finished(failure_of(error, what), times, echoed)
+            what = f"reward model {self._name}, request id={asked and asked.id!r}"
+            result = failure_of(error, what)
+        return self._finished(result, times, asked or request)
 
     def _finished(
-        self, result: ScoreResult, times: Times, echoed: Mapping[str, Any]
+        self, result: ScoreResult | GroupResult, times: Times, request: object
     ) -> dict[str, Any]:
         """The result as plain data, with what only the replica knows."""
         times.ended = self._clock()
-        finished = result.model_dump(mode="json")
-        finished |= echoed
-        finished["model"], finished["latency_ms"] = self._name, 1000 * times.total
+        finished = result.model_dump(mode="json") | echoes(request)
+        finished["latency_ms"] = 1000 * times.total
+        for one in finished.get("results", [finished]):
+            one |= {"model": self._name, "latency_ms": finished["latency_ms"]}
         return finished
 
     async def complete(self, body: object) -> dict[str, Any]:
@@ -206,10 +195,7 @@ class Scorer:
             raise InvalidRequestError(
                 f"model: {self._name!r} does not generate text; choose a judge, or use /v1/score"
             )
-        try:
-            request = ChatRequest.model_validate(body)
-        except ValidationError as error:
-            raise InvalidRequestError(describe_errors(error)) from None
+        request = _validated(ChatRequest, body)
         self._checked_length({"messages": request.characters})
         async with within_deadline(request.timeout_s), self._admission.place(request.timeout_s):
             return await self._model.chat.complete(request)
@@ -217,11 +203,11 @@ class Scorer:
     async def _scored(
         self, request: ScoreRequest, times: Times, batch: object, trace: Trace | None
     ) -> ScoreResult:
-        if request.model not in (None, self._name):
-            asked = ascii((request.model or "")[:64])
+        if trace is not None and not self._explains:
             raise InvalidRequestError(
-                f"model: no model is named {asked} in this deployment; choose {self._name!r}"
+                "explain: is off in this deployment; set server.explain: true"
             )
+        self._check_model(request.model)
         if request.rubric is not None and not self._model.reads_rubric:
             kind = self._model.describe()["kind"]
             raise InvalidRequestError(
@@ -234,7 +220,7 @@ class Scorer:
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
             times.placed = self._clock()
-            await self._turns.work(characters)
+            await self._loop_budget.work(characters)
             request.timeout_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
             return await self._model.score(request, trace)
 
@@ -291,6 +277,13 @@ class Scorer:
             for task in tasks:
                 task.cancel()
 
+    def _check_model(self, name: str | None) -> None:
+        if name not in (None, self._name):
+            asked = ascii((name or "")[:64])
+            raise InvalidRequestError(
+                f"model: no model is named {asked} in this deployment; choose {self._name!r}"
+            )
+
     def _checked_length(self, sizes: Mapping[str, int]) -> int:
         """The total number of characters in the fields of these sizes, if it is not too large."""
         total, longest = sum(sizes.values()), max(sizes, key=sizes.__getitem__)
@@ -304,10 +297,18 @@ class Scorer:
     def _too_large(self, request: object, size: int) -> dict[str, Any]:
         reason = f"requests: {size} items; the limit is {self._max_batch_items}, so split the batch"
         refused = failure(Status.INVALID, reason)
-        return self._finished(refused, Times(self._clock()), echoes(request))
+        return self._finished(refused, Times(self._clock()), request)
 
     @staticmethod
     def _items(requests: object) -> Sequence[object]:
         if not isinstance(requests, list | tuple):
             raise TypeError(f"requests: must be a list of dicts (found {type(requests).__name__})")
         return requests
+
+
+def _validated(contract: type[Body], body: object) -> Body:
+    """The request; raises ``InvalidRequestError`` with the fields that are wrong."""
+    try:
+        return contract.model_validate(body)
+    except ValidationError as error:
+        raise InvalidRequestError(describe_errors(error)) from None

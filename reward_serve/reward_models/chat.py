@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.engines.base import Engine, TextOutput
+from reward_serve.engines.base import LanguageModel, TextOutput
 from reward_serve.judging.conversation import render_chat
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN
 from reward_serve.off_loop import off_loop
@@ -118,12 +118,12 @@ class Chat:
     """Chat completions by one judge's model.
 
     Args:
-        engine: the judge's engine.
+        engine: the judge's engine, with its cache.
         config: the judge's settings and limits.
         ends_thinking: whether the engine can limit thinking.
     """
 
-    def __init__(self, engine: Engine, config: JudgeConfig, ends_thinking: bool) -> None:
+    def __init__(self, engine: LanguageModel, config: JudgeConfig, ends_thinking: bool) -> None:
         self._engine = engine
         self._config = config.model_copy(update={"samples": 1})  # the client sets n
         self._ends_thinking = ends_thinking

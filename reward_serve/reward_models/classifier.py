@@ -42,7 +42,7 @@ class Classifier(RewardModel):
         with timed(trace, "rendering"):
             rendered = await self._rendered(turns)
         if trace is not None:
-            trace.prompts.append(partial(self._shown, request, turns, rendered, trace))
+            trace.prompts.append(partial(self._shown, request, turns, rendered))
         with timed(trace, "engine"):
             output = await self._engine.logits(rendered.token_ids)
         result = self._result(rendered, output)
@@ -75,11 +75,7 @@ class Classifier(RewardModel):
         )
 
     def _shown(
-        self,
-        request: ScoreRequest,
-        turns: list[dict[str, str]],
-        rendered: Conversation,
-        trace: Trace,
+        self, request: ScoreRequest, turns: list[dict[str, str]], rendered: Conversation
     ) -> ShownPrompt:
         text, fields, cut = "", [], []
         for part, turn, begin in self._renderer.texts(turns, rendered.shown):
@@ -92,11 +88,8 @@ class Classifier(RewardModel):
         for turn in sorted(set(range(len(turns))) - set(rendered.shown)):
             place = _place(request, turns, turn)
             cut.append(Cut(**place, start=0, end=len(turns[turn]["content"])))
-        ids = rendered.token_ids
-        tokens = trace.shown_tokens(self._engine.tokenizer, ids)
-        return ShownPrompt(
-            mode="classify", text=text, fields=fields, cut=cut, token_count=len(ids), tokens=tokens
-        )
+        count = len(rendered.token_ids)
+        return ShownPrompt(mode="classify", text=text, fields=fields, cut=cut, token_count=count)
 
     def describe(self) -> dict[str, Any]:
         """Kind, settings and fingerprint."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from reward_serve.engines.base import Engine, LabelOutput, Prompt, TextOutput
+from reward_serve.engines.base import LabelOutput, LanguageModel, Prompt, TextOutput
 from reward_serve.explanation import Cut, ShownPrompt, Turn
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, cut_span
 from reward_serve.judging.rendering import LabelError, Layout, Renderer, shown_as
@@ -52,7 +52,7 @@ class Comparison:
     response_tokens: int
     fingerprint: str
     source: Source
-    engine: Engine
+    engine: LanguageModel
     renderer: Renderer
     trace: Trace | None
     criterion: str = ""
@@ -132,9 +132,8 @@ class Comparison:
             response, kept = self.request.response, prompt.fields["response"]
             place = cut_span(response, kept, prompt.head_characters, shown_as(template))
             shown.cut = [Cut(field="response", start=place[0], end=place[1], exact=place[2])]
-        if self.engine.tokenizer is not None and self.trace is not None:
+        if self.engine.tokenizer is not None:
             shown.token_count = len(prompt.token_ids)
-            shown.tokens = self.trace.shown_tokens(self.engine.tokenizer, prompt.token_ids)
         return shown
 
 

@@ -61,11 +61,7 @@ class Judge(RewardModel):
         self._source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
         cache = config.cache
         self._engine = engine
-        self._cache = (
-            CachingEngine(engine, cache.max_entries, int(cache.max_mib * 2**20))
-            if cache.enabled
-            else None
-        )
+        self._cache = CachingEngine(engine, int(cache.max_mib * 2**20)) if cache.enabled else None
         self._audit = Audit(self._config.audit_rate)
         self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
         self._about = engine.describe()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
-from reward_serve.engines.base import Encoder
 from reward_serve.explanation import (
     Explanation,
     FieldName,
@@ -16,7 +15,6 @@ from reward_serve.explanation import (
     RuleOutcome,
     ShownPrompt,
     Span,
-    Token,
 )
 from reward_serve.judging.rendering import Parts
 from reward_serve.off_loop import off_loop
@@ -36,7 +34,6 @@ class Trace:
     """Filled by a reward model step by step, so that a failure keeps the earlier steps.
 
     Attributes:
-        tokens: whether to include the prompts' tokens.
         rule: the rules' outcome.
         model: the model's result.
         prompts: functions that describe each prompt; called after scoring, off the event loop.
@@ -45,7 +42,6 @@ class Trace:
         members: explanations of a composite's or cascade's members.
     """
 
-    tokens: bool = False
     rule: RuleOutcome | None = None
     model: ScoreResult | None = None
     prompts: list[Callable[[], ShownPrompt]] = field(default_factory=list)
@@ -77,13 +73,6 @@ class Trace:
             answer=found.answer,
             span=Span(start=found.span[0], end=found.span[1]) if found.span else None,
         )
-
-    def shown_tokens(self, tokenizer: Encoder, token_ids: Sequence[int]) -> list[Token] | None:
-        """A prompt's tokens, if they were requested."""
-        if not self.tokens:
-            return None
-        tokens = zip(token_ids, tokenizer.tokens(token_ids), strict=True)
-        return [Token(id=i, text=text, special=special) for i, (text, special) in tokens]
 
 
 def timed(trace: Trace | None, part: Part) -> AbstractContextManager[None]:

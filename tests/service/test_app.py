@@ -188,7 +188,7 @@ def test_a_replica_receives_its_model_and_the_batch_limit() -> None:
     config = {**args(), "server": {"max_batch_items": 9}}
     bound = deployments(config)
     expected = parse_config(config)
-    assert bound["judge"].init_args == (expected.models[0].model_dump(mode="json"), 9, 2)
+    assert bound["judge"].init_args == (expected.models[0].model_dump(mode="json"), 9, True)
     assert bound["ingress"].init_args[0] == expected.server.model_dump(mode="json")
 
 

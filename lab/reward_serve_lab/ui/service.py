@@ -22,7 +22,7 @@ from reward_serve.schema import ScoreResult
 logger = logging.getLogger(__name__)
 
 MAX_EXPLAINED_AT_ONCE = 2
-"""Concurrent explanations; the service limits them."""
+"""Concurrent explanations, each of which takes a place among the replica's items."""
 
 BATCH_ITEMS = 128
 """Requests per call: few enough for a call to end well within its deadline."""

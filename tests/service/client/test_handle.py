@@ -266,7 +266,7 @@ def explained(items: Any) -> dict[str, Any]:
 async def test_a_result_is_explained_by_the_reward_model() -> None:
     client = client_of(explained)
     awaited = await client.aexplain({**ASKED, "id": "a"})
-    in_thread = await asyncio.to_thread(client.explain, {**ASKED, "id": "b"}, tokens=True)
+    in_thread = await asyncio.to_thread(client.explain, {**ASKED, "id": "b"})
     assert (awaited.result.id, in_thread.result.id) == ("a", "b")
 
 

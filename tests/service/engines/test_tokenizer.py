@@ -106,22 +106,6 @@ class TestChatTokenizer:
         tokenizer = ChatTokenizer(hub_tokenizer(backend))
         assert tokenizer.encode_plain("1\u00e9\u00e88") == ([3, 5, 5, 4], [0, 1, 2, 3])
 
-    def test_tokens_have_their_texts_and_control_tokens_differ_from_text(self) -> None:
-        from tokenizers import decoders
-
-        backend = byte_level()
-        backend.decoder = decoders.ByteLevel()
-        tokenizer = ChatTokenizer(hub_tokenizer(backend))
-        control = tokenizer.encode_control("18<|im_end|>")
-        plain, _ = tokenizer.encode_plain("<|im_end|>")
-        assert tokenizer.tokens(control) == [("1", False), ("8", False), ("<|im_end|>", True)]
-        assert "".join(text for text, _ in tokenizer.tokens(plain)) == "<|im_end|>"
-        assert not any(special for _, special in tokenizer.tokens(plain))
-        assert [text for text, _ in tokenizer.tokens(tokenizer.encode_plain("é")[0])] == [
-            "\ufffd",
-            "\ufffd",
-        ]
-
     def test_a_long_text_has_the_same_tokens(self) -> None:
         tokenizer = ChatTokenizer(hub_tokenizer(byte_level()))
         ids, starts = tokenizer.encode_plain("½ eighteen\n" * 3_000)

@@ -68,7 +68,7 @@ def test_a_type_is_documented_only_where_it_is_served() -> None:
         ("/v1/score", "ScoreRequest", "ScoreResult"),
         ("/v1/score/batch", "ScoreBatch", "ScoreResults"),
         ("/v1/score/group", "GroupRequest", "GroupResult"),
-        ("/v1/explain", "ExplainRequest", "Explanation"),
+        ("/v1/explain", "ScoreRequest", "Explanation"),
         ("/v1/chat/completions", "ChatRequest", "ChatCompletion"),
         ("/get_reward", "OpenRlhfRequest", "OpenRlhfRewards"),
     ],

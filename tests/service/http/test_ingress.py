@@ -338,7 +338,7 @@ class TestExplain:
         [
             ([], 422, "body: must be an object"),
             ({**GOOD, "model": "none"}, 404, "model: no model is named 'none'"),
-            ({**GOOD, "tokens": "yes"}, 422, "tokens: "),
+            ({**GOOD, "timeout_s": "soon"}, 422, "timeout_s: "),
             ({}, 422, "response: "),
         ],
     )

@@ -24,18 +24,16 @@ ASKED = {"response": "She makes eighteen dollars in all", "reference": "18", "id
 def test_a_judges_verdict_is_explained_over_http_and_by_handle(
     http: HttpRewardClient, handle: RewardClient
 ) -> None:
-    explanation = http.explain(ASKED, tokens=True)
+    explanation = http.explain(ASKED)
     (prompt,) = explanation.prompts
-    text, tokens = prompt.text or "", prompt.tokens or []
+    text = prompt.text or ""
 
     assert explanation.result.score == http.score(ASKED).score
     assert explanation.result.id == "a"
     assert explanation.rule is not None
     assert explanation.model is not None
-    assert explanation.model.usage.prompt_tokens == prompt.token_count == len(tokens)
-    assert "".join(token.text for token in tokens) == text
+    assert explanation.model.usage.prompt_tokens == prompt.token_count
     assert text.startswith("<|im_start|>")
-    assert tokens[0].special
     (place,) = [each for each in prompt.fields if each.field == "response"]
     assert text[place.start : place.end] == "She makes 18 dollars in all", "canonical numerals"
     assert None not in explanation.seconds.model_dump().values()
@@ -79,15 +77,10 @@ HOSTILE = [
 @pytest.mark.parametrize("number", range(len(HOSTILE)))
 def test_untrusted_text_is_explained(http: HttpRewardClient, number: int) -> None:
     response = HOSTILE[number]
-    explanation = http.explain({**ASKED, "response": response}, tokens=True)
+    explanation = http.explain({**ASKED, "response": response})
     (prompt,) = explanation.prompts
-    (place,) = [each for each in prompt.fields if each.field == "response"]
-    ends = prompt.text or ""
 
     assert explanation.result.status is Status.OK
-    assert ends.count("<|im_end|>") - ends[place.start : place.end].count("<|im_end|>") == sum(
-        token.text == "<|im_end|>" and token.special for token in prompt.tokens or ()
-    ), "what the response holds is no control token"
     for cut in prompt.cut:
         assert 0 <= cut.start < cut.end <= len(response)
 
@@ -99,13 +92,12 @@ def test_the_longest_item_is_explained_and_a_longer_one_refused(
     ending = "\nShe makes eighteen dollars in all"
     room = DEFAULT_ITEM_CHARS - len(ASKED["reference"]) - len(ending)
     response = (unit * (room // len(unit) + 1))[:room] + ending
-    told = http.explain({**ASKED, "response": response}, tokens=True)
+    told = http.explain({**ASKED, "response": response})
     longer = http.explain({**ASKED, "response": response + "."})
 
     (prompt,) = told.prompts
     assert told.result.status is Status.OK
     assert told.model is not None
-    assert len(prompt.tokens or ()) == prompt.token_count
     cuts = [cut for cut in prompt.cut if cut.field == "response"]
     assert all(0 <= cut.start < cut.end <= len(response) for cut in cuts)
     assert sum(cut.end - cut.start for cut in cuts) > DEFAULT_ITEM_CHARS - 20_000
@@ -190,4 +182,4 @@ def test_many_at_once_are_explained_or_refused_as_overloaded(rule_url: str) -> N
     for reply in replies:
         if reply.status_code == 503:
             assert reply.headers["retry-after"] == "1"
-            assert "max_concurrent_explanations" in reply.json()["detail"]
+            assert "this replica" in reply.json()["detail"]

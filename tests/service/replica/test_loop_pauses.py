@@ -226,7 +226,7 @@ async def test_a_batch_lets_others_pass(kind: str, batch: str) -> None:
 @pytest.mark.parametrize("kind", ["judge", "gsm8k"])
 async def test_an_explanation_lets_others_pass(kind: str, part: str) -> None:
     asked = {"response": text(part, 190_000) + f"\n#### {'1 - ' * 45}", "reference": "18"}
-    scorer = Scorer("m", MODELS[kind](), Admission(64, 4096), 1, explanations=1)
+    scorer = Scorer("m", MODELS[kind](), Admission(64, 4096), 1)
     assert await shortest_pause(lambda: scorer.explain(asked)) < LONGEST_S
 
 

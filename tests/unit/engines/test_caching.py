@@ -13,6 +13,9 @@ from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.schema import Usage
 
+OF_A_LABEL = 1_150
+"""Bytes of an output with one label."""
+
 
 class Engine:
     """Answers with the sum of the prompt's tokens once ``go`` is set."""
@@ -28,9 +31,6 @@ class Engine:
         self.fault: Exception | None = None
         self.logprob: float | None = None
 
-    def describe(self) -> dict[str, str]:
-        return {"weights": "w"}
-
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         await self._work(prompt)
         logprob = float(sum(prompt.token_ids)) if self.logprob is None else self.logprob
@@ -40,11 +40,6 @@ class Engine:
         await self._work(prompt)
         text = f"{len(self.asked)}: {sum(prompt.token_ids)}"
         return TextOutput(text, False, usage(prompt))
-
-    async def failure(self) -> str | None:
-        return None
-
-    def close(self) -> None: ...
 
     async def _work(self, prompt: Prompt) -> None:
         self.asked.append(tuple(prompt.token_ids))
@@ -65,8 +60,8 @@ def asking(*token_ids: int) -> Prompt:
     return Prompt((), list(token_ids))
 
 
-def cached(engine: Engine, max_entries: int = 8, max_bytes: int = 2**20) -> CachingEngine:
-    return CachingEngine(engine, max_entries, max_bytes)
+def cached(engine: Engine, max_bytes: int = 2**20) -> CachingEngine:
+    return CachingEngine(engine, max_bytes)
 
 
 async def settled() -> None:
@@ -192,7 +187,7 @@ async def test_a_call_is_aborted_when_all_its_callers_are_cancelled_and_can_be_r
 
 
 async def test_the_least_recently_used_output_is_evicted_first() -> None:
-    cache = cached(Engine(), max_entries=2)
+    cache = cached(Engine(), max_bytes=2 * OF_A_LABEL)
     for token in (1, 2, 1, 3):  # 3 evicts 2
         await cache.label_logprobs(asking(token), ["0"])
 
@@ -213,7 +208,7 @@ async def test_nan_probabilities_are_not_cached() -> None:
 
 async def test_the_cache_stays_within_its_bytes() -> None:
     engine = Engine()
-    cache = cached(engine, max_entries=10_000, max_bytes=12_000)  # an answer of a label: 1,150
+    cache = cached(engine, max_bytes=12_000)
     for token in range(50):
         await cache.label_logprobs(asking(token), ["0"])
 
@@ -227,7 +222,7 @@ def test_concurrent_questions_in_any_order_get_their_own_answers(
 ) -> None:
     async def ask() -> None:
         engine = Engine()
-        cache = cached(engine, max_entries=kept)
+        cache = cached(engine, max_bytes=kept * OF_A_LABEL)
         outputs = await asyncio.gather(*(cache.label_logprobs(asking(n), ["7"]) for n in questions))
         assert [output.logprobs["7"] for output in outputs] == [float(n) for n in questions]
         assert len(engine.asked) == len(set(questions)) == cache.misses

@@ -25,6 +25,9 @@ class FakeTokenizer:
         roles = [f"<|{message['role']}|>" for message in messages]
         return "".join(f"{role}{text}<|end|>" for role, text in zip(roles, texts, strict=True))
 
+    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
+        return f"{self.conversation(messages)}<|assistant|>"
+
     def encode_control(self, text: str) -> list[int]:
         for name, number in SPECIAL.items():
             text = text.replace(name, chr(number))
@@ -32,9 +35,6 @@ class FakeTokenizer:
 
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
         return [ord(character) for character in text], list(range(len(text)))
-
-    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
-        return [(text_of([i]), i in SPECIAL.values()) for i in token_ids]
 
 
 def turns(*texts: str, system: str | None = None) -> list[dict[str, str]]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import pytest
@@ -584,12 +584,10 @@ class FakeLowercaseTokenizer:
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
         return self.encode_control(text), list(range(len(text)))
 
-    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
-        return [(chr(token_id), False) for token_id in token_ids]
-
 
 def test_labels_that_share_a_token_are_an_error() -> None:
-    renderer = Renderer(FakeLowercaseTokenizer(), max_prompt_tokens=2048)
+    tokenizer: Any = FakeLowercaseTokenizer()
+    renderer = Renderer(tokenizer, max_prompt_tokens=2048)
     with pytest.raises(LabelError):
         renderer.label_ids(template(values={"Y": 1.0, "y": 0.0}))
 

@@ -18,19 +18,19 @@ class Visitors:
         self.tasks: list[asyncio.Task[None]] = []
         self.inside: list[int] = []
 
-    async def enter(self, count: int = 1, party: object = None) -> None:
+    async def enter(self, count: int = 1, batch: object = None) -> None:
         for _ in range(count):
             number = len(self.tasks)
             self._leave.append(asyncio.Event())
-            self.tasks.append(asyncio.create_task(self._visit(number, party)))
+            self.tasks.append(asyncio.create_task(self._visit(number, batch)))
         await settle()
 
     async def leave(self, number: int) -> None:
         self._leave[number].set()
         await settle()
 
-    async def _visit(self, number: int, party: object) -> None:
-        async with self._admission.place(party=party):
+    async def _visit(self, number: int, batch: object) -> None:
+        async with self._admission.place(batch=batch):
             self.inside.append(number)
             try:
                 await self._leave[number].wait()
@@ -125,7 +125,7 @@ async def test_an_item_that_fails_frees_its_slot() -> None:
     assert admission.items == 0
 
 
-async def test_no_slot_is_lost_when_a_waiter_gives_up_as_its_turn_comes() -> None:
+async def test_no_slot_is_lost_when_a_waiter_gives_up_as_it_gets_one() -> None:
     admission = Admission(concurrent=1, queued=2)
     visitors = Visitors(admission)
     await visitors.enter(3)
@@ -137,29 +137,29 @@ async def test_no_slot_is_lost_when_a_waiter_gives_up_as_its_turn_comes() -> Non
     assert admission.items == 0
 
 
-async def test_batches_are_admitted_in_turn_and_a_single_request_is_a_batch_of_one() -> None:
-    visitors = Visitors(Admission(concurrent=1, queued=99, per_turn=1))
-    await visitors.enter(10, party="large")  # 0 is at work
-    await visitors.enter(3, party="small")  # 10 to 12
+async def test_batches_are_admitted_in_rounds_and_a_single_request_is_a_batch_of_one() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_round=1))
+    await visitors.enter(10, batch="large")  # 0 is at work
+    await visitors.enter(3, batch="small")  # 10 to 12
     await visitors.enter()  # 13
     assert await order_of(visitors, 14) == [0, 1, 10, 13, 2, 11, 3, 12, *range(4, 10)]
 
 
-async def test_a_turn_is_several_items_so_that_small_batches_go_whole() -> None:
-    visitors = Visitors(Admission(concurrent=1, queued=99, per_turn=4))
-    await visitors.enter(10, party="large")  # 0 is at work
-    await visitors.enter(4, party="small")  # 10 to 13
-    await visitors.enter(4, party="later")  # 14 to 17
+async def test_a_round_has_several_slots_a_batch_so_that_small_ones_go_whole() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_round=4))
+    await visitors.enter(10, batch="large")  # 0 is at work
+    await visitors.enter(4, batch="small")  # 10 to 13
+    await visitors.enter(4, batch="later")  # 14 to 17
     expected = [0, *range(1, 5), *range(10, 14), *range(14, 18), *range(5, 10)]
     assert await order_of(visitors, 18) == expected
 
 
-async def test_a_turn_begins_anew_with_each_party() -> None:
-    visitors = Visitors(Admission(concurrent=1, queued=99, per_turn=3))
-    await visitors.enter(1, party="at work")
-    await visitors.enter(2, party="small")  # 1 and 2
-    await visitors.enter(5, party="large")  # 3 to 7
-    await visitors.enter(1, party="single")  # 8
+async def test_the_slots_of_a_round_are_counted_for_each_batch() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_round=3))
+    await visitors.enter(1, batch="at work")
+    await visitors.enter(2, batch="small")  # 1 and 2
+    await visitors.enter(5, batch="large")  # 3 to 7
+    await visitors.enter(1, batch="single")  # 8
     assert await order_of(visitors, 9) == [0, 1, 2, 3, 4, 5, 8, 6, 7]
 
 
@@ -182,11 +182,11 @@ async def test_in_a_lasting_overload_what_is_admitted_of_small_batches_is_in_tim
     working: list[asyncio.Future[None]] = []
     refused = 0
 
-    async def item(party: object) -> None:
+    async def item(batch: object) -> None:
         nonlocal refused
         began = clock.now
         try:
-            async with admission.place(within_s=20.0, party=party):
+            async with admission.place(within_s=20.0, batch=batch):
                 working.append(asyncio.get_running_loop().create_future())
                 await working[-1]
         except OverloadedError:
@@ -196,8 +196,8 @@ async def test_in_a_lasting_overload_what_is_admitted_of_small_batches_is_in_tim
 
     tasks = []
     for _ in range(200):
-        party = object()
-        tasks += [asyncio.create_task(item(party)) for _ in range(4)]
+        batch = object()
+        tasks += [asyncio.create_task(item(batch)) for _ in range(4)]
         await settle()
         clock.now += 1.0
         for done in [working.pop(0) for _ in range(2)]:
@@ -210,11 +210,11 @@ async def test_in_a_lasting_overload_what_is_admitted_of_small_batches_is_in_tim
     assert max(ended) <= 20.0
 
 
-async def test_one_who_gives_up_takes_no_turn() -> None:
+async def test_one_who_gives_up_takes_no_slot() -> None:
     admission = Admission(concurrent=1, queued=99)
     visitors = Visitors(admission)
-    await visitors.enter(4, party="large")
-    await visitors.enter(1, party="single")
+    await visitors.enter(4, batch="large")
+    await visitors.enter(1, batch="single")
     for number in (1, 2, 4):
         visitors.tasks[number].cancel()
     await settle()
@@ -226,14 +226,14 @@ async def test_one_who_gives_up_takes_no_turn() -> None:
     assert visitors.inside == [5]
 
 
-async def test_one_who_gives_up_as_its_turn_comes_leaves_the_turn_to_its_party() -> None:
-    visitors = Visitors(Admission(concurrent=1, queued=99, per_turn=1))
-    await visitors.enter(4, party="large")  # 0 is at work
-    await visitors.enter(2, party="small")  # 4 and 5
+async def test_one_who_gives_up_as_it_gets_a_slot_leaves_it_to_its_batch() -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_round=1))
+    await visitors.enter(4, batch="large")  # 0 is at work
+    await visitors.enter(2, batch="small")  # 4 and 5
     await visitors.leave(0)
     assert visitors.inside == [1]
     visitors.tasks[1].cancel()
-    visitors.tasks[4].cancel()  # in the same turn of the loop, as that slot comes free
+    visitors.tasks[4].cancel()  # in the same iteration of the loop, as that slot comes free
     await settle()
     assert visitors.inside == [5]
 
@@ -250,15 +250,15 @@ async def test_an_item_that_would_miss_its_deadline_is_refused_at_once() -> None
     admission = Admission(concurrent=2, queued=999, clock=clock)
     await seen_at_work(admission, clock, 20, 0.5)
     visitors = Visitors(admission)
-    await visitors.enter(20, party="large")  # the next is done in 10.5 s
+    await visitors.enter(20, batch="large")  # the next is done in 10.5 s
     with pytest.raises(
         OverloadedError, match=r"10\.5 s of its 10\.0 s; retry after 12 s"
     ) as refusal:
-        async with asyncio.timeout(1), admission.place(within_s=10.0, party="large"):
+        async with asyncio.timeout(1), admission.place(within_s=10.0, batch="large"):
             pytest.fail("a place too late")
     assert refusal.value.retry_after_s == pytest.approx((10.5 - 7.5) / 0.25)
     assert admission.items == 20
-    # A single request waits for its turn and not for the batch.
+    # A single request waits for its round and not for the batch.
     single = asyncio.create_task(admission.place(within_s=10.0).__aenter__())
     await settle()
     assert admission.items == 21
@@ -280,7 +280,7 @@ async def test_a_few_callers_do_not_make_a_replica_look_slow() -> None:
         async with admission.place():
             clock.now += 0.5
     visitors = Visitors(admission)
-    await visitors.enter(512, party="burst")  # of which 256 are done every half a second
+    await visitors.enter(512, batch="burst")  # of which 256 are done every half a second
     one_more = asyncio.create_task(admission.place(within_s=2.0).__aenter__())
     await settle()
     assert admission.items == 513

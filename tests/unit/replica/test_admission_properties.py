@@ -30,9 +30,9 @@ ops = st.lists(
 class House:
     """Items that come, hold their place and go; who was let in past whom."""
 
-    def __init__(self, concurrent: int, queued: int, per_turn: int) -> None:
-        self.admission = Admission(concurrent, queued, per_turn=per_turn)
-        self._per_turn = per_turn
+    def __init__(self, concurrent: int, queued: int, per_round: int) -> None:
+        self.admission = Admission(concurrent, queued, per_round=per_round)
+        self._per_round = per_round
         self._concurrent, self._capacity = concurrent, concurrent + queued
         self._inside: list[asyncio.Event] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -65,18 +65,18 @@ class House:
         for task in self._tasks:
             assert task.cancelled() or task.exception() is None
 
-    async def _visit(self, party: int) -> None:
+    async def _visit(self, batch: int) -> None:
         known = self.admission.items
         go = asyncio.Event()
         waiting = False
         try:
-            self._waiting[party] += 1
+            self._waiting[batch] += 1
             waiting = True
-            self._passed.setdefault(party, Counter())
-            async with self.admission.place(party=party):
-                self._left_queue(party)
+            self._passed.setdefault(batch, Counter())
+            async with self.admission.place(batch=batch):
+                self._left_queue(batch)
                 waiting = False
-                self._let_in(party)
+                self._let_in(batch)
                 self._inside.append(go)
                 with suppress(asyncio.CancelledError):
                     await go.wait()
@@ -87,20 +87,20 @@ class House:
             assert known >= self._capacity
         finally:
             if waiting:
-                self._left_queue(party)
+                self._left_queue(batch)
 
-    def _left_queue(self, party: int) -> None:
-        self._waiting[party] -= 1
-        if not self._waiting[party]:
-            self._passed.pop(party, None)
+    def _left_queue(self, batch: int) -> None:
+        self._waiting[batch] -= 1
+        if not self._waiting[batch]:
+            self._passed.pop(batch, None)
 
-    def _let_in(self, party: int) -> None:
+    def _let_in(self, batch: int) -> None:
         for other, passed in self._passed.items():
-            if other != party:
-                passed[party] += 1
-                assert passed[party] <= self._per_turn, f"{party} went too often before {other}"
-        if party in self._passed:
-            self._passed[party] = Counter()
+            if other != batch:
+                passed[batch] += 1
+                assert passed[batch] <= self._per_round, f"{batch} went too often before {other}"
+        if batch in self._passed:
+            self._passed[batch] = Counter()
 
     def _check(self) -> None:
         assert len(self._inside) <= self._concurrent
@@ -111,11 +111,11 @@ class House:
 
 
 @given(ops, st.integers(1, 3), st.integers(0, 6), st.integers(1, 3))
-def test_slots_are_kept_within_bounds_and_given_in_turn(
-    happenings: list[Op], concurrent: int, queued: int, per_turn: int
+def test_slots_are_kept_within_bounds_and_given_in_rounds(
+    happenings: list[Op], concurrent: int, queued: int, per_round: int
 ) -> None:
     async def visits() -> None:
-        house = House(concurrent, queued, per_turn)
+        house = House(concurrent, queued, per_round)
         for op in happenings:
             await house.do(op)
         await house.close()

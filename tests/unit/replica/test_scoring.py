@@ -537,7 +537,7 @@ async def test_a_cancelled_long_item_does_not_delay_others(bench: Bench) -> None
 @pytest.mark.parametrize("explains", [False, True])
 async def test_a_rubric_is_refused_by_a_model_that_reads_none(rubric: Any, explains: bool) -> None:
     model = RuleRewardModel(RuleModel(name="gsm8k", kind="rule"))
-    scorer = Scorer("gsm8k", model, Admission(8, 8), max_batch_items=8, explanations=1)
+    scorer = Scorer("gsm8k", model, Admission(8, 8), max_batch_items=8)
     request = {"response": "#### 18", "reference": "18", "rubric": rubric}
     assert (await scorer.score(request))["score"] == 1.0
 

@@ -21,7 +21,6 @@ from reward_serve.engines.base import (
     Prompt,
     Sampling,
     TextOutput,
-    Tokenizer,
 )
 from reward_serve.judging.rendering import LabelError
 from reward_serve.replica.admission import Admission
@@ -54,9 +53,6 @@ class FakeTokenizer:
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
         return self.encode_control(text), list(range(len(text)))
 
-    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
-        return [(chr(i), False) for i in token_ids]
-
 
 @dataclass
 class FakeEngine:
@@ -66,7 +62,7 @@ class FakeEngine:
     text: Callable[[str], tuple[str, bool]] = lambda prompt: ("VERDICT: 1", False)
     max_model_len: int = 4096
     description: dict[str, str] = field(default_factory=lambda: {"weights": "w", "dtype": "f32"})
-    tokenizer: Tokenizer = field(default_factory=FakeTokenizer)
+    tokenizer: Any = field(default_factory=FakeTokenizer)
     prompts: list[str] = field(default_factory=list)
     settings: list[dict[str, float]] = field(default_factory=list)
     budgets: list[tuple[int | None, int]] = field(default_factory=list)

@@ -53,9 +53,9 @@ class WordTokenizer:
         ids = [self._known.setdefault(word[0], len(self._known)) for word in found]
         return ids, [word.start() for word in found]
 
-    def tokens(self, token_ids: Sequence[int]) -> list[tuple[str, bool]]:
+    def decode(self, token_ids: Sequence[int]) -> str:
         words = list(self._known)
-        return [(words[i], False) for i in token_ids]
+        return "".join(words[i] for i in token_ids)
 
 
 @dataclass
@@ -96,7 +96,7 @@ class CriteriaEngine:
     def _text(self, prompt: Prompt) -> str:
         if self.tokenizer is None:
             return "\n".join(turn["content"] for turn in prompt.messages)
-        return "".join(text for text, _ in self.tokenizer.tokens(prompt.token_ids))
+        return str(self.tokenizer.decode(prompt.token_ids))
 
 
 def of_engine(engine: CriteriaEngine, **fields: Any) -> RubricJudge:

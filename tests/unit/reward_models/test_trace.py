@@ -23,9 +23,9 @@ RIGHT = says(p0=0.1, p1=0.9)
 
 
 async def explained(
-    model: Judge, asked: ScoreRequest, tokens: bool = False
+    model: Judge, asked: ScoreRequest
 ) -> tuple[ScoreResult, Trace, list[ShownPrompt]]:
-    trace = Trace(tokens)
+    trace = Trace()
     verdict = await model.score(asked, trace)
     return verdict, trace, [shown() for shown in trace.prompts]
 
@@ -48,17 +48,6 @@ async def test_the_prompt_that_is_shown_is_the_one_that_the_engine_got() -> None
     assert prompt.cut == []
     places = {each.field: prompt.text[each.start : each.end] for each in prompt.fields}
     assert places == {"response": "It <b>is</b> {18}.", "reference": "18 (present)"}
-
-
-async def test_tokens_are_shown_where_they_are_asked_for() -> None:
-    model = judge(FakeEngine(label=RIGHT))
-    _, _, (without,) = await explained(model, request())
-    _, _, (prompt,) = await explained(model, request(), tokens=True)
-
-    assert without.tokens is None
-    assert prompt.tokens is not None
-    assert "".join(token.text for token in prompt.tokens) == prompt.text
-    assert len(prompt.tokens) == prompt.token_count
 
 
 async def test_what_the_judge_does_not_see_is_shown() -> None:
@@ -169,16 +158,16 @@ async def test_an_endpoint_that_renders_itself_is_shown_as_messages() -> None:
             return LabelOutput({"0": -9.0, "1": -0.1}, self._usage(prompt))
 
     engine = FakeEndpoint()
-    engine.tokenizer = None  # type: ignore[assignment]
+    engine.tokenizer = None
     config = RemoteModel(
         name="judge",
         kind="remote",
         remote=RemoteConfig(model="m", base_url="http://127.0.0.1:1", api_key_env=None),
         judge=JudgeConfig(rules_first=False),
     )
-    _, _, (prompt,) = await explained(Judge(config, engine), request("eighteen"), tokens=True)
+    _, _, (prompt,) = await explained(Judge(config, engine), request("eighteen"))
 
-    assert (prompt.text, prompt.token_count, prompt.tokens) == (None, None, None)
+    assert (prompt.text, prompt.token_count) == (None, None)
     assert prompt.messages is not None
     assert [turn.model_dump(include={"role", "content"}) for turn in prompt.messages] == engine.sent
     user = prompt.messages[-1]

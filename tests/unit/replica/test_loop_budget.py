@@ -1,4 +1,4 @@
-"""Turns of the event loop have room for some items; the others wait in order, and wake once."""
+"""An iteration of the event loop begins some items; the others wait in order, and wake once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.replica.turns import Turns
+from reward_serve.replica.loop_budget import LoopBudget
 
 SHORT, LONG = 500, 5_000
 
@@ -30,12 +30,12 @@ class Steps:
             return
 
 
-async def turns_of(sizes: list[int]) -> list[int]:
-    """The turn of the event loop in which each item gets its room."""
-    turns, now, began = Turns(), 0, []
+async def iterations_of(sizes: list[int]) -> list[int]:
+    """The iteration of the event loop in which each item begins."""
+    budget, now, began = LoopBudget(), 0, []
 
     async def one(characters: int) -> None:
-        await turns.work(characters)
+        await budget.work(characters)
         began.append(now)
 
     tasks = [asyncio.create_task(one(size)) for size in sizes]
@@ -45,21 +45,21 @@ async def turns_of(sizes: list[int]) -> list[int]:
     return began
 
 
-async def test_a_turn_has_room_for_eight_short_items() -> None:
-    began = await turns_of([SHORT] * 24)
-    assert max(began.count(turn) for turn in began) == 8
+async def test_an_iteration_has_room_for_eight_short_items() -> None:
+    began = await iterations_of([SHORT] * 24)
+    assert max(began.count(number) for number in began) == 8
 
 
-async def test_a_turn_has_room_for_one_long_item_beside_short_ones() -> None:
-    began = await turns_of([LONG, LONG, LONG, SHORT])
+async def test_an_iteration_has_room_for_one_long_item_beside_short_ones() -> None:
+    began = await iterations_of([LONG, LONG, LONG, SHORT])
     assert sorted(map(began.count, set(began)), reverse=True) == [2, 1, 1]
 
 
-async def test_items_get_room_in_order_of_arrival() -> None:
-    turns, order = Turns(), []
+async def test_items_begin_in_order_of_arrival() -> None:
+    budget, order = LoopBudget(), []
 
     async def one(number: int) -> None:
-        await turns.work(SHORT)
+        await budget.work(SHORT)
         order.append(number)
 
     await asyncio.gather(*map(one, range(100)))
@@ -67,8 +67,8 @@ async def test_items_get_room_in_order_of_arrival() -> None:
 
 
 async def test_an_item_that_waits_is_woken_once() -> None:
-    turns = Turns()
-    steps = [Steps(turns.work(SHORT)) for _ in range(64)]
+    budget = LoopBudget()
+    steps = [Steps(budget.work(SHORT)) for _ in range(64)]
 
     async def one(step: Steps) -> None:
         await step
@@ -77,21 +77,21 @@ async def test_an_item_that_waits_is_woken_once() -> None:
     assert max(step.count for step in steps) == 2
 
 
-async def test_the_room_of_an_item_that_is_cancelled_goes_to_the_next() -> None:
-    turns = Turns()
-    tasks = [asyncio.create_task(turns.work(LONG)) for _ in range(3)]
+async def test_the_capacity_of_an_item_that_is_cancelled_goes_to_the_next() -> None:
+    budget = LoopBudget()
+    tasks = [asyncio.create_task(budget.work(LONG)) for _ in range(3)]
     await asyncio.sleep(0)
     tasks[1].cancel()
     await asyncio.wait_for(tasks[2], 5)
     assert tasks[1].cancelled()
 
 
-async def test_validation_of_a_whole_batch_is_spread_over_turns() -> None:
-    turns, now = Turns(), 0
+async def test_validation_of_a_whole_batch_is_spread_over_iterations() -> None:
+    budget, now = LoopBudget(), 0
     began: list[int] = []
 
     async def one() -> None:
-        await turns.validation()
+        await budget.validation()
         until = time.thread_time() + 0.004
         while time.thread_time() < until:
             pass
@@ -101,12 +101,12 @@ async def test_validation_of_a_whole_batch_is_spread_over_turns() -> None:
     while not all(task.done() for task in tasks):
         now += 1
         await asyncio.sleep(0)
-    most = max(began.count(turn) for turn in began)
+    most = max(began.count(number) for number in began)
     assert most <= 4, "10 ms of validation, and the item that exceeds them"
 
 
 @pytest.mark.parametrize("characters", [0, SHORT, LONG])
 async def test_an_item_alone_does_not_wait(characters: int) -> None:
-    step = Steps(Turns().work(characters))
+    step = Steps(LoopBudget().work(characters))
     await step
     assert step.count == 1
