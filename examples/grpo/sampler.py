@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import logging
 import os
 import shutil
 import tarfile
@@ -23,11 +24,13 @@ import httpx
 from vllm.lora.request import LoRARequest
 from vllm.lora.resolver import LoRAResolver, LoRAResolverRegistry
 
+logger = logging.getLogger(__name__)
+
 _KEPT = 4
 """Versions on disk; a run that samples one step ahead uses two at a time."""
 
 
-class EndpointWeights(LoRAResolver):
+class EndpointWeights(LoRAResolver):  # type: ignore[misc]  # vllm is untyped
     """Downloads weights, adapters in PEFT's format, from a Tinker endpoint.
 
     Args:
@@ -43,11 +46,14 @@ class EndpointWeights(LoRAResolver):
     async def resolve_lora(self, base_model_name: str, lora_name: str) -> LoRARequest | None:
         """The adapter at a path of the endpoint; None if there is none or it cannot be had now."""
         run, _, name = lora_name.removeprefix("tinker://").partition("/sampler_weights/")
+        if not name:
+            return None
         route = f"{self._url}/api/v1/training_runs/{run}/checkpoints/{name}/archive"
         async with httpx.AsyncClient(follow_redirects=True, timeout=60) as http:
             try:
                 archive = (await http.get(route)).raise_for_status().content
-            except httpx.HTTPError:
+            except httpx.HTTPError as error:
+                logger.warning("%s: %s: %s", route, type(error).__name__, error)
                 return None
         number = next(self._numbers)
         target = self._folder / str(number)
@@ -60,9 +66,12 @@ class EndpointWeights(LoRAResolver):
 def _main() -> None:
     from vllm.entrypoints.cli.main import main
 
+    url = os.environ.get("TINKER_ENDPOINT")
+    if not url:
+        raise SystemExit("TINKER_ENDPOINT: is not set; give the URL of the policy's endpoint")
     os.environ["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     with TemporaryDirectory() as folder:
-        weights = EndpointWeights(os.environ["TINKER_ENDPOINT"], Path(folder))
+        weights = EndpointWeights(url, Path(folder))
         LoRAResolverRegistry.register_resolver("endpoint", weights)
         main()
 

@@ -71,9 +71,9 @@ def test_a_server_downloads_what_the_policy_saved(tmp_path: Path) -> None:
         weights = EndpointWeights(endpoint.url, tmp_path / "adapters")
 
         found = [asyncio.run(weights.resolve_lora("base", path)) for path in saved]
-        absent = asyncio.run(weights.resolve_lora("base", saved[0] + "0"))
+        absent = [saved[0] + "0", "another-model"]
+        assert [asyncio.run(weights.resolve_lora("base", name)) for name in absent] == [None] * 2
 
-    assert absent is None
     assert [each.lora_name for each in found if each] == saved
     present = [Path(each.lora_path, "adapter_config.json").exists() for each in found if each]
     assert present == [False, False, True, True, True, True]

@@ -145,7 +145,9 @@ def pairs(folder: Path, *options: str) -> tuple[list[dict[str, Any]], list[dict[
     result = prepare(folder, MATH500, *options)
     assert result.exit_code == 0, result.output
     rows = [row | {"info": row["extra_info"]} for row in read(folder, "train")]
-    return tuple([r for r in rows if r["info"]["is_member"] is m] for m in (True, False))
+    return [r for r in rows if r["info"]["is_member"]], [
+        r for r in rows if not r["info"]["is_member"]
+    ]
 
 
 def test_the_rest_of_the_set_are_the_non_members(tmp_path: Path) -> None:
