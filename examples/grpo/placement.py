@@ -22,6 +22,7 @@ class Placement:
         judge: URL of a reward service; None is the cluster's Serve application ``reward``.
         home: folder for the engine's checkpoints; on shared storage if the engine may move.
         workers: number of rollout workers.
+        samplers: URL of vLLM servers or their router; None samples at the endpoint.
         resources: the custom Ray resource that a part's node must have.
     """
 
@@ -31,6 +32,7 @@ class Placement:
     judge: str | None = None
     home: Path | None = None
     workers: int = 1
+    samplers: str | None = None
     resources: dict[Part, str] = field(default_factory=dict)
 
     def options(self, part: Part) -> dict[str, Any]:

@@ -7,11 +7,13 @@ sampling request takes ``FAKE_TINKER_DELAY_S``; a file ``full`` in the folder is
 from __future__ import annotations
 
 import importlib.util
+import io
 import itertools
 import json
 import os
 import struct
 import sys
+import tarfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -136,6 +138,15 @@ class Engine:
             raise result
         return result
 
+    def archive(self, path: str) -> bytes:
+        *_, model, _, name, _ = path.split("/")
+        if not self._file(model, "sampler_weights", name).exists():
+            raise HttpError(404, "Checkpoint not found")
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+            tar.addfile(tarfile.TarInfo("adapter_config.json"))
+        return packed.getvalue()
+
     def delete(self, path: str) -> None:
         *_, model, _, kind, name = path.split("/")
         file = self._file(model, kind, name)
@@ -168,7 +179,15 @@ class _Handler(BaseHTTPRequestHandler):
     engine: Engine
 
     def do_GET(self) -> None:
-        self._answer(lambda: {"status": "ok"})
+        if self.path.endswith("/archive"):
+            self.send_response(302)
+            self.send_header("location", f"http://{self.headers['host']}{self.path[:-7]}download")
+            self.send_header("content-length", "0")
+            self.end_headers()
+        elif self.path.endswith("/download"):
+            self._answer(lambda: self.engine.archive(self.path))
+        else:
+            self._answer(lambda: {"status": "ok"})
 
     def do_DELETE(self) -> None:
         self._answer(lambda: self.engine.delete(self.path))

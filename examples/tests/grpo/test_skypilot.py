@@ -26,6 +26,7 @@ tasks = {
         "nodes": task.num_nodes,
         "accelerators": [each.accelerators for each in task.resources],
         "run": task.run,
+        "envs": task.envs,
     }
     for task in dag.tasks
 }
@@ -56,13 +57,14 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_the_trainer_is_primary_and_the_others_end_after_it(group: Any) -> None:
     assert group["is_group"]
     assert (group["primary"], group["delay"]) == (["trainer"], "30s")
-    assert set(group["tasks"]) == {"trainer", "policy", "rollout", "reward"}
+    assert set(group["tasks"]) == {"trainer", "policy", "sampler", "rollout", "reward"}
 
 
-def test_the_policy_alone_has_a_gpu(group: Any) -> None:
-    assert group["tasks"]["policy"]["accelerators"] == [{"L4": 1}]
-    others = [task["accelerators"] for name, task in group["tasks"].items() if name != "policy"]
-    assert others == [[None]] * 3
+def test_the_policy_and_its_samplers_have_gpus(group: Any) -> None:
+    found = {name: task["accelerators"] for name, task in group["tasks"].items()}
+
+    assert found.pop("policy") == found.pop("sampler") == [{"L4": 1}]
+    assert list(found.values()) == [[None]] * 3
 
 
 def test_the_jobs_find_each_other_by_the_groups_names(group: Any) -> None:
@@ -70,6 +72,9 @@ def test_the_jobs_find_each_other_by_the_groups_names(group: Any) -> None:
 
     assert "http://policy-0.${SKYPILOT_JOBGROUP_NAME}:8123" in runs["trainer"]
     assert "--port 8123" in runs["policy"]
+    assert "http://policy-0.${SKYPILOT_JOBGROUP_NAME}:8123" in runs["sampler"]
+    assert "http://sampler-%g.${SKYPILOT_JOBGROUP_NAME}:8200" in runs["trainer"]
+    assert "--port 8200" in runs["sampler"]
     for name in ("rollout", "reward"):
         assert "trainer-0.${SKYPILOT_JOBGROUP_NAME}:6379" in runs[name]
 
@@ -80,3 +85,11 @@ def test_a_part_is_placed_by_a_resource_that_a_job_brings(group: Any) -> None:
     assert "--place workers=rollout" in group["tasks"]["trainer"]["run"]
     assert f'"{placed}": 1' in group["tasks"]["rollout"]["run"]
     assert group["tasks"]["rollout"]["nodes"] == 2
+
+
+def test_the_router_knows_as_many_samplers_as_there_are(group: Any) -> None:
+    tasks = group["tasks"]
+
+    assert int(tasks["trainer"]["envs"]["SAMPLERS"]) == tasks["sampler"]["nodes"] == 2
+    models = {tasks[name]["envs"]["MODEL_NAME"] for name in ("trainer", "policy", "sampler")}
+    assert len(models) == 1

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,99 @@ def test_a_bad_row_is_reported_and_nothing_is_written(
 ) -> None:
     validation = tmp_path / "rows.jsonl"
     result = prepare(tmp_path, [*ROWS, bad], "--validation", str(validation))
+
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.replace("│", " ").split())
+    assert not (tmp_path / "out").exists()
+
+
+MATH500: list[dict[str, Any]] = [
+    {"problem": f"What is {n} + 1?", "solution": f"It is one more: {n + 1}.", "answer": str(n + 1)}
+    for n in range(20)
+]
+
+
+def pairs(folder: Path, *options: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    result = prepare(folder, MATH500, *options)
+    assert result.exit_code == 0, result.output
+    rows = [row | {"info": row["extra_info"]} for row in read(folder, "train")]
+    return [r for r in rows if r["info"]["is_member"]], [
+        r for r in rows if not r["info"]["is_member"]
+    ]
+
+
+def test_the_rest_of_the_set_are_the_non_members(tmp_path: Path) -> None:
+    members, others = pairs(tmp_path, "--members", "8")
+
+    # As the original's script draws them, so that a model that was trained with it can be tested.
+    drawn = [sorted(row["info"]["original_idx"] for row in rows) for rows in (members, others)]
+    assert drawn[0] == sorted(Random(42).sample(range(20), 8))
+    unused = [at for at in range(20) if at not in drawn[0]]
+    assert drawn[1] == sorted(Random(43).sample(unused, 8))
+    assert {row["info"]["pair_type"] for row in members} == {"original"}
+    assert {row["info"]["pair_type"] for row in others} == {"unused_original"}
+    assert sorted(row["info"]["pair"] for row in others) == list(range(8))
+    assert sorted(row["info"]["index"] for row in members + others) == list(range(16))
+    assert not (tmp_path / "out" / "validation.parquet").exists()
+
+
+def test_the_policy_is_asked_for_the_solution_and_the_judge_compares_with_it(
+    tmp_path: Path,
+) -> None:
+    members, _ = pairs(tmp_path, "--members", "8")
+    first = min(members, key=lambda row: row["info"]["pair"])
+
+    assert [dict(turn) for turn in first["prompt"]] == [
+        {"role": "user", "content": "What is 0 + 1?"}
+    ]
+    asked = request_for("x", first["reward_model"]["ground_truth"], first["info"])
+    assert asked["reference"] == ["It is one more: 1."]
+    assert asked["question"] == "What is 0 + 1?"
+
+
+def test_members_and_non_members_are_also_lists(tmp_path: Path) -> None:
+    pairs(tmp_path, "--members", "8")
+    lists = {
+        name: [json.loads(line) for line in (tmp_path / "out" / name).read_text().splitlines()]
+        for name in ("members.jsonl", "nonmembers.jsonl")
+    }
+
+    assert [row["id"] for row in lists["nonmembers.jsonl"]] == list(range(8))
+    assert lists["members.jsonl"][0] == {
+        "id": 0,
+        "problem": "What is 0 + 1?",
+        "solution": "It is one more: 1.",
+        "is_member": True,
+        "pair_type": "original",
+        "original_idx": 0,
+    }
+
+
+def test_non_members_of_another_file_are_none_of_the_sets_rows(tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    known, unknown = MATH500[:15], [{"question": f"Why {n}?", "answer": "So."} for n in range(5)]
+    other.write_text("\n".join(map(json.dumps, known + unknown)), encoding="utf-8")
+
+    members, others = pairs(tmp_path, "--members", "5", "--nonmembers", str(other))
+
+    assert len(members) == 5
+    assert {row["info"]["problem"] for row in others} == {f"Why {n}?" for n in range(5)}
+    assert {row["info"]["pair_type"] for row in others} == {"separate_dataset"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--members", "11"], "only 9 rows can be non-members"),
+        (["--members", "21"], "the set has 20 rows"),
+        (["--nonmembers", "x"], "--nonmembers needs --members"),
+        (["--members", "2", "--variant", "rule"], "without --variant rule"),
+    ],
+)
+def test_pairs_that_cannot_be_made_are_refused(
+    options: list[str], message: str, tmp_path: Path
+) -> None:
+    result = prepare(tmp_path, MATH500, *options)
 
     assert result.exit_code == 2
     assert message in " ".join(result.output.replace("│", " ").split())
