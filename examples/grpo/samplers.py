@@ -32,6 +32,11 @@ class Samplers:
         self._http = httpx.Client(base_url=url, timeout=timeout_s, limits=limits)
         self._threads = ThreadPoolExecutor(_PENDING)
 
+    def close(self) -> None:
+        """Close the connections; nothing may be pending."""
+        self._threads.shutdown()
+        self._http.close()
+
     def sample(
         self, weights: str, prompt: tinker.ModelInput, group: int, parameters: tinker.SamplingParams
     ) -> Future[tinker.SampleResponse]:

@@ -18,7 +18,7 @@ class FakeSampler:
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+            # HTTP/1.0: no connection outlives its request, so a stopped server answers nothing.
 
             def do_GET(self) -> None:
                 self._reply(200, {"data": [{"id": "base", "object": "model"}]})

@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -41,14 +41,19 @@ def no_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sampled(
-    samplers: Samplers, prompts: Sequence[Sequence[int]], step: int = 1, tokens: int = 8
+    url: str,
+    prompts: Sequence[list[int]],
+    step: int = 1,
+    tokens: int = 8,
+    timeout_s: float = 60,
 ) -> list[tinker.SampleResponse]:
     asked = tinker.SamplingParams(max_tokens=tokens, temperature=1.0, seed=5, stop=[2])
-    pending = [
-        samplers.sample(WEIGHTS[step], tinker.ModelInput.from_ints(list(prompt)), 4, asked)
-        for prompt in prompts
-    ]
-    return [future.result(timeout=60) for future in pending]
+    with closing(Samplers(url, timeout_s)) as samplers:
+        pending = [
+            samplers.sample(WEIGHTS[step], tinker.ModelInput.from_ints(prompt), 4, asked)
+            for prompt in prompts
+        ]
+        return [future.result() for future in pending]
 
 
 def test_a_group_is_one_request_for_the_current_weights(tmp_path: Path) -> None:
@@ -83,7 +88,7 @@ def test_a_server_downloads_what_the_policy_saved(tmp_path: Path) -> None:
 def test_a_server_that_is_away_is_waited_for() -> None:
     port = free_port()
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(sampled, Samplers(f"http://127.0.0.1:{port}", timeout_s=30), [[1]])
+        answer = pool.submit(sampled, f"http://127.0.0.1:{port}", [[1]])
         time.sleep(1.0)
         with FakeSampler(WEIGHTS, port):
             assert len(answer.result()[0].sequences) == 4
@@ -91,12 +96,12 @@ def test_a_server_that_is_away_is_waited_for() -> None:
 
 def test_weights_that_no_server_has_are_an_error_in_the_end() -> None:
     with FakeSampler(WEIGHTS[:1]) as server, pytest.raises(EndpointError, match=r"404.*step-2"):
-        sampled(Samplers(server.url, timeout_s=0.1), [[1]], step=2)
+        sampled(server.url, [[1]], step=2, timeout_s=0.1)
 
 
 def test_a_refused_request_is_an_error_at_once() -> None:
     with FakeSampler(WEIGHTS) as server, pytest.raises(EndpointError, match=r"400.*max_tokens"):
-        sampled(Samplers(server.url), [[1]], tokens=0)
+        sampled(server.url, [[1]], tokens=0)
 
 
 SYSTEM = list(range(100, 140))
@@ -155,9 +160,8 @@ def test_the_router_spreads_the_prompts_of_a_step(
         FakeSampler(WEIGHTS, delay_s=0.2) as second,
         router(router_python, first.url, second.url) as url,
     ):
-        samplers = Samplers(url)
-        sampled(samplers, PROMPTS, step=1)
-        sampled(samplers, PROMPTS, step=2)
+        sampled(url, PROMPTS, step=1)
+        sampled(url, PROMPTS, step=2)
 
     for step in (1, 2):
         shares = [
@@ -177,11 +181,10 @@ def test_the_router_passes_over_a_server_until_it_is_back(
         FakeSampler(WEIGHTS, delay_s=0.2) as second,
         router(router_python, first.url, second.url) as url,
     ):
-        samplers = Samplers(url)
-        sampled(samplers, PROMPTS)
+        sampled(url, PROMPTS)
         assert second.asked
         second.stop()
 
-        assert len(sampled(samplers, PROMPTS)) == len(PROMPTS)
+        assert len(sampled(url, PROMPTS)) == len(PROMPTS)
         with FakeSampler(WEIGHTS, second.port, delay_s=0.2) as back:
-            until(lambda: bool(sampled(samplers, PROMPTS) and back.asked))
+            until(lambda: bool(sampled(url, PROMPTS) and back.asked))
