@@ -13,7 +13,6 @@ reference's value and is not retracted, or by a response that is this number and
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -27,12 +26,17 @@ from reward_serve.rules.numbers.presence import may_equal, may_hold, may_round
 from reward_serve.rules.numbers.words import CENTS, DOUBTS, MEASURES, SCALES, UNIT_DOUBTS
 from reward_serve.rules.restated import may_break_down, statement, statements
 from reward_serve.rules.tails import is_bare, leaves_standing
-from reward_serve.rules.texts import final_answer, normalised, same_text
+from reward_serve.rules.texts import (
+    final_answer,
+    is_blank,
+    is_blank_character,
+    normalised,
+    same_text,
+)
 from reward_serve.rules.units import may_be_list, unit_after, units_conflict
 from reward_serve.rules.vocabulary import OPENER_WORDS
 
 MAX_OPENER = 300
-_FIRST_LOOK = 100  # characters to check before the whole text
 MAX_FIRST = 40  # characters of a repeated number
 MAX_ANSWERS = 7  # different answers; more than that is guessing
 MAX_BETWEEN = 2  # words between them
@@ -44,8 +48,6 @@ _WORD = re.compile(r"[^\W\d_]+")
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
 _CHOICE = re.compile(r"(?<![^\W\d_])[A-J][\W_]*$")
-_BLANK_LETTERS = frozenset("$+<=>^`|~\u115f\u1160\u2800\u3164\uffa0")
-_BLANK_CATEGORIES = frozenset(["Cc", "Cf", "Cs", "Mn", "Me"])
 
 
 def verify(response: str, reference: str) -> Grade:
@@ -65,7 +67,7 @@ def verify(response: str, reference: str) -> Grade:
     if not gold_text:
         raise ValueError(f"reference: is empty or ends in a bare '####': {reference[-40:]!r}")
     if len(response) > MAX_RESPONSE:
-        if _is_blank(response):
+        if is_blank(response):
             return Grade(WRONG, "empty_response")
         return Grade(ABSTAINED, "response_too_long")
     grade = _decide(response, gold_text)
@@ -76,12 +78,12 @@ def verify(response: str, reference: str) -> Grade:
 def _decide(response: str, gold_text: str) -> Grade:
     gold = parse_number(gold_text)
     visible = _visible(response)
-    if gold is None and _is_blank(visible) and visible.strip() and _is_symbol(gold_text):
+    if gold is None and is_blank(visible) and visible.strip() and _is_symbol(gold_text):
         return Grade(ABSTAINED, "symbols_only")
-    if _is_blank(response):
+    if is_blank(response):
         return Grade(WRONG, "empty_response")
-    if _is_blank(visible):
-        thought = _is_blank(without_thinking(response))
+    if is_blank(visible):
+        thought = is_blank(without_thinking(response))
         return Grade(WRONG, "only_thinking") if thought else Grade(ABSTAINED, "only_hidden")
     if asks_again(visible):
         return Grade(ABSTAINED, "another_question")
@@ -133,25 +135,15 @@ def verify_any(response: str, references: Sequence[str]) -> Grade:
     return min(grades, key=lambda grade: order.index(grade.outcome))
 
 
-def _is_blank(text: str) -> bool:
-    first = set(text[:_FIRST_LOOK])
-    return all(map(_is_blank_character, first)) and all(map(_is_blank_character, set(text)))
-
-
 def _is_symbol(text: str) -> bool:
     """Whether a gold answer is a symbol, such as "<" or the empty set."""
     return text.startswith("\\") or not any(map(str.isalnum, text))
 
 
-def _is_blank_character(character: str) -> bool:
-    category = unicodedata.category(character)
-    return category[0] in "ZP" or category in _BLANK_CATEGORIES or character in _BLANK_LETTERS
-
-
 def _is_only_opener(response: str) -> bool:
     if len(response) > MAX_OPENER:
         return False
-    if not all(each.isalnum() or _is_blank_character(each) for each in response):
+    if not all(each.isalnum() or is_blank_character(each) for each in response):
         return False  # a symbol may be a number: a keycap ten
     text = _STEP_ONE.sub("step", response.casefold())
     return all(word in OPENER_WORDS for word in re.split(r"[\W_]+", text) if word)

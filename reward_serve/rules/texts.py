@@ -1,4 +1,4 @@
-"""Gold answers, and the equality of texts."""
+"""Gold answers, blank texts, and the equality of texts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ _FORMULA_SIGNS = re.compile(r"[\\^_{}=<>+*/|'\u2032]")
 _WRAPPINGS = (("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _IN_TEXT = re.compile(r"^\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox) ?\{([^{}\\]*)\}$")
 _CHOICE = re.compile(r"\(?([A-J])[).]")  # of several: "(B)", "B)"
+_FIRST_LOOK = 100  # characters to check before the whole text
+_BLANK_LETTERS = frozenset("$+<=>^`|~\u115f\u1160\u2800\u3164\uffa0")
+_BLANK_CATEGORIES = frozenset(["Cc", "Cf", "Cs", "Mn", "Me"])
 _CASELESS = frozenset(["yes", "no", "true", "false"])
 
 
@@ -43,6 +46,18 @@ def normalised(text: str) -> str:
     Case, punctuation and compatibility characters (², full-width letters) are kept.
     """
     return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text shows no letter, digit or symbol that could be an answer."""
+    first = set(text[:_FIRST_LOOK])
+    return all(map(is_blank_character, first)) and all(map(is_blank_character, set(text)))
+
+
+def is_blank_character(character: str) -> bool:
+    """Whether a character is a space, punctuation or invisible."""
+    category = unicodedata.category(character)
+    return category[0] in "ZP" or category in _BLANK_CATEGORIES or character in _BLANK_LETTERS
 
 
 def same_text(text: str, other: str) -> bool:

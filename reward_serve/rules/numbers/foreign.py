@@ -61,18 +61,8 @@ _ENDINGS = (
     *("xty", "ghty", "inty", "eenth", "ieth"),
 )
 _PARTS = (
-    *(
-        "hundred",
-        "thousand",
-        "hundert",
-        "tausend",
-        "honderd",
-        "duizend",
-        "unddrei",
-        "undvier",
-        "undf",
-        "undsech",
-    ),
+    *("hundred", "thousand", "hundert", "tausend", "honderd", "duizend"),
+    *("unddrei", "undvier", "undf", "undsech"),
     *("undsieb", "undacht", "undneun", "cinquant", "quarant", "ecento", "icento", "ocento"),
 )  # parts of compounds such as dreihundertsieben
 
