@@ -364,7 +364,7 @@ def probability_right(result: ScoreResult) -> float | None:
     generate mode, have only their score.
     """
     probabilities = result.probabilities or {}
-    if result.score is None or len(probabilities) != 2:
+    if result.score not in (0.0, 1.0) or len(probabilities) != 2:
         return result.score
     return (max if result.score >= 0.5 else min)(probabilities.values())
 

@@ -67,7 +67,7 @@ class Samplers:
                     return _response(reply.json()["choices"])
                 failure = f"{reply.status_code}: {reply.text[:200]}"
                 refused = reply.status_code in _REFUSED
-            except httpx.TransportError as error:
+            except (httpx.TransportError, ValueError, LookupError) as error:
                 failure, refused = f"{type(error).__name__}: {error}", False
             if refused or time.monotonic() + _RETRY_S > end:
                 raise EndpointError(f"{self._url}: {failure}")

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from reward_serve.engines.base import TextOutput
 from reward_serve.explanation import Explanation, Seconds
 from reward_serve.groups.schema import GroupRequest, GroupResult, group_failure
+from reward_serve.off_loop import off_loop
 from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.replica.groups import GroupScorer
 from reward_serve.replica.loop_budget import LoopBudget
@@ -129,7 +130,7 @@ class Scorer:
         """
         times, trace = Times(self._clock()), Trace()
         result = await self._result(request, times, trace=trace)
-        prompts = await asyncio.to_thread(lambda: [shown() for shown in trace.prompts])
+        prompts = await off_loop(True, lambda: [shown() for shown in trace.prompts])
         echoed = {name: result[name] for name in ("id", "metadata", "model")}
         explanation = Explanation(
             result=ScoreResult.model_validate(result),

@@ -139,7 +139,7 @@ class RubricJudge(Judge):
             "usage": summed_usage(results),
             "details": details,
         }
-        needed = math.ceil(self._rubric.min_answered * len(criteria) - 1e-9)
+        needed = max(1, math.ceil(self._rubric.min_answered * len(criteria) - 1e-9))
         required = [parts[c.name] for c in criteria if c.required]
         lacking = any(part.score is None for part in required)
         enough = len(scores) >= needed and not lacking

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from reward_serve.off_loop import off_loop
+from reward_serve.rules.formulas import is_formula
 from reward_serve.rules.grade import Grade, UnusableReferenceError
-from reward_serve.rules.numbers.parsing import parse_number
 from reward_serve.rules.texts import final_answer
 from reward_serve.schema import ScoreRequest
 
@@ -57,7 +57,7 @@ def takes_long(request: ScoreRequest) -> bool:
     A formula is compared in another process, which may take a second.
     """
     sizes, references = request.characters, len(request.references)
-    if any(parse_number(final_answer(each)[-_GOLD:]) is None for each in request.references):
+    if any(is_formula(final_answer(each)[-_GOLD:]) for each in request.references):
         return True
     return sizes["response"] * max(references, 1) + sizes["reference"] > _LONG
 

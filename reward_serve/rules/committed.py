@@ -201,7 +201,7 @@ def _turns(text: str) -> Sequence[tuple[int, bool]]:
 
 def _found_turns(text: str) -> Iterator[re.Match[str]]:
     """Equivalent to ``_TURN.finditer``."""
-    lower = text.lower()
+    lower = text.lower().replace("\u017f", "s")  # which IGNORECASE takes for an s
     if len(lower) != len(text):
         yield from _TURN.finditer(text)
         return

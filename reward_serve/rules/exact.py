@@ -11,6 +11,6 @@ def grade_exact(response: str, reference: str) -> Grade:
     """Right if the response after its thinking equals the reference, both normalised."""
     answer = without_thinking(response)
     right = normalised(answer) == normalised(reference)
-    start = response.rfind(answer)
-    span = (start, start + len(answer))
+    start = len(response) - len(answer) if response.endswith(answer) else 0
+    span = (start, len(response))
     return Grade(float(right), "text_matches" if right else "text_differs", span=span)

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from reward_serve.rules.numbers.parsing import parse_number
 from reward_serve.rules.numbers.words import CENTS, MODIFIER_WORDS, NUMBER_WORDS, UNIT_DOUBTS
 
 if TYPE_CHECKING:
@@ -85,6 +86,12 @@ _FRACTION = re.compile(
     r"\\frac ?\{ ?(\d{1,9})[a-z]{0,3} ?\} ?\{ ?(\d{1,9})[a-z]{0,3} ?\}"
     r"|(?<![\d.])(\d{1,9}) ?/ ?(\d{1,9})"
 )
+
+
+@functools.lru_cache(maxsize=128)  # as many references as a request may have, twice
+def is_formula(text: str) -> bool:
+    """Whether ``compare_formulas`` may ask its process: a formula that is not a plain number."""
+    return parse_number(text) is None and _read(text) is not None
 
 
 def compare_formulas(answer: str, reference: str) -> Literal["equal", "unequal", "unknown"]:

@@ -17,6 +17,7 @@ from reward_serve.rules.numbers.presence import may_round
 from reward_serve.rules.units import UNIT_WORDS
 
 MAX_STATEMENT = 200
+MAX_PARTS = 8
 
 _BETWEEN = re.compile(
     r"[\s,;:(\[–—-]*(?:\b(?:or )?(?:that is(?: to say)?|that's|in other words|also known as|namely"
@@ -56,6 +57,8 @@ def may_break_down(numbers: Sequence[Number]) -> bool:
         numbers: at least two numbers that a text states one after another.
     """
     values = [number.value for number in numbers]
+    if len(values) > MAX_PARTS:
+        return True
     if any(number.percent or not _OF_A_PART.isdisjoint(number.unit[:1]) for number in numbers):
         return True
     units = {number.unit for number in numbers if not UNIT_WORDS.isdisjoint(number.unit)}

@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from reward_serve.rules.numbers.foreign import may_be_numbers
+from reward_serve.rules.numbers.parsing import MAX_DIGITS
 from reward_serve.rules.numbers.words import MODIFIER_WORDS, NUMBER_WORDS, SMALL_WORDS, TENS_WORDS
 from reward_serve.rules.vocabulary import (
     ARITHMETIC_WORDS,
@@ -46,6 +47,7 @@ _SIGNS = re.compile(r"[~?<>|]|!=|\u2260|\u2248")
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _ROMAN = re.compile(r"[ivxlcdm]{2,}")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+_TOO_LONG = re.compile(rf"\d{{{MAX_DIGITS + 1}}}")
 _SENTENCE_END = re.compile(r"[.!;](?=\s|$)|\n")
 _VERIFICATION = re.compile(
     r"\b(?:check(?:ing)?|verif(?:y|ying|ied|ication)|confirm(?:s|ed|ing|ation)?|explanation|recap"
@@ -103,7 +105,7 @@ def _verifies(text: str, value: Fraction, before: str) -> bool:
 
     It concludes nothing but the value and what the text before it has already.
     """
-    if not _is_verification(text):
+    if not _is_verification(text) or _TOO_LONG.search(before) or _TOO_LONG.search(text):
         return False
     sentences = _SENTENCE_END.split(text)
     numbers = [list(_numbers(each)) for each in sentences]

@@ -27,7 +27,15 @@ _PLACES = 6  # decimals to which a repeating decimal is rounded
 _MAX_WORDS = 24  # in one number
 
 _CHARACTERS = str.maketrans(
-    {**TYPOGRAPHY, "\u2044": "/", "\uff0c": ",", "\uff0e": ".", "\uff05": "%", "\uff04": "$"}
+    {
+        **TYPOGRAPHY,
+        "\u017f": "s",
+        "\u2044": "/",
+        "\uff0c": ",",
+        "\uff0e": ".",
+        "\uff05": "%",
+        "\uff04": "$",
+    }
 )
 _VULGAR = re.compile(r"(\d)([\u00bc-\u00be\u2150-\u215e])")
 _PARTS = {

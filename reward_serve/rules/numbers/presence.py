@@ -10,6 +10,7 @@ another script or as unevaluated arithmetic.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -124,7 +125,7 @@ def may_hold(text: str, value: Fraction) -> bool:
     numbers = frozenset(filter(None, found))
     if _EACH.search(readable) and any(value / number in numbers for number in numbers):
         return True
-    return bool(_ADDING.search(readable)) and abs(value) <= sum(filter(None, found)) + len(found)
+    return bool(_ADDING.search(readable)) and abs(value) <= _sum(readable)
 
 
 # A response is read once, however many references it is compared with.
@@ -140,6 +141,12 @@ def _parsed(text: str) -> str | None:
 @lru_cache(maxsize=2)
 def _numbers(readable: str) -> tuple[Fraction | None, ...]:
     return tuple(islice(_values(readable), MAX_NUMBERS + 1))
+
+
+@lru_cache(maxsize=2)
+def _sum(readable: str) -> int:
+    """At least the sum of a text's numbers; exact fractions would take too long."""
+    return sum(math.ceil(number) + 1 for number in _numbers(readable) if number)
 
 
 def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:

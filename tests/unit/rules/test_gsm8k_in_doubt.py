@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from reward_serve.rules import verify
@@ -180,7 +182,20 @@ def test_a_choice_or_a_word_is_read_through_its_markup(response: str, reference:
     assert verify(response, "C").outcome != "right"
 
 
-@pytest.mark.parametrize("reference", ["3x", "2,3", "yes", r"\frac{x}{2}"])
+@pytest.mark.parametrize("reference", ["3x", "2,3", r"\frac{x}{2}"])
 def test_a_reference_that_is_no_number_is_compared_off_the_loop(reference: str) -> None:
     assert takes_long(ScoreRequest(response="#### 4x", reference=reference))
-    assert not takes_long(ScoreRequest(response="#### 4x", reference="#### 18 dollars"))
+    for other in ("#### 18 dollars", "Paris", "yes"):
+        assert not takes_long(ScoreRequest(response="#### 4x", reference=other))
+
+
+def test_a_number_of_thousands_of_digits_is_no_error() -> None:
+    work = "9" * 5_000 + " So she makes 9 * 2 = 18.\n#### 18\n\nCheck: 9 * 2 = 18, which matches."
+    assert verify(work, "18").outcome == "abstain"
+
+
+def test_many_fractions_take_no_longer_than_many_numbers() -> None:
+    fractions = " ".join(f"1/{10**38 + n}" for n in range(1_000))
+    began = time.process_time()
+    verify(f"the sum and more: {fractions}", "#### 77")
+    assert time.process_time() - began < 1
