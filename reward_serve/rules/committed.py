@@ -143,10 +143,12 @@ def without_thinking(text: str) -> str:
 def _around_thinking(text: str) -> str:
     """The text without closed thinking, for one that ends in it: "18<think></think>"."""
     kept: list[str] = []
-    start, thinks = 0, False
+    start, thinks, thought = 0, False, False
     for tag in sorted((*_THINKS.finditer(text), *_THOUGHT.finditer(text)), key=re.Match.start):
         if tag.re is _THOUGHT:
-            kept, start, thinks = kept if thinks else [], tag.end(), False
+            if not thinks:
+                kept = [*kept, text[start : tag.start()]] if thought else []
+            start, thinks, thought = tag.end(), False, True
         elif not thinks:
             kept.append(text[start : tag.start()])
             thinks = True

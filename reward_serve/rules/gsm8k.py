@@ -236,7 +236,7 @@ def _judge_statements(
         not may_equal(number.value, numbers[0].value, units=bool(number.unit or numbers[0].unit))
         for number in numbers
     )
-    if differ and gold.value in values and not may_break_down(numbers):
+    if differ and gold.value in values and not may_break_down(numbers, text):
         return Grade(WRONG, "two_values", answer)
     agree = len(values) == 1 and len({(number.percent, number.unit) for number in numbers}) == 1
     earlier = [parse_number(marker.text) for marker in markers]

@@ -126,6 +126,7 @@ def read_markers(response: str) -> Sequence[Marker] | None:
             doubted = doubted or match["box"] is not None
         if any(map(str.isalnum, text)):
             numbered = bool(match["hash"] and _NUMBERED.match(response, match.end()))
+            numbered = numbered and bool(response[end:].strip(" \n.*$"))
             heading = match["label"] is None and match["box"] is None and text[0].isalpha()
             doubted = doubted or numbered
             markers.append(Marker(text, match.start(), end, heading or numbered, doubted))

@@ -28,6 +28,11 @@ _BETWEEN = re.compile(
     r"|(?<!hundred)(?<!thousand)(?<!million)[\s$]*[,;(\[][\s$]+|[\s$]*(?:=|\\equiv)[\s$]*",
     re.IGNORECASE,
 )
+_RESTATES = re.compile(
+    r"\b(?:that is|that's|in other words|also known|namely|to be|exactly|precisely|equivalently"
+    r"|which|meaning|rather|or|aka|make|better|put|viz|ie)\b|i\. ?e\.|a\.k\.a",
+    re.IGNORECASE,
+)
 _END = re.compile(r"(?<!i\.e)(?<!k\.a)(?<!i\. e)[.!?](?=\s|$)|\n")
 _GAP = re.compile(r"[\s$*,;:.()\\–—-]*")
 _OF_A_PART = frozenset(["at", "by", "each", "for", "from", "in", "of", "on", "per", "to", "with"])
@@ -47,21 +52,27 @@ def statements(text: str) -> Sequence[Number]:
     return read if 1 < len(read) == len(numbers) else ()
 
 
-def may_break_down(numbers: Sequence[Number]) -> bool:
+def may_break_down(numbers: Sequence[Number], text: str) -> bool:
     """Whether numbers may be an amount and its parts, its other units or its rounding.
 
-    may_break_down(statements("75 dollars, 40 for food and 35 for gas"))  # True
-    may_break_down(statements("5 miles, or 8.05 km"))                     # True
+    Parts: "75 dollars, 40 for food and 35 for gas", "17 girls and 13 boys"; units: "5 miles, or
+    8.05 km"; roundings: "17, or more precisely 16.67".
 
     Args:
         numbers: at least two numbers that a text states one after another.
+        text: that text.
     """
     values = [number.value for number in numbers]
     if len(values) > MAX_PARTS:
         return True
     if any(number.percent or not _OF_A_PART.isdisjoint(number.unit[:1]) for number in numbers):
         return True
-    units = {number.unit for number in numbers if not UNIT_WORDS.isdisjoint(number.unit)}
+    explicit = _RESTATES.search(text)
+    units = {
+        number.unit
+        for number in numbers
+        if number.unit and not (explicit and UNIT_WORDS.isdisjoint(number.unit))
+    }
     if len(units) > 1 or any(_is_rounded(*pair) for pair in combinations(values, 2)):
         return True
     return len(values) > 2 and any(2 * value == sum(values) for value in values)

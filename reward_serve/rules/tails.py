@@ -33,8 +33,9 @@ _CLOSING = re.compile(
 # "18!", "18..5", "18k", "18%" and "18/2" are other numbers.
 _CONTINUES = re.compile(
     r"\W*[!:?]|\.\.|[a-zA-Z\d%^_/+=<>-]"
-    r"|(?:[ \t]|\\[,;: ])*(?:[%^/+=<>-]|\*(?!\*))(?![ \t]*[A-Z][a-z])"
+    r"|(?:[ \t]|\\[,;: ])*(?:(?:[%^/+=<>]|\*(?!\*))(?![ \t]*[A-Z][a-z])|-(?![ \t]*[A-Za-z][a-z]))"
     r"|[ \t$]*[b-hj-zB-HJ-Z]\b(?!')"  # 18 n
+    r"|[ \t$]*\\(?:cdot|times|div|pm|frac|sqrt|pi)\b"
 )
 _COURTESY = re.compile(
     r"\b(?:please )?(?:let me know|feel free to (?:ask|reach out)|ask(?: me)?)"
@@ -47,6 +48,7 @@ _SIGNS = re.compile(r"[~?<>|]|!=|\u2260|\u2248")
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _ROMAN = re.compile(r"[ivxlcdm]{2,}")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+_DOUBLE_CHECK = re.compile(r"\bdouble[- ]?check(?:s|ed|ing)?\b")
 _TOO_LONG = re.compile(rf"\d{{{MAX_DIGITS + 1}}}")
 _SENTENCE_END = re.compile(r"[.!;](?=\s|$)|\n")
 _VERIFICATION = re.compile(
@@ -113,13 +115,13 @@ def _verifies(text: str, value: Fraction, before: str) -> bool:
     for sentence, found in zip(sentences, numbers, strict=True):
         if value not in found and not known.issuperset(found) and _CONCLUDES.search(sentence):
             return False
-        if not found and not CHANGING_WORDS.isdisjoint(_WORD.findall(sentence)):
-            return False
     last = next((place for place in range(len(numbers) - 1, -1, -1) if numbers[place]), None)
     if last is None or not any(value in found for found in numbers):
         return False
-    end = numbers[last][-1]
-    return end == value or (end in known and _CONFIRMS.search(sentences[last]) is not None)
+    end, sentence = numbers[last][-1], sentences[last]
+    known_end = end in known and _CONFIRMS.search(sentence) and not _CONCLUDES.search(sentence)
+    after = _DOUBLE_CHECK.sub("", " ".join(sentences[last + 1 :]))
+    return (end == value or bool(known_end)) and CHANGING_WORDS.isdisjoint(_WORD.findall(after))
 
 
 def _in_words(text: str) -> frozenset[Fraction]:

@@ -23,8 +23,14 @@ _SYNONYMS = {
 UNIT_WORDS = MEASURES | frozenset(
     word_list("per an a square cubic sq cu dollars dollar euros euro degrees celsius fahrenheit")
 )
-_CLAUSE = re.compile(r"(?:\\(?:text|textrm|mathrm|mbox)|[ $~{}()*_\\]|[a-z%]|\^)*", re.IGNORECASE)
+_CLAUSE = re.compile(
+    r"(?:\\(?:text|textrm|mathrm|mbox)|\\[,;:! ]|</[a-z]{1,9}>|[ \n\[\]$~{}()*_\\]|[a-z%]|\^)*",
+    re.IGNORECASE,
+)
+_NO_UNIT = frozenset(word_list("after from every per for each because since as"))
+MAX_BEFORE_UNIT = 4  # words: "2 full hours"
 _WORD = re.compile(r"(?<!\\)\b[a-z]+|%")
+_CENTS = re.compile(r"[$\s]*\u00a2")
 _FILLERS = frozenset(["a", "an", "each", "every", "per", "of", "total", "the", "altogether"])
 _FEET = re.compile(  # 5' and 5"
     r"(?<=\d)['\"](?=[\s.$]*$)"
@@ -71,8 +77,13 @@ def units_conflict(number: Number, other: Number, texts: tuple[str, str]) -> boo
 
 def unit_after(tail: str) -> str:
     r"""The unit that stands outside of a box or a tag: " hours" of "$ \text{ hours}."."""
-    words = _WORD.findall(_CLAUSE.match(tail)[0].lower())  # type: ignore[index]
-    unit = list(takewhile(UNIT_WORDS.__contains__, words))
+    if _CENTS.match(tail):
+        return " cents"
+    clause = _CLAUSE.match(tail)
+    words = _WORD.findall(clause[0].lower() if clause else "")[: 2 * MAX_BEFORE_UNIT]
+    words = list(takewhile(lambda word: word not in _NO_UNIT, words))
+    place = (at for at, word in enumerate(words[:MAX_BEFORE_UNIT]) if word in MEASURES)
+    unit = list(takewhile(UNIT_WORDS.__contains__, words[next(place, 0) :]))
     return " " + " ".join(unit) if not MEASURES.isdisjoint(unit) else ""
 
 

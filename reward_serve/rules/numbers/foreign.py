@@ -44,6 +44,7 @@ _NUMBERS = frozenset(
     athara unnis bees
     dyo tria tessera pente exi epta okto ennea deka eikosi
     quinque quattuor octo novem decem viginti centum
+    mila milhoes millones wan
     ty fith elven twelv nin
     """
     )

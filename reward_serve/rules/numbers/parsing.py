@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from reward_serve.rules.numbers.foreign import may_be_numbers
 from reward_serve.rules.numbers.words import (
     ANY_NUMBER_WORD,
     MODIFIER_WORDS,
@@ -272,5 +273,7 @@ def _is_unit_word(word: str) -> bool:
     if word in NUMBER_WORDS or word in MODIFIER_WORDS or not _UNIT_WORD.fullmatch(word):
         return False
     if word.endswith(_NO_UNIT_ENDINGS) and word not in RATES:
+        return False
+    if may_be_numbers([word]):
         return False
     return len(word) > 2 or word in SHORT_UNITS

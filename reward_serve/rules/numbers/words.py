@@ -117,7 +117,9 @@ MEASURES = frozenset(
         metres millimeter millimeters centimeter centimeters
         kilometer kilometers gram grams g kg kgs kilogram kilograms mg ounce ounces oz
         pound pounds lb lbs ton tons ml liter liters litre litres milliliter milliliters
-        cup cups pint pints quart quarts gallon gallons tablespoon tablespoons"""
+        cup cups pint pints quart quarts gallon gallons tablespoon tablespoons
+        tbsp tsp teaspoon teaspoons fortnight fortnights tonne tonnes acre acres hectare hectares
+        mph kph"""
     )
 )
 SCALES = frozenset(word_list("am pm celsius fahrenheit"))  # 3 pm may be 15, and 20 degrees 68
@@ -125,7 +127,7 @@ SCALES = frozenset(word_list("am pm celsius fahrenheit"))  # 3 pm may be 15, and
 SHORT_UNITS = frozenset(
     word_list(
         """a g of in at to on by an up us he we my kg km cm mm ml cl dl mg lb oz ft yd mi hr kw hz
-        gb mb kb am pm pc pt qt ha sq cu mw"""
+        yr wk mo ea ct tv pe pb vr ac gb mb kb am pm pc pt qt ha sq cu mw"""
     )
 )
 # Adverbs that are part of a unit; any other ("18 supposedly") puts the number in doubt.

@@ -27,6 +27,8 @@ def test_a_response_of_questions_and_answers_is_not_cut_at_the_second(reference:
         ("#### 75 dollars, 40 for food and 35 for gas", "75"),
         (r"So she pays \boxed{75} dollars, 40 for food and 35 for gas.", "75"),
         ("The answer is 18 pears, 11 for Ann and 7 for Ben.", "18"),
+        ("The answer is 17 girls and 13 boys.", "17"),
+        ("Answer: 10 red and 8 blue", "10"),
         (f"{STEPS}#### 108", "108"),
     ],
 )
@@ -105,6 +107,14 @@ def test_a_rounded_reference_and_a_clock_leave_doubt(response: str, reference: s
         ("Let x be 2. It is $\\boxed{49}\\, + x$", "49"),
         ("The answer is 3 decades", "30"),
         ("\\boxed{10} miles", "633600"),
+        ("$\\boxed{2}\\,\\text{hours}$", "120"),
+        ("$\\boxed{2}$ full hours.", "120"),
+        ("<answer>2</answer> hours", "120"),
+        ("#### 2\nhours", "120"),
+        ("$\\boxed{50}$\u00a2", "50 dollars"),
+        ("Answer: 2 tbsp", "6 tsp"),
+        ("Answer: 18 millones", "18"),
+        ("It is \\boxed{18} \\cdot x", "18"),
         ("21", "9 pm"),
     ],
 )
@@ -133,6 +143,9 @@ def test_one_amount_in_two_units_is_no_second_answer(response: str, references: 
         ("I ragazzi sono trentadue.", "32"),
         ("Ana are treizeci de mere.", "30"),
         ("It was the forty-first time.", "41"),
+        ("The train leaves at 11 PM", "23"),
+        ("The code:\n\neggs = 9\neggs *= 6\nprint(eggs)", "54"),
+        ("She has 16 and 2. #### 18\n\nVerification: 9*2=18. So it is 16, which is correct.", "18"),
         ("So the correct option is (B).", "6"),
         ("So he makes \\boxed{20} % profit.", "20"),
         ("The answer is \\boxed{20} %, no wait, it is 25 %.", "20"),
@@ -156,9 +169,15 @@ def test_a_number_that_is_compound_foreign_or_denied_leaves_doubt(
         "<think>a</think>The answer is 18.<think>ok</think>",
         "`<think>` is the tag. \\boxed{18}",
         "The answer is $x = 18$.",
+        "<think>9*2=18</think>\n\\boxed{18}\n</think>",
+        "#### 18\n\nLet me double-check:\n9 * 2 = 18. This is correct.",
+        "#### 18 Dollars",
+        "Answer: 18 TV episodes",
+        "\\boxed{18} - the total.",
+        "So 9 * 2 = 18.\n#### 18\n\nChecking: we multiply and add as above. 9*2 = 18",
     ],
 )
-def test_thinking_after_an_answer_and_a_name_before_it_change_nothing(response: str) -> None:
+def test_thinking_a_name_or_a_check_beside_an_answer_changes_nothing(response: str) -> None:
     assert verify(response, "18").outcome == "right"
 
 
