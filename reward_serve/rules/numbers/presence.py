@@ -52,7 +52,7 @@ _MEASURE = "|".join(sorted(MEASURES | CENTS | {"in", "l", "m", "h", "euros", "do
 _CANNOT_READ = re.compile(
     rf"\d{{{MAX_DIGITS + 1}}}"
     r"|\d\s*[:h]\s*\d|\d ?[ap]\.?m\b"  # times of day
-    r"|[a-z_]\*[a-z_]|[-*/]=|//|&[a-z]"  # code, entities
+    r"|[a-z_]\*[a-z_]|[-*/]=|\w ?// ?\w|&nbsp;"  # code, entities
     r"|``|&#|\\u\d|\\[a-z]+\s?\{\d+\}\\[a-z]+\s?\{\d|</?[a-z]+>\d|\d</?[a-z]"  # markup in a number
     r"|[|]{3,}|i{4,}|\b[a-z](?:[ .-][a-z]){3,}\b"  # tally marks, a word spelled out
     r"|\d\s*['\"]\s*\d|\d!|\d\s?\(\s?\d|\)\s?[\d(]"  # feet and inches, factorials, products
