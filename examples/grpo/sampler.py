@@ -5,8 +5,8 @@
 
 The arguments are vLLM's. A request names the policy's weights by their path at the endpoint
 (``tinker://RUN/sampler_weights/STEP``); at the first request for new weights, the server downloads
-them. So every server behind a router samples from the version that it is asked for, also one that
-has just restarted.
+them. So every server behind a router, including one that has just restarted, samples from the
+version that it is asked for.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class EndpointWeights(LoRAResolver):  # type: ignore[misc]  # vllm is untyped
         self._numbers = itertools.count(1)
 
     async def resolve_lora(self, base_model_name: str, lora_name: str) -> LoRARequest | None:
-        """The adapter at a path of the endpoint; None if there is none or it cannot be had now."""
+        """Download the adapter at an endpoint's path; None if that fails or the path names none."""
         run, _, name = lora_name.removeprefix("tinker://").partition("/sampler_weights/")
         if not name:
             return None

@@ -88,15 +88,21 @@ _NO_REWARD: Responses = {
     503: _reply("Items without a score, and absent_reward is not set", Problem, **_RETRY_AFTER),
 }
 
-SCORE: Responses = {
-    200: _reply("A score, or a judge's failure (status)", ScoreResult),
-    404: _reply("Unknown model", Problem),
-    **_TOO_LARGE,
-    422: _reply(_REFUSED, FailedScore | Problem),
-    **_FAULT,
-    503: _reply("Overloaded: nothing was done", FailedScore, **_RETRY_AFTER),
-    504: _reply(_LATE, FailedScore),
-}
+
+def _single(answer: str, body: Any, failed: Any, not_found: str = "Unknown model") -> Responses:
+    """The replies to a request that one model answers."""
+    return {
+        200: _reply(answer, body),
+        404: _reply(not_found, Problem),
+        **_TOO_LARGE,
+        422: _reply(_REFUSED, failed | Problem),
+        **_FAULT,
+        503: _reply("Overloaded: nothing was done", failed, **_RETRY_AFTER),
+        504: _reply(_LATE, failed),
+    }
+
+
+SCORE = _single("A score, or a judge's failure (status)", ScoreResult, FailedScore)
 
 SCORE_BATCH: Responses = {
     200: {
@@ -108,29 +114,14 @@ SCORE_BATCH: Responses = {
     **_FAULT,
 }
 
-SCORE_GROUP: Responses = {
-    200: _reply("A result for each response, in order", GroupResult),
-    404: _reply("Unknown model", Problem),
-    **_TOO_LARGE,
-    422: _reply(_REFUSED, FailedGroup | Problem),
-    **_FAULT,
-    503: _reply("Overloaded: nothing was done", FailedGroup, **_RETRY_AFTER),
-    504: _reply(_LATE, FailedGroup),
-}
+SCORE_GROUP = _single("A result for each response, in order", GroupResult, FailedGroup)
 
-EXPLAIN: Responses = {
-    200: _reply("The result and how it came about", Explanation),
-    404: _reply("Unknown model, or server.explain is false", Problem),
-    **_TOO_LARGE,
-    422: _reply(_REFUSED, FailedExplanation | Problem),
-    **_FAULT,
-    503: _reply(
-        "Overloaded: nothing was done",
-        FailedExplanation,
-        **_RETRY_AFTER,
-    ),
-    504: _reply(_LATE, FailedExplanation),
-}
+EXPLAIN = _single(
+    "The result and how it came about",
+    Explanation,
+    FailedExplanation,
+    not_found="Unknown model, or server.explain is false",
+)
 
 MODELS: Responses = {200: _reply("The reward models", Models), **_FAULT}
 

@@ -72,7 +72,7 @@ _TURN = re.compile(
     r"|<start_of_turn>\s{0,9}user|\[INST\]",
     re.IGNORECASE | re.MULTILINE,
 )
-# Every turn has one of these, which are found ten times as fast as turns.
+# Every turn contains one of these; searching for them first is faster.
 _SIGNS_OF_TURNS = (
     *("question", "problem", "exercise", "human", "user", "instruction", "example", "input:"),
     *("now try", "now solve", "now answer", "[inst]"),
@@ -141,7 +141,7 @@ def without_thinking(text: str) -> str:
 
 
 def _around_thinking(text: str) -> str:
-    """The text without closed thinking, for one that ends in it: "18<think></think>"."""
+    """The text around thinking blocks, for a text that ends with one: "18<think></think>"."""
     kept: list[str] = []
     start, thinks, thought = 0, False, False
     for tag in sorted((*_THINKS.finditer(text), *_THOUGHT.finditer(text)), key=re.Match.start):
@@ -174,8 +174,8 @@ def asks_again(text: str) -> bool:
 def without_run_on(text: str) -> str:
     """The text up to the next question or turn after an answer.
 
-    A question before which there is no answer is the task, repeated. Questions of a response that
-    begins with one may be steps of a single solution, so that nothing is cut.
+    A question before which there is no answer is the task, repeated. If the response begins with
+    a question, the next ones may be steps of the same solution, so they are kept.
     """
     ended = _END_OF_TEXT.search(text)
     if ended and text[: ended.start()].strip():

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from reward_serve.rules.numbers.parsing import parse_number
 from reward_serve.rules.numbers.words import CENTS, MODIFIER_WORDS, NUMBER_WORDS, UNIT_DOUBTS
+from reward_serve.rules.texts import WRAPPINGS
 
 if TYPE_CHECKING:
     from reward_serve.rules.child_process import ChildProcess
@@ -52,7 +53,6 @@ _NOTATION = tuple(
         (r"(?<![a-zA-Z])(?<!\*\*)([a-zA-Z]|\))\*\*(?=\d)", r"\1^"),
     )
 )
-_WRAPPINGS = (("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _UNIT = re.compile(
     r"(?:\\[,;: ]|\s)*\\(?:text|textrm|mathrm|mbox)\s?\{([a-z .]{1,40})\}(?:\^\{?([23])\}?)?$"
 )
@@ -90,7 +90,7 @@ _FRACTION = re.compile(
 
 @functools.lru_cache(maxsize=128)  # as many references as a request may have, twice
 def is_formula(text: str) -> bool:
-    """Whether ``compare_formulas`` may ask its process: a formula that is not a plain number."""
+    """Whether ``compare_formulas`` may need its child process: a formula that is no number."""
     return parse_number(text) is None and _read(text) is not None
 
 
@@ -132,7 +132,7 @@ def compare_formulas(answer: str, reference: str) -> Literal["equal", "unequal",
 
 
 def _may_be_listed_otherwise(brackets: str, items: list[str], others: list[str]) -> bool:
-    """Whether items may be in another order, or coordinates or vectors of another kind."""
+    """Whether items may differ only in their order or in the kind of coordinates."""
     if len(items) == 1:
         return False
     ordered = brackets == "()" and len(items) == 2
@@ -153,7 +153,7 @@ def _read(text: str) -> tuple[str, str] | None:
     if len(text) > MAX_TEXT:
         return None
     text = text.translate(_CHARACTERS).strip().rstrip(". ")
-    for opening, closing in _WRAPPINGS:
+    for opening, closing in WRAPPINGS:
         if text.startswith(opening) and text.endswith(closing) and len(text) > 2 * len(opening):
             text = text[len(opening) : -len(closing)].strip(" .")
     text = text.removeprefix("**").removesuffix("**").strip("$ ").rstrip(". ")
@@ -221,7 +221,7 @@ def _features(text: str) -> tuple[object, ...]:
 
 
 def _form(text: str) -> tuple[object, ...]:
-    """What tells a task that is handed back, such as 2x + 3x or (x + 1)^2, from its solution."""
+    """What differs between a task that is handed back, such as 2x + 3x, and its solution."""
     names = _names(text)
     brackets = text.count("(") if names and "\\cup" not in names else 0
     return names, _sides(text), brackets, len(_SUM.findall(text))

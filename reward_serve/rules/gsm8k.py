@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 
 from reward_serve.rules.committed import MAX_RESPONSE, asks_again, committed, without_thinking
 from reward_serve.rules.formulas import compare_formulas
@@ -23,8 +22,8 @@ from reward_serve.rules.grade import ABSTAINED, RIGHT, WRONG, Grade
 from reward_serve.rules.markers import Marker, is_remark, read_markers
 from reward_serve.rules.numbers.parsing import Number, parse_number
 from reward_serve.rules.numbers.presence import may_equal, may_hold, may_round
-from reward_serve.rules.numbers.words import CENTS, DOUBTS, MEASURES, SCALES, UNIT_DOUBTS
-from reward_serve.rules.restated import may_break_down, statement, statements
+from reward_serve.rules.numbers.words import CENTS, MEASURES, SCALES, UNIT_DOUBTS
+from reward_serve.rules.restated import lists_answers, may_break_down, statement, statements
 from reward_serve.rules.tails import is_bare, leaves_standing
 from reward_serve.rules.texts import (
     final_answer,
@@ -39,12 +38,10 @@ from reward_serve.rules.vocabulary import OPENER_WORDS
 MAX_OPENER = 300
 MAX_FIRST = 40  # characters of a repeated number
 MAX_ANSWERS = 7  # different answers; more than that is guessing
-MAX_BETWEEN = 2  # words between them
 
 _DELETED = re.compile(r"~~[^~\n]{1,80}~~|<(del|s|strike)>[^<]{1,80}</\1>")
 _INSERTED = re.compile(r"</?ins>")
 _MATH_SIGNS = " \n$\\[]"
-_WORD = re.compile(r"[^\W\d_]+")
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
 _CHOICE = re.compile(r"(?<![^\W\d_])[A-J][\W_]*$")
@@ -193,7 +190,7 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
     answer = _printable(last.text)
     numbers = [other for _, other in claims if other is not None]
     values = {(other.value, other.percent) for other in numbers}
-    if len(values) > MAX_ANSWERS and _only_lists(response, [marker for marker, _ in claims]):
+    if len(values) > MAX_ANSWERS and lists_answers(response, [marker for marker, _ in claims]):
         return Grade(WRONG, "answer_stuffing", answer)
     stated = _judge_statements(response, [marker for marker, _ in claims], gold, gold_text)
     if stated is not None:
@@ -212,14 +209,6 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
     if number is None:
         return Grade(ABSTAINED, "units_differ", answer)
     return _compare(number, gold, (text, gold_text))
-
-
-def _only_lists(response: str, markers: Sequence[Marker]) -> bool:
-    """Whether there is next to nothing between answers, as there is in a solution in steps."""
-    between = [
-        _WORD.findall(response[one.end : two.start].lower()) for one, two in pairwise(markers)
-    ]
-    return all(len(words) <= MAX_BETWEEN and DOUBTS.isdisjoint(words) for words in between)
 
 
 def _judge_statements(

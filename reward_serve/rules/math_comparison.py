@@ -61,7 +61,7 @@ def compare_formulas(items: str, others: str, order: str) -> Literal["equal", "u
 
 
 def _proportional(pairs: list[tuple[Any, Any]]) -> bool:
-    """Whether they may be two vectors of one direction."""
+    """Whether they may be two vectors with the same direction."""
     if len(pairs) == 1 or any(not other.is_number or other.is_zero for _, other in pairs):
         return False
     ratios = [float(one / other) for one, other in pairs if one.is_number]

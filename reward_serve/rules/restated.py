@@ -9,15 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from reward_serve.rules.markers import Marker
 from reward_serve.rules.numbers.parsing import Number, parse_number
 from reward_serve.rules.numbers.presence import may_round
+from reward_serve.rules.numbers.words import DOUBTS
 from reward_serve.rules.units import UNIT_WORDS
 
 MAX_STATEMENT = 200
 MAX_PARTS = 8
+MAX_BETWEEN = 2  # words between answers that are listed
 
 _BETWEEN = re.compile(
     r"[\s,;:(\[–—-]*(?:\b(?:or )?(?:that is(?: to say)?|that's|in other words|also known as|namely"
@@ -36,6 +38,7 @@ _RESTATES = re.compile(
 _END = re.compile(r"(?<!i\.e)(?<!k\.a)(?<!i\. e)[.!?](?=\s|$)|\n")
 _GAP = re.compile(r"[\s$*,;:.()\\–—-]*")
 _OF_A_PART = frozenset(["at", "by", "each", "for", "from", "in", "of", "on", "per", "to", "with"])
+_WORD = re.compile(r"[^\W\d_]+")
 _SHELL = " \t$*_`()[]{}\"'.,;:"
 
 
@@ -80,6 +83,14 @@ def may_break_down(numbers: Sequence[Number], text: str) -> bool:
 
 def _is_rounded(value: Fraction, other: Fraction) -> bool:
     return may_round(value, other) or round(value) == other or round(other) == value
+
+
+def lists_answers(response: str, markers: Sequence[Marker]) -> bool:
+    """Whether answers follow each other without the text that a solution in steps has between."""
+    between = [
+        _WORD.findall(response[one.end : two.start].lower()) for one, two in pairwise(markers)
+    ]
+    return all(len(words) <= MAX_BETWEEN and DOUBTS.isdisjoint(words) for words in between)
 
 
 def statement(response: str, markers: Sequence[Marker]) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from reward_serve.rules.markers import braced
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![a-z])")
 _FORMULA_SIGNS = re.compile(r"[\\^_{}=<>+*/|'\u2032]")
-_WRAPPINGS = (("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
+WRAPPINGS = (("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _IN_TEXT = re.compile(r"^\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox) ?\{([^{}\\]*)\}$")
 _CHOICE = re.compile(r"\(?([A-J])[).]")  # of several: "(B)", "B)"
 _FIRST_LOOK = 100  # characters to check before the whole text
@@ -77,7 +77,7 @@ def _bare(text: str) -> str:
     text = normalised(text)
     if text.count("**") % 2:
         text = text.removesuffix("**")  # a marker within the bold text has the other two
-    for opening, closing in _WRAPPINGS:
+    for opening, closing in WRAPPINGS:
         inner = text.removeprefix(opening).removesuffix(closing)
         if len(text) - len(inner) == len(opening + closing) and opening not in inner:
             text = inner.strip()

@@ -144,6 +144,16 @@ def answers(url: str) -> bool:
         return False
 
 
+@contextmanager
+def two_behind_a_router(router_python: str) -> Iterator[tuple[FakeSampler, FakeSampler, str]]:
+    with (
+        FakeSampler(WEIGHTS, delay_s=0.2) as first,
+        FakeSampler(WEIGHTS, delay_s=0.2) as second,
+        router(router_python, first.url, second.url) as url,
+    ):
+        yield first, second, url
+
+
 def until(done: Callable[[], bool], timeout_s: float = 90) -> None:
     end = time.monotonic() + timeout_s
     while not done():
@@ -152,14 +162,8 @@ def until(done: Callable[[], bool], timeout_s: float = 90) -> None:
 
 
 @pytest.mark.slow
-def test_the_router_spreads_the_prompts_of_a_step(
-    router_python: str,
-) -> None:
-    with (
-        FakeSampler(WEIGHTS, delay_s=0.2) as first,
-        FakeSampler(WEIGHTS, delay_s=0.2) as second,
-        router(router_python, first.url, second.url) as url,
-    ):
+def test_the_router_spreads_the_prompts_of_a_step(router_python: str) -> None:
+    with two_behind_a_router(router_python) as (first, second, url):
         sampled(url, PROMPTS, step=1)
         sampled(url, PROMPTS, step=2)
 
@@ -173,14 +177,8 @@ def test_the_router_spreads_the_prompts_of_a_step(
 
 
 @pytest.mark.slow
-def test_the_router_passes_over_a_server_until_it_is_back(
-    router_python: str,
-) -> None:
-    with (
-        FakeSampler(WEIGHTS, delay_s=0.2) as first,
-        FakeSampler(WEIGHTS, delay_s=0.2) as second,
-        router(router_python, first.url, second.url) as url,
-    ):
+def test_the_router_passes_over_a_server_until_it_is_back(router_python: str) -> None:
+    with two_behind_a_router(router_python) as (_, second, url):
         sampled(url, PROMPTS)
         assert second.asked
         second.stop()

@@ -48,6 +48,11 @@ class Family:
     may_mention: bool = False
 
 
+def filled(pattern: str, distance: int, problem: Problem) -> str:
+    """The pattern with the problem's answer as ``right`` and another number as ``wrong``."""
+    return pattern.format(right=problem.answer, wrong=problem.near(distance))
+
+
 def choices(rng: Random, count: int, *slots: Sequence[str]) -> list[tuple[str, ...]]:
     """Draw ``count`` distinct combinations, one text from each slot.
 

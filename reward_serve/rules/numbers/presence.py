@@ -146,7 +146,7 @@ def _numbers(readable: str) -> tuple[Fraction | None, ...]:
 
 @lru_cache(maxsize=2)
 def _sum(readable: str) -> int:
-    """At least the sum of a text's numbers; exact fractions would take too long."""
+    """An upper bound of the sum of a text's numbers; exact fractions would take too long."""
     return sum(math.ceil(number) + 1 for number in _numbers(readable) if number)
 
 
@@ -176,7 +176,7 @@ def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:
 
 
 def may_round(number: Fraction, other: Fraction) -> bool:
-    """Whether either, rounded to the decimals of the other, of which it has some, is the other."""
+    """Whether one of the numbers is the other, rounded to its decimal places."""
     return _rounds_to(number, other) or _rounds_to(other, number)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from random import Random
 
-from reward_serve_lab.attacks.family import Draft, Family, choices
+from reward_serve_lab.attacks.family import Draft, Family, choices, filled
 from reward_serve_lab.attacks.problems import Problem
 
 _STATEMENTS = (
@@ -53,14 +53,10 @@ _DENIALS = (
 )
 
 
-def _filled(pattern: str, distance: int, problem: Problem) -> str:
-    return pattern.format(right=problem.answer, wrong=problem.near(distance))
-
-
 def _taken_back(rng: Random) -> Iterator[Draft]:
     pairs = choices(rng, 24, _STATEMENTS, _RETRACTIONS)
     for pattern in [*map("".join, pairs), *rng.sample(_DENIALS, 12)]:
-        yield partial(_filled, pattern, rng.choice((-7, -4, -3, -2, -1, 1, 2, 3, 5, 8)))
+        yield partial(filled, pattern, rng.choice((-7, -4, -3, -2, -1, 1, 2, 3, 5, 8)))
 
 
 TAKEN_BACK = Family(
