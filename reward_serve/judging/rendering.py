@@ -18,6 +18,7 @@ from typing import Any
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, Shortened, by_characters, shortened
 from reward_serve.judging.occurrence import OCCURRENCES, occurrence
+from reward_serve.judging.stated import stated
 from reward_serve.rules.committed import MAX_RESPONSE, committed
 from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.schema import Mode
@@ -169,6 +170,8 @@ class Renderer:
             unread = max(0, len(text) - MAX_RESPONSE)
             found = committed(text)
             text, answer = found.text, found.span
+            if answer is None and len(text) > budget:
+                answer = stated(text)
         response = shortened(
             text, budget, template.head_tokens, shown_as(template), self._encode, answer
         )

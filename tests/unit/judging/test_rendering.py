@@ -662,6 +662,13 @@ def test_a_final_answer_prompt_shows_what_was_committed_to(renderer: Renderer) -
     assert shown_response(renderer, response) == "It is 18 .\nSo #### 18"
 
 
+def test_an_answer_without_a_marker_is_shown_whatever_follows(renderer: Renderer) -> None:
+    response = "First 2 * 9.\n**Result:** 18 eggs.\n" + "Every step can be retraced. " * 40
+    shown = shown_response(renderer, response)
+    assert "Result:** 18 eggs" in shown
+    assert shown.endswith("Every step can be retraced. ")
+
+
 @pytest.mark.parametrize("response", ["So 18.\n#### 18", "It is 18? No, 19.", "A: 18\n", " 18 "])
 def test_a_prompt_in_which_nothing_is_hidden_or_cut_shows_the_response(
     renderer: Renderer, response: str
