@@ -10,10 +10,11 @@ from collections.abc import Callable
 import pytest
 
 from reward_serve.rules import final_answer, verify, verify_any, verify_strict_any
+from reward_serve.rules.base import takes_long
 from reward_serve.rules.exact import grade_exact
 from reward_serve.rules.numeric import grade_numeric
 from reward_serve.rules.trainers_gsm8k import grade_strict_first, grade_strict_last
-from reward_serve.schema import DEFAULT_ITEM_CHARS
+from reward_serve.schema import DEFAULT_ITEM_CHARS, ScoreRequest
 
 CHARACTERS = DEFAULT_ITEM_CHARS
 SECONDS = 5.0  # each takes less than 0.3; what is quadratic takes minutes
@@ -58,3 +59,18 @@ def test_a_long_rollout_costs_a_few_passes_over_its_text() -> None:
         return min(times)
 
     assert best(lambda rollout: verify(rollout, "18")) < 3 * best(re.compile(r"\d+").findall)
+
+
+@pytest.mark.parametrize(
+    ("response", "references", "is_long"),
+    [
+        ("1" * 60_000, ["18"], False),  # a usual rollout, for which a thread costs more
+        ("1" * 70_000, ["18"], True),
+        ("1" * 1_000, ["18"] * 30, True),
+        ("18", ["1" * 20_000], True),
+    ],
+)
+def test_only_what_may_hold_the_loop_up_is_verified_off_it(
+    response: str, references: list[str], is_long: bool
+) -> None:
+    assert takes_long(ScoreRequest(response=response, reference=references)) is is_long
