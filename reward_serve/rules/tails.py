@@ -25,6 +25,8 @@ from reward_serve.rules.vocabulary import (
     TAIL_DOUBTS,
 )
 
+MAX_VERIFIED = 40_000  # characters; their numbers are parsed
+
 _CLOSING = re.compile(
     r"<\|[a-z_]{1,20}\|>|</(?:s|answer|response|output|solution)>|\\(?:text|mathrm)\s?\{|\\[)\]]"
     r"|\\end\{[a-z*]{1,20}\}",
@@ -107,7 +109,9 @@ def _verifies(text: str, value: Fraction, before: str) -> bool:
 
     It concludes nothing but the value and what the text before it has already.
     """
-    if not _is_verification(text) or _TOO_LONG.search(before) or _TOO_LONG.search(text):
+    if max(len(text), len(before)) > MAX_VERIFIED or not _is_verification(text):
+        return False
+    if _TOO_LONG.search(before) or _TOO_LONG.search(text):
         return False
     sentences = _SENTENCE_END.split(text)
     numbers = [list(_numbers(each)) for each in sentences]
