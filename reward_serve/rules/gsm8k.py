@@ -21,7 +21,7 @@ from reward_serve.rules.formulas import compare_formulas
 from reward_serve.rules.grade import ABSTAINED, RIGHT, WRONG, Grade
 from reward_serve.rules.markers import Marker, is_remark, read_markers
 from reward_serve.rules.numbers.parsing import Number, parse_number
-from reward_serve.rules.numbers.presence import may_equal, may_hold, may_round
+from reward_serve.rules.numbers.presence import may_convert, may_equal, may_hold, may_round
 from reward_serve.rules.numbers.words import CENTS, MEASURES, SCALES, UNIT_DOUBTS
 from reward_serve.rules.restated import lists_answers, may_break_down, statement, statements
 from reward_serve.rules.tails import is_bare, leaves_standing
@@ -44,7 +44,10 @@ _INSERTED = re.compile(r"</?ins>")
 _MATH_SIGNS = " \n$\\[]"
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
-_CHOICE = re.compile(r"(?<![^\W\d_])[A-J][\W_]*$")
+_CHOICE = re.compile(
+    r"(?<![^\W\d_])[A-J](?:[\W_]*$| (?:is|must|has)\b)|\([A-J]\)"
+    r"|\b(?i:option|choice|letter)[\W_]{1,9}[A-J]\b"
+)
 
 
 def verify(response: str, reference: str) -> Grade:
@@ -253,10 +256,13 @@ def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "ma
     if units_conflict(number, gold, texts) or may_be_list(*texts):
         return Grade(ABSTAINED, "units_differ", answer)
     if number.value == gold.value and not cents:
+        if not (number.reduced and gold.reduced) and texts[0].strip() != texts[1].strip():
+            return Grade(ABSTAINED, "fraction_not_reduced", answer)
         return Grade(RIGHT, f"{by}_matches", answer)
     units = not MEASURES.isdisjoint(number.unit + gold.unit)
     near = may_equal(number.value, gold.value, units=units) or may_round(number.value, gold.value)
     near = near or not SCALES.isdisjoint(number.unit + gold.unit)
+    near = near or (units and may_convert(number.value, gold.value))
     opposite = number.value == -gold.value and not number.percent
     if cents or not number.plain or (near and not opposite):
         return Grade(ABSTAINED, "value_in_doubt", answer)

@@ -50,6 +50,8 @@ _WORD = re.compile(r"[a-z]+|\d+")
 
 _NEGATED = re.compile(
     r"n't\b|~~|<!--|<(?:s|del|strike)>|%\s*$|\bn\u00e3o\b|\b\u043d\u0435\b|\u4e0d|\u975e"
+    r"|\u0644\u064a\u0633|\u05dc\u05d0|\u0928\u0939\u0940\u0902|\bkh\u00f4ng\b|\bnen\u00ed\b|\b\u03b4\u03b5\u03bd\b"
+    r"|\b(?:nem|nu|nije|bukan|tidak|hindi|ei ole)\b"
 )
 _LEADING_WORDS = frozenset(
     word_list(
@@ -127,6 +129,8 @@ def read_markers(response: str) -> Sequence[Marker] | None:
         else:
             text, end = _clause(response, match.end(), stop)
             doubted = doubted or match["box"] is not None
+            # In "Answer:-18", the sign may be a dash.
+            doubted = doubted or response.startswith(":-", match.end() - 1)
         if any(map(str.isalnum, text)):
             numbered = bool(match["hash"] and _NUMBERED.match(response, match.end()))
             numbered = numbered and bool(response[end:].strip(" \n.*$"))
