@@ -69,10 +69,11 @@ _SUM = re.compile(r"[\w)}] ?[-+]")
 _RELATION = re.compile(r"[=<>]|\\[lg]e(?![a-z])")
 _IRRATIONAL = re.compile(r"\\(?:sqrt|pi|sin|cos|tan|log|ln)|\be\b")
 _DECIMAL = re.compile(r"\d*\.\d+")
-# 1/2x, x^23, 1.5e5 and 2\frac{1}{2} can be read in two ways; the last line may take too long.
+# 1/2x, x^23, x2, 1.5e5 and 2\frac{1}{2} can be read in two ways; the last line may take too long.
 _AMBIGUOUS = re.compile(
     r"\d\s*\\frac|\d,\d{3}(?!\d)|\d\s+\d|/ ?\d+ ?(?:[a-zA-Z(]|\\[a-z])|\^ ?\d\d|\*\*|\.\.|_|!"
-    r"|\d[eE][+-]?\d|\^ ?\{[^{}]*[\^\\]|\^ ?\{ ?-?\d{3}|\d{13}|(?:\^.*){5}"
+    r"|\d[eE][+-]?\d|(?<![a-zA-Z\\])[a-zA-Z]\d"
+    r"|\^ ?\{[^{}]*[\^\\]|\^ ?\{ ?-?\d{3}|\d{13}|(?:\^.*){5}"
     # versions, dates, permutations, leading zeros
     r"|\d\.\d+\.|\d ?/ ?\d+ ?/ ?\d|\(\d+\) ?\(\d|^\(\d{2,}\)$|(?<![\d.])0\d"
 )

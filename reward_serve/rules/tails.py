@@ -29,7 +29,7 @@ MAX_VERIFIED = 40_000  # characters; their numbers are parsed
 
 _CLOSING = re.compile(
     r"<\|[a-z_]{1,20}\|>|</(?:s|answer|response|output|solution)>|\\(?:text|mathrm)\s?\{|\\[)\]]"
-    r"|\\end\{[a-z*]{1,20}\}",
+    r"|\\end\{(?!comment)[a-z*]{1,20}\}",
     re.IGNORECASE,
 )
 # "18!", "18..5", "18k", "18%" and "18/2" are other numbers.
@@ -46,7 +46,7 @@ _COURTESY = re.compile(
 )
 _ANSWER = re.compile(r"\banswers?\s*(?::|is\b)")
 _UNKNOWN_LETTER = re.compile(r"[^\W\d_a-zA-Z]")
-_SIGNS = re.compile(r"[~?<>|\u274c\u2717\u2718]|[-+*/%!]=|\u2260|\u2248")
+_SIGNS = re.compile(r"[~?<>|\u274c\u2717\u2718]|[-+*/%!]=|\u2260|\u2248|\\end\{comment")
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _ROMAN = re.compile(r"[ivxlcdm]{2,}")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")

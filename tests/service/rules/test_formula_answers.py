@@ -118,6 +118,7 @@ def test_any_text_is_verified_without_a_fault_and_at_once(response: str, referen
         ("\\boxed{36\\pi\\text{ cm}^3}", "36\\pi\\text{ cm}^2"),
         ("#### 5 mm", "5 m"),
         ("#### 1.50e5", "1.25e6"),
+        ("\\boxed{y=x2}", "y=2x"),
         ("\\boxed{f(2)=3}", "f(3)=2"),
         ("\\boxed{P(3)=\\frac{7}{5}}", "P(3)=\\frac{2}{5}"),
         ("\\boxed{g(1)=2, g(2)=1}", "g(1)=1, g(2)=2"),

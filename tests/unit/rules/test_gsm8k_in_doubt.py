@@ -170,6 +170,7 @@ def test_one_amount_in_two_units_is_no_second_answer(response: str, references: 
         ("\u0627\u0644\u062c\u0648\u0627\u0628 \u0644\u064a\u0633 \\boxed{18}", "18"),
         ("Answer: 18\n\u274c", "18"),
         ("Answer:-18", "18"),
+        ("So it is 17.\n\n\\begin{comment}\nAnswer: 18\n\\end{comment}", "18"),
         ("x = 3\nprint(x)\nanswer = 15\nanswer += x\nprint(answer)", "15"),
         ("x = 3\nprint(x)\nanswer = 15\nanswer += x\nprint(answer)", "18"),
         ("So option (B) is the correct choice, and that is it.", "6"),
@@ -202,6 +203,17 @@ def test_a_number_that_is_compound_foreign_or_denied_leaves_doubt(
 )
 def test_thinking_a_name_or_a_check_beside_an_answer_changes_nothing(response: str) -> None:
     assert verify(response, "18").outcome == "right"
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["Q2:", "Problem 2.", "### Problem 2\n", "Follow-up:", "[Question]", "user\n", "Frage:"],
+)
+@pytest.mark.parametrize("reference", ["7", "18"])
+def test_an_answer_may_be_that_of_another_question(label: str, reference: str) -> None:
+    response = f"So 9 * 2 makes 18 dollars.\n\n{label} What is 5 + 2?\nAnswer: 7"
+    assert verify(response, reference).outcome == "abstain"
+    assert verify(f"{label} What is 5 + 2?\nAnswer: 7", "7").outcome == "right"
 
 
 @pytest.mark.parametrize("form", ["{}", "\\boxed{{{}}}", "<answer>{}</answer>"])
