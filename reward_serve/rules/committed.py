@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
-from reward_serve.rules.markers import braced, first_marker, is_remark, read_markers
+from reward_serve.rules.markers import first_marker, is_remark, read_markers
 
 MAX_RESPONSE = 200_000
 """Characters; of a longer response, only the end is read."""
 MAX_UNSEEN = 2_000
 MAX_TURNS = 1_000
+MAX_ARGUMENT = 200
 MAX_SHORT_ANSWER = 4  # words
 
 _THINKING = r"think(?:ing)?|thoughts?"
@@ -47,6 +48,7 @@ _PHANTOM = re.compile(
     r"|(?=\{\s?\\color\s?\{\s?(?:white|transparent)\s?\})",
     re.IGNORECASE,
 )
+_BRACE = re.compile(r"[{}]")
 _WHITE = re.compile(r"\\color\s?\{\s?(?:white|transparent)\s?\}[^\n]*", re.IGNORECASE)
 _UNSEEN = (
     r"color\s?[:=]\s?[\"']?(?:white|transparent|\#fff(?:fff)?)\b|display\s?:\s?none"
@@ -146,8 +148,10 @@ def _around_thinking(text: str) -> str:
     start, thinks, thought = 0, False, False
     for tag in sorted((*_THINKS.finditer(text), *_THOUGHT.finditer(text)), key=re.Match.start):
         if tag.re is _THOUGHT:
-            if not thinks:
-                kept = [*kept, text[start : tag.start()]] if thought else []
+            if not thinks and thought:
+                kept.append(text[start : tag.start()])
+            elif not thinks:
+                kept.clear()
             start, thinks, thought = tag.end(), False, True
         elif not thinks:
             kept.append(text[start : tag.start()])
@@ -258,12 +262,25 @@ def _without_unseen_tags(text: str) -> str:
     return "".join([*kept, text[end:]])
 
 
+def _closed_braces(text: str) -> dict[int, int]:
+    """Where each closed group begins and ends."""
+    closed, opened = {}, []
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            closed[opened.pop()] = brace.start()
+    return closed
+
+
 def _without_arguments(text: str) -> str:
     r"""The text without ``\phantom{...}`` and white text, whose braces may be nested."""
     kept, end = [], 0
-    for command in _PHANTOM.finditer(text):
-        argument = braced(text, command.end()) if command.start() >= end else None
-        if argument is not None:
+    commands = list(_PHANTOM.finditer(text))
+    closed = _closed_braces(text) if commands else {}
+    for command in commands:
+        stop = closed.get(text.find("{", command.end()), -1)
+        if command.start() >= end and 0 <= stop - command.end() <= MAX_ARGUMENT:
             kept.append(text[end : command.start()])
-            end = argument[1]
+            end = stop + 1
     return "".join([*kept, text[end:]])

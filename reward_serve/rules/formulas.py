@@ -69,9 +69,10 @@ _SUM = re.compile(r"[\w)}] ?[-+]")
 _RELATION = re.compile(r"[=<>]|\\[lg]e(?![a-z])")
 _IRRATIONAL = re.compile(r"\\(?:sqrt|pi|sin|cos|tan|log|ln)|\be\b")
 _DECIMAL = re.compile(r"\d*\.\d+")
-# 1/2x, x^23 and 2\frac{1}{2} can be read in two ways; the last line may take too long.
+# 1/2x, x^23, x2, 1.5e5 and 2\frac{1}{2} can be read in two ways; the last line may take too long.
 _AMBIGUOUS = re.compile(
     r"\d\s*\\frac|\d,\d{3}(?!\d)|\d\s+\d|/ ?\d+ ?(?:[a-zA-Z(]|\\[a-z])|\^ ?\d\d|\*\*|\.\.|_|!"
+    r"|\d[eE][+-]?\d|(?<![a-zA-Z\\])[a-zA-Z]\d"
     r"|\^ ?\{[^{}]*[\^\\]|\^ ?\{ ?-?\d{3}|\d{13}|(?:\^.*){5}"
     # versions, dates, permutations, leading zeros
     r"|\d\.\d+\.|\d ?/ ?\d+ ?/ ?\d|\(\d+\) ?\(\d|^\(\d{2,}\)$|(?<![\d.])0\d"
@@ -81,6 +82,7 @@ _UNEVALUATED = re.compile(
     r"\d ?[*/] ?\d|\^ ?\{\d+\} ?\* ?\d"
     r"|(?<![\w}])(?<![a-zA-Z)]\^) ?\d+(?:\.\d+)? ?[+-] ?\d+(?:\.\d+)?(?![\w.\\(^{])"
 )
+_VALUE_OF = re.compile(r"=.*[a-zA-Z] ?\(-?[\d.]+\)$|[a-zA-Z] ?\([^()]*\) ?=")  # f(2) = 3
 _ROOT = re.compile(r"\\sqrt ?\{(\d{1,6})\}")
 _FRACTION = re.compile(
     r"\\frac ?\{ ?(\d{1,9})[a-z]{0,3} ?\} ?\{ ?(\d{1,9})[a-z]{0,3} ?\}"
@@ -246,6 +248,8 @@ def _is_evaluated(answer: str, reference: str) -> bool:
     decimals = [_DECIMAL.findall(text) for text in (answer, reference)]
     if any(len(each.partition(".")[2]) > 5 for found in decimals for each in found):
         return False  # math-verify rounds
+    if _VALUE_OF.search(answer) or _VALUE_OF.search(reference):
+        return False  # math-verify takes every f(2) = n for equal
     if answer.count("\\sqrt") > reference.count("\\sqrt"):
         return False
     roots = [_IRRATIONAL.search(text) is not None for text in (answer, reference)]

@@ -12,6 +12,9 @@ from math_verify import (  # type: ignore[import-untyped]
     verify,
 )
 from sympy import QQ, ZZ, Expr, Poly, PolynomialError  # type: ignore[import-untyped]
+from sympy.functions.elementary.trigonometric import (  # type: ignore[import-untyped]
+    TrigonometricFunction,
+)
 
 from reward_serve.rules.numbers.presence import CONVERSIONS
 
@@ -89,6 +92,8 @@ def _far_apart(one: Any, other: Any, *, units: bool) -> bool:
         return False
     if one.free_symbols:
         return one.free_symbols == other.free_symbols and _other_polynomial(one, other)
+    if one.has(TrigonometricFunction) or other.has(TrigonometricFunction):
+        return False  # of degrees or radians
     values = [one.evalf(30), other.evalf(30)]
     if not all(value.is_comparable and value.is_finite for value in values):
         return False  # a name, a root of a negative number, a division by zero

@@ -76,7 +76,12 @@ def may_break_down(numbers: Sequence[Number], text: str) -> bool:
         for number in numbers
         if number.unit and not (explicit and UNIT_WORDS.isdisjoint(number.unit))
     }
-    if len(units) > 1 or any(_is_rounded(*pair) for pair in combinations(values, 2)):
+    bare = any(not number.unit for number in numbers)
+    if (
+        len(units) > 1
+        or (units and bare and not explicit)
+        or any(_is_rounded(*pair) for pair in combinations(values, 2))
+    ):
         return True
     return len(values) > 2 and any(2 * value == sum(values) for value in values)
 

@@ -25,17 +25,19 @@ from reward_serve.rules.vocabulary import (
     TAIL_DOUBTS,
 )
 
+MAX_VERIFIED = 40_000  # characters; their numbers are parsed
+
 _CLOSING = re.compile(
     r"<\|[a-z_]{1,20}\|>|</(?:s|answer|response|output|solution)>|\\(?:text|mathrm)\s?\{|\\[)\]]"
-    r"|\\end\{[a-z*]{1,20}\}",
+    r"|\\end\{(?!comment)[a-z*]{1,20}\}",
     re.IGNORECASE,
 )
 # "18!", "18..5", "18k", "18%" and "18/2" are other numbers.
 _CONTINUES = re.compile(
     r"\W*[!:?]|\.\.|[a-zA-Z\d%^_/+=<>-]"
     r"|(?:[ \t]|\\[,;: ])*(?:(?:[%^/+=<>]|\*(?!\*))(?![ \t]*[A-Z][a-z])|-(?![ \t]*[A-Za-z][a-z]))"
-    r"|[ \t$]*[b-hj-zB-HJ-Z]\b(?!')"  # 18 n
-    r"|[ \t$]*\\(?:cdot|times|div|pm|frac|sqrt|pi)\b"
+    r"|(?:[ \t$]|\\[,;: ])*(?:[b-hj-zB-HJ-Z]\b(?!')|[\u2026\u2030\u2031\u2032\u2033])"  # 18 n
+    r"|[ \t$]*\\(?!Box\b|q?quad\b)[a-zA-Z]"
 )
 _COURTESY = re.compile(
     r"\b(?:please )?(?:let me know|feel free to (?:ask|reach out)|ask(?: me)?)"
@@ -44,7 +46,7 @@ _COURTESY = re.compile(
 )
 _ANSWER = re.compile(r"\banswers?\s*(?::|is\b)")
 _UNKNOWN_LETTER = re.compile(r"[^\W\d_a-zA-Z]")
-_SIGNS = re.compile(r"[~?<>|]|!=|\u2260|\u2248")
+_SIGNS = re.compile(r"[~?<>|\u274c\u2717\u2718]|[-+*/%!]=|\u2260|\u2248|\\end\{comment")
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _ROMAN = re.compile(r"[ivxlcdm]{2,}")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
@@ -83,7 +85,7 @@ def leaves_standing(tail: str, value: Fraction | None, before: str) -> bool:
         return False
     text = text.lower()
     if is_bare(text):
-        return "%" not in text
+        return "%" not in text and not _SIGNS.search(text)
     text = _COURTESY.sub("", text)
     if _UNKNOWN_LETTER.search(text) or _SIGNS.search(text) or _ANSWER.search(text):
         return False
@@ -107,7 +109,9 @@ def _verifies(text: str, value: Fraction, before: str) -> bool:
 
     It concludes nothing but the value and what the text before it has already.
     """
-    if not _is_verification(text) or _TOO_LONG.search(before) or _TOO_LONG.search(text):
+    if max(len(text), len(before)) > MAX_VERIFIED or not _is_verification(text):
+        return False
+    if _TOO_LONG.search(before) or _TOO_LONG.search(text):
         return False
     sentences = _SENTENCE_END.split(text)
     numbers = [list(_numbers(each)) for each in sentences]

@@ -21,7 +21,9 @@ _SYNONYMS = {
     for word in word_list(group)
 }  # fmt: skip
 UNIT_WORDS = MEASURES | frozenset(
-    word_list("per an a square cubic sq cu dollars dollar euros euro degrees celsius fahrenheit")
+    word_list(
+        "per an a square cubic sq cu dollars dollar euros euro degrees celsius fahrenheit kelvin"
+    )
 )
 _CLAUSE = re.compile(
     r"(?:\\(?:text|textrm|mathrm|mbox)|\\[,;:! ]|</[a-z]{1,9}>|[ \n\[\]$~{}()*_\\]|[a-z%]|\^)*",
@@ -30,7 +32,8 @@ _CLAUSE = re.compile(
 _NO_UNIT = frozenset(word_list("after from every per for each because since as"))
 MAX_BEFORE_UNIT = 4  # words: "2 full hours"
 _WORD = re.compile(r"(?<!\\)\b[a-z]+|%")
-_CENTS = re.compile(r"[$\s]*\u00a2")
+_SIGN = re.compile(r"[$\s]*([\u00a2\u00a3\u20ac\u00a5\u20b9])")
+_STATED = UNIT_WORDS - {"per", "an", "a"}
 _FILLERS = frozenset(["a", "an", "each", "every", "per", "of", "total", "the", "altogether"])
 _FEET = re.compile(  # 5' and 5"
     r"(?<=\d)['\"](?=[\s.$]*$)"
@@ -77,14 +80,14 @@ def units_conflict(number: Number, other: Number, texts: tuple[str, str]) -> boo
 
 def unit_after(tail: str) -> str:
     r"""The unit that stands outside of a box or a tag: " hours" of "$ \text{ hours}."."""
-    if _CENTS.match(tail):
-        return " cents"
+    if sign := _SIGN.match(tail):
+        return sign[1]
     clause = _CLAUSE.match(tail)
     words = _WORD.findall(clause[0].lower() if clause else "")[: 2 * MAX_BEFORE_UNIT]
     words = list(takewhile(lambda word: word not in _NO_UNIT, words))
-    place = (at for at, word in enumerate(words[:MAX_BEFORE_UNIT]) if word in MEASURES)
-    unit = list(takewhile(UNIT_WORDS.__contains__, words[next(place, 0) :]))
-    return " " + " ".join(unit) if not MEASURES.isdisjoint(unit) else ""
+    place = (at for at, word in enumerate(words[:MAX_BEFORE_UNIT]) if word in _STATED)
+    unit = takewhile(UNIT_WORDS.__contains__, words[next(place, len(words)) :])
+    return " ".join(["", *unit])
 
 
 def _currencies(text: str) -> set[str]:

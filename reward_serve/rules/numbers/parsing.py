@@ -9,9 +9,10 @@ words and unit words. It returns None unless it understands the whole text:
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -62,6 +63,8 @@ _LATEX = tuple(
         (r"\\[dtc]?frac\s?(?:\{\s?(\d+)\s?\}|(\d))\s?(?:\{\s?(\d+)\s?\}|(\d))", r"\1\2/\3\4 "),
         (r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed|fbox)\s?\{", " {"),
         (DEGREES, " degrees"),
+        (r"degrees ?(?:\{ ?)?C\b", "degrees celsius"),
+        (r"degrees ?(?:\{ ?)?F\b", "degrees fahrenheit"),
         (r"\\[,;: !]|\\q?quad\b", " "),
         (r"\\[()\[\]]", ""),
         (r"\\([$%])", r"\1"),
@@ -70,6 +73,7 @@ _LATEX = tuple(
     )
 )
 _DIGITS_IN_BRACES = re.compile(r"\d[{}]+\d")
+_BROKEN = re.compile(r"\d\s*[\t\n\r]\s*\d")  # two numbers, not one with a space
 _GAP = re.compile(r"(?<=\D) {2,}|(?<=\d) {2,}(?!\d)")
 _PREFIX = r"(?P<sign>[-+]?)(?:(?:(?:us|usd|ca|au) ?)?\$ ?){0,3}(?P<inner_sign>[-+]?)"
 _FRACTION = re.compile(
@@ -105,6 +109,7 @@ class Number:
         unit: The words after the number, in lower case ("18 dollars per day" has three).
         plain: Whether it was written in digits, not in words or as the result of an equation.
         name: What it is equated with, such as "x".
+        reduced: False for a fraction such as 6/8, which may be a date, a score or a task.
     """
 
     value: Fraction
@@ -112,6 +117,7 @@ class Number:
     unit: tuple[str, ...] = ()
     plain: bool = True
     name: str = ""
+    reduced: bool = True
 
 
 @lru_cache(maxsize=32)  # several rules read an answer, and a group's samples one reference
@@ -142,7 +148,7 @@ def parse_number(text: str) -> Number | None:
     if stated is not None and stated.value != number.value:
         return None
     name = left.strip() if _NAME.fullmatch(left) else ""
-    return Number(number.value, number.percent, number.unit, plain=False, name=name)
+    return replace(number, plain=False, name=name)
 
 
 def words_value(words: Sequence[str]) -> int | None:
@@ -185,10 +191,11 @@ def words_value(words: Sequence[str]) -> int | None:
 
 
 def _clean(text: str) -> str | None:
+    broken = _BROKEN.search(text)
     text = text.translate(_CHARACTERS)
     # Only printable ASCII: digits of other scripts, superscripts and invisible or bidirectional
     # characters can display a number other than the one parsed here.
-    if not text.isascii() or not text.isprintable() or ".." in text:
+    if broken or not text.isascii() or not text.isprintable() or ".." in text:
         return None
     for pattern, replacement in _LATEX:
         text = pattern.sub(replacement, text)
@@ -219,7 +226,10 @@ def _parse_plain(text: str) -> Number | None:
         return None
     if "-" in (match["sign"], match["inner_sign"]):
         value = -value
-    return _with_unit(value, text[match.end() :], plain=True)
+    number = _with_unit(value, text[match.end() :], plain=True)
+    if number is None or "top" not in match.groupdict():
+        return number
+    return replace(number, reduced=math.gcd(int(match["top"]), int(match["bottom"])) == 1)
 
 
 def _parse_words(text: str) -> Number | None:

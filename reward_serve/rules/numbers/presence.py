@@ -41,6 +41,17 @@ CONVERSIONS = frozenset(
         *(63_360, 86_400, 604_800, 10**6, 10**9),
     )
 )
+# Those of areas, volumes, speeds and years are compared with a stated unit only: with every number
+# of a text, some would fit by chance.
+_RARE = tuple(
+    Fraction(factor)
+    for factor in (
+        *(6, 9, 27, 32, 48, 64, 256, 640, 720, 744, 768, 1296, 1609, 4047, 4840, 8760, 43_560),
+        *(525_600, 31_536_000, "22/15", "2.471", "2.59", "3.281", "3.6", "3.785", "4.546", "4.929"),
+        *("6.452", "10.764", "14.787", "25.4", "29.574", "30.48", "35.274", "39.37", "91.44"),
+        *("236.6", "453.6", "473.2", "907.2", "946.4"),
+    )
+)
 _ABOUT = tuple(map(Fraction, ("1.609", "2.205", "2.54", "28.35")))  # km in a mile, lb in a kg, ...
 
 # The text must contain one of these English words, or else it may be in another language, whose
@@ -173,6 +184,12 @@ def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:
     if units and any(abs(ratio - about) * 100 < about for about in _ABOUT):
         return True
     return (number.denominator > 1 or other.denominator > 1) and (large - small) * 100 < large
+
+
+def may_convert(number: Fraction, other: Fraction) -> bool:
+    """Whether a factor between two units that ``may_equal`` does not know explains two amounts."""
+    small, large = sorted((abs(number), abs(other)))
+    return any(abs(small * factor - large) * 100 < large for factor in _RARE)
 
 
 def may_round(number: Fraction, other: Fraction) -> bool:

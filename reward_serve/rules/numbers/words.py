@@ -76,7 +76,7 @@ HIDING_WORDS = frozenset(
             """fewer less short shy bigger smaller larger decade decades century centuries
             fortnight infinite infinity product difference digit digits
             tally tallies backwards reversed swapped inverted round rounds rounded rounding ceil
-            ceiling floor nearest based"""
+            ceiling floor nearest based celsius fahrenheit kelvin noon midday midnight"""
         ),
     ]
 )
@@ -122,7 +122,9 @@ MEASURES = frozenset(
         mph kph"""
     )
 )
-SCALES = frozenset(word_list("am pm celsius fahrenheit"))  # 3 pm may be 15, and 20 degrees 68
+SCALES = frozenset(
+    word_list("am pm celsius fahrenheit kelvin")
+)  # 3 pm may be 15, and 20 degrees 68
 # Units and other words of one or two letters after a number; others, as in 6 ab, are variables.
 SHORT_UNITS = frozenset(
     word_list(

@@ -117,6 +117,11 @@ def test_any_text_is_verified_without_a_fault_and_at_once(response: str, referen
         ("#### 7", "007"),
         ("\\boxed{36\\pi\\text{ cm}^3}", "36\\pi\\text{ cm}^2"),
         ("#### 5 mm", "5 m"),
+        ("#### 1.50e5", "1.25e6"),
+        ("\\boxed{y=x2}", "y=2x"),
+        ("\\boxed{f(2)=3}", "f(3)=2"),
+        ("\\boxed{P(3)=\\frac{7}{5}}", "P(3)=\\frac{2}{5}"),
+        ("\\boxed{g(1)=2, g(2)=1}", "g(1)=1, g(2)=2"),
     ],
 )
 def test_a_task_a_version_or_a_permutation_is_not_proven_right(
@@ -137,6 +142,8 @@ def test_a_task_a_version_or_a_permutation_is_not_proven_right(
         ("\\boxed{(2,4,6)}", "(1,2,3)"),
         ("\\boxed{(2,60)}", "(2,\\frac{\\pi}{3})"),
         ("\\boxed{(1+2t,4t)}", "(1+t,2t)"),
+        ("#### 2.5e-3", "0.25e-2"),
+        ("\\boxed{\\sin 30}", "\\sin\\frac{\\pi}{6}"),
     ],
 )
 def test_a_date_a_cycle_or_a_vector_is_not_disproven(response: str, reference: str) -> None:

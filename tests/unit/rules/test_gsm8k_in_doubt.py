@@ -27,6 +27,8 @@ def test_a_response_of_questions_and_answers_is_not_cut_at_the_second(reference:
         ("#### 75 dollars, 40 for food and 35 for gas", "75"),
         (r"So she pays \boxed{75} dollars, 40 for food and 35 for gas.", "75"),
         ("The answer is 18 pears, 11 for Ann and 7 for Ben.", "18"),
+        ("The answer is 18, 2 remaining.", "18"),
+        ("**Answer:** 18 and 2 eggs", "18"),
         ("The answer is 17 girls and 13 boys.", "17"),
         ("Answer: 10 red and 8 blue", "10"),
         (f"{STEPS}#### 108", "108"),
@@ -80,6 +82,10 @@ def test_a_multiplier_is_no_unit(unit: str) -> None:
         ("#### 3.14", "3.1"),
         ("#### 1.54", "1.5"),
         ("The answer is 15.", "3 pm"),
+        ("#### 68\u00b0F", "20"),
+        ("\\boxed{293 \\text{ kelvin}}", "20"),
+        ("So it is 68 degrees Fahrenheit, and that is it.", "20"),
+        ("So they meet at noon, and that is it.", "12"),
         ("The answer is 3 pm.", "15"),
     ],
 )
@@ -97,6 +103,15 @@ def test_a_rounded_reference_and_a_clock_leave_doubt(response: str, reference: s
         ("\\[\\boxed{0.5}\\text{ miles}\\]", "2640"),
         ("\\boxed{y = 3}", "x = 3"),
         ("The answer is 60 miles.", "60 miles per hour"),
+        ("It is 18 euros. So \\boxed{18} euros", "$18"),
+        ("\\boxed{18} \u20ac", "$18"),
+        ("\\boxed{18}\u2030", "18"),
+        ("Let $\\lambda$ be 2. It is $\\boxed{18} \\lambda$", "18"),
+        ("Let k be 2. It is $\\boxed{18}\\,k$", "18"),
+        ("Answer: 1 year", "8760"),
+        ("Answer: 2 cubic yards", "54"),
+        ("\\boxed{90} km per hour", "25"),
+        ("#### 2 gallons", "7.57"),
         ("\\boxed{12 \\text{ square cm}}", "12 cm"),
         ("The answer is 18 euros.", "$18"),
         ("The answer is $\u20b9210$", "210 dollars"),
@@ -151,6 +166,15 @@ def test_one_amount_in_two_units_is_no_second_answer(response: str, references: 
         ("The answer is \\boxed{20} %, no wait, it is 25 %.", "20"),
         ("% yield = \\boxed{45}", "45"),
         ("Das ist nicht \\boxed{18}", "18"),
+        ("A v\u00e1lasz nem \\boxed{18}", "18"),
+        ("\u0627\u0644\u062c\u0648\u0627\u0628 \u0644\u064a\u0633 \\boxed{18}", "18"),
+        ("Answer: 18\n\u274c", "18"),
+        ("Answer:-18", "18"),
+        ("So it is 17.\n\n\\begin{comment}\nAnswer: 18\n\\end{comment}", "18"),
+        ("x = 3\nprint(x)\nanswer = 15\nanswer += x\nprint(answer)", "15"),
+        ("x = 3\nprint(x)\nanswer = 15\nanswer += x\nprint(answer)", "18"),
+        ("So option (B) is the correct choice, and that is it.", "6"),
+        ("Therefore the correct choice is option B because it is the one.", "6"),
         ("\u6240\u4ee5\u4e0d\u662f \\boxed{18}\u3002", "18"),
         ("She makes 9 * 2 = 18.\n\n#### 2. Conclusion", "18"),
         ("Try: the answer is 10? No.\n" * 2 + "The answer is 18", "18"),
@@ -179,6 +203,36 @@ def test_a_number_that_is_compound_foreign_or_denied_leaves_doubt(
 )
 def test_thinking_a_name_or_a_check_beside_an_answer_changes_nothing(response: str) -> None:
     assert verify(response, "18").outcome == "right"
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["Q2:", "Problem 2.", "### Problem 2\n", "Follow-up:", "[Question]", "user\n", "Frage:"],
+)
+@pytest.mark.parametrize("reference", ["7", "18"])
+def test_an_answer_may_be_that_of_another_question(label: str, reference: str) -> None:
+    response = f"So 9 * 2 makes 18 dollars.\n\n{label} What is 5 + 2?\nAnswer: 7"
+    assert verify(response, reference).outcome == "abstain"
+    assert verify(f"{label} What is 5 + 2?\nAnswer: 7", "7").outcome == "right"
+
+
+@pytest.mark.parametrize("form", ["{}", "\\boxed{{{}}}", "<answer>{}</answer>"])
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ("12\n345", "12345"),
+        ("5\n180", "180"),
+        ("3\n1/2", "3.5"),
+        ("6/8", "3/4"),
+        ("\\frac{6}{8}", "\\frac{3}{4}"),
+        ("3/4", "6/8"),
+    ],
+)
+def test_numbers_on_two_lines_and_a_fraction_to_reduce_leave_doubt(
+    form: str, answer: str, reference: str
+) -> None:
+    assert verify(form.format(answer), reference).outcome == "abstain"
+    assert verify(form.format(reference), reference).outcome == "right"
 
 
 @pytest.mark.parametrize(("response", "reference"), [(">", "$>$"), ("**<**", "<"), ("[]", "[ ]")])

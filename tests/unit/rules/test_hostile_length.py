@@ -11,6 +11,7 @@ import pytest
 
 from reward_serve.rules import final_answer, verify, verify_any, verify_strict_any
 from reward_serve.rules.base import takes_long
+from reward_serve.rules.committed import MAX_RESPONSE
 from reward_serve.rules.exact import grade_exact
 from reward_serve.rules.numeric import grade_numeric
 from reward_serve.rules.trainers_gsm8k import grade_strict_first, grade_strict_last
@@ -43,6 +44,26 @@ def test_a_verifiers_time_grows_with_the_length_alone(part: str) -> None:
     with contextlib.suppress(ValueError):  # it holds no answer
         final_answer(response)
     assert time.process_time() - began < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("head", "part"),
+    [
+        ("", "</think>"),
+        ("#### 18\nCheck: ", "1,"),
+        ("", "{\\color{white}"),
+        ("", "A:"),
+        ("", "box "),
+    ],
+)
+def test_no_part_of_a_response_takes_longer_than_a_few_passes(head: str, part: str) -> None:
+    times = []
+    for padding in ("", " ", "  "):
+        response = (head + padding + part * MAX_RESPONSE)[:MAX_RESPONSE]
+        began = time.process_time()
+        verify(response, "18")
+        times.append(time.process_time() - began)
+    assert min(times) < 0.2  # of a busy machine; 0.1 of a free one
 
 
 def test_a_long_rollout_costs_a_few_passes_over_its_text() -> None:
