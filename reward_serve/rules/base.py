@@ -58,10 +58,10 @@ def takes_long(request: ScoreRequest) -> bool:
     A formula is compared in another process, which may take a second.
     """
     sizes, references = request.characters, len(request.references)
-    if any(is_formula(final_answer(each)[-_GOLD:]) for each in request.references):
-        return True
     repeated = sizes["response"] * references if references > 1 else 0
-    return sizes["response"] > _LONG_RESPONSE or repeated + sizes["reference"] > _LONG
+    if sizes["response"] > _LONG_RESPONSE or repeated + sizes["reference"] > _LONG:
+        return True
+    return any(is_formula(final_answer(each)[-_GOLD:]) for each in request.references)
 
 
 def gold_answer(reference: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import deque
 
 from reward_serve.rules.markers import braced
 
@@ -31,9 +32,10 @@ def final_answer(reference: str) -> str:
     _, marker, end = reference.rpartition("####")
     text = end.strip()
     bare = text.strip("$ ").removeprefix("\\[").removesuffix("\\]").strip()
-    *_, box = (None, *_BOX.finditer(bare))
-    if box is None or (marker and box.start()):
+    last = deque(_BOX.finditer(bare), maxlen=1)
+    if not last or (marker and last[0].start()):
         return text
+    box = last[0]
     inner = braced(bare, box.end())
     if inner is None or (marker and inner[1] != len(bare)):
         return text

@@ -122,6 +122,7 @@ def fields(part: str) -> dict[str, dict[str, Any]]:
     return {
         "response": {"response": text(part, whole)},
         "response of 200,000": {"response": text(part, 200_000)},
+        "response of 65,000": {"response": text(part, 65_000)},
         "response that ends well": {"response": text(part, 190_000) + "\n#### 18"},
         "response, 64 references": {"response": text(part, 200_000), "reference": short},
         "short response, 64 references": {"response": text(part, 4_000), "reference": short},
