@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
+from reward_serve.client.transport import with_id
 from reward_serve.routing.calls import cancelled_by_caller
 from reward_serve.routing.sizes import size_of
 from reward_serve.schema import ScoreResult
@@ -24,17 +25,24 @@ Outcome = ScoreResult | BaseException
 
 
 class Ticket:
-    """A submitted request and the future of its outcome.
+    """A submitted request.
 
     Args:
         body: the request.
         loop: the event loop that awaits ``answer``; None if a thread waits for it.
+
+    Attributes:
+        body: the request with an id.
+        has_own_id: whether the id is its caller's.
+        answer: the future of its outcome.
+        gone: whether its caller has left.
     """
 
-    __slots__ = ("answer", "body", "gone", "loop")
+    __slots__ = ("answer", "body", "gone", "has_own_id", "loop")
 
     def __init__(self, body: Body, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self.body = body
+        self.body = with_id(body)
+        self.has_own_id = body.get("id") is not None
         self.loop = loop
         self.answer: Any = loop.create_future() if loop else Future()
         self.gone = False
