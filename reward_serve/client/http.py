@@ -16,7 +16,6 @@ import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from types import TracebackType
 from typing import Any, Self, cast
 
 import httpx
@@ -100,12 +99,7 @@ class HttpRewardClient(Client):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
