@@ -60,13 +60,6 @@ class Retrier:
         self._max_attempts = max_attempts
 
     @property
-    def outage(self) -> str | None:
-        """Why nothing is sent; None while an endpoint is up."""
-        if any(endpoint.up for endpoint in self._endpoints):
-            return None
-        return "; ".join(endpoint.outage for endpoint in self._endpoints)
-
-    @property
     def in_doubt(self) -> bool:
         """Whether every endpoint waits for its probe's answer; each logs its own outage."""
         return all(endpoint.in_doubt for endpoint in self._endpoints)
@@ -111,7 +104,8 @@ class Retrier:
         """End requests early in an outage, and each at its own deadline."""
 
         def give_up() -> None:
-            if (reason := self.outage) is not None:
+            if not any(endpoint.up for endpoint in self._endpoints):
+                reason = "; ".join(endpoint.outage for endpoint in self._endpoints)
                 batch.fail(batch.open, Status.ERROR, reason)
                 batch.close(batch.open)
 
