@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -18,7 +18,6 @@ from reward_serve.routing.calls import cancelled_by_caller
 from reward_serve.routing.sizes import size_of
 from reward_serve.schema import ScoreResult
 
-Body = dict[str, Any]
 MAX_BYTES = 8 * 2**20
 """Maximum bytes of a batch of several requests; the service's default limit is 32 MiB per body."""
 Outcome = ScoreResult | BaseException
@@ -40,7 +39,7 @@ class Ticket:
 
     __slots__ = ("answer", "body", "gone", "has_own_id", "loop")
 
-    def __init__(self, body: Body, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(self, body: dict[str, Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.body = with_id(body)
         self.has_own_id = body.get("id") is not None
         self.loop = loop
@@ -99,7 +98,7 @@ class Coalescer:
         while self._incoming:
             ticket = self._incoming.popleft()
             try:
-                size = _text_bytes(ticket.body)
+                size = size_of(ticket.body)
             except Exception as error:  # such as a dict that its caller changes
                 hand_out([(ticket, error)])
                 continue
@@ -153,17 +152,6 @@ class Coalescer:
 def _is_gone(batch: Sequence[Ticket]) -> bool:
     """Whether nobody waits for an answer any more."""
     return all(ticket.gone or ticket.answer.done() for ticket in batch)
-
-
-def _text_bytes(body: Mapping[str, Any]) -> int:
-    """Approximate bytes of a request's fields. Routing measures calls by handle exactly."""
-    total = 0
-    for value in body.values():
-        if isinstance(value, str):
-            total += len(value) if value.isascii() else 4 * len(value)
-        elif isinstance(value, dict | list | tuple):
-            total += size_of(value)
-    return total
 
 
 def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:
