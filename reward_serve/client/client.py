@@ -174,9 +174,6 @@ class Client:
     def explain(self, request: Request) -> Explanation:
         """Explain the result of one request, without retries. In an event loop, use ``aexplain``.
 
-        Args:
-            request: as for ``score``.
-
         Raises:
             ServiceUnavailableError: the service did not explain it.
         """
