@@ -47,8 +47,8 @@ def connected() -> Iterator[list[HttpTransport]]:
 def no_client_outlives_its_test(connected: list[HttpTransport]) -> Iterator[None]:
     """Close connections, and neither probe nor remember services that the test left dead."""
     yield
-    connecting._clients.clear()
-    connecting._endpoints.clear()
+    connecting._client.cache_clear()
+    connecting._endpoints.cache_clear()
     if own := loop._loops.get(os.getpid()):
         asyncio.run_coroutine_threadsafe(_end(connected), own).result(30)
 

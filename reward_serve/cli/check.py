@@ -10,7 +10,7 @@ import typer
 
 from reward_serve.cli.clusters import models_of
 from reward_serve.cli.console import PLAIN, console
-from reward_serve.cli.deployment import ModelOptions, ServerOptions, check_keys, deployments_file
+from reward_serve.cli.deployment import Options, check_keys, deployments_file
 from reward_serve.cli.serve import missing
 from reward_serve.config.base import ConfigError
 from reward_serve.templates import FILE_SUFFIXES
@@ -29,7 +29,7 @@ def check(file: File) -> None:
     if file.suffix not in FILE_SUFFIXES:
         raise typer.BadParameter(f"{file}: must end in {' or '.join(FILE_SUFFIXES)}")
     try:
-        content = deployments_file(str(file), ModelOptions(), ServerOptions())
+        content = deployments_file(str(file), Options())
         check_keys(content)
     except ConfigError as error:
         console.print(str(error), style="red", **PLAIN)

@@ -28,11 +28,17 @@ from reward_serve.templates import FILE_SUFFIXES
 Kind = Literal["judge", "classifier"]
 
 _BUNDLED_GPU_SHARE = 0.1
+_OF_ANY_FILE = frozenset(["host", "port", "api_keys_file", "fields", "verdict_log"])
 
 
 @dataclass(frozen=True)
-class ModelOptions:
-    """The command line's model options; None if not given."""
+class Options:
+    """The options of ``reward-serve serve`` that set fields; None if not given.
+
+    Attributes:
+        fields: fields to set, each as ``PATH=VALUE``.
+        verdict_log: folder of the verdict log of every model.
+    """
 
     kind: Kind | None = None
     template: str | None = None
@@ -44,36 +50,24 @@ class ModelOptions:
     cpus: float | None = None
     replicas: str | None = None
     device: Build | None = None
-
-    def given(self) -> list[str]:
-        """The names of the options that were given."""
-        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
-
-
-@dataclass(frozen=True)
-class ServerOptions:
-    """The command line's HTTP options; None if not given."""
-
     host: str | None = None
     port: int | None = None
     api_keys_file: Path | None = None
+    fields: Sequence[str] = ()
+    verdict_log: Path | None = None
+
+    def of_model(self) -> list[str]:
+        """The names of the given options that only apply where ``serve`` names a model."""
+        names = (field.name for field in fields(self) if field.name not in _OF_ANY_FILE)
+        return [name for name in names if getattr(self, name) is not None]
 
 
-def deployments_file(
-    model: str,
-    options: ModelOptions,
-    server: ServerOptions,
-    fields: Sequence[str] = (),
-    verdict_log: Path | None = None,
-) -> dict[str, Any]:
+def deployments_file(model: str, options: Options) -> dict[str, Any]:
     """Build and validate the content of the deployments file.
 
     Args:
         model: ``bundled``, a folder, a hub id, or a deployments file.
-        options: model options.
-        server: HTTP options.
-        fields: fields to set, each as ``PATH=VALUE``.
-        verdict_log: folder of the verdict log of every model.
+        options: options to apply to it.
 
     Raises:
         typer.BadParameter: an option does not apply, or the file does not exist.
@@ -82,10 +76,9 @@ def deployments_file(
     from reward_serve.cli.file_schema import checked  # imports Ray, which takes a second
 
     if model.endswith(FILE_SUFFIXES):
-        if options.given():
+        if of_model := options.of_model():
             raise typer.BadParameter(
-                f"--{options.given()[0]}: does not apply to a deployments file; use --set, or "
-                f"edit {model}"
+                f"--{of_model[0]}: does not apply to a deployments file; use --set, or edit {model}"
             )
         path = Path(model)
         content = checked(_read(path if path.is_file() else shipped_file(model)))
@@ -93,15 +86,15 @@ def deployments_file(
         content = _read(shipped_file(_nearest(model, options)))
         _put_model(content["applications"][0]["args"], model, options)
     http = content.setdefault("http_options", {})
-    http |= {k: v for k, v in (("host", server.host), ("port", server.port)) if v is not None}
-    if server.api_keys_file:
+    http |= {k: v for k, v in (("host", options.host), ("port", options.port)) if v is not None}
+    if options.api_keys_file:
         for args in _args_behind_http(content):
-            args.setdefault("server", {})["api_keys_file"] = str(server.api_keys_file.absolute())
-    if verdict_log:
+            args.setdefault("server", {})["api_keys_file"] = str(options.api_keys_file.absolute())
+    if options.verdict_log:
+        folder = str(options.verdict_log.expanduser().absolute())
         for section in _sections(content):
-            folder = str(verdict_log.expanduser().absolute())
             section["verdict_log"] = {**(section.get("verdict_log") or {}), "folder": folder}
-    for field in fields:
+    for field in options.fields:
         set_field(content, field)
     return checked(content)
 
@@ -125,13 +118,13 @@ def is_open(content: dict[str, Any]) -> bool:
     return not all(s.get("api_keys_file") or s.get("api_keys_env") for s in servers)
 
 
-def _nearest(model: str, options: ModelOptions) -> str:
+def _nearest(model: str, options: Options) -> str:
     if options.kind == "classifier":
         return "classifier.yaml"
     return "judge.yaml" if model == BUNDLED_MODEL else "judge-gpu.yaml"
 
 
-def _put_model(args: dict[str, Any], model: str, options: ModelOptions) -> None:
+def _put_model(args: dict[str, Any], model: str, options: Options) -> None:
     (section,) = args["models"]
     engine = section["engine"]
     if model != BUNDLED_MODEL:
@@ -153,7 +146,7 @@ def _put_model(args: dict[str, Any], model: str, options: ModelOptions) -> None:
         section["autoscaling"] = _scaling(options.replicas)
 
 
-def _put_resources(section: dict[str, Any], model: str, options: ModelOptions) -> None:
+def _put_resources(section: dict[str, Any], model: str, options: Options) -> None:
     engine, gpus = section["engine"], options.gpus
     device = options.device or _device(model, options)
     if model != BUNDLED_MODEL or options.device:
@@ -169,7 +162,7 @@ def _put_resources(section: dict[str, Any], model: str, options: ModelOptions) -
             section.setdefault("resources", {})[field] = value
 
 
-def _device(model: str, options: ModelOptions) -> Build:
+def _device(model: str, options: Options) -> Build:
     """The device that ``--tp`` and ``--gpus`` imply, else that of the installed vLLM."""
     if options.tp or options.gpus is not None:
         return "cuda" if options.tp or options.gpus else "cpu"
@@ -190,7 +183,7 @@ def _name(model: str) -> str:
 
 def _args_behind_http(content: dict[str, Any]) -> list[dict[str, Any]]:
     return [
-        application.setdefault("args", {})
+        application["args"]
         for application in content["applications"]
         if application.get("route_prefix", "/") is not None
         and application["import_path"].startswith("reward_serve.app:")
@@ -198,12 +191,12 @@ def _args_behind_http(content: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _sections(content: dict[str, Any]) -> list[dict[str, Any]]:
-    """The sections of the reward models; the file is not validated yet."""
+    """The sections of the reward models."""
     return [
         section
         for application in content["applications"]
-        if application.get("import_path") == "reward_serve.app:build_app"
-        for section in (application.get("args") or {}).get("models") or []
+        if application["import_path"] == "reward_serve.app:build_app"
+        for section in application["args"]["models"]
     ]
 
 

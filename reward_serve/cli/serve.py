@@ -12,14 +12,7 @@ import yaml
 
 from reward_serve.cli.clusters import LaunchError, models_of
 from reward_serve.cli.console import PLAIN, console, prepare_with_progress
-from reward_serve.cli.deployment import (
-    Kind,
-    ModelOptions,
-    ServerOptions,
-    check_keys,
-    deployments_file,
-    is_open,
-)
+from reward_serve.cli.deployment import Kind, Options, check_keys, deployments_file, is_open
 from reward_serve.cli.serving import serve_until_stopped
 from reward_serve.cli.signals import until_stopped
 from reward_serve.config.base import ConfigError
@@ -120,10 +113,12 @@ def serve(
     Defaults come from the closest shipped deployments file. On a running cluster (--address), other
     applications are left alone.
     """
-    options = ModelOptions(kind, template, mode, rules, adapter, tp, gpus, cpus, replicas, device)
-    server = ServerOptions(host, port, api_keys_file)
+    options = Options(
+        kind, template, mode, rules, adapter, tp, gpus, cpus, replicas, device,
+        host, port, api_keys_file, fields or (), verdict_log,
+    )  # fmt: skip
     try:
-        content = deployments_file(model, options, server, fields or (), verdict_log)
+        content = deployments_file(model, options)
         if dry_run:
             typer.echo(yaml.safe_dump(content, sort_keys=False), nl=False)
             for fault in missing(content):

@@ -28,7 +28,7 @@ class _Signals:
     """
 
     def __init__(self) -> None:
-        self._received = False
+        self.received = False
 
     def listen(self) -> None:
         """Install the handlers; shells start background jobs with SIGINT ignored."""
@@ -39,24 +39,13 @@ class _Signals:
         """Ignore further signals, so that clean-up runs to its end."""
         self._set(signal.SIG_IGN)
 
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        """Restore the process's own handlers after the block."""
-        handlers = {number: signal.getsignal(number) for number in _NUMBERS}
-        try:
-            yield
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            self._received = False
-
     def check(self) -> None:
         """Raise ``Stopped`` if a signal was received."""
-        if self._received:
+        if self.received:
             raise Stopped
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._received = True
+        self.received = True
         self.ignore()
         raise Stopped
 
@@ -72,10 +61,14 @@ signals = _Signals()
 
 @contextmanager
 def until_stopped(out: Console) -> Iterator[None]:
-    """Run the block; SIGINT or SIGTERM ends it without an error."""
-    with signals.restored():
-        try:
-            signals.listen()
-            yield
-        except Stopped:
-            out.print("stopped", highlight=False)
+    """Run the block; SIGINT or SIGTERM ends it without an error. Restores the handlers."""
+    handlers = {number: signal.getsignal(number) for number in _NUMBERS}
+    try:
+        signals.listen()
+        yield
+    except Stopped:
+        out.print("stopped", highlight=False)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signals.received = False

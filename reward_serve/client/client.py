@@ -174,9 +174,6 @@ class Client:
     def explain(self, request: Request) -> Explanation:
         """Explain the result of one request, without retries. In an event loop, use ``aexplain``.
 
-        Args:
-            request: as for ``score``.
-
         Raises:
             ServiceUnavailableError: the service did not explain it.
         """
@@ -211,12 +208,12 @@ class Client:
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
         unscored: list[ScoreResult] = []
 
-        def deliver(results: Mapping[int, ScoreResult]) -> None:
-            scored = [(tickets[i], r) for i, r in results.items() if r.status is Status.OK]
+        def deliver(results: Sequence[tuple[Ticket, ScoreResult]]) -> None:
+            scored = [each for each in results if each[1].status is Status.OK]
             self._note(scored)
             self.counters.add(ok=len(scored))
             hand_out(scored)
-            failed = [(tickets[i], r) for i, r in results.items() if r.status is not Status.OK]
+            failed = [each for each in results if each[1].status is not Status.OK]
             unscored.extend(result for _, result in failed)
             if failed and self._on_failure in ("rule", "lexical"):  # may take long for a formula
                 in_thread(lambda: self._settle(failed))
@@ -224,8 +221,7 @@ class Client:
                 self._settle(failed)
 
         try:
-            bodies = [ticket.body for ticket in tickets]
-            await self._retrier.ask(bodies, deliver, lambda index: tickets[index].gone)
+            await self._retrier.ask(tickets, deliver)
         except NotConnectedError as error:
             hand_out((ticket, error) for ticket in tickets)
         if unscored and not self._retrier.in_doubt:  # an outage is logged once

@@ -8,48 +8,43 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
+from reward_serve.client.transport import with_id
 from reward_serve.routing.calls import cancelled_by_caller
 from reward_serve.routing.sizes import size_of
 from reward_serve.schema import ScoreResult
 
-Body = dict[str, Any]
 MAX_BYTES = 8 * 2**20
 """Maximum bytes of a batch of several requests; the service's default limit is 32 MiB per body."""
 Outcome = ScoreResult | BaseException
 
 
 class Ticket:
-    """A submitted request and the future of its outcome.
+    """A submitted request.
 
     Args:
         body: the request.
         loop: the event loop that awaits ``answer``; None if a thread waits for it.
+
+    Attributes:
+        body: the request with an id.
+        has_own_id: whether the id is its caller's.
+        answer: the future of its outcome.
+        gone: whether its caller has left.
     """
 
-    __slots__ = ("answer", "body", "gone", "loop", "sent")
+    __slots__ = ("answer", "body", "gone", "has_own_id", "loop")
 
-    def __init__(self, body: Body, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self.body = body
+    def __init__(self, body: dict[str, Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.body = with_id(body)
+        self.has_own_id = body.get("id") is not None
         self.loop = loop
         self.answer: Any = loop.create_future() if loop else Future()
         self.gone = False
-        self.sent: _Sent | None = None
-
-
-@dataclass(eq=False)
-class _Sent:
-    tickets: Sequence[Ticket]
-    task: asyncio.Task[None] | None = None
-
-    @property
-    def gone(self) -> bool:
-        return all(ticket.gone or ticket.answer.done() for ticket in self.tickets)
 
 
 Ask = Callable[[Sequence[Ticket]], Awaitable[None]]
@@ -80,7 +75,7 @@ class Coalescer:
         self._waiting: list[Ticket] = []
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._in_progress: set[_Sent] = set()
+        self._in_progress: dict[asyncio.Task[None], list[Ticket]] = {}
 
     def submit(self, tickets: Sequence[Ticket]) -> None:
         """Submit tickets, from any thread."""
@@ -103,7 +98,7 @@ class Coalescer:
         while self._incoming:
             ticket = self._incoming.popleft()
             try:
-                size = _text_bytes(ticket.body)
+                size = size_of(ticket.body)
             except Exception as error:  # such as a dict that its caller changes
                 hand_out([(ticket, error)])
                 continue
@@ -113,7 +108,7 @@ class Coalescer:
             self._bytes += size
             if len(self._waiting) >= self._max_batch:
                 self._send()
-        if self._waiting and all(sent.gone for sent in self._in_progress):
+        if self._waiting and all(map(_is_gone, self._in_progress.values())):
             self._send()
         elif self._waiting and self._timer is None:
             self._timer = self._loop.call_later(self._window_s, self._send)
@@ -124,21 +119,17 @@ class Coalescer:
             self._timer = None
         batch = [ticket for ticket in self._waiting if not ticket.gone]
         self._waiting, self._bytes = [], 0
-        if not batch:
-            return
-        sent = _Sent(batch)
-        for ticket in batch:
-            ticket.sent = sent
-        self._in_progress.add(sent)
-        sent.task = self._loop.create_task(self._answer(sent))
+        if batch:
+            task = self._loop.create_task(self._answer(batch))
+            self._in_progress[task] = batch
+            task.add_done_callback(self._ended)
 
-    def _ended(self, sent: _Sent) -> None:
-        self._in_progress.discard(sent)
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._in_progress[task]
         if self._waiting and not self._in_progress:
             self._send()
 
-    async def _answer(self, sent: _Sent) -> None:
-        batch = sent.tickets
+    async def _answer(self, batch: Sequence[Ticket]) -> None:
         try:
             await self._ask(batch)
         except asyncio.CancelledError:
@@ -148,27 +139,19 @@ class Coalescer:
             hand_out((ticket, lost) for ticket in batch)
         except Exception as error:  # a bug; the callers must not wait forever
             hand_out((ticket, error) for ticket in batch)
-        finally:
-            self._ended(sent)
 
     def _leave(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
             ticket.gone = True
-        for sent in {ticket.sent for ticket in tickets if ticket.sent is not None}:
-            if sent.gone and sent.task is not None:
-                sent.task.cancel()
-                self._ended(sent)  # a task that is cancelled before it starts runs no code
+        left = set(tickets)
+        for task, batch in self._in_progress.items():
+            if not left.isdisjoint(batch) and _is_gone(batch):
+                task.cancel()
 
 
-def _text_bytes(body: Mapping[str, Any]) -> int:
-    """Approximate bytes of a request's fields. Routing measures calls by handle exactly."""
-    total = 0
-    for value in body.values():
-        if isinstance(value, str):
-            total += len(value) if value.isascii() else 4 * len(value)
-        elif isinstance(value, dict | list | tuple):
-            total += size_of(value)
-    return total
+def _is_gone(batch: Sequence[Ticket]) -> bool:
+    """Whether nobody waits for an answer any more."""
+    return all(ticket.gone or ticket.answer.done() for ticket in batch)
 
 
 def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,6 @@ from reward_serve.client.client import Client
 from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.handle import DEFAULT_APP, HandleTransport
 from reward_serve.client.loop import process_lock
-from reward_serve.client.transport import ServiceTransport
 from reward_serve.keys import read_key
 from reward_serve.schema import DEFAULT_TIMEOUT_S
 
@@ -53,14 +53,26 @@ def connect(
     urls = tuple(_urls(url)) if url else ()
     key = _api_key(api_key, api_key_file)
     seconds = _timeout_s(timeout_s)
-    target = (os.getpid(), urls, app, key)
+    settings = dict(sorted(settings.items()))
     with process_lock():
-        of_client = (*target, seconds, *sorted(settings.items()))
-        if of_client not in _clients:
-            if target not in _endpoints:
-                _endpoints[target] = list(map(Endpoint, _transports(urls, app, key)))
-            _clients[of_client] = Client(_endpoints[target], timeout_s=seconds, **settings)
-        return _clients[of_client]
+        return _client(os.getpid(), urls, app, key, timeout_s=seconds, **settings)
+
+
+@functools.cache
+def _client(*target: Any, **settings: Any) -> Client:
+    return Client(_endpoints(*target), **settings)
+
+
+@functools.cache
+def _endpoints(
+    process: int, urls: tuple[str, ...], app: str | None, key: str | None
+) -> list[Endpoint]:
+    """The endpoints of a target, shared by its clients, so that they detect an outage together."""
+    if urls:
+        from reward_serve.client.http import HttpTransport
+
+        return [Endpoint(HttpTransport(url, key)) for url in urls]
+    return [Endpoint(HandleTransport(app or DEFAULT_APP))]
 
 
 def _urls(url: str | Sequence[str]) -> list[str]:
@@ -68,14 +80,6 @@ def _urls(url: str | Sequence[str]) -> list[str]:
     if urls := [each.strip() for each in given if each.strip()]:
         return urls
     raise ValueError(f"url: {url!r} contains no URL; give http://HOST:PORT, or several")
-
-
-def _transports(urls: Sequence[str], app: str | None, key: str | None) -> list[ServiceTransport]:
-    if urls:
-        from reward_serve.client.http import HttpTransport
-
-        return [HttpTransport(url, key) for url in urls]
-    return [HandleTransport(app or DEFAULT_APP)]
 
 
 def _api_key(given: str | None, file: str | None) -> str | None:
@@ -100,8 +104,3 @@ def _timeout_s(given: float | None) -> float:
             f"REWARD_SERVE_TIMEOUT_S or timeout_s: {text!r} is not a positive number of seconds"
         )
     return seconds
-
-
-_clients: dict[tuple[Any, ...], Client] = {}
-_endpoints: dict[tuple[Any, ...], list[Endpoint]] = {}
-"""The endpoints of each target, shared by its clients, so that they detect an outage together."""

@@ -13,15 +13,13 @@ import json
 import os
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from types import TracebackType
 from typing import Any, Self, cast
 
 import httpx
 
-from reward_serve.client.bodies import Answer, NotJSONError, encode, encode_batch, merge, read
 from reward_serve.client.client import Client
 from reward_serve.client.loop import on_own_loop, run
 from reward_serve.client.outcomes import OnFailure
@@ -36,9 +34,11 @@ from reward_serve.client.transport import (
 )
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
-from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult
+from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status, echoes, failure
 from reward_serve.version import VERSION_HEADER
 
+MAX_ANSWER_BYTES = 128 * 2**20
+"""Maximum bytes of an answer; four times the service's default limit of a request."""
 _DETAIL_CHARACTERS = 2000
 _USERINFO = re.compile(r"//[^/?#]*@")
 
@@ -99,12 +99,7 @@ class HttpRewardClient(Client):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
@@ -159,15 +154,20 @@ class HttpTransport:
         Raises:
             ServiceUnavailableError: the URL does not answer, or another service does.
         """
-        content, refused = encode_batch(requests)
-        size = len(requests) - len(refused)
+        encoded = [_encode(request) for request in requests]
+        sent = [each for each in encoded if isinstance(each, bytes)]
+        content = b'{"requests": [' + b", ".join(sent) + b"]}"
         answer = await self._ask("POST", "/v1/score/batch", deadline(requests), content)
-        answered = self._content(answer).get("results")
-        if not isinstance(answered, list) or len(answered) != size:
+        answered = self._content(*answer).get("results")
+        if not isinstance(answered, list) or len(answered) != len(sent):
             raise ServiceUnavailableError(
-                f"{self.name}: a batch of {size} was not answered in full"
+                f"{self.name}: a batch of {len(sent)} was not answered in full"
             )
-        results = merge([parse_result(result, self.name) for result in answered], refused)
+        contents = iter(answered)
+        results = [
+            parse_result(next(contents), self.name) if isinstance(each, bytes) else each
+            for each in encoded
+        ]
         check_ids(results, requests, self.name)
         return results
 
@@ -178,55 +178,47 @@ class HttpTransport:
             ServiceUnavailableError: the URL does not answer, another service does, or this one does
                 not explain results (``server.explain: false``).
         """
-        try:
-            content = await self._single("/v1/explain", request, expected="result")
-        except NotJSONError as error:
-            return Explanation(result=error.result)
-        return parse_explanation(content, self.name)
+        encoded = _encode(request)
+        if isinstance(encoded, ScoreResult):
+            return Explanation(result=encoded)
+        answer = await self._ask("POST", "/v1/explain", deadline([request]), encoded)
+        return parse_explanation(self._content(*answer, expected="result"), self.name)
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
-        try:
-            content = await self._single("/v1/score/group", request)
-        except NotJSONError as error:
-            return group_failure(error.result, size_of_group(request))
-        return parse_group(content, request, self.name)
+        encoded = _encode(request)
+        if isinstance(encoded, ScoreResult):
+            return group_failure(encoded, size_of_group(request))
+        answer = await self._ask("POST", "/v1/score/group", deadline([request]), encoded)
+        return parse_group(self._content(*answer), request, self.name)
 
     async def models(self) -> list[dict[str, Any]]:
         """The service's reward models; raises as ``ascore_batch``."""
-        answer = await self._ask("GET", "/v1/models", 10)
-        models = self._content(answer).get("models")
+        reply, body = await self._ask("GET", "/v1/models", 10)
+        models = self._content(reply, body).get("models")
         if not isinstance(models, list):
             raise ServiceUnavailableError(
-                f"{self.name}: HTTP {answer.status_code}, not this service"
+                f"{self.name}: HTTP {reply.status_code}, not this service"
             )
         return models
 
     async def is_ready(self) -> bool:
         """Whether every reward model has a replica that can score."""
         try:
-            return (await self._ask("GET", "/ready", 5)).status_code == 200
+            reply, _ = await self._ask("GET", "/ready", 5)
         except ServiceUnavailableError:
             return False
+        return reply.status_code == 200
 
     async def aclose(self) -> None:
         """Close the connections. On the clients' event loop."""
         if client := self._clients.pop(os.getpid(), None):
             await client.aclose()
 
-    async def _single(
-        self, path: str, request: dict[str, Any], expected: str = "status"
-    ) -> dict[str, Any]:
-        """The content of the answer to a single request; raises as ``encode`` and ``_content``."""
-        answer = await self._ask("POST", path, deadline([request]), encode(request))
-        content = self._content(answer, expected)
-        content.pop("detail", None)  # repeats the reason of a failure
-        return content
-
     async def _ask(
         self, method: str, path: str, timeout_s: float, content: bytes | None = None
-    ) -> Answer:
-        """The answer, if its last byte comes within ``timeout_s``, from any event loop."""
+    ) -> tuple[httpx.Response, bytes]:
+        """The answer and its body, complete within ``timeout_s``; from any event loop."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await on_own_loop(self._exchange(method, path, content))
@@ -239,14 +231,16 @@ class HttpTransport:
                 f"{self.name}: no complete answer within {timeout_s:.1f} s"
             ) from error
 
-    async def _exchange(self, method: str, path: str, content: bytes | None) -> Answer:
+    async def _exchange(
+        self, method: str, path: str, content: bytes | None
+    ) -> tuple[httpx.Response, bytes]:
         client = self._clients.get(os.getpid())
         if client is None:
             client = self._clients[os.getpid()] = self._opened()
         # The client's own way to make a request merges settings, which takes longer than to send.
         request = httpx.Request(method, self._at(path), headers=client.headers, content=content)
         async with aclosing(await client.send(request, stream=True)) as reply:
-            return await read(reply, self.name)
+            return reply, await _read(reply, self.name)
 
     def _opened(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
@@ -263,33 +257,73 @@ class HttpTransport:
             self._urls[path] = self._urls[""].copy_with(raw_path=base + path.encode())
         return self._urls[path]
 
-    def _content(self, answer: Answer, expected: str = "status") -> dict[str, Any]:
-        version = answer.headers.get(VERSION_HEADER)
+    def _content(
+        self, reply: httpx.Response, body: bytes, expected: str = "status"
+    ) -> dict[str, Any]:
+        """The answer's content, if it is this service's and is ``expected`` or has status 200."""
+        version = reply.headers.get(VERSION_HEADER)
         if version is not None and not self._warned:
             self._warned = warn_of_other_major(version)
         try:
-            content = json.loads(answer.body)
+            content = json.loads(body)
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
-            why = f"HTTP {answer.status_code}, not this service"
+            why = f"HTTP {reply.status_code}, not this service"
             if self._is_known:  # restarting: Serve's proxy answers 404 until it is deployed
                 raise ServiceUnavailableError(f"{self.name}: {why}; it may be restarting")
-            raise self._refused(answer, why)
+            raise self._refused(reply, why)
         self._is_known = True
-        if answer.status_code != 200 and expected not in content:
+        if reply.status_code != 200 and expected not in content:
             detail = str(content.get("detail", "no detail"))[:_DETAIL_CHARACTERS]
-            raise self._refused(answer, f"HTTP {answer.status_code}: {detail}")
+            raise self._refused(reply, f"HTTP {reply.status_code}: {detail}")
+        content.pop("detail", None)  # repeats the reason of a failure
         return content
 
-    def _refused(self, answer: Answer, why: str) -> ServiceUnavailableError:
+    def _refused(self, reply: httpx.Response, why: str) -> ServiceUnavailableError:
         try:
-            retry_after_s = max(0.0, float(answer.headers.get("retry-after", "")))
+            retry_after_s = max(0.0, float(reply.headers.get("retry-after", "")))
         except ValueError:  # none, or a date, which this service never sends
             retry_after_s = None
         return ServiceUnavailableError(
-            f"{self.name}: {why}", status_code=answer.status_code, retry_after_s=retry_after_s
+            f"{self.name}: {why}", status_code=reply.status_code, retry_after_s=retry_after_s
         )
+
+
+def _encode(body: Mapping[str, Any]) -> bytes | ScoreResult:
+    """The request as JSON, or its typed failure if JSON cannot carry it.
+
+    Lone surrogates and NaN are written as Python's json does; the service refuses them and names
+    the field.
+    """
+    try:
+        return json.dumps(body).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = f"cannot be written as JSON: {error}"
+        return failure(Status.INVALID, reason, **echoes(dict(body)))
+
+
+async def _read(reply: httpx.Response, where: str) -> bytes:
+    """Read the body of an answer, which must be uncompressed to be bounded.
+
+    Raises:
+        ServiceUnavailableError: it is compressed, or larger than ``MAX_ANSWER_BYTES``; the message
+            names ``where`` it came from.
+    """
+    coding = reply.headers.get("content-encoding", "identity")
+    if coding != "identity":
+        raise ServiceUnavailableError(
+            f"{where}: the answer is compressed ({coding}), which the request did not accept"
+        )
+    parts, size = [], 0
+    async for part in reply.aiter_raw():
+        parts.append(part)
+        size += len(part)
+        if size > MAX_ANSWER_BYTES:
+            raise ServiceUnavailableError(
+                f"{where}: the answer exceeds {MAX_ANSWER_BYTES} bytes; send fewer requests at once"
+            )
+    return b"".join(parts)
 
 
 @functools.cache

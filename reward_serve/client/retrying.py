@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from reward_serve.client.coalescing import Ticket
 from reward_serve.client.endpoint import Endpoint, is_answer
 from reward_serve.client.outcomes import Counters
 from reward_serve.client.transport import (
@@ -30,7 +31,7 @@ from reward_serve.schema import (
 
 _RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])
 
-Deliver = Callable[[dict[int, ScoreResult]], None]
+Deliver = Callable[[Sequence[tuple[Ticket, ScoreResult]]], None]
 
 
 class Retrier:
@@ -59,34 +60,23 @@ class Retrier:
         self._max_attempts = max_attempts
 
     @property
-    def outage(self) -> str | None:
-        """Why nothing is sent; None while an endpoint is up."""
-        if any(endpoint.up for endpoint in self._endpoints):
-            return None
-        return "; ".join(endpoint.outage for endpoint in self._endpoints)
-
-    @property
     def in_doubt(self) -> bool:
         """Whether every endpoint waits for its probe's answer; each logs its own outage."""
         return all(endpoint.in_doubt for endpoint in self._endpoints)
 
-    async def ask(
-        self,
-        bodies: Sequence[dict[str, Any]],
-        deliver: Deliver,
-        withdrawn: Callable[[int], bool] = lambda index: False,
-    ) -> None:
+    async def ask(self, tickets: Sequence[Ticket], deliver: Deliver) -> None:
         """Deliver a result for each request; without any answer, its status is ``error``.
 
+        A request whose caller has left is not retried.
+
         Args:
-            bodies: the requests.
-            deliver: called with final results by index, while others are retried.
-            withdrawn: whether the caller of a request, by index, has left; it is not retried.
+            tickets: the requests.
+            deliver: called with final results, while other requests are retried.
 
         Raises:
             NotConnectedError: this process cannot reach the service.
         """
-        batch = _Batch(bodies, deliver)
+        batch = _Batch(tickets, deliver)
         with self._bounded(batch):
             attempt = 0
             while batch.open:
@@ -100,7 +90,7 @@ class Retrier:
                 batch.close_due(time.monotonic() + pause_s)
                 if batch.open:
                     await asyncio.sleep(pause_s)
-                batch.open -= {index for index in batch.open if withdrawn(index)}
+                batch.open -= {ticket for ticket in batch.open if ticket.gone}
         for endpoint in self._endpoints:
             since = batch.unanswered_since.get(endpoint)
             if since is None:
@@ -114,7 +104,8 @@ class Retrier:
         """End requests early in an outage, and each at its own deadline."""
 
         def give_up() -> None:
-            if (reason := self.outage) is not None:
+            if not any(endpoint.up for endpoint in self._endpoints):
+                reason = "; ".join(endpoint.outage for endpoint in self._endpoints)
                 batch.fail(batch.open, Status.ERROR, reason)
                 batch.close(batch.open)
 
@@ -136,27 +127,24 @@ class Retrier:
             if not batch.open:
                 return
             since = batch.unanswered_since.setdefault(endpoint, time.monotonic())
-            if await self._ask(endpoint, batch, sorted(batch.open)):
+            if await self._ask(endpoint, batch, batch.open_of(batch.tickets)):
                 del batch.unanswered_since[endpoint]
                 return
             batch.close_due(time.monotonic())
             if batch.open and any(other.up for other in self._endpoints if other is not endpoint):
                 endpoint.lost(batch.bodies, since, batch.last_reason)
 
-    async def _ask(self, endpoint: Endpoint, batch: _Batch, asked: Sequence[int]) -> bool:
+    async def _ask(self, endpoint: Endpoint, batch: _Batch, asked: Sequence[Ticket]) -> bool:
         """Ask once; returns whether the service answered any of these requests."""
         try:
-            results = await endpoint.ascore_batch([batch.body(index) for index in asked])
+            results = await endpoint.ascore_batch(list(map(batch.body, asked)))
         except NotConnectedError:
             raise
         except ServiceUnavailableError as error:
             half = len(asked) // 2
             if error.status_code == TOO_LARGE and half:
                 batch.close_due(time.monotonic())
-                halves = [
-                    [index for index in part if index in batch.open]
-                    for part in (asked[:half], asked[half:])
-                ]
+                halves = map(batch.open_of, (asked[:half], asked[half:]))
                 parts = [self._ask(endpoint, batch, part) for part in halves if part]
                 return any(await asyncio.gather(*parts)) or not parts
             batch.refused(asked, error)
@@ -206,68 +194,72 @@ class _Batch:
     """The requests and their latest results.
 
     Attributes:
-        open: indices of the requests without a final result.
+        open: the requests without a final result.
         unanswered_since: when each endpoint without an answer was first asked, on the monotonic
             clock.
         retry_after_s: the pause that the service asked for in the last attempt, in seconds.
         last_reason: why the last request failed.
     """
 
-    def __init__(self, bodies: Sequence[dict[str, Any]], deliver: Deliver) -> None:
+    def __init__(self, tickets: Sequence[Ticket], deliver: Deliver) -> None:
         now = time.monotonic()
-        self.bodies = [with_id(body) for body in bodies]
-        self.open = set(range(len(bodies)))
+        self.tickets = tickets
+        self.bodies = [ticket.body for ticket in tickets]
+        self.open = set(tickets)
         self.unanswered_since: dict[Endpoint, float] = {}
         self.retry_after_s = 0.0
         self.last_reason = ""
         self._deliver = deliver
-        self._unnamed = {i for i, body in enumerate(bodies) if body.get("id") is None}
-        self._ends = [now + longest_timeout_s([body]) for body in bodies]
-        self._latest: dict[int, ScoreResult] = {}
-        self._sent: set[int] = set()
+        self._ends = {ticket: now + longest_timeout_s([ticket.body]) for ticket in tickets}
+        self._latest: dict[Ticket, ScoreResult] = {}
+        self._sent: set[Ticket] = set()
+
+    def open_of(self, tickets: Sequence[Ticket]) -> list[Ticket]:
+        """Those of these requests without a final result, in order."""
+        return [ticket for ticket in tickets if ticket in self.open]
 
     def expire_later(self) -> list[asyncio.TimerHandle]:
         """End each request at its deadline and grace, if deadlines differ.
 
         An attempt lasts as long as the longest deadline of its requests.
         """
-        ends = set(self._ends)
+        ends = set(self._ends.values())
         if len(ends) < 2:
             return []
         loop, now = asyncio.get_running_loop(), time.monotonic()
         return [loop.call_later(end + SERVICE_GRACE_S - now, self._expire, end) for end in ends]
 
     def _expire(self, end: float) -> None:
-        late = {index for index in self.open if self._ends[index] <= end}
+        late = {ticket for ticket in self.open if self._ends[ticket] <= end}
         self.fail(late, Status.TIMEOUT, "no answer came by the deadline")
         self.close(late)
 
-    def body(self, index: int) -> dict[str, Any]:
+    def body(self, ticket: Ticket) -> dict[str, Any]:
         """The request; when it is retried, with the rest of its deadline."""
-        body = self.bodies[index]
-        if index not in self._sent:
-            self._sent.add(index)
+        body = ticket.body
+        if ticket not in self._sent:
+            self._sent.add(ticket)
             return body
         if longest_timeout_s([body]) != body.get("timeout_s"):
             return body  # the service refuses the invalid deadline
-        return {**body, "timeout_s": max(self._ends[index] - time.monotonic(), 0.001)}
+        return {**body, "timeout_s": max(self._ends[ticket] - time.monotonic(), 0.001)}
 
-    def answered(self, asked: Sequence[int], results: Sequence[ScoreResult]) -> None:
+    def answered(self, asked: Sequence[Ticket], results: Sequence[ScoreResult]) -> None:
         """Store the results; those that are not retried are final."""
         final, self.retry_after_s = [], 0.0
-        for index, result in zip(asked, results, strict=True):
-            if index not in self.open:  # expired
+        for ticket, result in zip(asked, results, strict=True):
+            if ticket not in self.open:  # expired
                 continue
-            self._latest[index] = result
+            self._latest[ticket] = result
             if not is_answer(result):
                 self.last_reason = result.reason or ""
             if result.status in _RETRIED:
                 self.retry_after_s = max(self.retry_after_s, retry_after_s(result.details))
             else:
-                final.append(index)
+                final.append(ticket)
         self.close(final)
 
-    def refused(self, asked: Sequence[int], error: ServiceUnavailableError) -> None:
+    def refused(self, asked: Sequence[Ticket], error: ServiceUnavailableError) -> None:
         """Record a failed attempt."""
         status = Status.ERROR if error.retryable else Status.INVALID
         self.fail(self.open.intersection(asked), status, str(error))
@@ -277,28 +269,28 @@ class _Batch:
 
     def close_due(self, then: float) -> None:
         """Make the results of requests final whose deadlines are before that time."""
-        self.close([index for index in self.open if self._ends[index] < then])
+        self.close([ticket for ticket in self.open if self._ends[ticket] < then])
 
-    def fail(self, indices: Iterable[int], status: Status, reason: str) -> None:
+    def fail(self, tickets: Iterable[Ticket], status: Status, reason: str) -> None:
         """Store a failure of these requests."""
         self.last_reason = reason
-        for index in indices:
-            self._latest[index] = failure(status, reason, **echoes(self.bodies[index]))
+        for ticket in tickets:
+            self._latest[ticket] = failure(status, reason, **echoes(ticket.body))
 
-    def close(self, indices: Iterable[int]) -> None:
+    def close(self, tickets: Iterable[Ticket]) -> None:
         """Make the results of these requests final."""
-        final = {index: self._result(index) for index in sorted(self.open.intersection(indices))}
-        self.open.difference_update(final)
+        final = self.open.intersection(tickets)
+        self.open -= final
         if final:
-            self._deliver(final)
+            self._deliver([(each, self._result(each)) for each in self.tickets if each in final])
 
-    def _result(self, index: int) -> ScoreResult:
-        if index not in self._latest:
+    def _result(self, ticket: Ticket) -> ScoreResult:
+        if ticket not in self._latest:
             late = "the deadline passed before it was sent"
-            self._latest[index] = failure(Status.TIMEOUT, late, **echoes(self.bodies[index]))
-        if index in self._unnamed:
-            self._latest[index].id = None
-        return self._latest[index]
+            self._latest[ticket] = failure(Status.TIMEOUT, late, **echoes(ticket.body))
+        if not ticket.has_own_id:
+            self._latest[ticket].id = None
+        return self._latest[ticket]
 
 
 def _backoff_s(attempt: int) -> float:

@@ -21,6 +21,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from starlette.exceptions import HTTPException
+
 from reward_serve.config.base import ConfigError
 from reward_serve.keys import is_assignment, read_text
 
@@ -48,18 +50,6 @@ def name_of(digests: Mapping[str, str], key: str) -> str | None:
     return matches[0] if matches else None
 
 
-class KeyLimitError(Exception):
-    """The request would exceed its key's limit of items in flight; nothing was done.
-
-    Attributes:
-        never: the request alone exceeds the limit.
-    """
-
-    def __init__(self, message: str, never: bool) -> None:
-        super().__init__(message)
-        self.never = never
-
-
 class KeyLimit:
     """Limits the items in flight of each key.
 
@@ -76,17 +66,20 @@ class KeyLimit:
         """Count ``items`` for a key during the block.
 
         Raises:
-            KeyLimitError: the key's limit would be exceeded.
+            HTTPException: the key's limit would be exceeded: 413 by these items alone, else 429.
         """
         in_flight = self._in_flight[name]
         if self._limit is not None and in_flight + items > self._limit:
-            never = items > self._limit
-            raise KeyLimitError(
+            too_large = items > self._limit
+            detail = (
                 f"key {name!r}: {items} items in addition to {in_flight} in flight exceed "
                 f"server.max_concurrent_items_per_key: {self._limit}; "
-                f"{'split the batch' if never else 'retry after a pause'}",
-                never,
+                f"{'split the batch' if too_large else 'retry after a pause'}"
             )
+            logger.warning("request rejected: %s", detail)
+            if too_large:
+                raise HTTPException(413, detail)
+            raise HTTPException(429, detail, {"Retry-After": "1"})
         self._in_flight[name] += items
         try:
             yield

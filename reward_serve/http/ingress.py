@@ -6,7 +6,6 @@ alias in ``model`` by the model's name.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,7 @@ from reward_serve import memory
 from reward_serve.config.app import ServerConfig
 from reward_serve.groups.schema import GroupRequest, size_of_group
 from reward_serve.http import docs
-from reward_serve.http.auth import KeyLimit, KeyLimitError
+from reward_serve.http.auth import KeyLimit
 from reward_serve.http.bodies import ScoreBatch
 from reward_serve.http.compat import CompatRoutes, openai_models
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
@@ -30,8 +29,6 @@ from reward_serve.routing.deployment import handle_of
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
 from reward_serve.schema import ScoreRequest, Status, retry_after_s
 from reward_serve.version import __version__
-
-logger = logging.getLogger("ray.serve")
 
 
 @serve.ingress()
@@ -173,16 +170,8 @@ class Ingress:
 
     def _hold(self, request: Request, items: int) -> None:
         """Count items for the caller's key until the response is sent or abandoned."""
-        caller = request.scope.get("user")
-        if caller is None:
-            return
-        try:
+        if caller := request.scope.get("user"):
             request.state.until_end.enter_context(self._key_limit.held(caller.username, items))
-        except KeyLimitError as error:
-            logger.warning("request rejected: %s", error)
-            if error.never:
-                raise HTTPException(413, str(error)) from None
-            raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
 
 
 def _answered(result: dict[str, Any], content: dict[str, Any]) -> Response:

@@ -263,9 +263,8 @@ def test_other_machines_may_ask_without_a_key_where_the_host_is_open(
     given: dict[str, Any], is_open: bool
 ) -> None:
     keys = Path(given["keys"]) if "keys" in given else None
-    server = reward_serve.cli.deployment.ServerOptions(given.get("host"), None, keys)
-    options = reward_serve.cli.deployment.ModelOptions()
-    content = reward_serve.cli.deployment.deployments_file("bundled", options, server)
+    options = reward_serve.cli.deployment.Options(host=given.get("host"), api_keys_file=keys)
+    content = reward_serve.cli.deployment.deployments_file("bundled", options)
     assert reward_serve.cli.deployment.is_open(content) is is_open
 
 

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from starlette.exceptions import HTTPException
 
 from reward_serve.config.base import ConfigError
 from reward_serve.http.auth import (
     KeyLimit,
-    KeyLimitError,
     digest_of,
     name_of,
     read_key_digests,
@@ -189,10 +189,10 @@ def test_each_key_has_its_own_items_in_flight() -> None:
     limit = KeyLimit(3)
     with limit.held("one", 2), limit.held("two", 3), limit.held("one", 1):
         with pytest.raises(
-            KeyLimitError, match=r"'one': 1 items in addition to 3 .*: 3; retry"
+            HTTPException, match=r"'one': 1 items in addition to 3 .*: 3; retry"
         ) as e:
             limit.held("one", 1).__enter__()
-        assert not e.value.never
+        assert e.value.status_code == 429
     with limit.held("one", 3):
         pass
 
@@ -205,9 +205,9 @@ def test_items_are_given_back_when_the_work_fails() -> None:
 
 
 def test_a_batch_beyond_the_limit_is_refused_with_the_advice_to_split_it() -> None:
-    with pytest.raises(KeyLimitError, match="split the batch") as caught:
+    with pytest.raises(HTTPException, match="split the batch") as caught:
         KeyLimit(3).held("one", 4).__enter__()
-    assert caught.value.never
+    assert caught.value.status_code == 413
 
 
 def test_without_a_limit_any_number_may_be_in_flight() -> None:

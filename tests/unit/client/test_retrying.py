@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reward_serve.client import retrying
+from reward_serve.client.coalescing import Ticket
 from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.outcomes import Counters
 from reward_serve.client.retrying import Retrier
@@ -51,9 +52,10 @@ async def ask(
     transport: ServiceTransport, asked: list[dict[str, Any]], attempts: int | None = None
 ) -> Any:
     counters = Counters()
-    results: dict[int, ScoreResult] = {}
-    await Retrier([Endpoint(transport)], counters, attempts).ask(asked, results.update)
-    ordered = [results[index] for index in range(len(asked))]
+    results: dict[Ticket, ScoreResult] = {}
+    tickets = list(map(Ticket, asked))
+    await Retrier([Endpoint(transport)], counters, attempts).ask(tickets, results.update)
+    ordered = [results[ticket] for ticket in tickets]
     return [(r.id, r.status.value) for r in ordered], counters.snapshot()["retried"]
 
 
@@ -67,23 +69,25 @@ async def test_what_was_shed_alone_is_asked_again() -> None:
 
 async def test_what_is_final_is_delivered_while_the_rest_is_asked_again() -> None:
     transport = Scripted({"b": OVERLOADED, "c": OVERLOADED}, {"c": OVERLOADED})
-    delivered: list[tuple[dict[int, str], int]] = []
+    delivered: list[tuple[list[tuple[str, str]], int]] = []
 
-    def deliver(results: dict[int, ScoreResult]) -> None:
-        statuses = {index: result.status.value for index, result in results.items()}
+    def deliver(results: Sequence[tuple[Ticket, ScoreResult]]) -> None:
+        statuses = [(ticket.body["id"], result.status.value) for ticket, result in results]
         delivered.append((statuses, len(transport.asked)))
 
-    await Retrier([Endpoint(transport)], Counters(), 2).ask(bodies("a", "b", "c"), deliver)
-    assert delivered == [({0: "ok"}, 1), ({1: "ok"}, 2), ({2: "overloaded"}, 2)]
+    tickets = list(map(Ticket, bodies("a", "b", "c")))
+    await Retrier([Endpoint(transport)], Counters(), 2).ask(tickets, deliver)
+    assert delivered == [([("a", "ok")], 1), ([("b", "ok")], 2), ([("c", "overloaded")], 2)]
 
 
 async def test_what_its_caller_withdrew_is_not_asked_again() -> None:
     transport = Scripted({"a": OVERLOADED, "b": OVERLOADED, "c": OVERLOADED}, {"c": OVERLOADED})
-    delivered: dict[int, ScoreResult] = {}
-    retrier = Retrier([Endpoint(transport)], Counters())
-    await retrier.ask(bodies("a", "b", "c"), delivered.update, lambda index: index == 0)
+    delivered: dict[Ticket, ScoreResult] = {}
+    tickets = list(map(Ticket, bodies("a", "b", "c")))
+    tickets[0].gone = True
+    await Retrier([Endpoint(transport)], Counters()).ask(tickets, delivered.update)
     assert transport.asked == [["a", "b", "c"], ["b", "c"], ["c"]]
-    assert set(delivered) == {1, 2}
+    assert set(delivered) == set(tickets[1:])
 
 
 @pytest.mark.parametrize("code", [None, 429, 502, 503])
@@ -157,10 +161,10 @@ async def test_a_request_does_not_wait_for_the_longer_deadline_of_one_it_travels
     monkeypatch.setattr(transport, "ascore_batch", slow)
     delivered: list[tuple[str | None, str]] = []
 
-    def deliver(results: dict[int, ScoreResult]) -> None:
-        delivered.extend((result.id, result.status.value) for result in results.values())
+    def deliver(results: Sequence[tuple[Ticket, ScoreResult]]) -> None:
+        delivered.extend((result.id, result.status.value) for _, result in results)
 
-    asked = [*bodies("a", timeout_s=0.05), *bodies("b", timeout_s=30.0)]
+    asked = [*map(Ticket, bodies("a", timeout_s=0.05)), *map(Ticket, bodies("b", timeout_s=30.0))]
     asking = asyncio.create_task(Retrier([Endpoint(transport)], Counters()).ask(asked, deliver))
     await asyncio.sleep(0.2)
     assert delivered == [("a", "timeout")]

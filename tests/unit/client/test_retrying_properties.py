@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reward_serve.client.coalescing import Ticket
 from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.outcomes import Counters
 from reward_serve.client.retrying import Retrier
@@ -100,25 +101,26 @@ def test_every_request_ends_once_in_its_place_and_in_time(
         {"id": str(n), "response": "18", "timeout_s": timeout} for n, timeout in enumerate(timeouts)
     ]
     transport = Scripted(script)
-    delivered: Counter[int] = Counter()
-    results: dict[int, ScoreResult] = {}
+    tickets = list(map(Ticket, bodies))
+    delivered: Counter[Ticket] = Counter()
+    results: dict[Ticket, ScoreResult] = {}
     asked: Counter[str] = Counter()
 
-    def deliver(final: dict[int, ScoreResult]) -> None:
-        delivered.update(final.keys())
+    def deliver(final: Sequence[tuple[Ticket, ScoreResult]]) -> None:
+        delivered.update(ticket for ticket, _ in final)
         results.update(final)
 
     async def ask() -> None:
         began = time.monotonic()
-        await retrier(transport).ask(bodies, deliver)
+        await retrier(transport).ask(tickets, deliver)
         for moment, ids in transport.asked:  # from here on, a probe may ask, too
             asked.update(set(ids) - transport.split)
             for one in set(ids) - transport.split:
                 assert moment - began <= longest_timeout_s([bodies[int(one)]]) + 1e-6
 
     virtual_time.run(ask)
-    assert {index: result.id for index, result in results.items()} == {
-        index: body["id"] for index, body in enumerate(bodies)
+    assert {ticket: result.id for ticket, result in results.items()} == {
+        ticket: ticket.body["id"] for ticket in tickets
     }
-    assert delivered == Counter(range(len(bodies)))
+    assert delivered == Counter(tickets)
     assert max(asked.values(), default=0) <= MAX_ATTEMPTS
