@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
@@ -30,8 +30,6 @@ from reward_serve.reward_models.base import (
     summed_usage,
 )
 from reward_serve.reward_models.comparison import Comparison
-from reward_serve.reward_models.generate import generate_verdict
-from reward_serve.reward_models.label import label_verdict
 from reward_serve.schema import Mode, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve.templates import GROUPS, Template, load_template, template_names
 
@@ -83,7 +81,11 @@ class Groups:
             template = template.listing(len(request.responses))
         mode: Mode = self._config.mode if template.label else "generate"
         asked = self._asked(request.as_single(), template, mode)
-        asked = replace(asked, fingerprint=f"{asked.fingerprint};group={strategy}")
+        asked = replace(
+            asked,
+            writing=replace(asked.writing, aggregate="mean"),
+            fingerprint=f"{asked.fingerprint};group={strategy}",
+        )
         if strategy == "listwise":
             return await self._listed(asked, request, place)
         answers = await self._answers(asked, request, strategy, place)
@@ -186,15 +188,9 @@ class Groups:
 
 async def _answer(asked: Comparison, place: Place) -> ScoreResult:
     """The model's answer for one order; a failure is a typed result."""
-    reference = next(iter(asked.request.references), "")
-    verdict: Awaitable[ScoreResult]
     try:
         async with place():
-            if asked.mode == "label":
-                verdict = label_verdict(asked, reference)
-            else:
-                verdict = generate_verdict(asked, reference, "mean")
-            return await verdict
+            return await asked.verdict(next(iter(asked.request.references), ""))
     except Exception as error:
         return failure_of(error, "a comparison of two responses")
 

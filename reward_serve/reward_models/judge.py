@@ -29,12 +29,10 @@ from reward_serve.reward_models.base import (
 )
 from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.comparison import Comparison
-from reward_serve.reward_models.generate import generate_verdict
 from reward_serve.reward_models.group import Groups
-from reward_serve.reward_models.label import label_verdict
 from reward_serve.reward_models.rule import result_of
 from reward_serve.reward_models.trace import Trace, timed
-from reward_serve.reward_models.writing import Writing, settings_of, writing_of
+from reward_serve.reward_models.writing import Writing, writing_of
 from reward_serve.rules import VERIFIER_VERSION
 from reward_serve.rules.base import gold_answer, takes_long
 from reward_serve.rules.grade import Grade, UnusableReferenceError
@@ -201,14 +199,8 @@ class Judge(RewardModel):
         """
         template = comparison.template
         references = comparison.request.references if "reference" in template.fields else [""]
-        if comparison.mode == "label":
-            calls = [label_verdict(comparison, reference) for reference in references]
-        else:
-            calls = [
-                generate_verdict(comparison, reference, self._config.aggregate)
-                for reference in references
-            ]
-        return best(await gathered(calls), highest=template.highest)
+        results = await gathered(map(comparison.verdict, references))
+        return best(results, highest=template.highest)
 
     async def _if_in_time(self, comparison: Comparison) -> ScoreResult:
         """The model's result, needed only for an explanation; a failure is a typed result."""
@@ -269,7 +261,7 @@ class Judge(RewardModel):
     def _fingerprint(self, template: Template, mode: Mode, writing: Writing) -> str:
         name = self._rules(template)
         rules = f"{name}-{VERIFIER_VERSION}" if name else "off"
-        written = settings_of(writing, self._config.aggregate) if mode == "generate" else ""
+        written = writing.settings if mode == "generate" else ""
         return (
             f"{self._engine_key};context={self._engine.max_model_len};"
             f"template={template.name}@{template.digest};mode={mode};"
