@@ -31,7 +31,7 @@ from reward_serve.reward_models.base import (
 )
 from reward_serve.reward_models.comparison import Comparison
 from reward_serve.schema import Mode, ScoreRequest, ScoreResult, Status, Usage, failure
-from reward_serve.templates import GROUPS, Template, load_template, template_names
+from reward_serve.templates import Template
 
 Asked = Callable[[ScoreRequest, Template, Mode], Comparison]
 Place = Callable[[], AbstractAsyncContextManager[None]]
@@ -55,7 +55,6 @@ class Groups:
     def __init__(self, config: GroupConfig, asked: Asked) -> None:
         self._config = config
         self._asked = asked
-        self._own = config.own_template
         self.wait = config.wait
         """Fraction of a deadline to wait for the rest of a group."""
         self.counts = {"agreed": 0, "flipped": 0, "failed": 0, "cycle": 0}
@@ -65,7 +64,7 @@ class Groups:
         """The settings."""
         return {
             "template": self._config.default_template.name,
-            "templates": [*([self._own.name] if self._own else []), *template_names(GROUPS)],
+            "templates": self._config.known_templates,
             "strategy": self._config.strategy,
         }
 
@@ -171,13 +170,9 @@ class Groups:
         if request.template is None and default.shows != shows:
             name = "listwise" if shows == "listing" else "pairwise"
         try:
-            own = self._own if self._own and self._own.name == name else None
-            template = own or load_template(name, GROUPS)
-        except KeyError:
-            raise InvalidRequestError(
-                f"template: no group template is named {name[:64]!r}; choose from "
-                f"{', '.join(self.describe()['templates'])}"
-            ) from None
+            template = self._config.find_template(name)
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from None
         if template.shows != shows:
             raise InvalidRequestError(
                 f"template: {name!r} shows a {template.shows}, and strategy {strategy!r} needs one "

@@ -38,7 +38,7 @@ from reward_serve.rules.base import gold_answer, takes_long
 from reward_serve.rules.grade import Grade, UnusableReferenceError
 from reward_serve.rules.registry import RULES
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status, failure
-from reward_serve.templates import Template, load_template, template_names
+from reward_serve.templates import Template
 from reward_serve.templates.inline import inline_template, is_inline
 from reward_serve.verifier_names import RulesName
 
@@ -64,8 +64,6 @@ class Judge(RewardModel):
         self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
-        self._own = self._config.own_template
-        self._default = self._config.default_template
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
         self.chat = Chat(self._cache or engine, self._config, self._ends_thinking)
         if config.group is not None:
@@ -74,7 +72,7 @@ class Judge(RewardModel):
             if config.group.mode == "label" and pair.label:
                 self._renderer.label_ids(pair)
         if self._config.mode == "label":
-            self._renderer.label_ids(self._default)
+            self._renderer.label_ids(self._config.default_template)
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request; with several references, the best match is used.
@@ -98,13 +96,13 @@ class Judge(RewardModel):
 
     def describe(self) -> dict[str, Any]:
         """Kind, settings and fingerprint of the default template and mode."""
-        default, mode = self._default, self._config.mode
+        default, mode = self._config.default_template, self._config.mode
         writing = writing_of(Options(), self._config, mode, self._ends_thinking)
         return {
             "kind": self._source,
             "engine": self._about,
             "template": default.name,
-            "templates": self._names(),
+            "templates": self._config.known_templates,
             "inline_templates": self._config.inline_templates,
             "mode": mode,
             "rules_first": self._rules(default) is not None,
@@ -142,7 +140,7 @@ class Judge(RewardModel):
         if template.shows not in self._config.shows:
             raise InvalidRequestError(
                 f"template: {template.name!r} shows a {template.shows}; choose from "
-                f"{', '.join(self._names())}"
+                f"{', '.join(self._config.known_templates)}"
             )
         mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
         return self._prepared(request, template, mode, trace)
@@ -224,27 +222,20 @@ class Judge(RewardModel):
     def _template(self, request: ScoreRequest) -> Template:
         name = request.template
         if name is None:
-            return self._default
+            return self._config.default_template
         if is_inline(name):
             return self._inline(name)
-        if self._own and name == self._own.name:
-            return self._own
         try:
-            return load_template(name, self._config.shipped)
-        except KeyError:
-            raise InvalidRequestError(
-                f"template: no template is named {name[:64]!r}; choose from "
-                f"{', '.join(self._names())}"
-            ) from None
-
-    def _names(self) -> list[str]:
-        return [*([self._own.name] if self._own else []), *template_names(self._config.shipped)]
+            return self._config.find_template(name)
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from None
 
     def _inline(self, text: str) -> Template:
         if not self._config.inline_templates:
             raise InvalidRequestError(
                 "template: this deployment does not accept inline templates; choose from "
-                f"{', '.join(self._names())}, or set judge.inline_templates: true in its config"
+                f"{', '.join(self._config.known_templates)}, or set judge.inline_templates: true "
+                "in its config"
             )
         try:
             return inline_template(text)

@@ -164,8 +164,7 @@ def use_template(
             **changes,
         }
     )
-    for module in (judge_config, judge_module):  # of the deployment, and of a request
-        monkeypatch.setattr(module, "load_template", lambda name, folder="": template)
+    monkeypatch.setattr(judge_config, "load_template", lambda name, folder="": template)
     return template
 
 
