@@ -30,14 +30,11 @@ class Conversation:
 
     Attributes:
         token_ids: the prompt.
-        cut_turns: number of turns that were dropped.
-        cut_characters: number of characters cut from the beginnings of the last two turns.
-        shown: index of each turn that was kept, to the number of characters cut from it.
+        shown: index of each turn that was kept, to the number of characters cut from its
+            beginning.
     """
 
     token_ids: list[int]
-    cut_turns: int
-    cut_characters: int
     shown: Mapping[int, int]
 
 
@@ -68,8 +65,12 @@ class ConversationRenderer:
         @functools.cache
         def cut_to(start: int) -> tuple[list[int], list[_Run], int, bool]:
             kept = [*range(first), *range(start, len(turns))]
-            runs, around = self._around([turns[i] for i in kept])
-            room = self._max_tokens - around
+            runs = _runs(
+                [turns[i] for i in kept],
+                self._tokenizer.conversation,
+                self._tokenizer.encode_control,
+            )
+            room = self._max_tokens - sum(len(ids) for ids, _ in runs)
             return kept, runs, room, sum(len(tokens[i][0]) for i in kept) > room
 
         starts = _starts(turns, first)
@@ -82,16 +83,14 @@ class ConversationRenderer:
                 f"messages: the chat template and a system turn leave no room in "
                 f"{self._max_tokens} tokens; shorten them, or raise engine.max_model_len"
             )
-        cut = sum(start for _, start in tokens.values())
         if over:
-            tokens, cut = self._shared(kept, texts, tokens, room)
+            tokens = self._shared(kept, texts, tokens, room)
         ids: list[int] = []
         for run, place in runs:
             ids += run
             if place is not None:
                 ids += tokens[kept[place]][0]
-        shown = {i: tokens[i][1] for i in kept}
-        return Conversation(ids, len(turns) - len(kept), cut, shown)
+        return Conversation(ids, {i: tokens[i][1] for i in kept})
 
     def texts(self, turns: Sequence[Turn], shown: Mapping[int, int]) -> list[tuple[str, int, int]]:
         """The text of a rendered conversation, in parts.
@@ -124,8 +123,8 @@ class ConversationRenderer:
         texts: Sequence[str],
         tokens: dict[int, tuple[list[int], int]],
         room: int,
-    ) -> tuple[dict[int, tuple[list[int], int]], int]:
-        """The last two turns cut to ``room`` tokens, and the number of characters cut."""
+    ) -> dict[int, tuple[list[int], int]]:
+        """The turns' tokens, those of the last two cut to what remains of ``room``."""
         *before, last = kept
         room -= sum(len(tokens[i][0]) for i in before[:-1])
         if room < 2:
@@ -138,7 +137,7 @@ class ConversationRenderer:
         shared = {**tokens, last: self._tokens(texts[last], answered)}
         if before:
             shared[before[-1]] = self._tokens(texts[before[-1]], room - answered)
-        return shared, sum(start for _, start in shared.values())
+        return shared
 
     def _tokens(self, text: str, budget: int) -> tuple[list[int], int]:
         """The last ``budget`` tokens and the number of characters before them, in bounded time."""
@@ -149,12 +148,6 @@ class ConversationRenderer:
         if len(ids) <= budget:
             return ids, cut
         return ids[-budget:], cut + starts[-budget]
-
-    def _around(self, turns: Sequence[Turn]) -> tuple[list[_Run], int]:
-        """The chat template's tokens around the turns' texts, and their number."""
-        tokenizer = self._tokenizer
-        runs = _runs(turns, tokenizer.conversation, tokenizer.encode_control)
-        return runs, sum(len(ids) for ids, _ in runs)
 
 
 def _starts(turns: Sequence[Turn], first: int) -> list[int]:

@@ -45,7 +45,7 @@ class Classifier(RewardModel):
             trace.prompts.append(partial(self._shown, request, turns, rendered))
         with timed(trace, "engine"):
             output = await self._engine.logits(rendered.token_ids)
-        result = self._result(rendered, output)
+        result = self._result(turns, rendered, output)
         if trace is not None:
             trace.model, trace.cached = result, False
         return result
@@ -57,10 +57,13 @@ class Classifier(RewardModel):
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
 
-    def _result(self, rendered: Conversation, output: LogitsOutput) -> ScoreResult:
+    def _result(
+        self, turns: Sequence[object], rendered: Conversation, output: LogitsOutput
+    ) -> ScoreResult:
+        cut_turns, cut_characters = len(turns) - len(rendered.shown), sum(rendered.shown.values())
         details: dict[str, Any] = {"logits": list(output.logits)}
-        details |= {"cut_turns": rendered.cut_turns} if rendered.cut_turns else {}
-        details |= {"cut_characters": rendered.cut_characters} if rendered.cut_characters else {}
+        details |= {"cut_turns": cut_turns} if cut_turns else {}
+        details |= {"cut_characters": cut_characters} if cut_characters else {}
         logit = self._logit(output.logits)
         if not all(map(math.isfinite, output.logits)):
             reason = "the model's logit is NaN or infinite; check its weights and dtype"
