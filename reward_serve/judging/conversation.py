@@ -8,11 +8,11 @@ response gets at least half.
 
 from __future__ import annotations
 
-import functools
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, by_characters
@@ -62,14 +62,11 @@ class ConversationRenderer:
         first = 1 if turns[0]["role"] == "system" else 0
         tokens = {i: self._tokens(text, self._max_tokens) for i, text in enumerate(texts)}
 
-        @functools.cache
+        @cache
         def cut_to(start: int) -> tuple[list[int], list[_Run], int, bool]:
             kept = [*range(first), *range(start, len(turns))]
-            runs = _runs(
-                [turns[i] for i in kept],
-                self._tokenizer.conversation,
-                self._tokenizer.encode_control,
-            )
+            parts = _parts([turns[i] for i in kept], self._tokenizer.conversation)
+            runs = [(self._tokenizer.encode_control(text), place) for text, place in parts]
             room = self._max_tokens - sum(len(ids) for ids, _ in runs)
             return kept, runs, room, sum(len(tokens[i][0]) for i in kept) > room
 
@@ -167,36 +164,22 @@ def render_chat(
     """
     if tokenizer is None:
         return Prompt(turns), sum(len(by_characters(turn["content"])[0]) for turn in turns)
-    known = tokenizer
-
-    def show(marked: Sequence[Turn]) -> str:
-        return known.chat(marked, enable_thinking)
-
     ids: list[int] = []
-    for run, place in _runs(turns, show, tokenizer.encode_control):
-        ids += run
+    for text, place in _parts(turns, partial(tokenizer.chat, enable_thinking=enable_thinking)):
+        ids += tokenizer.encode_control(text)
         if place is not None:
             ids += tokenizer.encode_plain(turns[place]["content"])[0]
     return Prompt(turns, ids), len(ids)
 
 
-def _runs(
-    turns: Sequence[Turn],
-    show: Callable[[Sequence[Turn]], str],
-    encode_control: Callable[[str], list[int]],
-) -> list[_Run]:
-    """The chat template's tokens before each turn, with the turn's index, and after the last.
+def _parts(
+    turns: Sequence[Turn], show: Callable[[Sequence[Turn]], str]
+) -> list[tuple[str, int | None]]:
+    """The chat template's text before each turn, with the turn's index, and after the last.
 
     Raises:
         ValueError: the chat template rejects these turns.
     """
-    return [(encode_control(text), place) for text, place in _parts(turns, show)]
-
-
-def _parts(
-    turns: Sequence[Turn], show: Callable[[Sequence[Turn]], str]
-) -> list[tuple[str, int | None]]:
-    """The same as text; raises like ``_runs``."""
     marked = [{**turn, "content": f"\ue000{i}\ue001"} for i, turn in enumerate(turns)]
     try:
         parts = _MARKER.split(show(marked))
