@@ -58,7 +58,7 @@ class Judge(RewardModel):
         self._config: JudgeConfig = config.judge
         self._source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
         cache = config.cache
-        self._engine = engine
+        self.engine: Engine = engine
         self._cache = CachingEngine(engine, int(cache.max_mib * 2**20)) if cache.enabled else None
         self._audit = Audit(self._config.audit_rate)
         self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
@@ -111,7 +111,7 @@ class Judge(RewardModel):
             "enable_thinking": self._config.enable_thinking,
             "samples": self._config.samples,
             "max_samples": self._config.max_samples,
-            "max_model_len": self._engine.max_model_len,
+            "max_model_len": self.engine.max_model_len,
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
             "fingerprint": self._fingerprint(default, mode, writing),
             "audit": dict(self._audit.counts),
@@ -121,14 +121,6 @@ class Judge(RewardModel):
                 else {}
             ),
         }
-
-    async def failure(self) -> str | None:
-        """Why the engine cannot serve any more; None while it can."""
-        return await self._engine.failure()
-
-    def close(self) -> None:
-        """Stop the engine."""
-        self._engine.close()
 
     def _comparison(self, request: ScoreRequest, trace: Trace | None) -> Comparison:
         """Resolve and check the request's template and mode.
@@ -159,7 +151,7 @@ class Judge(RewardModel):
             response_tokens=self._budget(template),
             fingerprint=self._fingerprint(template, mode, writing),
             source=self._source,
-            engine=self._engine if uncached else self._cache or self._engine,
+            engine=self.engine if uncached else self._cache or self.engine,
             renderer=self._renderer,
             trace=trace,
         )
@@ -254,7 +246,7 @@ class Judge(RewardModel):
         rules = f"{name}-{VERIFIER_VERSION}" if name else "off"
         written = writing.settings if mode == "generate" else ""
         return (
-            f"{self._engine_key};context={self._engine.max_model_len};"
+            f"{self._engine_key};context={self.engine.max_model_len};"
             f"template={template.name}@{template.digest};mode={mode};"
             f"response_tokens={self._budget(template)};rules={rules}{written}"
         )
