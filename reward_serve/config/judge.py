@@ -32,6 +32,15 @@ OptionName = Literal[
 ]
 
 
+TemplateName = Annotated[
+    str,
+    Field(
+        description="name of a shipped template, or path of a .yaml file, which is read once, "
+        "where Serve builds the application"
+    ),
+]
+
+
 class Templated(Section):
     """A section with a judging template."""
 
@@ -40,10 +49,7 @@ class Templated(Section):
     shows: ClassVar[tuple[str, ...]] = ("response",)
     """What templates of this section may show: values of ``Template.shows``."""
 
-    template: str = Field(
-        description="name of a shipped template, or path of a .yaml file, which is read once, "
-        "where Serve builds the application",
-    )
+    template: TemplateName
     template_data: dict[str, Any] | None = Field(
         None, description="the template file's content; filled in by resolve()"
     )
@@ -87,9 +93,7 @@ class Templated(Section):
 class JudgeConfig(Templated):
     """How a judge judges."""
 
-    template: str = Field(
-        "final_answer", description=Templated.model_fields["template"].description
-    )
+    template: TemplateName = "final_answer"
     mode: Mode = "label"
     rules_first: bool | None = Field(
         None,
@@ -150,7 +154,7 @@ class GroupConfig(Templated):
     shipped = GROUPS
     shows = ("pair", "listing")
 
-    template: str = Field("pairwise", description=Templated.model_fields["template"].description)
+    template: TemplateName = "pairwise"
     mode: Mode = "label"
     strategy: Strategy = Field("swiss", description="which pairs to compare")
     min_comparisons: Count = Field(
@@ -171,7 +175,7 @@ class CriteriaConfig(JudgeConfig):
     shipped = RUBRICS
     shows = ("criterion",)
 
-    template: str = Field("rubric", description=Templated.model_fields["template"].description)
+    template: TemplateName = "rubric"
 
     @model_validator(mode="after")
     def _criteria_are_answered_once(self) -> Self:
