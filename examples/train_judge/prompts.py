@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from examples.train_judge.responses import Example
 from reward_serve.engines.base import Tokenizer
-from reward_serve.judging.rendering import Layout, Renderer, shown_as
+from reward_serve.judging.rendering import Renderer, shown_as
 from reward_serve.templates import Template
 
 _MOST = 2_048
@@ -80,8 +80,13 @@ class Prompts:
 
     def _rendered(self, response: str, reference: str) -> list[int]:
         fields = {"response": response, "reference": reference}
-        layout = Layout("label", self._template.response_tokens, reserve_tokens=1)
-        return self._renderer.render(self._template, fields, layout).token_ids
+        return self._renderer.render(
+            self._template,
+            fields,
+            "label",
+            response_tokens=self._template.response_tokens,
+            reserve_tokens=1,
+        ).token_ids
 
 
 def common(rows: Sequence[Sequence[int]]) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from reward_serve.config.resolve import installed_build
 from reward_serve.engines.base import Prompt, Tokenizer
-from reward_serve.judging.rendering import Layout, Renderer
+from reward_serve.judging.rendering import Renderer
 from reward_serve.rules import final_answer
 from reward_serve.templates import load_template
 
@@ -71,8 +71,9 @@ class PromptRenderer:
         if self._template.reference == "final_answer":
             reference = final_answer(reference)
         fields = {**request, "reference": reference, "question": ""}
-        layout = Layout("label", self._budget, reserve_tokens=1)
-        return self._renderer.render(self._template, fields, layout)
+        return self._renderer.render(
+            self._template, fields, "label", response_tokens=self._budget, reserve_tokens=1
+        )
 
 
 def chunks(requests: Sequence[Request], size: int) -> list[list[Request]]:

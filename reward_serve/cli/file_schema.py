@@ -13,7 +13,7 @@ from pydantic.json_schema import models_json_schema
 from ray.serve.schema import HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
 
 from reward_serve.config.app import AppConfig, GatewayConfig, parse_config, parse_gateway
-from reward_serve.config.base import ConfigError, ConfigFaults, Section
+from reward_serve.config.base import ConfigError, Section, faults_of
 from reward_serve.config.resolve import resolve
 from reward_serve.rubrics import Rubric
 from reward_serve.templates import Template
@@ -47,8 +47,7 @@ def checked(content: dict[str, Any]) -> dict[str, Any]:
     try:
         file = _File.model_validate(content, extra="forbid")
     except ValidationError as error:
-        faults = ConfigFaults(_File)
-        raise ConfigError(faults.explain(error)) from None
+        raise ConfigError(faults_of(error, _File)) from None
     for place, application in enumerate(file.applications):
         path = application.import_path
         if path in _CHECKS:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from reward_serve.config.base import ConfigError, ConfigFaults, Count, Section
+from reward_serve.config.base import ConfigError, Count, Section, faults_of
 from reward_serve.config.kinds import LENGTH
 from reward_serve.config.models import (
     ClassifierModel,
@@ -185,4 +185,4 @@ def _parse(section: type[_Config], args: dict[str, Any]) -> _Config:
     try:
         return section.model_validate(args)
     except ValidationError as error:
-        raise ConfigError(f"args: {ConfigFaults(section).explain(error)}") from None
+        raise ConfigError(f"args: {faults_of(error, section)}") from None

@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
 
@@ -26,54 +25,51 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFaults:
-    """Formats validation errors: the field, its value, and the remedy.
+def faults_of(error: ValidationError, top: type[BaseModel]) -> str:
+    """All validation errors in one line: each field, its value, and the remedy.
 
-    Attributes:
+    Args:
+        error: the errors.
         top: the outermost section.
     """
+    return "; ".join(_explain(fault, top) for fault in error.errors(include_url=False))
 
-    top: type[BaseModel]
 
-    def explain(self, error: ValidationError) -> str:
-        """All errors in one line."""
-        return "; ".join(self._explain(fault) for fault in error.errors(include_url=False))
+def _explain(fault: ErrorDetails, top: type[BaseModel]) -> str:
+    path, annotation = _follow(fault["loc"], top)
+    shown = ".".join(path)
+    message = fault["msg"].removeprefix("Value error, ")
+    if not path:
+        return message
+    if fault["type"] == "extra_forbidden":
+        _, section = _follow(fault["loc"][:-1], top)
+        return f"{shown}: unknown field; {_hint(path[-1], section)}"
+    if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        model = fault["input"]
+        found = model.get("kind") if isinstance(model, dict) else model
+        known = ", ".join(map(repr, _kinds(annotation)))
+        return f"{shown}.kind: must be one of {known} (found {found!r})"
+    if fault["type"] in ("missing", "value_error"):
+        return f"{shown}: {message}"
+    return f"{shown}: {message} (found {fault['input']!r})"
 
-    def _explain(self, fault: ErrorDetails) -> str:
-        path, annotation = self._follow(fault["loc"])
-        shown = ".".join(path)
-        message = fault["msg"].removeprefix("Value error, ")
-        if not path:
-            return message
-        if fault["type"] == "extra_forbidden":
-            _, section = self._follow(fault["loc"][:-1])
-            return f"{shown}: unknown field; {_hint(path[-1], section)}"
-        if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            model = fault["input"]
-            found = model.get("kind") if isinstance(model, dict) else model
-            known = ", ".join(map(repr, _kinds(annotation)))
-            return f"{shown}.kind: must be one of {known} (found {found!r})"
-        if fault["type"] in ("missing", "value_error"):
-            return f"{shown}: {message}"
-        return f"{shown}: {message} (found {fault['input']!r})"
 
-    def _follow(self, loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
-        """The path in the file, and the annotation of what is there."""
-        path: list[str] = []
-        annotation: Any = self.top
-        for part in loc:
-            if get_origin(annotation) in _UNIONS:
-                annotation = _kinds(annotation).get(part)  # pydantic's tag, not a field
+def _follow(loc: tuple[int | str, ...], top: type[BaseModel]) -> tuple[list[str], Any]:
+    """The path in the file, and the annotation of what is there."""
+    path: list[str] = []
+    annotation: Any = top
+    for part in loc:
+        if get_origin(annotation) in _UNIONS:
+            annotation = _kinds(annotation).get(part)  # pydantic's tag, not a field
+        else:
+            path.append(str(part))
+            if _is_section(annotation):
+                field = annotation.model_fields.get(str(part))
+                annotation = field and field.annotation
             else:
-                path.append(str(part))
-                if _is_section(annotation):
-                    field = annotation.model_fields.get(str(part))
-                    annotation = field and field.annotation
-                else:
-                    annotation = next(reversed(get_args(annotation)), None)  # an entry
-            annotation = _bare(annotation)
-        return path, annotation
+                annotation = next(reversed(get_args(annotation)), None)  # an entry
+        annotation = _bare(annotation)
+    return path, annotation
 
 
 _UNIONS = (Union, UnionType)

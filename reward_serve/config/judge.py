@@ -1,5 +1,6 @@
 """The sections ``judge``, ``group`` and ``rubric`` of a deployments file."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -16,6 +17,7 @@ from reward_serve.templates import (
     Template,
     load_template,
     parse_template,
+    template_names,
 )
 
 OptionName = Literal[
@@ -30,6 +32,15 @@ OptionName = Literal[
 ]
 
 
+TemplateName = Annotated[
+    str,
+    Field(
+        description="name of a shipped template, or path of a .yaml file, which is read once, "
+        "where Serve builds the application"
+    ),
+]
+
+
 class Templated(Section):
     """A section with a judging template."""
 
@@ -38,10 +49,7 @@ class Templated(Section):
     shows: ClassVar[tuple[str, ...]] = ("response",)
     """What templates of this section may show: values of ``Template.shows``."""
 
-    template: str = Field(
-        description="name of a shipped template, or path of a .yaml file, which is read once, "
-        "where Serve builds the application",
-    )
+    template: TemplateName
     template_data: dict[str, Any] | None = Field(
         None, description="the template file's content; filled in by resolve()"
     )
@@ -52,25 +60,40 @@ class Templated(Section):
             raise ValueError("template_data: only for a template file; remove it")
         return self
 
-    @property
-    def own_template(self) -> Template | None:
-        """The template from the configured file; None if a shipped one is used."""
+    @cached_property
+    def default_template(self) -> Template:
+        """The template of requests without ``template``: the file's, or a shipped one."""
         if self.template_data is None:
-            return None
+            return load_template(self.template, self.shipped)
         return parse_template(Path(self.template).stem, self.template_data)
 
     @property
-    def default_template(self) -> Template:
-        """The template of requests without ``template``."""
-        return self.own_template or load_template(self.template, self.shipped)
+    def known_templates(self) -> list[str]:
+        """The names of the templates that requests may use."""
+        file = [] if self.template_data is None else [self.default_template.name]
+        return [*file, *template_names(self.shipped)]
+
+    def find_template(self, name: str) -> Template:
+        """A template by name.
+
+        Raises:
+            ValueError: it is unknown; the message lists the names.
+        """
+        if name == self.default_template.name:
+            return self.default_template
+        try:
+            return load_template(name, self.shipped)
+        except KeyError:
+            raise ValueError(
+                f"template: no template is named {name[:64]!r}; choose from "
+                f"{', '.join(self.known_templates)}"
+            ) from None
 
 
 class JudgeConfig(Templated):
     """How a judge judges."""
 
-    template: str = Field(
-        "final_answer", description=Templated.model_fields["template"].description
-    )
+    template: TemplateName = "final_answer"
     mode: Mode = "label"
     rules_first: bool | None = Field(
         None,
@@ -131,7 +154,7 @@ class GroupConfig(Templated):
     shipped = GROUPS
     shows = ("pair", "listing")
 
-    template: str = Field("pairwise", description=Templated.model_fields["template"].description)
+    template: TemplateName = "pairwise"
     mode: Mode = "label"
     strategy: Strategy = Field("swiss", description="which pairs to compare")
     min_comparisons: Count = Field(
@@ -152,7 +175,7 @@ class CriteriaConfig(JudgeConfig):
     shipped = RUBRICS
     shows = ("criterion",)
 
-    template: str = Field("rubric", description=Templated.model_fields["template"].description)
+    template: TemplateName = "rubric"
 
     @model_validator(mode="after")
     def _criteria_are_answered_once(self) -> Self:

@@ -38,11 +38,17 @@ class OpenAIEngine:
 
     def __init__(self, config: RemoteConfig, client: AsyncOpenAI | None = None) -> None:
         from aiolimiter import AsyncLimiter
+        from openai import AsyncOpenAI
 
         self.tokenizer = None
         self.max_model_len = config.max_model_len
         self._config = config
-        self._client = client or _client(config)
+        self._client = client or AsyncOpenAI(
+            api_key=remote_key(config),
+            base_url=config.base_url,
+            max_retries=config.max_retries,
+            timeout=config.timeout_s,
+        )
         limits = (config.requests_per_minute, config.tokens_per_minute)
         self._requests, self._tokens = (AsyncLimiter(n, 60) if n else None for n in limits)
 
@@ -122,17 +128,6 @@ class OpenAIEngine:
 
 class RemoteKeyError(RuntimeError):
     """The endpoint's API key is not in the configured place."""
-
-
-def _client(config: RemoteConfig) -> AsyncOpenAI:
-    from openai import AsyncOpenAI
-
-    return AsyncOpenAI(
-        api_key=remote_key(config),
-        base_url=config.base_url,
-        max_retries=config.max_retries,
-        timeout=config.timeout_s,
-    )
 
 
 def remote_key(config: RemoteConfig) -> str:

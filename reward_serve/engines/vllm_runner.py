@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,7 +18,6 @@ from reward_serve.engines.bundled import adapter_digest
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.engines.cpu import dtype_of, instruction_set
 from reward_serve.engines.fork_server import can_fork, start_fork_server, use_fork_server
-from reward_serve.engines.progress import Progress
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.engines.vllm_settings import (
     adapter_folder,
@@ -147,3 +146,43 @@ class VllmRunner:
         if output is None or not output.finished:
             raise EngineError("the engine ended the request without an answer")
         return output
+
+
+class Progress:
+    """Tracks how long an engine has had requests without producing output.
+
+    Requests that time out are removed from the engine, so the number of requests in flight does
+    not show whether it hangs.
+
+    Args:
+        clock: monotonic clock in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._waiting_since: float | None = None
+        self._in_flight = 0
+
+    def submitted(self) -> None:
+        """Record that a request was passed to the engine."""
+        self._in_flight += 1
+        if self._waiting_since is None:
+            self._waiting_since = self._clock()
+
+    def advanced(self) -> None:
+        """Record that the engine produced output."""
+        self._waiting_since = self._clock()
+
+    def answered(self) -> None:
+        """Record that the engine finished a request."""
+        self._in_flight -= 1
+        self._waiting_since = self._clock() if self._in_flight else None
+
+    def abandoned(self) -> None:
+        """Record that a request ended without an answer."""
+        self._in_flight -= 1
+
+    @property
+    def stalled_s(self) -> float:
+        """Seconds for which the engine has had requests without producing output."""
+        return 0.0 if self._waiting_since is None else self._clock() - self._waiting_since

@@ -8,11 +8,11 @@ response gets at least half.
 
 from __future__ import annotations
 
-import functools
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, by_characters
@@ -30,14 +30,11 @@ class Conversation:
 
     Attributes:
         token_ids: the prompt.
-        cut_turns: number of turns that were dropped.
-        cut_characters: number of characters cut from the beginnings of the last two turns.
-        shown: index of each turn that was kept, to the number of characters cut from it.
+        shown: index of each turn that was kept, to the number of characters cut from its
+            beginning.
     """
 
     token_ids: list[int]
-    cut_turns: int
-    cut_characters: int
     shown: Mapping[int, int]
 
 
@@ -65,11 +62,12 @@ class ConversationRenderer:
         first = 1 if turns[0]["role"] == "system" else 0
         tokens = {i: self._tokens(text, self._max_tokens) for i, text in enumerate(texts)}
 
-        @functools.cache
+        @cache
         def cut_to(start: int) -> tuple[list[int], list[_Run], int, bool]:
             kept = [*range(first), *range(start, len(turns))]
-            runs, around = self._around([turns[i] for i in kept])
-            room = self._max_tokens - around
+            parts = _parts([turns[i] for i in kept], self._tokenizer.conversation)
+            runs = [(self._tokenizer.encode_control(text), place) for text, place in parts]
+            room = self._max_tokens - sum(len(ids) for ids, _ in runs)
             return kept, runs, room, sum(len(tokens[i][0]) for i in kept) > room
 
         starts = _starts(turns, first)
@@ -82,16 +80,14 @@ class ConversationRenderer:
                 f"messages: the chat template and a system turn leave no room in "
                 f"{self._max_tokens} tokens; shorten them, or raise engine.max_model_len"
             )
-        cut = sum(start for _, start in tokens.values())
         if over:
-            tokens, cut = self._shared(kept, texts, tokens, room)
+            tokens = self._shared(kept, texts, tokens, room)
         ids: list[int] = []
         for run, place in runs:
             ids += run
             if place is not None:
                 ids += tokens[kept[place]][0]
-        shown = {i: tokens[i][1] for i in kept}
-        return Conversation(ids, len(turns) - len(kept), cut, shown)
+        return Conversation(ids, {i: tokens[i][1] for i in kept})
 
     def texts(self, turns: Sequence[Turn], shown: Mapping[int, int]) -> list[tuple[str, int, int]]:
         """The text of a rendered conversation, in parts.
@@ -124,8 +120,8 @@ class ConversationRenderer:
         texts: Sequence[str],
         tokens: dict[int, tuple[list[int], int]],
         room: int,
-    ) -> tuple[dict[int, tuple[list[int], int]], int]:
-        """The last two turns cut to ``room`` tokens, and the number of characters cut."""
+    ) -> dict[int, tuple[list[int], int]]:
+        """The turns' tokens, those of the last two cut to what remains of ``room``."""
         *before, last = kept
         room -= sum(len(tokens[i][0]) for i in before[:-1])
         if room < 2:
@@ -138,7 +134,7 @@ class ConversationRenderer:
         shared = {**tokens, last: self._tokens(texts[last], answered)}
         if before:
             shared[before[-1]] = self._tokens(texts[before[-1]], room - answered)
-        return shared, sum(start for _, start in shared.values())
+        return shared
 
     def _tokens(self, text: str, budget: int) -> tuple[list[int], int]:
         """The last ``budget`` tokens and the number of characters before them, in bounded time."""
@@ -149,12 +145,6 @@ class ConversationRenderer:
         if len(ids) <= budget:
             return ids, cut
         return ids[-budget:], cut + starts[-budget]
-
-    def _around(self, turns: Sequence[Turn]) -> tuple[list[_Run], int]:
-        """The chat template's tokens around the turns' texts, and their number."""
-        tokenizer = self._tokenizer
-        runs = _runs(turns, tokenizer.conversation, tokenizer.encode_control)
-        return runs, sum(len(ids) for ids, _ in runs)
 
 
 def _starts(turns: Sequence[Turn], first: int) -> list[int]:
@@ -174,36 +164,22 @@ def render_chat(
     """
     if tokenizer is None:
         return Prompt(turns), sum(len(by_characters(turn["content"])[0]) for turn in turns)
-    known = tokenizer
-
-    def show(marked: Sequence[Turn]) -> str:
-        return known.chat(marked, enable_thinking)
-
     ids: list[int] = []
-    for run, place in _runs(turns, show, tokenizer.encode_control):
-        ids += run
+    for text, place in _parts(turns, partial(tokenizer.chat, enable_thinking=enable_thinking)):
+        ids += tokenizer.encode_control(text)
         if place is not None:
             ids += tokenizer.encode_plain(turns[place]["content"])[0]
     return Prompt(turns, ids), len(ids)
 
 
-def _runs(
-    turns: Sequence[Turn],
-    show: Callable[[Sequence[Turn]], str],
-    encode_control: Callable[[str], list[int]],
-) -> list[_Run]:
-    """The chat template's tokens before each turn, with the turn's index, and after the last.
+def _parts(
+    turns: Sequence[Turn], show: Callable[[Sequence[Turn]], str]
+) -> list[tuple[str, int | None]]:
+    """The chat template's text before each turn, with the turn's index, and after the last.
 
     Raises:
         ValueError: the chat template rejects these turns.
     """
-    return [(encode_control(text), place) for text, place in _parts(turns, show)]
-
-
-def _parts(
-    turns: Sequence[Turn], show: Callable[[Sequence[Turn]], str]
-) -> list[tuple[str, int | None]]:
-    """The same as text; raises like ``_runs``."""
     marked = [{**turn, "content": f"\ue000{i}\ue001"} for i, turn in enumerate(turns)]
     try:
         parts = _MARKER.split(show(marked))

@@ -32,23 +32,6 @@ _FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")\b)", re.IGNORECA
 _MARKER = re.compile("\ue000(" + FIELD + ")\ue001")
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How a prompt is rendered.
-
-    Attributes:
-        mode: of the judge.
-        response_tokens: maximum tokens of the response to show.
-        reserve_tokens: tokens of the model's context to keep for the judge's answer.
-        enable_thinking: whether the chat template enables thinking.
-    """
-
-    mode: Mode
-    response_tokens: int
-    reserve_tokens: int
-    enable_thinking: bool = False
-
-
 class LabelError(ValueError):
     """A template's label is not a single, unique token for the judge's tokenizer."""
 
@@ -59,7 +42,7 @@ _Turn = tuple[str, Parts]
 
 
 @dataclass(frozen=True, slots=True)
-class _Skeleton:
+class Skeleton:
     """A rendered template, split at its fields.
 
     Attributes:
@@ -107,7 +90,7 @@ class Renderer:
         self._encode = tokenizer.encode_plain if tokenizer else by_characters
         self._max_prompt_tokens = max_prompt_tokens
         self._occurrence_tokens = max(len(self._encode(f" ({where})")[0]) for where in OCCURRENCES)
-        self._skeletons: dict[tuple[str, str, Mode, bool], _Skeleton] = {}
+        self._skeletons: dict[tuple[str, str, Mode, bool], Skeleton] = {}
 
     def label_ids(self, template: Template) -> Mapping[str, int]:
         """Label to token id; empty without a tokenizer.
@@ -115,21 +98,37 @@ class Renderer:
         Raises:
             LabelError: a label is not a single token, or two labels share a token.
         """
-        return self._skeleton(template, "label", False).label_ids
+        return self.skeleton(template, "label", False).label_ids
 
-    def render(self, template: Template, fields: Mapping[str, str], layout: Layout) -> Prompt:
+    def render(
+        self,
+        template: Template,
+        fields: Mapping[str, str],
+        mode: Mode,
+        *,
+        response_tokens: int,
+        reserve_tokens: int,
+        enable_thinking: bool = False,
+    ) -> Prompt:
         """Render the prompt of one request.
 
-        The response is cut to ``layout.response_tokens`` tokens, or to fewer if
-        ``max_prompt_tokens`` minus ``layout.reserve_tokens`` leaves less room. Its end is kept
-        (within its last ``32 * response_tokens`` characters), and its beginning too if the
-        template sets ``head_tokens``. With a template that shows the reference's final answer, the
-        judge sees only the text that the response committed to, always with its last marked answer.
+        The response's end is kept (within its last ``32 * response_tokens`` characters), and its
+        beginning too if the template sets ``head_tokens``. With a template that shows the
+        reference's final answer, the judge sees only the text that the response committed to,
+        always with its last marked answer.
+
+        Args:
+            template: the judging template.
+            fields: the text of each field.
+            mode: of the judge.
+            response_tokens: maximum tokens of the response to show; fewer if there is less room.
+            reserve_tokens: tokens of the model's context to keep for the judge's answer.
+            enable_thinking: whether the chat template enables thinking.
 
         Raises:
             ValueError: the other fields leave no room for the response.
         """
-        skeleton = self._skeleton(template, layout.mode, layout.enable_thinking)
+        skeleton = self.skeleton(template, mode, enable_thinking)
         shown = shown_as(template)
         responses = [name for name in template.fields if name.startswith("response")]
         others = [name for name in template.fields if name not in responses]
@@ -144,14 +143,14 @@ class Renderer:
         if "criterion" in sizes:  # all criteria must leave the response the same room
             sizes["criterion"] = _CRITERION_STEP * math.ceil(sizes["criterion"] / _CRITERION_STEP)
         fixed = skeleton.length + sum(sizes.values())
-        room = self._max_prompt_tokens - layout.reserve_tokens - fixed
+        room = self._max_prompt_tokens - reserve_tokens - fixed
         if room < len(responses):
             raise ValueError(
                 f"question and reference: {fixed} prompt tokens leave no room for the response; "
-                f"the limit is {self._max_prompt_tokens}, of which {layout.reserve_tokens} are "
+                f"the limit is {self._max_prompt_tokens}, of which {reserve_tokens} are "
                 "reserved for the judge's answer; shorten them"
             )
-        budget = min(layout.response_tokens, room // len(responses))
+        budget = min(response_tokens, room // len(responses))
         cut = head = 0
         for name in responses:
             response = self._shown_response(template, fields[name], budget)
@@ -188,15 +187,8 @@ class Renderer:
                 f"{name}: {len(text)} characters do not fit a prompt of {most} tokens; shorten it"
             )
 
-    def text(self, template: Template, mode: Mode, enable_thinking: bool) -> Parts:
-        """The whole prompt's text around its fields; empty without a tokenizer."""
-        return self._skeleton(template, mode, enable_thinking).text
-
-    def turns(self, template: Template, mode: Mode, enable_thinking: bool) -> tuple[_Turn, ...]:
-        """Each message's role, and its text around its fields."""
-        return self._skeleton(template, mode, enable_thinking).turns
-
-    def _skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
+    def skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:
+        """The rendered template, cached."""
         key = (template.name, template.digest, mode, enable_thinking)
         skeleton = self._skeletons.get(key)
         if skeleton is None:
@@ -207,7 +199,7 @@ class Renderer:
             self._skeletons[key] = skeleton
         return skeleton
 
-    def _build(self, template: Template, mode: Mode, enable_thinking: bool) -> _Skeleton:
+    def _build(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:
         form: Any = template.label if mode == "label" else template.generate
         user = PLACEHOLDER.sub(lambda found: f"\ue000{found[1]}\ue001", template.user)
         system = template.system.replace(INSTRUCTION, form.instruction)
@@ -217,7 +209,7 @@ class Renderer:
         turns = tuple((turn["role"], _parts(turn["content"])) for turn in messages)
         if self._tokenizer is None:
             length = sum(len(text) for _, parts in turns for text, _ in parts)
-            return _Skeleton(turns, (), (), {}, length)
+            return Skeleton(turns, (), (), {}, length)
         encode = self._tokenizer.encode_control
         parts = _parts(self._tokenizer.chat(messages, enable_thinking))
         runs = tuple((tuple(encode(text)), name) for text, name in parts)
@@ -225,7 +217,7 @@ class Renderer:
         label_ids = {label: _label_id(encode, parts[-1][0], label) for label in labels}
         if len(set(label_ids.values())) < len(label_ids):
             raise LabelError(f"labels {list(labels)} share a token under this tokenizer")
-        return _Skeleton(turns, parts, runs, label_ids, sum(len(ids) for ids, _ in runs))
+        return Skeleton(turns, parts, runs, label_ids, sum(len(ids) for ids, _ in runs))
 
 
 def _parts(text: str) -> Parts:

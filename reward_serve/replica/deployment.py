@@ -27,6 +27,9 @@ from reward_serve.config.models import (
     RuleModel,
     reads_rubric,
 )
+from reward_serve.engines.openai import OpenAIEngine
+from reward_serve.engines.vllm import VllmEngine
+from reward_serve.engines.vllm_classifier import VllmClassifier
 from reward_serve.explanation import Explanation
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.metrics import Metrics
@@ -35,9 +38,11 @@ from reward_serve.replica.scoring import Scorer
 from reward_serve.replica.verdict_log import VerdictLog
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.cascade import Cascade
+from reward_serve.reward_models.classifier import Classifier
 from reward_serve.reward_models.composite import Ask, Composite, length
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.rubric import RubricJudge
+from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import Status, failure
 from reward_serve.version import __version__
 
@@ -188,8 +193,6 @@ def _member(member: MemberConfig) -> Ask:
 
 async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
     if isinstance(config, JudgeModel):
-        from reward_serve.engines.vllm import VllmEngine
-
         engine = await VllmEngine.start(
             config.engine, config.resources.num_cpus or 1, config.resources.num_gpus or 0
         )
@@ -197,8 +200,6 @@ async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
             return RubricJudge(config, engine), dict(engine.timings_s)
         return Judge(config, engine), dict(engine.timings_s)
     if isinstance(config, RemoteModel):
-        from reward_serve.engines.openai import OpenAIEngine
-
         kind = RubricJudge if config.rubric else Judge
         return kind(config, OpenAIEngine(config.remote)), {}
     if isinstance(config, CompositeModel):
@@ -206,13 +207,8 @@ async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
     if isinstance(config, CascadeModel):
         return Cascade(config, list(map(_member, config.cascade.members))), {}
     if isinstance(config, ClassifierModel):
-        from reward_serve.engines.vllm_classifier import VllmClassifier
-        from reward_serve.reward_models.classifier import Classifier
-
         classifier = await VllmClassifier.start(
             config.engine, config.resources.num_cpus or 1, config.resources.num_gpus or 0
         )
         return Classifier(config, classifier), dict(classifier.timings_s)
-    from reward_serve.reward_models.rule import RuleRewardModel
-
     return RuleRewardModel(config), {}

@@ -81,14 +81,14 @@ class Metrics(Observer):
         if result["score"] is not None:
             self._score.observe(result["score"])
         template, source = result["template"] or "", result["source"] or ""
-        self._count(template, result["status"], source)
+        self._ended[template, result["status"], source] += 1
         usage = result["usage"]
         if usage["prompt_tokens"]:
             self._used.update({kind.removesuffix("_tokens"): usage[kind] for kind in usage})
 
     def cancelled(self, request: object, times: Times) -> None:
         """Count a cancelled request."""
-        self._count("", "cancelled", "")
+        self._ended["", "cancelled", ""] += 1
 
     def flush(self) -> None:
         """Export the counts; one increment costs more than a request of a rule."""
@@ -107,6 +107,3 @@ class Metrics(Observer):
                 if new := count - self._reported[name, outcome]:
                     counter.inc(new, {"outcome": outcome})
                     self._reported[name, outcome] = count
-
-    def _count(self, template: str, status: str, source: str) -> None:
-        self._ended[template, status, source] += 1

@@ -8,7 +8,7 @@ import math
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from reward_serve.engines.base import EngineError, OverloadedError, TextOutput
+from reward_serve.engines.base import EngineError, FrozenModel, OverloadedError, TextOutput
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class RewardModel(Protocol):
     """Judges groups of responses, if the model compares them."""
     reads_rubric: bool = True
     """If false, a request with a rubric is invalid."""
+    engine: FrozenModel | None = None
+    """The engine that runs the model, if it has one."""
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request; cancelling the call aborts its work.
@@ -64,11 +66,12 @@ class RewardModel(Protocol):
 
     async def failure(self) -> str | None:
         """Why this model cannot score any more; None while it can."""
-        return None
+        return None if self.engine is None else await self.engine.failure()
 
     def close(self) -> None:
         """Release the model's resources."""
-        return
+        if self.engine is not None:
+            self.engine.close()
 
 
 def failure_of(error: Exception, what: str) -> ScoreResult:

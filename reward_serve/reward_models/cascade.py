@@ -7,14 +7,13 @@ result is its failure, never an unsure score.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reward_serve.config.models import CascadeModel
 from reward_serve.explanation import Explanation
 from reward_serve.reward_models.base import RewardModel, summed_usage
-from reward_serve.reward_models.composite import Ask, body_for
+from reward_serve.reward_models.composite import Ask, body_for, digest_of
 from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import ScoreRequest, ScoreResult, probability_right
 
@@ -61,7 +60,7 @@ class Cascade(RewardModel):
             "members": list(self._members),
             "unsure": list(self._config.unsure),
             "cascade": dict(self.counts),
-            "fingerprint": self._fingerprint([]),
+            "fingerprint": self._fingerprint(),
         }
 
     def _is_sure(self, result: ScoreResult) -> bool:
@@ -79,11 +78,9 @@ class Cascade(RewardModel):
             update={
                 "details": {**(last.details or {}), "decided_by": decisive, "members": members},
                 "usage": summed_usage(list(results.values())),
-                "fingerprint": self._fingerprint([r.fingerprint or "" for r in results.values()]),
+                "fingerprint": self._fingerprint(results.values()),
             }
         )
 
-    def _fingerprint(self, members: Sequence[str]) -> str:
-        settings = self._config.model_dump_json(exclude={"member_deadline"})
-        digest = hashlib.sha256("\n".join([settings, *members]).encode()).hexdigest()[:16]
-        return f"cascade={','.join(self._members)};digest={digest}"
+    def _fingerprint(self, results: Iterable[ScoreResult] = ()) -> str:
+        return f"cascade={','.join(self._members)};digest={digest_of(self._config, results)}"

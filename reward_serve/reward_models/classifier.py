@@ -26,7 +26,7 @@ class Classifier(RewardModel):
 
     def __init__(self, config: ClassifierModel, engine: ClassifierEngine) -> None:
         self._config = config.classifier
-        self._engine = engine
+        self.engine: ClassifierEngine = engine
         # vLLM's scheduler keeps a place for a token that is written: it never finishes a prompt of
         # the whole context that takes more than one step.
         self._renderer = ConversationRenderer(engine.tokenizer, engine.max_model_len - 1)
@@ -44,8 +44,8 @@ class Classifier(RewardModel):
         if trace is not None:
             trace.prompts.append(partial(self._shown, request, turns, rendered))
         with timed(trace, "engine"):
-            output = await self._engine.logits(rendered.token_ids)
-        result = self._result(rendered, output)
+            output = await self.engine.logits(rendered.token_ids)
+        result = self._result(turns, rendered, output)
         if trace is not None:
             trace.model, trace.cached = result, False
         return result
@@ -57,10 +57,13 @@ class Classifier(RewardModel):
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
 
-    def _result(self, rendered: Conversation, output: LogitsOutput) -> ScoreResult:
+    def _result(
+        self, turns: Sequence[object], rendered: Conversation, output: LogitsOutput
+    ) -> ScoreResult:
+        cut_turns, cut_characters = len(turns) - len(rendered.shown), sum(rendered.shown.values())
         details: dict[str, Any] = {"logits": list(output.logits)}
-        details |= {"cut_turns": rendered.cut_turns} if rendered.cut_turns else {}
-        details |= {"cut_characters": rendered.cut_characters} if rendered.cut_characters else {}
+        details |= {"cut_turns": cut_turns} if cut_turns else {}
+        details |= {"cut_characters": cut_characters} if cut_characters else {}
         logit = self._logit(output.logits)
         if not all(map(math.isfinite, output.logits)):
             reason = "the model's logit is NaN or infinite; check its weights and dtype"
@@ -97,17 +100,9 @@ class Classifier(RewardModel):
             "kind": "classifier",
             "engine": self._about,
             **self._config.model_dump(),
-            "max_model_len": self._engine.max_model_len,
+            "max_model_len": self.engine.max_model_len,
             "fingerprint": self._fingerprint,
         }
-
-    async def failure(self) -> str | None:
-        """Why the engine cannot serve any more; None while it can."""
-        return await self._engine.failure()
-
-    def close(self) -> None:
-        """Stop the engine."""
-        self._engine.close()
 
     def _logit(self, logits: Any) -> float:
         label = self._config.label

@@ -1,20 +1,28 @@
-"""The comparison of a response with its references, for both modes of a judge."""
+"""How a judge's model compares a response with a reference, in label or generate mode.
+
+In label mode one forward pass gives the probability of each label. In generate mode the model
+writes text with a verdict; the verdicts of several samples are combined.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from statistics import fmean
 from typing import Any, TypeVar
 
 from reward_serve.engines.base import LabelOutput, LanguageModel, Prompt, TextOutput
 from reward_serve.explanation import Cut, ShownPrompt, Turn
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, cut_span
-from reward_serve.judging.rendering import LabelError, Layout, Renderer, shown_as
+from reward_serve.judging.rendering import LabelError, Renderer, shown_as
+from reward_serve.judging.verdict import read_verdict
 from reward_serve.off_loop import off_loop
-from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.reward_models.base import InvalidRequestError, gathered, summed_usage
 from reward_serve.reward_models.trace import Trace, filled, timed
-from reward_serve.reward_models.writing import Writing
+from reward_serve.reward_models.writing import Aggregate, Writing
 from reward_serve.rules import final_answer
 from reward_serve.rules.base import takes_long
 from reward_serve.schema import Mode, ScoreRequest, ScoreResult, Source, Status
@@ -24,6 +32,19 @@ Answer = TypeVar("Answer", LabelOutput, TextOutput)
 
 LONG_PROMPT = 2**12
 """Characters of a prompt that take some 30 ms to render at worst."""
+
+# An endpoint returns only its likeliest tokens; a vLLM engine returns the labels themselves.
+_NO_LABEL: dict[Source, tuple[Status, str]] = {
+    "remote": (
+        Status.UNPARSEABLE,
+        "none of the labels is among the endpoint's likeliest tokens; set judge.mode: generate, or "
+        "ask a model that follows the template",
+    ),
+    "judge": (
+        Status.ERROR,
+        "the engine's label probabilities are NaN or zero; check the model's weights and dtype",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +79,75 @@ class Comparison:
     criterion: str = ""
     responses: Sequence[str] = ()
 
+    async def verdict(self, reference: str) -> ScoreResult:
+        """The model's verdict.
+
+        Raises:
+            InvalidRequestError: the question and the reference leave no room, or the template's
+                labels cannot be asked for.
+            EngineError: the engine failed.
+        """
+        if self.mode == "label":
+            return await self._by_labels(reference)
+        return await self._in_writing(reference)
+
+    async def _by_labels(self, reference: str) -> ScoreResult:
+        """Score by labels: the likelier label's value if they are binary, else the expected value.
+
+        Two responses are compared by the expected value; a group's ranking combines many of them.
+        """
+        template = self.template
+        if template.label is None:
+            raise InvalidRequestError(
+                f"options.mode: template {template.name!r} has no labels; remove the mode, or set "
+                "generate"
+            )
+        prompt = await self.render(reference)
+        values = template.label.values
+        output = await self.answer(self.engine.label_logprobs, prompt, list(values))
+        logprobs = {label: output.logprobs[label] for label in values}
+        if not math.isfinite(max(logprobs.values())) or any(map(math.isnan, logprobs.values())):
+            status, reason = _NO_LABEL[self.source]
+            return self.result(status, reason=reason, usage=output.usage)
+        probabilities = softmax(logprobs)
+        likeliest = max(probabilities, key=lambda label: (probabilities[label], -values[label]))
+        expected = sum(p * values[label] for label, p in probabilities.items())
+        return self.result(
+            Status.OK,
+            score=values[likeliest] if template.label.binary and not self.responses else expected,
+            source="cache" if output.cached else self.source,
+            label=likeliest,
+            probabilities=probabilities,
+            details=cut_details(prompt) | {"label_mass": sum(map(math.exp, logprobs.values()))},
+            usage=output.usage,
+        )
+
+    async def _in_writing(self, reference: str) -> ScoreResult:
+        """Generate the verdict, or combine the verdicts of several samples."""
+        prompt = await self.render(reference)
+        outputs = await gathered(
+            self.answer(self.engine.generate, prompt, replace(self.writing.sampling, sample=sample))
+            for sample in range(self.writing.samples)
+        )
+        details = cut_details(prompt) or None
+        return aggregate(
+            [self._written(output, details) for output in outputs], self.writing.aggregate
+        )
+
+    def _written(self, output: TextOutput, details: dict[str, Any] | None) -> ScoreResult:
+        """The result of one generated answer."""
+        source: Source = "cache" if output.cached else self.source
+        result = read_verdict(self.template, output.text, output.cut_off)
+        return result.model_copy(
+            update={
+                "source": None if result.score is None else source,
+                "template": self.template.name,
+                "fingerprint": self.fingerprint,
+                "details": details,
+                "usage": output.usage,
+            }
+        )
+
     async def render(self, reference: str) -> Prompt:
         """Render the prompt, with room for the judge's answer.
 
@@ -72,12 +162,17 @@ class Comparison:
         fields = {"question": question, "reference": reference, "response": response}
         fields["criterion"] = self.criterion
         fields |= {f"response_{n}": text for n, text in enumerate(self.responses, 1)}
-        reserved, thinking = self.writing.sampling.max_tokens, self.writing.enable_thinking
-        layout = Layout(self.mode, self.response_tokens, reserved, thinking)
         try:
             with timed(self.trace, "rendering"):
                 prompt = await off_loop(
-                    self._is_long(), self.renderer.render, template, fields, layout
+                    self._is_long(),
+                    self.renderer.render,
+                    template,
+                    fields,
+                    self.mode,
+                    response_tokens=self.response_tokens,
+                    reserve_tokens=self.writing.sampling.max_tokens,
+                    enable_thinking=self.writing.enable_thinking,
                 )
         except LabelError as error:
             raise InvalidRequestError(
@@ -120,13 +215,13 @@ class Comparison:
 
     def _shown(self, prompt: Prompt, number: int | None) -> ShownPrompt:
         """The prompt in the format of explanations."""
-        template, mode, thinking = self.template, self.mode, self.writing.enable_thinking
+        template, mode = self.template, self.mode
         shown = ShownPrompt(mode=mode, reference=number)
-        if parts := self.renderer.text(template, mode, thinking):
-            shown.text, shown.fields = filled(parts, prompt.fields)
+        skeleton = self.renderer.skeleton(template, mode, self.writing.enable_thinking)
+        if skeleton.text:
+            shown.text, shown.fields = filled(skeleton.text, prompt.fields)
         else:
-            turns = self.renderer.turns(template, mode, thinking)
-            messages = [(role, *filled(parts, prompt.fields)) for role, parts in turns]
+            messages = [(role, *filled(parts, prompt.fields)) for role, parts in skeleton.turns]
             shown.messages = [Turn(role=r, content=text, fields=f) for r, text, f in messages]
         if prompt.cut_characters:
             response, kept = self.request.response, prompt.fields["response"]
@@ -140,3 +235,35 @@ class Comparison:
 def cut_details(prompt: Prompt) -> dict[str, Any]:
     """The entry of ``details`` that says how much of the response was cut."""
     return {"cut_response_characters": prompt.cut_characters} if prompt.cut_characters else {}
+
+
+def softmax(logprobs: Mapping[str, float]) -> dict[str, float]:
+    """Probabilities normalised over the labels."""
+    highest = max(logprobs.values())
+    weights = {label: math.exp(value - highest) for label, value in logprobs.items()}
+    total = sum(weights.values())
+    return {label: weight / total for label, weight in weights.items()}
+
+
+def aggregate(results: Sequence[ScoreResult], how: Aggregate) -> ScoreResult:
+    """Combine the verdicts of several samples.
+
+    If at most half of them have a score, the result is the first failure. ``vote`` takes the most
+    frequent score, in a tie the lowest; ``mean`` takes the mean. The text is that of a sample with
+    this score, or with the nearest; ``details.samples`` lists every score.
+    """
+    if len(results) == 1:
+        return results[0]
+    scores = [result.score for result in results if result.score is not None]
+    details = (results[0].details or {}) | {"samples": [result.score for result in results]}
+    combined: dict[str, Any] = {"details": details, "usage": summed_usage(results)}
+    if 2 * len(scores) <= len(results):
+        failed = next(result for result in results if result.score is None)
+        reason = f"{len(results) - len(scores)} of {len(results)} samples: {failed.reason}"
+        return failed.model_copy(update={**combined, "reason": reason})
+    counts = Counter(scores)
+    score = fmean(scores) if how == "mean" else min(scores, key=lambda s: (-counts[s], s))
+    scored = [result for result in results if result.score is not None]
+    nearest = min(scored, key=lambda result: abs((result.score or 0.0) - score))
+    label = nearest.label if nearest.score == score else None
+    return nearest.model_copy(update={**combined, "score": score, "label": label})

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from reward_serve.config.kinds import MemberConfig
+from reward_serve.config.kinds import CascadeConfig, CompositeConfig, MemberConfig
 from reward_serve.config.models import CompositeModel
 from reward_serve.explanation import Explanation
 from reward_serve.reward_models.aggregates import (
@@ -88,7 +88,7 @@ class Composite(RewardModel):
             "components": parts | _nested(results),
             "details": details,
             "usage": summed_usage(list(results.values())),
-            "fingerprint": self._fingerprint([r.fingerprint or "" for r in results.values()]),
+            "fingerprint": self._fingerprint(results.values()),
         }
         scores = [
             (part.score, self._members[name].weight)
@@ -113,7 +113,7 @@ class Composite(RewardModel):
             "aggregate": self._config.aggregate,
             "quorum": self._quorum,
             "composite": dict(self.counts),
-            "fingerprint": self._fingerprint([]),
+            "fingerprint": self._fingerprint(),
         }
 
     def _parts(self, results: Mapping[str, ScoreResult]) -> dict[str, Component]:
@@ -131,11 +131,8 @@ class Composite(RewardModel):
         right, share = vote(scores, self._config.threshold)
         return float(right), "right" if right else "wrong", min(share, 1 - share)
 
-    def _fingerprint(self, members: Sequence[str]) -> str:
-        settings = self._config.model_dump_json(exclude={"member_deadline"})
-        text = "\n".join([settings, *members])
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        names = ",".join(self._members)
+    def _fingerprint(self, results: Iterable[ScoreResult] = ()) -> str:
+        names, digest = ",".join(self._members), digest_of(self._config, results)
         return f"composite={self._config.aggregate};members={names};digest={digest}"
 
 
@@ -143,6 +140,13 @@ def body_for(member: MemberConfig, body: Mapping[str, Any]) -> dict[str, Any]:
     """The request's body for this member: with its template, and a rubric only if it reads one."""
     own = {"template": member.template} if member.template else {}
     return {k: v for k, v in body.items() if k != "rubric" or member.rubric is not False} | own
+
+
+def digest_of(config: CompositeConfig | CascadeConfig, results: Iterable[ScoreResult]) -> str:
+    """A digest of the settings and of the members' fingerprints."""
+    settings = config.model_dump_json(exclude={"member_deadline"})
+    text = "\n".join([settings, *(result.fingerprint or "" for result in results)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 async def _answer(ask: Ask, body: dict[str, Any], explains: bool) -> Explanation:

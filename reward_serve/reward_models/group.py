@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
@@ -30,10 +30,8 @@ from reward_serve.reward_models.base import (
     summed_usage,
 )
 from reward_serve.reward_models.comparison import Comparison
-from reward_serve.reward_models.generate import generate_verdict
-from reward_serve.reward_models.label import label_verdict
 from reward_serve.schema import Mode, ScoreRequest, ScoreResult, Status, Usage, failure
-from reward_serve.templates import GROUPS, Template, load_template, template_names
+from reward_serve.templates import Template
 
 Asked = Callable[[ScoreRequest, Template, Mode], Comparison]
 Place = Callable[[], AbstractAsyncContextManager[None]]
@@ -57,7 +55,6 @@ class Groups:
     def __init__(self, config: GroupConfig, asked: Asked) -> None:
         self._config = config
         self._asked = asked
-        self._own = config.own_template
         self.wait = config.wait
         """Fraction of a deadline to wait for the rest of a group."""
         self.counts = {"agreed": 0, "flipped": 0, "failed": 0, "cycle": 0}
@@ -67,7 +64,7 @@ class Groups:
         """The settings."""
         return {
             "template": self._config.default_template.name,
-            "templates": [*([self._own.name] if self._own else []), *template_names(GROUPS)],
+            "templates": self._config.known_templates,
             "strategy": self._config.strategy,
         }
 
@@ -83,7 +80,11 @@ class Groups:
             template = template.listing(len(request.responses))
         mode: Mode = self._config.mode if template.label else "generate"
         asked = self._asked(request.as_single(), template, mode)
-        asked = replace(asked, fingerprint=f"{asked.fingerprint};group={strategy}")
+        asked = replace(
+            asked,
+            writing=replace(asked.writing, aggregate="mean"),
+            fingerprint=f"{asked.fingerprint};group={strategy}",
+        )
         if strategy == "listwise":
             return await self._listed(asked, request, place)
         answers = await self._answers(asked, request, strategy, place)
@@ -169,13 +170,9 @@ class Groups:
         if request.template is None and default.shows != shows:
             name = "listwise" if shows == "listing" else "pairwise"
         try:
-            own = self._own if self._own and self._own.name == name else None
-            template = own or load_template(name, GROUPS)
-        except KeyError:
-            raise InvalidRequestError(
-                f"template: no group template is named {name[:64]!r}; choose from "
-                f"{', '.join(self.describe()['templates'])}"
-            ) from None
+            template = self._config.find_template(name)
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from None
         if template.shows != shows:
             raise InvalidRequestError(
                 f"template: {name!r} shows a {template.shows}, and strategy {strategy!r} needs one "
@@ -186,15 +183,9 @@ class Groups:
 
 async def _answer(asked: Comparison, place: Place) -> ScoreResult:
     """The model's answer for one order; a failure is a typed result."""
-    reference = next(iter(asked.request.references), "")
-    verdict: Awaitable[ScoreResult]
     try:
         async with place():
-            if asked.mode == "label":
-                verdict = label_verdict(asked, reference)
-            else:
-                verdict = generate_verdict(asked, reference, "mean")
-            return await verdict
+            return await asked.verdict(next(iter(asked.request.references), ""))
     except Exception as error:
         return failure_of(error, "a comparison of two responses")
 

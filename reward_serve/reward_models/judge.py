@@ -29,18 +29,16 @@ from reward_serve.reward_models.base import (
 )
 from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.comparison import Comparison
-from reward_serve.reward_models.generate import generate_verdict
 from reward_serve.reward_models.group import Groups
-from reward_serve.reward_models.label import label_verdict
 from reward_serve.reward_models.rule import result_of
 from reward_serve.reward_models.trace import Trace, timed
-from reward_serve.reward_models.writing import Writing, settings_of, writing_of
+from reward_serve.reward_models.writing import Writing, writing_of
 from reward_serve.rules import VERIFIER_VERSION
 from reward_serve.rules.base import gold_answer, takes_long
 from reward_serve.rules.grade import Grade, UnusableReferenceError
 from reward_serve.rules.registry import RULES
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status, failure
-from reward_serve.templates import Template, load_template, template_names
+from reward_serve.templates import Template
 from reward_serve.templates.inline import inline_template, is_inline
 from reward_serve.verifier_names import RulesName
 
@@ -60,14 +58,12 @@ class Judge(RewardModel):
         self._config: JudgeConfig = config.judge
         self._source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
         cache = config.cache
-        self._engine = engine
+        self.engine: Engine = engine
         self._cache = CachingEngine(engine, int(cache.max_mib * 2**20)) if cache.enabled else None
         self._audit = Audit(self._config.audit_rate)
         self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
-        self._own = self._config.own_template
-        self._default = self._config.default_template
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
         self.chat = Chat(self._cache or engine, self._config, self._ends_thinking)
         if config.group is not None:
@@ -76,7 +72,7 @@ class Judge(RewardModel):
             if config.group.mode == "label" and pair.label:
                 self._renderer.label_ids(pair)
         if self._config.mode == "label":
-            self._renderer.label_ids(self._default)
+            self._renderer.label_ids(self._config.default_template)
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request; with several references, the best match is used.
@@ -100,13 +96,13 @@ class Judge(RewardModel):
 
     def describe(self) -> dict[str, Any]:
         """Kind, settings and fingerprint of the default template and mode."""
-        default, mode = self._default, self._config.mode
+        default, mode = self._config.default_template, self._config.mode
         writing = writing_of(Options(), self._config, mode, self._ends_thinking)
         return {
             "kind": self._source,
             "engine": self._about,
             "template": default.name,
-            "templates": self._names(),
+            "templates": self._config.known_templates,
             "inline_templates": self._config.inline_templates,
             "mode": mode,
             "rules_first": self._rules(default) is not None,
@@ -115,7 +111,7 @@ class Judge(RewardModel):
             "enable_thinking": self._config.enable_thinking,
             "samples": self._config.samples,
             "max_samples": self._config.max_samples,
-            "max_model_len": self._engine.max_model_len,
+            "max_model_len": self.engine.max_model_len,
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
             "fingerprint": self._fingerprint(default, mode, writing),
             "audit": dict(self._audit.counts),
@@ -125,14 +121,6 @@ class Judge(RewardModel):
                 else {}
             ),
         }
-
-    async def failure(self) -> str | None:
-        """Why the engine cannot serve any more; None while it can."""
-        return await self._engine.failure()
-
-    def close(self) -> None:
-        """Stop the engine."""
-        self._engine.close()
 
     def _comparison(self, request: ScoreRequest, trace: Trace | None) -> Comparison:
         """Resolve and check the request's template and mode.
@@ -144,7 +132,7 @@ class Judge(RewardModel):
         if template.shows not in self._config.shows:
             raise InvalidRequestError(
                 f"template: {template.name!r} shows a {template.shows}; choose from "
-                f"{', '.join(self._names())}"
+                f"{', '.join(self._config.known_templates)}"
             )
         mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
         return self._prepared(request, template, mode, trace)
@@ -163,7 +151,7 @@ class Judge(RewardModel):
             response_tokens=self._budget(template),
             fingerprint=self._fingerprint(template, mode, writing),
             source=self._source,
-            engine=self._engine if uncached else self._cache or self._engine,
+            engine=self.engine if uncached else self._cache or self.engine,
             renderer=self._renderer,
             trace=trace,
         )
@@ -201,14 +189,8 @@ class Judge(RewardModel):
         """
         template = comparison.template
         references = comparison.request.references if "reference" in template.fields else [""]
-        if comparison.mode == "label":
-            calls = [label_verdict(comparison, reference) for reference in references]
-        else:
-            calls = [
-                generate_verdict(comparison, reference, self._config.aggregate)
-                for reference in references
-            ]
-        return best(await gathered(calls), highest=template.highest)
+        results = await gathered(map(comparison.verdict, references))
+        return best(results, highest=template.highest)
 
     async def _if_in_time(self, comparison: Comparison) -> ScoreResult:
         """The model's result, needed only for an explanation; a failure is a typed result."""
@@ -232,27 +214,20 @@ class Judge(RewardModel):
     def _template(self, request: ScoreRequest) -> Template:
         name = request.template
         if name is None:
-            return self._default
+            return self._config.default_template
         if is_inline(name):
             return self._inline(name)
-        if self._own and name == self._own.name:
-            return self._own
         try:
-            return load_template(name, self._config.shipped)
-        except KeyError:
-            raise InvalidRequestError(
-                f"template: no template is named {name[:64]!r}; choose from "
-                f"{', '.join(self._names())}"
-            ) from None
-
-    def _names(self) -> list[str]:
-        return [*([self._own.name] if self._own else []), *template_names(self._config.shipped)]
+            return self._config.find_template(name)
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from None
 
     def _inline(self, text: str) -> Template:
         if not self._config.inline_templates:
             raise InvalidRequestError(
                 "template: this deployment does not accept inline templates; choose from "
-                f"{', '.join(self._names())}, or set judge.inline_templates: true in its config"
+                f"{', '.join(self._config.known_templates)}, or set judge.inline_templates: true "
+                "in its config"
             )
         try:
             return inline_template(text)
@@ -269,9 +244,9 @@ class Judge(RewardModel):
     def _fingerprint(self, template: Template, mode: Mode, writing: Writing) -> str:
         name = self._rules(template)
         rules = f"{name}-{VERIFIER_VERSION}" if name else "off"
-        written = settings_of(writing, self._config.aggregate) if mode == "generate" else ""
+        written = writing.settings if mode == "generate" else ""
         return (
-            f"{self._engine_key};context={self._engine.max_model_len};"
+            f"{self._engine_key};context={self.engine.max_model_len};"
             f"template={template.name}@{template.digest};mode={mode};"
             f"response_tokens={self._budget(template)};rules={rules}{written}"
         )

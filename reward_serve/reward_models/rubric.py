@@ -34,7 +34,6 @@ from reward_serve.reward_models.base import (
 )
 from reward_serve.reward_models.comparison import Comparison, cut_details
 from reward_serve.reward_models.judge import Judge
-from reward_serve.reward_models.label import label_verdict
 from reward_serve.reward_models.trace import Trace
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.schema import (
@@ -172,8 +171,7 @@ async def _one_by_one(
     """
     within_s = MODELS_SHARE * asked.request.timeout_s
     tasks = [
-        asyncio.ensure_future(label_verdict(_about(asked, criterion), reference))
-        for criterion in criteria
+        asyncio.ensure_future(_about(asked, criterion).verdict(reference)) for criterion in criteria
     ]
     try:
         await asyncio.wait(tasks, timeout=within_s)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.engines.base import Sampling
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.schema import Mode, Options
+
+Aggregate = Literal["vote", "mean"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +21,23 @@ class Writing:
         sampling: sampling parameters of each answer.
         enable_thinking: whether the chat template enables thinking.
         samples: number of answers.
+        aggregate: how the verdicts of several answers are combined.
     """
 
     sampling: Sampling
     enable_thinking: bool = False
     samples: int = 1
+    aggregate: Aggregate = "vote"
+
+    @property
+    def settings(self) -> str:
+        """The settings, for fingerprints."""
+        sampling = self.sampling
+        thinking = (sampling.thinking_tokens or "on") if self.enable_thinking else "off"
+        return (
+            f";max_tokens={sampling.max_tokens};temperature={sampling.temperature:g};"
+            f"top_p={sampling.top_p:g};thinking={thinking};samples={self.samples}-{self.aggregate}"
+        )
 
 
 _ONE_TOKEN = Writing(Sampling(max_tokens=1))
@@ -58,21 +73,12 @@ def writing_of(options: Options, config: JudgeConfig, mode: Mode, ends_thinking:
         top_p=options.top_p or config.top_p,
         thinking_tokens=(options.thinking_tokens or config.thinking_tokens) if enabled else None,
     )
-    writing = Writing(sampling, enabled, options.samples or config.samples)
+    samples = options.samples or config.samples
+    writing = Writing(sampling, enabled, samples, config.aggregate)
     _check_samples(writing, config)
     if options.thinking_tokens is not None:
         _check_thinking(options.thinking_tokens, writing, ends_thinking)
     return writing
-
-
-def settings_of(writing: Writing, aggregate: str) -> str:
-    """The generation settings, for fingerprints."""
-    sampling = writing.sampling
-    thinking = (sampling.thinking_tokens or "on") if writing.enable_thinking else "off"
-    return (
-        f";max_tokens={sampling.max_tokens};temperature={sampling.temperature:g};"
-        f"top_p={sampling.top_p:g};thinking={thinking};samples={writing.samples}-{aggregate}"
-    )
 
 
 def _check_label_mode(options: Options) -> None:

@@ -1,8 +1,4 @@
-"""Calls between Serve deployments: transport, failures and cancellation.
-
-By default a call's arguments and result pass through Ray's object store, which suits data with
-several readers. Requests and results are read once, and over gRPC a call takes half the time.
-"""
+"""Calls between Serve deployments: their failures and cancellation."""
 
 from __future__ import annotations
 
@@ -23,18 +19,6 @@ class NoAnswerError(Exception):
 
     def __init__(self, status: Status, reason: str, too_large: bool = False) -> None:
         self.status, self.reason, self.too_large = status, reason, too_large
-
-
-def by_value(handle: Any) -> Any:
-    """The deployment's handle for calls over gRPC."""
-    return handle.options(
-        _by_reference=False, request_serialization="pickle", response_serialization="pickle"
-    )
-
-
-def by_reference(handle: Any) -> Any:
-    """The deployment's handle for calls of any size, through Ray's object store."""
-    return handle.options(_by_reference=True)
 
 
 async def answer_of(call: Any, until: float) -> Any:

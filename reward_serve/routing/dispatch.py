@@ -21,7 +21,7 @@ from reward_serve.routing.deployment import (
     joined,
     merged,
 )
-from reward_serve.schema import ScoreResult, Status, echoes, failure, longest_timeout_s
+from reward_serve.schema import ScoreResult, Status, echoes, failure
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
@@ -130,15 +130,10 @@ class Dispatcher:
     async def explain(self, body: dict[str, Any]) -> dict[str, Any]:
         """The explanation of a request's result, by the model that the request names."""
 
-        async def ask(model: DeploymentClient, asked: Any) -> dict[str, Any]:
-            within_s = longest_timeout_s([body]) + REPLICA_GRACE_S
-            explanation: dict[str, Any] = await model.call("explain", asked, within_s=within_s)
-            return explanation
-
         def failed(result: ScoreResult) -> Explanation:
             return Explanation(result=result.model_copy(update=echoes(body)))
 
-        return await self._single(body, ask, failed)
+        return await self._single(body, DeploymentClient.explain, failed)
 
     async def score_group(self, body: dict[str, Any]) -> dict[str, Any]:
         """The result of a group, by the model that the request names."""

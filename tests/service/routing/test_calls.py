@@ -5,26 +5,12 @@ from typing import Any
 
 import pytest
 
-from reward_serve.routing.calls import NoAnswerError, answer_of, by_value, cancelled_by_caller
+from reward_serve.routing.calls import NoAnswerError, answer_of, cancelled_by_caller
 from reward_serve.schema import Status
 
 
 def after(seconds: float) -> float:
     return asyncio.get_running_loop().time() + seconds
-
-
-class Handle:
-    """A deployment's handle that keeps the options it is given."""
-
-    def __init__(self, **options: Any) -> None:
-        self.given = options
-
-    def options(self, **options: Any) -> Handle:
-        return Handle(**options)
-
-
-def test_calls_carry_their_data() -> None:
-    assert by_value(Handle()).given["_by_reference"] is False
 
 
 async def test_a_task_that_is_cancelled_knows_it_of_itself() -> None:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from reward_serve.config.app import AppConfig, GatewayConfig, parse_config, parse_gateway
-from reward_serve.config.base import ConfigError, ConfigFaults, Section
+from reward_serve.config.base import ConfigError, Section, faults_of
 
 Parse = Callable[[dict[str, Any]], object]
 
@@ -96,7 +96,7 @@ class Branch(Section):
 def test_a_section_is_found_through_any_annotation(content: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Branch.model_validate(content)
-    assert expected in ConfigFaults(Branch).explain(caught.value)
+    assert expected in faults_of(caught.value, Branch)
 
 
 def misspelt(annotation: Any) -> Iterator[tuple[str, str, Any]]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reward_serve.engines.progress import Progress
+from reward_serve.engines.vllm_runner import Progress
 
 
 class Clock:

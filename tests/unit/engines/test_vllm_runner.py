@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.engines.progress import Progress
-from reward_serve.engines.vllm_runner import VllmRunner
+from reward_serve.engines.vllm_runner import Progress, VllmRunner
 
 
 class Engine(VllmRunner):

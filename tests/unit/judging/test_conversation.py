@@ -53,7 +53,7 @@ def test_what_fits_is_the_chat_templates_text() -> None:
     rendered = ConversationRenderer(FakeTokenizer(), 200).render(asked)
 
     assert text_of(rendered.token_ids) == FakeTokenizer().conversation(asked)
-    assert (rendered.cut_turns, rendered.cut_characters) == (0, 0)
+    assert rendered.shown == {0: 0, 1: 0, 2: 0}
 
 
 def test_the_oldest_turns_go_first_and_the_system_turn_stays() -> None:
@@ -62,7 +62,7 @@ def test_the_oldest_turns_go_first_and_the_system_turn_stays() -> None:
 
     kept = turns("last?", "yes", system="Be kind.")
     assert text_of(rendered.token_ids) == FakeTokenizer().conversation(kept)
-    assert (rendered.cut_turns, rendered.cut_characters) == (2, 0)
+    assert rendered.shown == {0: 0, 3: 0, 4: 0}
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_last_two_turns_share_what_room_there_is(
     assert (len(re.findall("q+Q", text)[0]), len(re.findall("r+R", text)[0])) == shown
     assert "Q<|end|>" in text
     assert text.endswith("R<|end|>")
-    assert rendered.cut_characters == question + response - sum(shown)
+    assert sum(rendered.shown.values()) == question + response - sum(shown)
     assert len(rendered.token_ids) == 20
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.rendering import LabelError, Layout, Renderer, defuse
+from reward_serve.judging.rendering import LabelError, Renderer, defuse
 from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.schema import Mode
 from reward_serve.templates import (
@@ -101,7 +101,10 @@ def render(
     return renderer.render(
         shape,
         {**HARMLESS, "response": response, **(fields or {})},
-        Layout(mode, response_tokens, reserve_tokens, enable_thinking),
+        mode,
+        response_tokens=response_tokens,
+        reserve_tokens=reserve_tokens,
+        enable_thinking=enable_thinking,
     )
 
 
@@ -599,7 +602,9 @@ def test_a_template_that_asks_for_it_shows_every_field_so(renderer: Renderer) ->
         renderer.render(
             template,
             {"response": response, "reference": reference},
-            Layout("label", 96, 1),
+            "label",
+            response_tokens=96,
+            reserve_tokens=1,
         ).token_ids
         for response, reference in (("It is $1,800.00.", "1.8k"), ("It is 1800.", "1800"))
     ]
@@ -613,7 +618,9 @@ def test_no_fence_is_made_of_what_was_not_one(renderer: Renderer) -> None:
         return renderer.render(
             template,
             {"response": response, "reference": "18"},
-            Layout("label", 96, 1),
+            "label",
+            response_tokens=96,
+            reserve_tokens=1,
         ).token_ids
 
     assert ids("<\u200b/response>") == ids("‹/response>")
@@ -642,8 +649,9 @@ def test_without_a_tokenizer_three_characters_are_a_token() -> None:
 def shown_response(renderer: Renderer, response: str) -> str:
     template = load_template("final_answer")
     fields = {"question": "", "reference": "18", "response": response}
-    layout = Layout("label", template.response_tokens, reserve_tokens=1)
-    return renderer.render(template, fields, layout).fields["response"]
+    budget = template.response_tokens
+    prompt = renderer.render(template, fields, "label", response_tokens=budget, reserve_tokens=1)
+    return prompt.fields["response"]
 
 
 @pytest.mark.parametrize("before", ["", "She sells them. " * 200])

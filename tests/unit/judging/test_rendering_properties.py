@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.occurrence import OCCURRENCES
-from reward_serve.judging.rendering import Layout, Renderer, defuse
+from reward_serve.judging.rendering import Renderer, defuse
 from reward_serve.rules.committed import committed
 from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.schema import Mode
@@ -36,7 +36,7 @@ def renderer(tokenizer: ChatTokenizer) -> Renderer:
 
 def render(renderer: Renderer, shape: Template, mode: Mode, values: Any, budget: int = 999) -> Any:
     try:
-        return renderer.render(shape, values, Layout(mode, budget, reserve_tokens=1))
+        return renderer.render(shape, values, mode, response_tokens=budget, reserve_tokens=1)
     except ValueError as error:
         assert "prompt tokens leave no room" in str(error) or "do not fit" in str(error)
         return None
@@ -67,7 +67,7 @@ def test_a_prompt_is_the_templates_tokens_and_each_fields_own(
         return defuse(plain(text)) + (f" {where}" if where and name == "reference" else "")
 
     left = list(prompt.token_ids)
-    runs = renderer._skeleton(shape, mode, False).runs
+    runs = renderer.skeleton(shape, mode, False).runs
     behind = sum(len(run) for run, _ in runs)
     for run, name in runs:
         assert tuple(left[: len(run)]) == run

@@ -216,7 +216,7 @@ async def test_a_conversation_is_shown_in_place_of_a_question() -> None:
     ("fields", "message"),
     [
         ({"question": None}, "question: template 'pairwise' needs it; send it"),
-        ({"template": "gold"}, "template: no group template is named 'gold'; choose from"),
+        ({"template": "gold"}, "template: no template is named 'gold'; choose from"),
         (
             {"template": "listwise"},
             "template: 'listwise' shows a listing, and strategy 'all_pairs'",

@@ -27,8 +27,8 @@ from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models import judge as judge_module
 from reward_serve.reward_models.base import InvalidRequestError, best
+from reward_serve.reward_models.comparison import softmax
 from reward_serve.reward_models.judge import Judge
-from reward_serve.reward_models.label import softmax
 from reward_serve.rules import VERIFIER_VERSION
 from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve.templates import (
@@ -164,8 +164,7 @@ def use_template(
             **changes,
         }
     )
-    for module in (judge_config, judge_module):  # of the deployment, and of a request
-        monkeypatch.setattr(module, "load_template", lambda name, folder="": template)
+    monkeypatch.setattr(judge_config, "load_template", lambda name, folder="": template)
     return template
 
 

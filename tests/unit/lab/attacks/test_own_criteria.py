@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from reward_serve.judging.rendering import Layout, Renderer
+from reward_serve.judging.rendering import Renderer
 from reward_serve.schema import Mode
 from reward_serve.templates import RUBRICS, load_template
 from reward_serve_lab.attacks.families.closed_fences import OWN_CRITERIA
@@ -19,7 +19,7 @@ def test_no_response_ends_its_fence_or_adds_a_criterion_to_the_prompt(mode: Mode
     renderer = Renderer(None, 8192)
     for text in TEXTS:
         fields = {"question": text, "reference": text, "response": text, "criterion": "It is true."}
-        prompt = renderer.render(TEMPLATE, fields, Layout(mode, 4096, 1))
+        prompt = renderer.render(TEMPLATE, fields, mode, response_tokens=4096, reserve_tokens=1)
         user = str(prompt.messages[1]["content"])
         for tag in ("question", "reference", "response", "criterion"):
             assert len(re.findall(rf"(?i)<\s*{tag}\b", user)) == 1, text

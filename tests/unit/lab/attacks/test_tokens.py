@@ -9,7 +9,7 @@ import pytest
 
 from reward_serve.engines.bundled import prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.rendering import Layout, Renderer
+from reward_serve.judging.rendering import Renderer
 from reward_serve.schema import Mode
 from reward_serve.templates import Template, load_template, template_names
 from reward_serve_lab.attacks import FAMILIES, Attack, crossed
@@ -46,8 +46,9 @@ def renderer(hub_tokenizer: Any) -> Renderer:
 
 def rendered(renderer: Renderer, template: Template, mode: Mode, response: str) -> list[int]:
     fields = {"question": "How many?", "reference": "18", "response": response}
-    layout = Layout(mode, TOKENS_IN_VIEW, reserve_tokens=1)
-    return renderer.render(template, fields, layout).token_ids
+    return renderer.render(
+        template, fields, mode, response_tokens=TOKENS_IN_VIEW, reserve_tokens=1
+    ).token_ids
 
 
 @pytest.mark.parametrize(("template", "mode"), SHOWN)
