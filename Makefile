@@ -33,6 +33,8 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX_URL)
 endif
 # Importing vLLM takes 19 s from source and 7 s from bytecode.
 export UV_COMPILE_BYTECODE := 1
+# Tests and Ray start many processes, each of which would compile this project's sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 export RAY_USAGE_STATS_ENABLED ?= 0
 # By default Ray runs its workers, and so replicas and engines, at nice 15.
 export RAY_worker_niceness ?= 0
