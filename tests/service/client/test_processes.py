@@ -94,7 +94,7 @@ def test_thousands_of_answers_are_their_own_questions(
     assert wrong(client, range(300)) == []
 
     with ThreadPoolExecutor(2) as pool:  # both at once, beside the parent
-        each = share(600, 120)
+        each = share(600, 60)
         forked = pool.submit(in_children, FORK, client, 6, each)
         spawned = pool.submit(in_children, SPAWN, client, 1, each)
         assert wrong(client, range(10_000, 10_000 + each)) == []

@@ -14,12 +14,12 @@ from tests.tiers import share
 open_app: Any = served().app
 keyed_app: Any = served(KEYS, max_concurrent_items_per_key=64).app
 compatible_app: Any = served(compatible_with=["openai", "openrlhf", "slime"], absent_reward=0.0).app
-described = schemathesis.openapi.from_asgi("/openapi.json", open_app, config=settings(share(60, 8)))
+described = schemathesis.openapi.from_asgi("/openapi.json", open_app, config=settings(share(60, 4)))
 keyed = schemathesis.openapi.from_asgi(
     "/openapi.json", keyed_app, config=settings(share(15, 5)), headers=BEARER
 )
 compatible = schemathesis.openapi.from_asgi(
-    "/openapi.json", compatible_app, config=settings(share(40, 10))
+    "/openapi.json", compatible_app, config=settings(share(40, 6))
 )
 
 

@@ -6,12 +6,12 @@ against Ray itself: that the calls of one request are each answered by the repli
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -122,16 +122,16 @@ def test_a_caller_that_leaves_takes_its_work_on_every_replica_with_it(
     def at_work() -> list[int]:
         return [ask_replica(each)["items"] for each in replica_ids()]
 
-    def ask_and_leave() -> None:
+    async def ask_and_leave() -> None:
         body = {"requests": [{**item, "response": "wait"} for item in burst()]}
-        path = f"{several_url}/v1/score/batch"
-        with pytest.raises(httpx.ReadTimeout):
-            httpx.post(path, json=body, headers=headers, timeout=5.0)
+        async with httpx.AsyncClient(timeout=30) as client:
+            path = f"{several_url}/v1/score/batch"
+            asked = asyncio.create_task(client.post(path, json=body, headers=headers))
+            begun = lambda: at_work() == [8, 8, 8]  # noqa: E731
+            await asyncio.to_thread(wait_for, "the work to begin", begun, 5)
+            asked.cancel()
 
-    with ThreadPoolExecutor(1) as pool:
-        leaving = pool.submit(ask_and_leave)
-        wait_for("the work to begin", lambda: at_work() == [8, 8, 8], 5)
-        leaving.result()
+    asyncio.run(ask_and_leave())
     wait_for("the work to be aborted", lambda: at_work() == [0, 0, 0], 5)
 
 

@@ -14,7 +14,7 @@ from tests.tiers import share
 
 # Of this process, since schemathesis makes a test of each operation as tests are collected.
 DOCUMENT: dict[str, Any] = served().get("/openapi.json").json()
-described = schemathesis.openapi.from_dict(DOCUMENT, config=settings(share(25, 5)))
+described = schemathesis.openapi.from_dict(DOCUMENT, config=settings(share(25, 3)))
 
 
 def test_the_deployed_document_is_the_one_that_is_tested(rule_url: str) -> None:

@@ -22,4 +22,4 @@ def test_under_faults_no_failed_criterion_is_a_number_and_every_score_its_formul
             HttpRewardClient(f"{url}/{APP}", max_attempts=1, max_batch=1),
             RewardClient(APP, max_attempts=1, max_batch=1),
         ]
-        check_items(clients, 120, timeout_s=10, aggregates=["weighted"])
+        check_items(clients, 80, timeout_s=6, aggregates=["weighted"])

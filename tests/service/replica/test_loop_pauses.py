@@ -196,14 +196,14 @@ async def test_references_that_no_prompt_can_show_are_refused_at_once(kind: str)
     assert "reference: 30000 characters do not fit a prompt of 4096 tokens" in result["reason"]
 
 
-@pytest.mark.parametrize(("kind", "size", "part"), some(share(40, 15), seed=7))
+@pytest.mark.parametrize(("kind", "size", "part"), some(share(40, 10), seed=7))
 async def test_an_item_at_its_limits_lets_others_pass(kind: str, size: str, part: str) -> None:
     assert await check(kind, [item(part, size)]) < LONGEST_S
 
 
 BATCHES: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "prompts that are slow to render": lambda: [
-        {"response": text("½ ", 2_000), "reference": f"{i} 18"} for i in range(share(64, 24))
+        {"response": text("½ ", 2_000), "reference": f"{i} 18"} for i in range(share(64, 12))
     ],
     "responses that are slow to read": lambda: [
         {"response": text("A:", 16_000 - i), "reference": "18"} for i in range(share(64, 16))
