@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from urllib.parse import urlsplit
 
 import httpx
@@ -17,6 +18,7 @@ import ray
 from reward_serve import HttpRewardClient
 from tests.service.integration.conftest import wait_for
 from tests.service.integration.raw_http import CASES, CLOSE, DROP, READ_BY_SERVE, Part, post
+from tests.tiers import share
 
 GOOD = {"response": "#### 18", "reference": "18"}
 AT_ONCE_S = 20.0  # on a machine that others use too; some milliseconds on a free one
@@ -83,11 +85,9 @@ def replies(connection: socket.socket, expected: int) -> list[int]:
         received += some
 
 
-@pytest.mark.parametrize("parts", CASES.values(), ids=CASES.keys())
-def test_malformed_http_is_no_server_error_and_harms_nobody(
-    service: str, parts: list[Part]
-) -> None:
-    codes = exchange(service, parts)
+@pytest.mark.parametrize("name", Random(0).sample(sorted(CASES), share(len(CASES), 50)))
+def test_malformed_http_is_no_server_error_and_harms_nobody(service: str, name: str) -> None:
+    codes = exchange(service, CASES[name])
     assert [code for code in codes if code >= 500] == []
     began = time.monotonic()
     reply = httpx.post(f"{service}/v1/score", json=GOOD, timeout=AT_ONCE_S)
