@@ -1,8 +1,8 @@
 """Cut a response that exceeds its token budget.
 
-Its end is kept, where answers usually are. If its last marked answer comes earlier, the answer is
-kept too. Otherwise the beginning is kept too if the template sets ``head_tokens``, for answers that
-precede their reasons.
+Its end is kept, where answers usually are. If its last marked answer comes earlier, the answer and
+a short end are kept. Otherwise the beginning is kept too if the template sets ``head_tokens``, for
+answers that precede their reasons.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ JOINT = "\n...\n"
 """Replaces the text that was cut between beginning and end."""
 CHARACTERS_A_TOKEN = 32
 """An upper bound, so that the work is bounded for any text; the average is far lower."""
+END_TOKENS = 32
+"""Shown of a response's end if its answer comes far before it; more text would distract."""
 _USUAL_CHARACTERS = 8
 _EDGE = 8  # tokens where a part begins or ends, which may differ from the whole text's
 _IN_WORD = frozenset("0123456789.,/%-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -70,7 +72,8 @@ def shortened(
             budget is less than twice as large.
         shown: transforms the text before it is tokenised.
         encode: tokenises the transformed text.
-        answer: start and end of the response's last marked answer, which is kept in any case.
+        answer: start and end of the response's last marked answer, which is kept in any case; of a
+            long text after it only ``END_TOKENS`` tokens.
     """
 
     @cache  # the text from the answer on is needed again
@@ -78,7 +81,7 @@ def shortened(
         text = shown(text)
         return _Read(text, *encode(text))
 
-    return _shortened(response, budget, head, read, answer)
+    return _shortened(response, budget, head if 2 * head <= budget else 0, read, answer)
 
 
 def _shortened(
@@ -96,11 +99,11 @@ def _shortened(
         if start < skipped or len(read(response[start:]).ids) > budget - head:
             size = len(read(response[start:stop]).ids) + len(read(JOINT).ids) + 2
             head = max(head, min(size, budget // 2))
-            kept = _shortened(response[start:], budget, head, read)
+            kept = _shortened(response[start:], min(budget, head + END_TOKENS), head, read)
             return kept._replace(cut_characters=kept.cut_characters + start)
     before: list[int] = []
     beginning, after = "", 0
-    if 0 < 2 * head <= budget:
+    if 0 < head < budget:
         _, first = _enough(response, head, read, at_end=False)
         beginning, before, after = _beginning(first, head, read(JOINT).ids)
     room = budget - len(before)

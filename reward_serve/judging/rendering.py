@@ -27,6 +27,7 @@ from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Temp
 _MAX_SKELETONS = 64
 _USUAL_CHARACTERS = 4  # per token
 _CRITERION_STEP = 128  # tokens
+_AFTER_ANSWER = 100  # characters, which may take it back
 
 _FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")\b)", re.IGNORECASE)
 _MARKER = re.compile("\ue000(" + FIELD + ")\ue001")
@@ -171,6 +172,8 @@ class Renderer:
             text, answer = found.text, found.span
             if answer is None and len(text) > budget:
                 answer = stated(text)
+            if answer is not None:
+                answer = answer[0], answer[1] + _AFTER_ANSWER
         response = shortened(
             text, budget, template.head_tokens, shown_as(template), self._encode, answer
         )

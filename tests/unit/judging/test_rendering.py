@@ -670,6 +670,13 @@ def test_a_final_answer_prompt_shows_what_was_committed_to(renderer: Renderer) -
     assert shown_response(renderer, response) == "It is 18 .\nSo #### 18"
 
 
+def test_what_takes_an_answer_back_is_shown_whatever_follows(renderer: Renderer) -> None:
+    response = "So #### 18\n\nNo, that is wrong. " + "Every step can be retraced. " * 40
+    shown = shown_response(renderer, response)
+    assert shown.startswith("#### 18\n\nNo, that is wrong.")
+    assert shown.count("Every step can be retraced.") < 16  # of 96 tokens
+
+
 def test_an_answer_without_a_marker_is_shown_whatever_follows(renderer: Renderer) -> None:
     response = "First 2 * 9.\n**Result:** 18 eggs.\n" + "Every step can be retraced. " * 40
     shown = shown_response(renderer, response)
