@@ -108,7 +108,10 @@ def _http() -> str:
 
     service = served(KEYS, compatible_with=["openai", "openrlhf", "slime"])
     document = service.get("/openapi.json", headers=BEARER).json()
-    text = "# HTTP\n\nThe service itself has this as `/docs` and `/openapi.json`.\n\n## Routes\n"
+    text = (
+        "# HTTP\n\nThe service itself has this as `/openapi.json`, and as the page `/docs`, "
+        "for which the browser loads Swagger UI from cdn.jsdelivr.net.\n\n## Routes\n"
+    )
     for path, methods in document["paths"].items():
         for method, route in methods.items():
             text += f"\n### {method.upper()} {path}\n\n{_plain(route.get('description', ''))}\n\n"

@@ -6,6 +6,7 @@
 Handles and HTTP carry these models as plain dicts, so trainers unpickle no class of this package.
 """
 
+import difflib
 import json
 import reprlib
 from collections.abc import Iterable
@@ -44,6 +45,7 @@ _SEVERAL: dict[str, JsonValue] = {
     "maxItems": MAX_REFERENCES,
 }
 
+_SIMILAR = 0.7
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 40
 
@@ -369,11 +371,29 @@ def probability_right(result: ScoreResult) -> float | None:
     return (max if result.score >= 0.5 else min)(probabilities.values())
 
 
-def describe_errors(error: ValidationError) -> str:
-    """A validation error in one line: each invalid field, the error and the value."""
+def hint(name: str, known: Iterable[str]) -> str:
+    """The remedy for an unknown name: a similar one, or all of them."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, 1, _SIMILAR)
+    return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
+
+
+def describe_errors(error: ValidationError, of: type[BaseModel] | None = None) -> str:
+    """A validation error in one line: each invalid field, the error and the value.
+
+    Args:
+        error: the error.
+        of: the model that was validated, for a hint about its unknown fields.
+    """
     parts = []
     for fault in error.errors(include_url=False, include_context=False):
-        field = ".".join(_short(str(part)) for part in fault["loc"]) or "request"
+        loc = fault["loc"]
+        field = ".".join(_short(str(part)) for part in loc) or "request"
+        if fault["type"] == "extra_forbidden":
+            known = of.model_fields if of and len(loc) == 1 else []
+            remedy = f" ({hint(str(loc[0]), known)})" if known else ""
+            parts.append(f"{field}: unknown field{remedy}")
+            continue
         message = fault["msg"].removeprefix("Value error, ")
         parts.append(f"{field}: {message}{_found(fault)}")
     return "; ".join(dict.fromkeys(parts))

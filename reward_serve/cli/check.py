@@ -11,7 +11,7 @@ import typer
 from reward_serve.cli.clusters import models_of
 from reward_serve.cli.console import PLAIN, console
 from reward_serve.cli.deployment import Options, check_keys, deployments_file
-from reward_serve.cli.serve import missing
+from reward_serve.cli.serve import missing, untrained
 from reward_serve.config.base import ConfigError
 from reward_serve.templates import FILE_SUFFIXES
 
@@ -38,11 +38,15 @@ def check(file: File) -> None:
     for model in models_of(content):
         least, most = model.autoscaling.min_replicas, model.autoscaling.max_replicas
         cpus, gpus = model.resources.num_cpus or 0, model.resources.num_gpus or 0
-        asked = f"{cpus:g} CPU cores, {gpus:g} GPUs"
-        typer.echo(f"{model.name}: {model.kind}, {_range(least, most)} replicas of {asked}")
+        replicas = _amount("replica", least, most)
+        asked = f"{_amount('CPU core', cpus)}, {_amount('GPU', gpus)}"
+        typer.echo(f"{model.name}: {model.kind}, {replicas} of {asked}")
         for place, amount in enumerate((least * cpus, most * cpus, least * gpus, most * gpus)):
             totals[place] += amount
-    typer.echo(f"total: {_range(*totals[:2])} CPU cores, {_range(*totals[2:])} GPUs")
+    cores, gpus_in_all = _amount("CPU core", *totals[:2]), _amount("GPU", *totals[2:])
+    typer.echo(f"total: {cores}, {gpus_in_all}")
+    for warning in untrained(content):
+        console.print(warning, style="yellow", **PLAIN)
     for fault in missing(content):
         console.print(f"on this machine, {fault}", style="yellow", **PLAIN)
 
@@ -54,5 +58,7 @@ def schema(of: SchemaName) -> None:
     typer.echo(json.dumps(json_schema(of), indent=1))
 
 
-def _range(least: float, most: float) -> str:
-    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
+def _amount(unit: str, least: float, most: float | None = None) -> str:
+    most = least if most is None else most
+    shown = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+    return f"{shown} {unit}" if most == 1 else f"{shown} {unit}s"

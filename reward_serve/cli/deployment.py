@@ -81,7 +81,7 @@ def deployments_file(model: str, options: Options) -> dict[str, Any]:
                 f"--{of_model[0]}: does not apply to a deployments file; use --set, or edit {model}"
             )
         path = Path(model)
-        content = checked(_read(path if path.is_file() else shipped_file(model)))
+        content = checked(_read(path if path.is_file() else _shipped(model)))
     else:
         content = _read(shipped_file(_nearest(model, options)))
         _put_model(content["applications"][0]["args"], model, options)
@@ -198,6 +198,13 @@ def _sections(content: dict[str, Any]) -> list[dict[str, Any]]:
         if application["import_path"] == "reward_serve.app:build_app"
         for section in application["args"]["models"]
     ]
+
+
+def _shipped(file: str) -> Path:
+    try:
+        return shipped_file(file)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(f"{file}: there is no such file; {error}") from None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from reward_serve.cli.deployment import Kind, Options, check_keys, deployments_f
 from reward_serve.cli.serving import serve_until_stopped
 from reward_serve.cli.signals import until_stopped
 from reward_serve.config.base import ConfigError
-from reward_serve.config.engine import BUNDLED_MODEL
+from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
+from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel, RuleModel
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.engines.openai import RemoteKeyError, remote_key
@@ -28,6 +29,7 @@ _OPEN = (
     "no API key: anyone who can connect to this port can score; give --api-keys-file FILE, "
     "or omit --host"
 )
+_TRAINED_ON = JudgeConfig.model_fields["template"].default
 # Run in a subprocess, because it imports the user's code and possibly torch.
 _IMPORT_FUNCTION = """
 import sys
@@ -119,6 +121,8 @@ def serve(
     )  # fmt: skip
     try:
         content = deployments_file(model, options)
+        for warning in untrained(content):
+            console.print(warning, style="yellow", **PLAIN)
         if dry_run:
             typer.echo(yaml.safe_dump(content, sort_keys=False), nl=False)
             for fault in missing(content):
@@ -147,6 +151,18 @@ def _prepare(content: dict[str, Any]) -> None:
             prepare_with_progress(console, adapter_folder(model.engine))
         else:
             locate(model.engine)
+
+
+def untrained(content: dict[str, Any]) -> list[str]:
+    """A warning for each model that puts the bundled judge to another template than its own."""
+    return [
+        f"{model.name}: the bundled judge was trained on the template {_TRAINED_ON} alone; by "
+        f"{model.judge.template} its scores mean little: measure them, or serve a larger model"
+        for model in models_of(content)
+        if isinstance(model, JudgeModel)
+        and (model.engine.model, model.engine.adapter) == (BUNDLED_MODEL, SHIPPED_ADAPTER)
+        and model.judge.template != _TRAINED_ON
+    ]
 
 
 def missing(content: dict[str, Any]) -> list[str]:

@@ -74,5 +74,7 @@ def shipped_file(name: str, among: Files = deployments_files) -> Path:
     files = among()
     path = files.get(name) or files.get(f"{name}.yaml")
     if path is None:
-        raise typer.BadParameter(f"no file is named {name!r}; choose from {', '.join(files)}")
+        raise typer.BadParameter(
+            f"no shipped file is named {name!r}; choose from {', '.join(files)}"
+        )
     return path

@@ -34,6 +34,7 @@ from reward_serve.client.transport import (
 )
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
+from reward_serve.keys import API_KEY_VARIABLE
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status, echoes, failure
 from reward_serve.version import VERSION_HEADER
 
@@ -223,8 +224,9 @@ class HttpTransport:
             async with asyncio.timeout(timeout_s):
                 return await on_own_loop(self._exchange(method, path, content))
         except httpx.HTTPError as error:
+            remedy = "; is a service running there?" * isinstance(error, httpx.ConnectError)
             raise ServiceUnavailableError(
-                f"{self.name}: {type(error).__name__}: {error}"
+                f"{self.name}: {type(error).__name__}: {error}{remedy}"
             ) from error
         except TimeoutError as error:
             raise ServiceUnavailableError(
@@ -276,6 +278,8 @@ class HttpTransport:
         self._is_known = True
         if reply.status_code != 200 and expected not in content:
             detail = str(content.get("detail", "no detail"))[:_DETAIL_CHARACTERS]
+            if reply.status_code == 401:
+                detail += f"; set {API_KEY_VARIABLE} to one of the service's keys"
             raise self._refused(reply, f"HTTP {reply.status_code}: {detail}")
         content.pop("detail", None)  # repeats the reason of a failure
         return content

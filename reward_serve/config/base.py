@@ -1,12 +1,13 @@
 """The base class of configuration sections, and readable messages for validation errors."""
 
-import difflib
 from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
+
+from reward_serve.schema import hint
 
 INGRESS_NAME = "ingress"
 """The name of the HTTP deployment, reserved for it."""
@@ -73,7 +74,6 @@ def _follow(loc: tuple[int | str, ...], top: type[BaseModel]) -> tuple[list[str]
 
 
 _UNIONS = (Union, UnionType)
-_SIMILAR = 0.7
 
 
 def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
@@ -107,6 +107,4 @@ def _kinds(union: Any) -> dict[int | str, type[BaseModel]]:
 
 def _hint(name: str, section: Any) -> str:
     """A suggestion for an unknown field: a similar name, or the section's fields."""
-    known = sorted(section.model_fields) if _is_section(section) else []
-    near = difflib.get_close_matches(name, known, 1, _SIMILAR)
-    return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
+    return hint(name, section.model_fields if _is_section(section) else [])

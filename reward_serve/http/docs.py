@@ -6,12 +6,15 @@ Handlers parse bodies and write responses themselves; the types here are only fo
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import Depends, FastAPI, Query, Request, Response, Security
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupResult
@@ -175,6 +178,16 @@ def reward_url(
     """A dependency that documents the query of a remote reward URL."""
 
 
+async def _with_remedy(request: Request, error: HTTPException) -> Response:
+    """Starlette's own errors, an unknown path or a wrong method, have only a phrase as detail."""
+    if error.detail == HTTPStatus.NOT_FOUND.phrase:
+        error.detail = "no such route; GET /docs lists the routes"
+    elif error.detail == HTTPStatus.METHOD_NOT_ALLOWED.phrase:
+        allowed = (error.headers or {}).get("Allow", "another method")
+        error.detail = f"method {request.method} is not allowed here; send {allowed}"
+    return await http_exception_handler(request, error)
+
+
 class DocumentedApi(FastAPI):
     """An application that documents its routes.
 
@@ -187,6 +200,7 @@ class DocumentedApi(FastAPI):
             title="reward_serve",
             version=__version__,
             generate_unique_id_function=lambda route: route.name,
+            exception_handlers={HTTPException: _with_remedy},
         )
         self.router.route_class = _Route
         self._has_keys = has_keys

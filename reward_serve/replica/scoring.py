@@ -312,4 +312,4 @@ def _validated(contract: type[Body], body: object) -> Body:
     try:
         return contract.model_validate(body)
     except ValidationError as error:
-        raise InvalidRequestError(describe_errors(error)) from None
+        raise InvalidRequestError(describe_errors(error, contract)) from None

@@ -81,8 +81,8 @@ def _imported(path: str) -> Callable[..., Any]:
     except Exception as error:  # importing a user's module may raise anything
         raise ConfigError(
             f"rule.function: {path!r} cannot be imported ({type(error).__name__}: {error}); "
-            "write package.module:name, and install the package where the replica runs or add it "
-            "to resources.runtime_env"
+            "write package.module:name, and where the replica runs put the module's folder on "
+            "PYTHONPATH before Ray starts, install it, or add it to resources.runtime_env"
         ) from error
     try:
         inspect.signature(function).bind("", "", {})

@@ -221,8 +221,8 @@ def read_template_file(path: Path) -> dict[str, Any]:
         parse_template(path.stem, data)
     except ValidationError as error:
         raise ValueError(
-            f"template: {str(path)!r}: {describe_errors(error)}; for details run `python -m "
-            "reward_serve template check` (needs reward-serve-lab)"
+            f"template: {str(path)!r}: {describe_errors(error, Template)}; for details run "
+            "`reward-serve template check` (needs reward-serve-lab)"
         ) from None
     return data
 

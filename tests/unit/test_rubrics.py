@@ -54,7 +54,7 @@ def test_a_rubric_is_a_list_of_criteria_or_a_name() -> None:
         pytest.param(
             [criterion(f"c{i}") for i in range(MAX_CRITERIA + 1)], "at most 64 items", id="many"
         ),
-        pytest.param([criterion(wieght=1)], "criteria.0.wieght: Extra inputs", id="unknown"),
+        pytest.param([criterion(wieght=1)], "criteria.0.wieght: unknown field", id="unknown"),
     ],
 )
 def test_a_rubric_that_cannot_be_judged_is_invalid(rubric: Any, said: str) -> None:

@@ -251,6 +251,18 @@ def test_a_value_that_cannot_be_shown_is_still_described(request_: object) -> No
     assert faults(request_).startswith("response: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("referense", "did you mean 'reference'?"), ("gold", "choose from group, group_size, ")],
+)
+def test_an_unknown_field_is_named_with_a_field_that_exists(name: str, remedy: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        ScoreRequest.model_validate({"response": "18", name: "18"})
+    assert describe_errors(caught.value, ScoreRequest).startswith(
+        f"{name}: unknown field ({remedy}"
+    )
+
+
 @pytest.mark.parametrize("status", Status)
 @pytest.mark.parametrize("score", [None, 0.0, 1.0])
 def test_a_score_is_null_exactly_when_the_status_is_not_ok(

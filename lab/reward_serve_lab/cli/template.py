@@ -11,7 +11,7 @@ import typer
 from reward_serve.cli.shipped import template
 from reward_serve.config.engine import BUNDLED_MODEL
 from reward_serve.engines.base import Tokenizer
-from reward_serve.engines.checkpoint import CheckpointError
+from reward_serve.engines.checkpoint import CheckpointError, check_hub_id, is_folder
 from reward_serve_lab.linting.check import check_file
 from reward_serve_lab.linting.finding import Finding
 from reward_serve_lab.linting.rubrics import check_rubric
@@ -58,7 +58,8 @@ def print_findings(
     try:
         tokenizer = tokenizer_of(model)
     except (CheckpointError, OSError, ValueError) as error:
-        typer.echo(f"--model {model}: {' '.join(str(error).split())}", err=True)
+        message = " ".join(str(error).split()).removeprefix("engine.model: ")
+        typer.echo(f"--model {model}: {message}", err=True)
         raise typer.Exit(1) from None
     failed = False
     for file in files:
@@ -76,13 +77,16 @@ def tokenizer_of(model: str) -> Tokenizer:
     """Load the tokenizer of a judge model.
 
     Raises:
-        CheckpointError: it has no chat template, or no ``tokenizers`` backend.
-        OSError: the model does not exist.
+        CheckpointError: it has no chat template or no ``tokenizers`` backend, or the hub has no
+            such model or cannot be reached.
+        OSError: the folder has no tokenizer.
     """
     from transformers import AutoTokenizer
 
     from reward_serve.engines.bundled import prepare_bundled
     from reward_serve.engines.tokenizer import ChatTokenizer
 
+    if model != BUNDLED_MODEL and not is_folder(model):
+        check_hub_id(model)  # transformers would try for a minute
     folder = prepare_bundled() if model == BUNDLED_MODEL else model
     return ChatTokenizer(AutoTokenizer.from_pretrained(folder))

@@ -84,6 +84,7 @@ def group_tables(report: Report) -> Iterator[Table]:
     table = Table(
         "decided by", "share", "rows", "agreement", "AUC", "ECE", "mean ms", "prompt tokens"
     )
+    table.columns[0].overflow = "fold"  # the names of rules
     for name, stage in report["stages"].items():
         table.add_row(
             escape(name),

@@ -26,6 +26,7 @@ def test_an_unreachable_service_is_asked_once() -> None:
     result = invoke("ask", "", "18", "--url", f"http://127.0.0.1:{free_port()}")
     assert result.exit_code == 1
     assert "ConnectError" in result.output
+    assert "is a service running there?" in result.output
 
 
 def test_the_key_is_sent_and_a_refusal_shown(
@@ -36,4 +37,4 @@ def test_the_key_is_sent_and_a_refusal_shown(
     result = invoke("ask", "", "18", "--reference", "18", "--url", service.url)
     assert result.exit_code == 1
     assert service.calls[-1].headers["authorization"] == "Bearer s3cret-0123456789"
-    assert "unknown API key" in result.output
+    assert "unknown API key; set REWARD_SERVE_API_KEY to one of" in result.output

@@ -30,7 +30,7 @@ def test_it_prints_what_replicas_ask_for_and_the_sum(tmp_path: Path) -> None:
     assert invoke("check", "multi.yaml").stdout.splitlines() == [
         "judge: judge, 1 to 4 replicas of 2 CPU cores, 0 GPUs",
         "rule: rule, 2 to 16 replicas of 0.5 CPU cores, 0 GPUs",
-        "reward-model: classifier, 1 to 8 replicas of 1 CPU cores, 1 GPUs",
+        "reward-model: classifier, 1 to 8 replicas of 1 CPU core, 1 GPU",
         "total: 4 to 24 CPU cores, 1 to 8 GPUs",
     ]
 
@@ -49,6 +49,23 @@ def test_what_only_this_machine_lacks_is_a_warning(tmp_path: Path) -> None:
     result = invoke("check", file)
     assert result.exit_code == 0
     assert "on this machine, rule: " in result.stderr
+
+
+def test_one_replica_or_core_is_singular(tmp_path: Path) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text(RULE % "resources: {num_cpus: 1}", encoding="utf-8")
+    assert invoke("check", file).stdout.splitlines() == [
+        "rule: rule, 1 replica of 1 CPU core, 0 GPUs",
+        "total: 1 CPU core, 0 GPUs",
+    ]
+
+
+def test_a_file_that_does_not_exist_is_not_only_missing_among_the_shipped_ones() -> None:
+    result = invoke("check", "none.yaml")
+    assert result.exit_code == 2
+    assert "none.yaml: there is no such file; no shipped file" in " ".join(
+        result.stderr.replace("│", " ").split()
+    )
 
 
 def test_a_file_that_is_no_yaml_is_refused(tmp_path: Path) -> None:

@@ -169,6 +169,18 @@ def test_a_template_without_rules_is_served_without_rules() -> None:
     assert (model.judge.template, model.judge.rules_first) == ("graded", None)
 
 
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [([], False), (["--template", "graded"], True), (["--adapter", "none"], False)],
+)
+def test_another_template_for_the_bundled_judge_is_a_warning(
+    options: list[str], warned: bool
+) -> None:
+    result = invoke("serve", *options, "--dry-run")
+    assert result.exit_code == 0
+    assert ("was trained on the template final_answer alone" in result.stderr) is warned
+
+
 def test_rules_that_the_template_does_not_have_are_refused() -> None:
     result = invoke("serve", "bundled", "--template", "graded", "--rules", "--dry-run")
     assert result.exit_code == 1

@@ -240,7 +240,7 @@ def test_a_template_that_does_not_fit_is_refused(judge: dict[str, Any], said: st
         ("{", "is not YAML"),
         ("- a", "contains list"),
         ("user: 3", "system: Field required"),
-        ("usr: x", "usr: Extra inputs are not permitted"),
+        ("usr: x", "usr: unknown field (did you mean 'user'?)"),
     ],
 )
 def test_an_invalid_template_file_is_refused_in_one_line(

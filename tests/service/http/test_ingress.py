@@ -47,6 +47,20 @@ def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     serve.removeHandler(caplog.handler)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "code", "detail"),
+    [
+        ("POST", "/score", 404, "no such route; GET /docs lists the routes"),
+        ("GET", "/v1/score", 405, "method GET is not allowed here; send POST"),
+    ],
+)
+def test_a_wrong_path_or_method_has_a_remedy(
+    method: str, path: str, code: int, detail: str
+) -> None:
+    reply = served().request(method, path)
+    assert (reply.status_code, reply.json()) == (code, {"detail": detail})
+
+
 @pytest.mark.parametrize(("method", "path"), [*KEYED, *OPEN])
 @pytest.mark.parametrize(
     "headers",
@@ -383,7 +397,7 @@ class TestAGroup:
             ({"responses": ["a"]}, 422, "responses: List should have at least 2 items"),
             ({"responses": "ab"}, 422, "responses: Input should be a valid list"),
             ({"responses": ["a", 1]}, 422, "responses.1: Input should be a valid string"),
-            ({"response": "a"}, 422, "response: Extra inputs are not permitted"),
+            ({"response": "a"}, 422, "response: unknown field (did you mean 'responses'?)"),
             ({"model": "rul"}, 404, "model: no model is named 'rul'; choose from rule"),
         ],
     )

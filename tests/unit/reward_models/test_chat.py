@@ -101,7 +101,7 @@ async def test_what_is_written_is_bounded_by_deployment_and_context() -> None:
         ({"stop": ["\n"]}, "stop: is not supported"),
         ({"top_k": 20}, "top_k: is not supported"),
         ({"min_p": False}, "min_p: is not supported"),
-        ({"best_of": 2}, "best_of: Extra inputs are not permitted"),
+        ({"best_of": 2}, "best_of: unknown field"),
         ({"messages": []}, "messages: "),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role: "),
         ({"temperature": 3}, "temperature: "),

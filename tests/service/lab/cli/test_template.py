@@ -2,9 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from reward_serve.cli.main import cli
+from reward_serve.engines.checkpoint import CheckpointError
+from reward_serve_lab.cli import template
 from tests.service.lab.conftest import Write
 
 
@@ -41,3 +44,15 @@ def test_a_model_without_a_tokenizer_is_reported(write: Write, tmp_path: Path) -
     result = check(write(), "--model", tmp_path)
     assert result.exit_code == 1
     assert result.stderr.startswith(f"--model {tmp_path}: ")
+
+
+def test_a_model_that_the_hub_does_not_serve_is_reported_at_once(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(model: str) -> None:
+        raise CheckpointError(f"engine.model: {model!r} is not in this machine's cache")
+
+    monkeypatch.setattr(template, "check_hub_id", unreachable)
+    result = check(write(), "--model", "org/judge")
+    assert result.exit_code == 1
+    assert result.stderr == "--model org/judge: 'org/judge' is not in this machine's cache\n"

@@ -23,9 +23,9 @@ GOOD = run_of((True, judged(0.9)), (False, judged(0.1)), (False, ruled(False)))
 BAD = run_of((True, judged(0.1)), (False, judged(0.9)), (False, failed()))
 
 
-def shown(*things: RenderableType) -> str:
+def shown(*things: RenderableType, width: int = 300) -> str:
     out = io.StringIO()
-    Console(file=out, width=300, no_color=True).print(*things)
+    Console(file=out, width=width, no_color=True).print(*things)
     return out.getvalue()
 
 
@@ -52,6 +52,11 @@ def test_an_undefined_measure_is_a_dash() -> None:
     (auc,) = lines_with(text, "AUC  ")
     assert "-" in auc
     assert lines_with(text, "false accept  ", "-")
+
+
+def test_a_rules_name_is_whole_on_a_narrow_terminal() -> None:
+    *_, stages = group_tables(report(GOOD))
+    assert "…" not in shown(stages, width=80)
 
 
 def test_stages_formats_and_lengths_have_a_table_each() -> None:
