@@ -46,6 +46,7 @@ _SEVERAL: dict[str, JsonValue] = {
 }
 
 _SIMILAR = 0.7
+_MAX_HINTS = 16
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 40
 
@@ -390,8 +391,8 @@ def describe_errors(error: ValidationError, of: type[BaseModel] | None = None) -
         loc = fault["loc"]
         field = ".".join(_short(str(part)) for part in loc) or "request"
         if fault["type"] == "extra_forbidden":
-            known = of.model_fields if of and len(loc) == 1 else []
-            remedy = f" ({hint(str(loc[0]), known)})" if known else ""
+            known = of.model_fields if of and len(loc) == 1 and len(parts) < _MAX_HINTS else []
+            remedy = f" ({hint(field, known)})" if known else ""
             parts.append(f"{field}: unknown field{remedy}")
             continue
         message = fault["msg"].removeprefix("Value error, ")
