@@ -386,7 +386,7 @@ def describe_errors(error: ValidationError, of: type[BaseModel] | None = None) -
         error: the error.
         of: the model that was validated, for a hint about its unknown fields.
     """
-    parts = []
+    parts: list[str] = []
     for fault in error.errors(include_url=False, include_context=False):
         loc = fault["loc"]
         field = ".".join(_short(str(part)) for part in loc) or "request"
