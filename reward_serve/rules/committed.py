@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
+from reward_serve.rules.hidden import without_hidden
 from reward_serve.rules.markers import first_marker, is_remark, read_markers
 
 MAX_RESPONSE = 200_000
 """Characters; of a longer response, only the end is read."""
-MAX_UNSEEN = 2_000
 MAX_TURNS = 1_000
-MAX_ARGUMENT = 200
+MAX_QUESTION = 300
 MAX_SHORT_ANSWER = 4  # words
 
 _THINKING = r"think(?:ing)?|thoughts?"
@@ -33,32 +33,6 @@ _MESSAGE_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
 _ANALYSIS = re.compile(r"\s*analysis(?=[A-Z])")
 _FINAL = "assistantfinal"
 _MARKS_OF_THINKING = ("think", "thought", "<|channel|>", _FINAL)  # searching for these is faster
-
-# A percent sign is common, so a LaTeX comment begins a line or follows a formula or a sentence.
-_LATEX_COMMENT = re.compile(
-    r"(?:^[ \t]*|(?<=[}$\]).,;:!])[ \t]+)%"
-    r"(?![ \t]*(?:\(|(?:of|off|and|or|is|for|in|to|by|per|more|less|increase|decrease|discount"
-    r"|change)\b))[^\n]*",
-    re.IGNORECASE | re.MULTILINE,
-)
-_PHANTOM = re.compile(
-    r"\\[hv]?phantom(?=\s?\{)"
-    r"|\\textcolor\s?(?:\[\w{1,9}\])?\{\s?(?:white|transparent|\#?f{3}(?:f{3})?)\s?\}(?=\s?\{)"
-    r"|\\color\s?\{\s?(?:white|transparent)\s?\}(?=\s?\{)"
-    r"|(?=\{\s?\\color\s?\{\s?(?:white|transparent)\s?\})",
-    re.IGNORECASE,
-)
-_BRACE = re.compile(r"[{}]")
-_WHITE = re.compile(r"\\color\s?\{\s?(?:white|transparent)\s?\}[^\n]*", re.IGNORECASE)
-_UNSEEN = (
-    r"color\s?[:=]\s?[\"']?(?:white|transparent|\#fff(?:fff)?)\b|display\s?:\s?none"
-    r"|visibility\s?:\s?hidden|font-size\s?:\s?0(?![.\d])|opacity\s?:\s?0(?![.\d])|\shidden\b"
-)
-_UNSEEN_TAG = re.compile(
-    rf"<([a-z]{{1,9}})\b(?=[^<>]{{0,200}}(?:{_UNSEEN}))[^<>]{{1,300}}>", re.IGNORECASE
-)
-_REVERSED = re.compile(r"\u202e[^\u202c\n]{0,200}\u202c?")  # shown from right to left
-_INVISIBLE = re.compile(r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 _QUESTION = (
     r"[ \t#*>]{0,9}(?:(?:next|new|another) )?"
@@ -82,6 +56,13 @@ _SIGNS_OF_TURNS = (
 _TURN_START = re.compile(r"[\n<\[]")
 _SHORT_SIGN = re.compile(r"q[ *\d]{0,9}:")
 _BEFORE_SIGN = 40  # characters
+_ASKED = re.compile(  # a question under a label that may also be a heading
+    r"^[ \t#*>\[<(]{0,9}(?:(?:next|another|similar|bonus|follow-up) )?(?:Q ?\d|Question|Problem"
+    r"|Task|Puzzle|Exercise|Example|Query|Prompt|Follow-up|User|Pregunta|Frage|\u95ee\u9898"
+    r"|(?:here(?: is|'s)|let's (?:try|do|solve)) (?:a |the )?(?:next|new|another|similar))"
+    r"(?![^\W\d_])",
+    re.IGNORECASE | re.MULTILINE,
+)
 _END_OF_TEXT = re.compile(r"<\|(?:endoftext|end_of_text|eot_id|return)\|>|</s>")
 _CONCLUSION = re.compile(
     r"=|\b(?:so|therefore|thus|hence|makes?|total|left|answer|result)\b", re.IGNORECASE
@@ -159,20 +140,18 @@ def _around_thinking(text: str) -> str:
     return "".join(kept if thinks else [*kept, text[start:]])
 
 
-def without_hidden(text: str) -> str:
-    """The text without what a reader of the rendered page would not see."""
-    if not text.isascii():
-        text = _INVISIBLE.sub("", _REVERSED.sub("", text))
-    if "<" in text:
-        text = _without_unseen_tags(_without_comments(text))
-    if "\\" in text:
-        text = _WHITE.sub("", _without_arguments(text))
-    return _LATEX_COMMENT.sub(_without_answer, text) if "%" in text else text
-
-
 def asks_again(text: str) -> bool:
     """Whether a question or turn follows other text, which may be an answer without a marker."""
-    return any(text[:start].strip() for start, _ in _turns(text))
+    turns = [start for start, _ in _turns(text)] + _asked(text.replace("\uff1f", "?"))[:1]
+    return any(text[:start].strip() for start in turns)
+
+
+def _asked(text: str) -> list[int]:
+    """Where labelled questions start; the first one may be the task, repeated."""
+    if "?" not in text:
+        return []
+    labels = islice(_ASKED.finditer(text), MAX_TURNS)
+    return [at.start() for at in labels if "?" in text[at.end() : at.end() + MAX_QUESTION]]
 
 
 def without_run_on(text: str) -> str:
@@ -236,51 +215,3 @@ def _introduces(text: str) -> bool:
     if _CONCLUSION.search(text):
         return False
     return len(text.split()) > MAX_SHORT_ANSWER or _INTRODUCTION.search(text) is not None
-
-
-def _without_answer(comment: re.Match[str]) -> str:
-    return "" if first_marker(comment[0]) is not None else comment[0]
-
-
-def _without_comments(text: str) -> str:
-    """The text without HTML comments; one that does not end is no comment."""
-    kept, end = [], 0
-    while (start := text.find("<!--", end)) >= 0 and (stop := text.find("-->", start)) >= 0:
-        kept.append(text[end:start])
-        end = stop + len("-->")
-    return "".join([*kept, text[end:]])
-
-
-def _without_unseen_tags(text: str) -> str:
-    kept, end = [], 0
-    for tag in _UNSEEN_TAG.finditer(text):
-        closing = f"</{tag[1].lower()}>"
-        stop = text[tag.end() : tag.end() + MAX_UNSEEN].lower().find(closing)
-        if tag.start() >= end and stop >= 0:
-            kept.append(text[end : tag.start()])
-            end = tag.end() + stop + len(closing)
-    return "".join([*kept, text[end:]])
-
-
-def _closed_braces(text: str) -> dict[int, int]:
-    """Where each closed group begins and ends."""
-    closed, opened = {}, []
-    for brace in _BRACE.finditer(text):
-        if brace[0] == "{":
-            opened.append(brace.start())
-        elif opened:
-            closed[opened.pop()] = brace.start()
-    return closed
-
-
-def _without_arguments(text: str) -> str:
-    r"""The text without ``\phantom{...}`` and white text, whose braces may be nested."""
-    kept, end = [], 0
-    commands = list(_PHANTOM.finditer(text))
-    closed = _closed_braces(text) if commands else {}
-    for command in commands:
-        stop = closed.get(text.find("{", command.end()), -1)
-        if command.start() >= end and 0 <= stop - command.end() <= MAX_ARGUMENT:
-            kept.append(text[end : command.start()])
-            end = stop + 1
-    return "".join([*kept, text[end:]])

@@ -15,17 +15,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import islice
 
-from reward_serve.rules.committed import (
-    MAX_RESPONSE,
-    MAX_TURNS,
-    asks_again,
-    committed,
-    without_thinking,
-)
+from reward_serve.rules.committed import MAX_RESPONSE, asks_again, committed, without_thinking
 from reward_serve.rules.formulas import compare_formulas
 from reward_serve.rules.grade import ABSTAINED, RIGHT, WRONG, Grade
+from reward_serve.rules.hidden import without_deletions
 from reward_serve.rules.markers import Marker, is_remark, read_markers
 from reward_serve.rules.numbers.parsing import Number, parse_number
 from reward_serve.rules.numbers.presence import may_convert, may_equal, may_hold, may_round
@@ -43,22 +37,12 @@ from reward_serve.rules.units import may_be_list, unit_after, units_conflict
 from reward_serve.rules.vocabulary import OPENER_WORDS
 
 MAX_OPENER = 300
-MAX_QUESTION = 300
 MAX_FIRST = 40  # characters of a repeated number
 MAX_ANSWERS = 7  # different answers; more than that is guessing
 
-_DELETED = re.compile(r"~~[^~\n]{1,80}~~|<(del|s|strike)>[^<]{1,80}</\1>")
-_INSERTED = re.compile(r"</?ins>")
 _MATH_SIGNS = " \n$\\[]"
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
-_LABEL = re.compile(  # of a question; other labels than those where ``committed`` ends a response
-    r"^[ \t#*>\[<(]{0,9}(?:(?:next|another|similar|bonus|follow-up) )?(?:Q ?\d|Question|Problem"
-    r"|Task|Puzzle|Exercise|Example|Query|Prompt|Follow-up|User|Pregunta|Frage|\u95ee\u9898"
-    r"|(?:here(?: is|'s)|let's (?:try|do|solve)) (?:a |the )?(?:next|new|another|similar))"
-    r"(?![^\W\d_])",
-    re.IGNORECASE | re.MULTILINE,
-)
 _CHOICE = re.compile(
     r"(?<![^\W\d_])[A-J](?:[\W_]*$| (?:is|must|has)\b)|\([A-J]\)"
     r"|\b(?i:option|choice|letter)[\W_]{1,9}[A-J]\b"
@@ -100,7 +84,7 @@ def _decide(response: str, gold_text: str) -> Grade:
     if is_blank(visible):
         thought = is_blank(without_thinking(response))
         return Grade(WRONG, "only_thinking") if thought else Grade(ABSTAINED, "only_hidden")
-    if asks_again(visible) or _may_ask_again(visible):
+    if asks_again(visible):
         return Grade(ABSTAINED, "another_question")
     if gold is None:
         return _judge_text(visible, gold_text)
@@ -115,16 +99,6 @@ def _decide(response: str, gold_text: str) -> Grade:
     if not _names_a_value(grade) and not converts and not may_hold(response, gold.value):
         return Grade(WRONG, "reference_absent", grade.answer)
     return grade
-
-
-def _may_ask_again(text: str) -> bool:
-    """Whether a labelled question follows other text; the first one may be the task, repeated."""
-    text = text.replace("\uff1f", "?")
-    if "?" not in text:
-        return False
-    labels = islice(_LABEL.finditer(text), MAX_TURNS)
-    asked = (at.start() for at in labels if "?" in text[at.end() : at.end() + MAX_QUESTION])
-    return text[: next(asked, 0)].strip() != ""
 
 
 def _is_text(response: str, references: Sequence[str]) -> bool:
@@ -176,13 +150,7 @@ def _is_only_opener(response: str) -> bool:
 
 @lru_cache(maxsize=2)  # a response is read once, however many references it is compared with
 def _visible(response: str) -> str:
-    return _said_once(_without_deletions(committed(response).text))
-
-
-def _without_deletions(text: str) -> str:
-    """The text without deletions: ``~~17~~ 18``, ``<del>17</del> <ins>18</ins>``."""
-    deleted = ("~~" in text or "<" in text) and _DELETED.search(text)
-    return _INSERTED.sub("", _DELETED.sub(" ", text)) if deleted else text
+    return _said_once(without_deletions(committed(response).text))
 
 
 def _said_once(text: str) -> str:

@@ -122,9 +122,8 @@ MEASURES = frozenset(
         mph kph"""
     )
 )
-SCALES = frozenset(
-    word_list("am pm celsius fahrenheit kelvin")
-)  # 3 pm may be 15, and 20 degrees 68
+# 3 pm may be 15, and 20 degrees 68.
+SCALES = frozenset(word_list("am pm celsius fahrenheit kelvin"))
 # Units and other words of one or two letters after a number; others, as in 6 ab, are variables.
 SHORT_UNITS = frozenset(
     word_list(
