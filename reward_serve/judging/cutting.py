@@ -1,6 +1,6 @@
 """Cut a response that exceeds its token budget.
 
-Its end is kept, where answers usually are. If its last marked answer comes earlier, the answer and
+Its end is kept, where answers usually are. If its answer comes earlier, the answer and
 a short end are kept. Otherwise the beginning is kept too if the template sets ``head_tokens``, for
 answers that precede their reasons.
 """
@@ -61,7 +61,7 @@ def shortened(
     head: int,
     shown: Callable[[str], str],
     encode: Encode,
-    answer: tuple[int, int] | None = None,
+    answer: Callable[[], tuple[int, int] | None] = lambda: None,
 ) -> Shortened:
     """Cut the response to ``budget`` tokens.
 
@@ -72,8 +72,8 @@ def shortened(
             budget is less than twice as large.
         shown: transforms the text before it is tokenised.
         encode: tokenises the transformed text.
-        answer: start and end of the response's last marked answer, which is kept in any case; of a
-            long text after it only ``END_TOKENS`` tokens.
+        answer: finds start and end of the response's answer, which is kept in any case; of a long
+            text after it only ``END_TOKENS`` tokens. Only called if the response is cut.
     """
 
     @cache  # the text from the answer on is needed again
@@ -89,13 +89,15 @@ def _shortened(
     budget: int,
     head: int,
     read: Callable[[str], _Read],
-    answer: tuple[int, int] | None = None,
+    answer: Callable[[], tuple[int, int] | None] = lambda: None,
 ) -> Shortened:
     skipped, end = _enough(response, budget, read, at_end=True)
-    if len(end.ids) <= budget and not (skipped and (head or answer)):
+    is_whole = len(end.ids) <= budget and not skipped
+    found = None if is_whole else answer()
+    if is_whole or (len(end.ids) <= budget and not head and found is None):
         return Shortened(end.text, end.ids, skipped, 0)
-    if answer is not None:
-        start, stop = answer
+    if found is not None:
+        start, stop = found
         if start < skipped or len(read(response[start:]).ids) > budget - head:
             size = len(read(response[start:stop]).ids) + len(read(JOINT).ids) + 2
             head = max(head, min(size, budget // 2))

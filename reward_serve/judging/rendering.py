@@ -13,13 +13,14 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, Shortened, by_characters, shortened
 from reward_serve.judging.occurrence import OCCURRENCES, occurrence
 from reward_serve.judging.stated import stated
-from reward_serve.rules.committed import MAX_RESPONSE, committed
+from reward_serve.rules.committed import MAX_RESPONSE, Committed, committed
 from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.schema import Mode
 from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Template
@@ -27,7 +28,7 @@ from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Temp
 _MAX_SKELETONS = 64
 _USUAL_CHARACTERS = 4  # per token
 _CRITERION_STEP = 128  # tokens
-_AFTER_ANSWER = 100  # characters, which may take it back
+_AFTER_ANSWER = 100  # characters
 
 _FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")\b)", re.IGNORECASE)
 _MARKER = re.compile("\ue000(" + FIELD + ")\ue001")
@@ -116,7 +117,7 @@ class Renderer:
         The response's end is kept (within its last ``32 * response_tokens`` characters), and its
         beginning too if the template sets ``head_tokens``. With a template that shows the
         reference's final answer, the judge sees only the text that the response committed to,
-        always with its last marked answer.
+        always with its answer and what follows it at once.
 
         Args:
             template: the judging template.
@@ -165,18 +166,18 @@ class Renderer:
         return skeleton.filled(texts, encoded, cut, head)
 
     def _shown_response(self, template: Template, text: str, budget: int) -> Shortened:
-        answer, unread = None, 0
-        if template.reference == "final_answer":
-            unread = max(0, len(text) - MAX_RESPONSE)
-            found = committed(text)
-            text, answer = found.text, found.span
-            if answer is None and len(text) > budget:
-                answer = stated(text)
-            if answer is not None:
-                answer = answer[0], answer[1] + _AFTER_ANSWER
+        if template.reference != "final_answer":
+            return shortened(text, budget, template.head_tokens, shown_as(template), self._encode)
+        found = committed(text)
         response = shortened(
-            text, budget, template.head_tokens, shown_as(template), self._encode, answer
+            found.text,
+            budget,
+            template.head_tokens,
+            shown_as(template),
+            self._encode,
+            partial(_answer_of, found),
         )
+        unread = max(0, len(text) - MAX_RESPONSE)
         return response._replace(cut_characters=response.cut_characters + unread)
 
     def _check_length(self, name: str, text: str, shown: Callable[[str], str]) -> None:
@@ -221,6 +222,12 @@ class Renderer:
         if len(set(label_ids.values())) < len(label_ids):
             raise LabelError(f"labels {list(labels)} share a token under this tokenizer")
         return Skeleton(turns, parts, runs, label_ids, sum(len(ids) for ids, _ in runs))
+
+
+def _answer_of(found: Committed) -> tuple[int, int] | None:
+    """Start and end of the answer, with the text after it that may take it back."""
+    span = found.span or stated(found.text)
+    return span and (span[0], span[1] + _AFTER_ANSWER)
 
 
 def _parts(text: str) -> Parts:

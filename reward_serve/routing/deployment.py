@@ -139,7 +139,10 @@ class DeploymentClient:
     def _begin(
         self, method: str, share: Share, large: bool, *arguments: Any, **options: Any
     ) -> Any:
-        """Start a call to the share's replica; the parts of a batch have its id as an argument."""
+        """Start a call to the share's replica; parts of one batch have its id as last argument.
+
+        Parts run at once, so each has a context of its own, like calls of detached clients.
+        """
         if share.replica is not None:
             options["session_id"] = share.replica
         handle = self._large if large else self._handle
