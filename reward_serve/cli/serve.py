@@ -154,10 +154,10 @@ def _prepare(content: dict[str, Any]) -> None:
 
 
 def untrained(content: dict[str, Any]) -> list[str]:
-    """A warning for each model that puts the bundled judge to another template than its own."""
+    """A warning for each model that uses the bundled judge with another template."""
     return [
-        f"{model.name}: the bundled judge was trained on the template {_TRAINED_ON} alone; by "
-        f"{model.judge.template} its scores mean little: measure them, or serve a larger model"
+        f"{model.name}: the bundled judge was trained on the template {_TRAINED_ON} alone; with "
+        f"{model.judge.template} its scores mean little, so measure them or serve a larger model"
         for model in models_of(content)
         if isinstance(model, JudgeModel)
         and (model.engine.model, model.engine.adapter) == (BUNDLED_MODEL, SHIPPED_ADAPTER)
