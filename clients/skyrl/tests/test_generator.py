@@ -225,7 +225,7 @@ def test_an_outage_in_mid_run_costs_one_deadline_and_ends_by_itself(
         recovered_s = outage.seconds_since_end()
 
     waits = [waited_s for ok, waited_s in steps if ok < 1.0]
-    check_cost(waits, DEADLINE_S / 3, recovered_s, caplog)
+    check_cost(service.url, waits, DEADLINE_S / 3, recovered_s, caplog)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_an_outage_in_mid_run_costs_one_deadline_and_ends_by_itself(
     with FakeService() as service:
         waits, recovered_s = asyncio.run(through_an_outage(service, tokenizer))
 
-    check_cost(waits, DEADLINE_S / 2, recovered_s, caplog)
+    check_cost(service.url, waits, DEADLINE_S / 2, recovered_s, caplog)
 
 
 async def through_an_outage(service: FakeService, tokenizer: Path) -> tuple[list[float], float]:
