@@ -194,6 +194,7 @@ def _source() -> Path:
 def _convert(source: Path, target: Path, step: Step, adapter: Path | None) -> None:
     step("loading torch and transformers")
     import torch
+    import transformers
     from transformers import AutoModelForCausalLM, AutoTokenizer, modeling_gguf_pytorch_utils
     from transformers.utils import logging as transformers_logging
 
@@ -208,7 +209,12 @@ def _convert(source: Path, target: Path, step: Step, adapter: Path | None) -> No
     tokenizer.eos_token = _END_OF_TURN
     tokenizer.pad_token = _END_OF_TURN
     step("dequantising the weights")
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
+    dense = {}
+    if hasattr(transformers, "GgufConfig"):  # since 5.17, which otherwise keeps the blocks
+        dense["quantization_config"] = transformers.GgufConfig(dequantize=True)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, gguf_file=file, dtype=torch.float32, **dense
+    )
     end = tokenizer.convert_tokens_to_ids(_END_OF_TURN)
     model.config.eos_token_id = model.generation_config.eos_token_id = end
     model.config.pad_token_id = model.generation_config.pad_token_id = end
