@@ -33,7 +33,6 @@ _SHARE = 0.13
 VARIANTS: dict[str, dict[str, Any]] = {
     OWN: {},
     "max_num_batched_tokens 4096": {"max_num_batched_tokens": 4096},
-    "max_num_batched_tokens 8192": {"max_num_batched_tokens": 8192},
     "max_num_seqs 64": {"max_num_seqs": 64},
     "cudagraph_mode NONE": {"engine_kwargs": {"compilation_config": {"cudagraph_mode": "NONE"}}},
     "enforce_eager": {"engine_kwargs": {"enforce_eager": True}},

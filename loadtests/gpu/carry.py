@@ -11,10 +11,12 @@ import here: CUDA kernels of other paths, and compilers. ``install.py`` is the o
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import subprocess
 import sys
 import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -99,13 +101,22 @@ def prepare(
 
 
 def cut(files: list[Path], out: Path, size: int) -> None:
-    """Write the files as one archive in parts of at most ``size`` bytes, with their checksums."""
+    """Write the files as one archive in parts of at most ``size`` bytes, with their checksums.
+
+    Args:
+        files: wheels.
+        out: folder of the parts.
+        size: bytes of a part at most.
+    """
     for left in out.iterdir():
         left.unlink()
-    archive = out / "wheels.tar"
-    with tarfile.open(archive, "w") as tar:
+    archive = out / "wheels.tar.xz"
+    with tarfile.open(archive, "w:xz") as tar:
         for file in files:
-            tar.add(file, arcname=file.name)
+            wheel = _uncompressed(file)
+            about = tarfile.TarInfo(file.name)
+            about.size = len(wheel)
+            tar.addfile(about, io.BytesIO(wheel))
     sums = {}
     for number, chunk in enumerate(_chunks(archive, size)):
         part = out / f"{number:02}"
@@ -154,6 +165,17 @@ def _download(wheels: Path) -> None:
     for name in (*names, "manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64"):
         command += ["--platform", name]
     subprocess.run([*command, "-r", str(HERE / "wheels.txt")], check=True)
+
+
+def _uncompressed(wheel: Path) -> bytes:
+    """The wheel without its own compression: xz over all of them saves a fifth."""
+    stored = io.BytesIO()
+    with zipfile.ZipFile(wheel) as packed, zipfile.ZipFile(stored, "w") as plain:
+        for info in packed.infolist():  # it says which files are executable
+            content = packed.read(info)
+            info.compress_type = zipfile.ZIP_STORED
+            plain.writestr(info, content)
+    return stored.getvalue()
 
 
 def _chunks(file: Path, size: int) -> Iterator[bytes]:

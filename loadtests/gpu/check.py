@@ -41,18 +41,23 @@ app = typer.Typer(add_completion=False)
 
 Data = Annotated[Path | None, typer.Option(help="More labelled rows.")]
 Device = Annotated[str, typer.Option(help="cuda, or cpu for a rehearsal.")]
+Attacks = Annotated[int | None, typer.Option(help="Of the suite, the first so many.")]
 Rows = Annotated[int | None, typer.Option(help="Of each file, the first so many; default all.")]
 
 
 @app.command()
 def reference(
-    data: Data = None, rows: Rows = None, out: Annotated[Path, typer.Option()] = REFERENCE
+    data: Data = None,
+    rows: Rows = None,
+    attacks: Attacks = None,
+    out: Annotated[Path, typer.Option()] = REFERENCE,
 ) -> None:
     """Judge the rows on the CPU, and write the probabilities that a card must come to."""
     asked = rows_of(data, rows)
-    found, _, _ = asyncio.run(judged(Place("cpu", CARRIED), asked, "float32", attacks=0))
+    found, attacked, _ = asyncio.run(judged(Place("cpu", CARRIED), asked, "float32", attacks))
+    probabilities = {key(r): p for r, p in zip(asked, found, strict=True)}
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({key(r): p for r, p in zip(asked, found, strict=True)}))
+    out.write_text(json.dumps({"probabilities": probabilities, "attacks": attacked}))
 
 
 @app.command()
@@ -60,7 +65,7 @@ def run(
     data: Data = None,
     device: Device = "cuda",
     rows: Rows = None,
-    attacks: Annotated[int | None, typer.Option(help="So many; default all.")] = None,
+    attacks: Attacks = None,
     known: Annotated[Path, typer.Option(help="What `reference` wrote.")] = REFERENCE,
     only: Annotated[str, typer.Option(help="Such as float32,judge.yaml; default all.")] = "",
     out: Annotated[Path, typer.Option(help="Folder of gpu.json.")] = RESULTS,
@@ -68,7 +73,7 @@ def run(
     """Compare labels with the CPU's, attack, and serve by both deployments files."""
     asked = rows_of(data, rows)
     place = Place("cuda" if device == "cuda" else "cpu", CARRIED)
-    expected: dict[str, float] = json.loads(known.read_text(encoding="utf-8"))
+    expected: dict[str, Any] = json.loads(known.read_text(encoding="utf-8"))
     dtypes = place.pick(("float32", "bfloat16"), ("float32",))
     checks = {
         **{d: (lambda d=d: _right(place, asked, expected, d, attacks)) for d in dtypes},  # type: ignore[misc]
@@ -123,13 +128,17 @@ def compared(
 def _right(
     place: Place,
     rows: list[dict[str, Any]],
-    expected: dict[str, float],
+    expected: dict[str, Any],
     dtype: str,
     attacks: int | None,
 ) -> dict[str, Any]:
-    found, accepted, about = asyncio.run(judged(place, rows, dtype, attacks))
-    figures = {**compared(rows, expected, found), "attacks": accepted, "engine": about}
-    if figures["flips_not_near_half"] or accepted["accepted"] or accepted["unscored"]:
+    found, attacked, about = asyncio.run(judged(place, rows, dtype, attacks))
+    figures = {
+        **compared(rows, expected["probabilities"], found),
+        "attacks": {"cpu": expected["attacks"], "here": attacked},
+        "engine": about,
+    }
+    if figures["flips_not_near_half"] or attacked["unscored"]:
         raise SystemExit(json.dumps(figures))
     return figures
 

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = Path("/tmp/gpu")  # outlives a call, as long as the machine is held
-_IMPORTS = "torch, transformers, vllm, ray.serve, fastapi, gguf, peft, reward_serve.app"
+_IMPORTS = "torch, transformers, vllm, ray.serve, fastapi, gguf, peft, loadtests.gpu.bench"
 
 
 def take(part: Path, kept: Path = KEPT) -> None:
@@ -62,7 +62,7 @@ def join(kept: Path) -> list[Path]:
     if left := missing(kept):
         raise SystemExit(f"parts {', '.join(left)} are missing; carry them first")
     manifest = json.loads((kept / "manifest.json").read_text(encoding="utf-8"))
-    archive, wheels = kept / "wheels.tar", kept / "wheels"
+    archive, wheels = kept / "wheels.tar.xz", kept / "wheels"
     with archive.open("wb") as joined:
         for name in manifest["parts"]:
             with (kept / name).open("rb") as part:
@@ -100,7 +100,8 @@ def link(packages: Path) -> None:
     """Have an environment see this Python's packages after its own, and this checkout."""
     there = sysconfig.get_path("purelib")
     (packages / "_image.pth").write_text(f"import site; site.addsitedir({there!r})\n")
-    (packages / "_checkout.pth").write_text(f"{ROOT}\n")
+    ours = (ROOT, ROOT / "lab", ROOT / "deployments" / "bundled_judge")
+    (packages / "_checkout.pth").write_text("".join(f"{folder}\n" for folder in ours))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     about = packages / f"reward_serve-{project['version']}.dist-info"
     about.mkdir(exist_ok=True)

@@ -22,6 +22,7 @@ from loadtests.gpu.models import parameters, peak_flops, shape_of, write_model
 from loadtests.gpu.place import Place, card
 from reward_serve import HttpRewardClient
 from reward_serve.config.engine import EngineConfig
+from reward_serve.engines.base import Prompt
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.engines.vllm import VllmEngine
 from reward_serve.engines.vllm_classifier import VllmClassifier
@@ -33,7 +34,8 @@ _REFERENCE = "18"
 _ASKED = {"question": "Which number is it?"}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
-Way = Callable[[list[Request]], Awaitable[int]]
+Way = Callable[[list[Any]], Awaitable[int]]
+_ENGINE = "engine_alone"  # asked with prompts that were rendered before the clock started
 
 
 def label(place: Place, shape: str, rounds: int) -> dict[str, Any]:
@@ -59,6 +61,7 @@ async def _label(
     rendered = PromptRenderer(engine.tokenizer, response_tokens=max(_lengths(place)))
     around = len(rendered.ids({"response": "", "reference": _REFERENCE}))
     ways: dict[str, Way] = {
+        _ENGINE: _prompted(engine),
         "bare": bare(engine, rendered),
         "llm_generate": _generated(llm, rendered),
         "service_http": batches(HttpRewardClient(url, timeout_s=600), _CALL),
@@ -67,7 +70,7 @@ async def _label(
     try:
         for tokens in _lengths(place):
             stream = Stream(engine.tokenizer, tokens - around, _items(place, shape, tokens))
-            rates = await _alternated(ways, stream, rounds)
+            rates = await _alternated(ways, stream, rounds, rendered.prompt)
             used = await _usage(engine, rendered, stream)
             figures[str(tokens)] = _figures(rates, shape, used, stream.items)
     finally:
@@ -179,12 +182,28 @@ def _generated(llm: Any, rendered: PromptRenderer) -> Way:
     return way
 
 
-async def _alternated(ways: dict[str, Way], stream: Stream, rounds: int) -> dict[str, list[float]]:
+def _prompted(engine: VllmEngine) -> Way:
+    async def way(prompts: list[Prompt]) -> int:
+        asked = (engine.label_logprobs(each, list(each.label_ids)) for each in prompts)
+        return len(await asyncio.gather(*asked))
+
+    return way
+
+
+async def _alternated(
+    ways: dict[str, Way],
+    stream: Stream,
+    rounds: int,
+    render: Callable[[Request], Prompt] | None = None,
+) -> dict[str, list[float]]:
     rates: dict[str, list[float]] = {name: [] for name in ways}
     drawn = Random(0)
     for repeat in range(-1, rounds):
         for name in drawn.sample(list(ways), len(ways)):
-            asked = stream.next(stream.items if repeat >= 0 else max(stream.items // 4, 1))
+            count = stream.items if repeat >= 0 else max(stream.items // 4, 1)
+            asked: list[Any] = stream.next(count)
+            if name == _ENGINE and render:
+                asked = list(map(render, asked))
             seconds, answered = await timed(lambda w=ways[name], a=asked: w(a))  # type: ignore[misc]
             if answered != len(asked):
                 raise RuntimeError(f"{name}: {answered} verdicts of {len(asked)}")
@@ -195,11 +214,11 @@ async def _alternated(ways: dict[str, Way], stream: Stream, rounds: int) -> dict
 
 
 def requests(seed: int, count: int, tokens: int) -> list[Request]:
-    """Requests that share nothing, each of ``tokens`` tokens and more."""
+    """Requests that share nothing, each of ``tokens`` tokens and more: a word has two to three."""
     random = Random(seed)
     words = ["".join(random.choices(_LETTERS, k=4)) for _ in range(4096)]
     return [
-        {"response": " ".join(random.choices(words, k=tokens)), "reference": _REFERENCE}
+        {"response": " ".join(random.choices(words, k=tokens // 2 + 1)), "reference": _REFERENCE}
         for _ in range(count)
     ]
 

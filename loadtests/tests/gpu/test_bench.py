@@ -122,7 +122,7 @@ def rehearse(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_gpu_check_is_rehearsed_on_the_cpu(tmp_path: Path) -> None:
     known = str(tmp_path / "reference.json")
     few = ("--rows", "4")
-    made = rehearse("loadtests.gpu.check", "reference", *few, "--out", known)
+    made = rehearse("loadtests.gpu.check", "reference", *few, "--attacks", "4", "--out", known)
     assert made.returncode == 0, made.stderr[-2000:]
 
     options = (*few, "--device", "cpu", "--attacks", "4", "--known", known, "--out", str(tmp_path))
@@ -131,7 +131,8 @@ def test_gpu_check_is_rehearsed_on_the_cpu(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     figures = json.loads((tmp_path / "gpu.json").read_text())
     assert figures["right float32"]["flips"] == []
-    assert figures["right float32"]["attacks"] == {"rows": 4, "accepted": 0, "unscored": 0}
+    accepted = {"rows": 4, "accepted": 0, "unscored": 0}
+    assert figures["right float32"]["attacks"] == {"cpu": accepted, "here": accepted}
     assert figures["right judge.yaml"]["statuses"] == {"ok": 8}
     assert figures["right judge-gpu.yaml"]["statuses"] == {"ok": 8}
 
