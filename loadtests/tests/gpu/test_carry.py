@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -12,12 +14,21 @@ from loadtests.gpu.carry import HERE, carried_of, cut
 def parts(folder: Path, size: int) -> tuple[Path, list[Path]]:
     """Two wheels, in parts of ``size`` bytes."""
     wheels = [folder / "a-1-py3-none-any.whl", folder / "b-1-py3-none-any.whl"]
-    wheels[0].write_bytes(b"a" * 30_000)
-    wheels[1].write_bytes(b"b" * 10_000)
+    for wheel, size_of_file in zip(wheels, (30_000, 10_000), strict=True):
+        with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as packed:
+            tool = zipfile.ZipInfo("tool")
+            tool.external_attr = 0o755 << 16
+            packed.writestr(tool, Random(size_of_file).randbytes(size_of_file))
     out = folder / "parts"
     out.mkdir()
     cut(wheels, out, size)
     return out, wheels
+
+
+def held(wheel: Path) -> list[tuple[str, int, bytes]]:
+    """Each file's name, mode and content."""
+    with zipfile.ZipFile(wheel) as packed:
+        return [(i.filename, i.external_attr, packed.read(i)) for i in packed.infolist()]
 
 
 def test_the_parts_are_joined_to_the_wheels_they_were_cut_from(tmp_path: Path) -> None:
@@ -30,7 +41,7 @@ def test_the_parts_are_joined_to_the_wheels_they_were_cut_from(tmp_path: Path) -
 
     joined = install.join(kept)
 
-    assert [each.read_bytes() for each in joined] == [each.read_bytes() for each in wheels]
+    assert [held(each) for each in joined] == [held(each) for each in wheels]
 
 
 def test_a_damaged_part_is_refused_by_name(tmp_path: Path) -> None:
