@@ -276,8 +276,8 @@ def test_other_machines_may_ask_without_a_key_where_the_host_is_open(
 ) -> None:
     keys = Path(given["keys"]) if "keys" in given else None
     options = reward_serve.cli.deployment.Options(host=given.get("host"), api_keys_file=keys)
-    content = reward_serve.cli.deployment.deployments_file("bundled", options)
-    assert reward_serve.cli.deployment.is_open(content) is is_open
+    file = reward_serve.cli.deployment.deployments_file("bundled", options)
+    assert file.is_open is is_open
 
 
 def test_a_hub_id_without_a_network_ends_before_ray_starts(
