@@ -103,7 +103,7 @@ def own_cluster(file: DeploymentsFile, out: Console) -> Iterator[Cluster]:
     cluster = None
     try:
         with out.status("starting Ray"):
-            cluster = _started()
+            cluster = _connect("local")
         _check_room(file.models)
         serve_run(cluster.address, file.content)
         yield cluster
@@ -135,10 +135,7 @@ def joined_cluster(address: str, file: DeploymentsFile, out: Console) -> Iterato
     import ray
     from ray import serve
 
-    try:
-        cluster = _connect(address)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise LaunchError(f"--address {address}: {error}") from None
+    cluster = _connect(address)
     try:
         before = serve.status()
         if taken := sorted(before.applications.keys() & set(file.names)):
@@ -161,13 +158,6 @@ def joined_cluster(address: str, file: DeploymentsFile, out: Console) -> Iterato
         ray.shutdown()
 
 
-def _started() -> Cluster:
-    try:
-        return _connect("local")
-    except Exception as error:  # Ray's own type, if one of its processes starts too slowly
-        raise LaunchError(f"Ray did not start; try again: {error}") from None
-
-
 def _check_room(models: list[ModelConfig]) -> None:
     """Refuse models that need more than this machine has; Serve would wait forever."""
     import ray
@@ -185,18 +175,25 @@ def _check_room(models: list[ModelConfig]) -> None:
 
 
 def _connect(address: str) -> Cluster:
-    """Connect to the cluster at ``address``; ``local`` starts one."""
+    """Connect to the cluster at ``address``; ``local`` starts one.
+
+    Raises:
+        LaunchError: Ray did not start, or there is no such cluster.
+    """
     import ray
 
     settings = {"_system_config": _SYSTEM_CONFIG} if address == "local" else {}
     quiet = {"log_to_driver": False, "logging_level": "error"}
     try:
         context = ray.init(address=address, namespace="serve", **quiet, **settings)
+        signals.listen()
+        logs = Path(context.address_info["session_dir"], "logs", "serve")
+        return Cluster(str(ray.get_runtime_context().gcs_address), ray_endpoints(), logs)
     except SystemExit:  # raised by Ray's SIGTERM handler
         raise Stopped from None
-    signals.listen()
-    logs = Path(context.address_info["session_dir"], "logs", "serve")
-    return Cluster(str(ray.get_runtime_context().gcs_address), ray_endpoints(), logs)
+    except Exception as error:  # Ray's own type, if one of its processes starts too slowly
+        failed = "Ray did not start; try again" if address == "local" else f"--address {address}"
+        raise LaunchError(f"{failed}: {error}") from None
 
 
 def _check_beside(content: dict[str, Any]) -> None:
