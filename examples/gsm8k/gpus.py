@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from reward_serve.config.app import parse_config
+from reward_serve.config.app import AppConfig
 
 
 def shortage(content: dict[str, Any], training: float, available: float) -> str | None:
@@ -20,7 +20,7 @@ def shortage(content: dict[str, Any], training: float, available: float) -> str 
     judge = sum(
         model.autoscaling.min_replicas * (model.resources.num_gpus or 0)
         for application in content["applications"]
-        for model in parse_config(application["args"]).models
+        for model in AppConfig.parse(application["args"]).models
     )
     if judge + training <= available:
         return None

@@ -5,7 +5,6 @@ The default host is 127.0.0.1; ``serve run`` listens on all interfaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -14,23 +13,16 @@ from pydantic import Field, ValidationError
 from pydantic.json_schema import models_json_schema
 from ray.serve.schema import HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
 
-from reward_serve.config.app import (
-    AppConfig,
-    GatewayConfig,
-    ServerConfig,
-    parse_config,
-    parse_gateway,
-)
+from reward_serve.config.app import AppConfig, GatewayConfig, ServerConfig
 from reward_serve.config.base import ConfigError, faults_of
 from reward_serve.config.models import ModelConfig
 from reward_serve.config.resolve import resolve
 from reward_serve.rubrics import Rubric
 from reward_serve.templates import Template
 
-_Config = AppConfig | GatewayConfig
-_BUILDERS: dict[str, tuple[type[_Config], Callable[[dict[str, Any]], _Config]]] = {
-    "reward_serve.app:build_app": (AppConfig, lambda args: resolve(parse_config(args))),
-    "reward_serve.app:build_gateway": (GatewayConfig, parse_gateway),
+_ARGS: dict[str, type[AppConfig | GatewayConfig]] = {
+    "reward_serve.app:build_app": AppConfig,
+    "reward_serve.app:build_gateway": GatewayConfig,
 }
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 _EVERY_INTERFACE = ("0.0.0.0", "::")
@@ -45,12 +37,12 @@ class _Application(ServeApplicationSchema):  # type: ignore[misc]  # Ray is unty
     route_prefix: Annotated[str, Field(pattern=r"^/([^{}]*[^{}/])?$")] | None = "/"
 
     @cached_property
-    def config(self) -> _Config | None:
+    def config(self) -> AppConfig | GatewayConfig | None:
         """Its parsed ``args``; None if another project builds it."""
-        if self.import_path not in _BUILDERS:
+        if self.import_path not in _ARGS:
             return None
-        _, parse = _BUILDERS[self.import_path]
-        return parse(self.args)
+        config = _ARGS[self.import_path].parse(self.args)
+        return resolve(config) if isinstance(config, AppConfig) else config
 
 
 class _File(ServeDeploySchema):  # type: ignore[misc]  # Ray is untyped
@@ -129,7 +121,7 @@ def checked(content: dict[str, Any]) -> DeploymentsFile:
     for place, application in enumerate(file.applications):
         path = application.import_path
         if application.config is None and path.startswith(("reward_serve.", "reward_serve:")):
-            known = " or ".join(_BUILDERS)
+            known = " or ".join(_ARGS)
             raise ConfigError(f"applications.{place}.import_path: must be {known} (found {path!r})")
     http = {"host": file.http_options.host, **content.get("http_options", {})}
     return DeploymentsFile(content | {"http_options": http}, file.http_options, file.applications)
@@ -145,7 +137,7 @@ def json_schema(of: Literal["deployment", "template", "rubric"]) -> dict[str, An
             schema["properties"].pop(derived)
             schema["required"].remove(derived)
         return schema
-    sections: list[Any] = [_File, *(section for section, _ in _BUILDERS.values())]
+    sections: list[Any] = [_File, *_ARGS.values()]
     references, schema = models_json_schema([(section, "validation") for section in sections])
     for each in schema["$defs"].values():
         if "properties" in each:
@@ -155,6 +147,6 @@ def json_schema(of: Literal["deployment", "template", "rubric"]) -> dict[str, An
             "if": {"properties": {"import_path": {"const": path}}},
             "then": {"properties": {"args": references[section, "validation"]}},
         }
-        for path, section in zip(_BUILDERS, sections[1:], strict=True)
+        for path, section in _ARGS.items()
     ]
     return schema | references[_File, "validation"]

@@ -25,7 +25,7 @@ import reward_serve.config.resolve
 from reward_serve.app import deployment_options
 from reward_serve.cli.main import cli
 from reward_serve.client.http import HttpRewardClient
-from reward_serve.config.app import AppConfig, parse_config
+from reward_serve.config.app import AppConfig
 from reward_serve.config.models import ClassifierModel, JudgeModel
 from reward_serve.shipped import Build, deployments_files
 from tests.fake_service import free_port
@@ -48,7 +48,7 @@ def dry_run(*arguments: object) -> ServeDeploySchema:
 def application(schema: ServeDeploySchema) -> AppConfig:
     (app,) = schema.applications
     assert app.import_path == "reward_serve.app:build_app"
-    return parse_config(app.args)
+    return AppConfig.parse(app.args)
 
 
 def has_build(monkeypatch: pytest.MonkeyPatch, build: Build | None) -> None:
