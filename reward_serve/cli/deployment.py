@@ -17,7 +17,7 @@ import yaml
 from reward_serve.cli.fields import set_field
 from reward_serve.cli.shipped import shipped_file
 from reward_serve.config.base import ConfigError
-from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
+from reward_serve.config.engine import BUNDLED_MODEL, NO_ADAPTER, SHIPPED_ADAPTER
 from reward_serve.config.resolve import installed_build
 from reward_serve.engines.checkpoint import is_folder
 from reward_serve.http.auth import read_key_digests
@@ -121,7 +121,7 @@ def _put_model(args: dict[str, Any], model: str, options: Options) -> None:
         section["name"] = _name(folder.name if folder else model.rpartition("/")[2])
         engine |= {"model": str(folder or model), "dtype": "auto"}
     if options.adapter:
-        named = options.adapter in (SHIPPED_ADAPTER, "none")
+        named = options.adapter in (SHIPPED_ADAPTER, NO_ADAPTER)
         engine["adapter"] = options.adapter if named else str(Path(options.adapter).resolve())
     _put_resources(section, model, options)
     judge = {"template": options.template, "mode": options.mode, "rules_first": options.rules}

@@ -1,6 +1,7 @@
-"""The deployments file's schema: Ray Serve's, but unknown fields are errors.
+"""A deployments file as one typed value, and its schema.
 
-The default host is 127.0.0.1; ``serve run`` listens on all interfaces.
+The schema is Ray Serve's, but unknown fields are errors, and the default host is 127.0.0.1, where
+``serve run`` listens on all interfaces.
 """
 
 from __future__ import annotations
@@ -100,12 +101,9 @@ class DeploymentsFile:
             return []
         host = "127.0.0.1" if self.is_on_every_interface else self.http.host
         host = f"[{host}]" if ":" in host else host
+        base = f"http://{host}:{self.http.port}"
         prefixes = [each.route_prefix for each in self.applications]
-        return [
-            f"http://{host}:{self.http.port}{prefix.rstrip('/')}"
-            for prefix in prefixes
-            if prefix is not None
-        ]
+        return [base + prefix.rstrip("/") for prefix in prefixes if prefix is not None]
 
 
 def checked(content: dict[str, Any]) -> DeploymentsFile:

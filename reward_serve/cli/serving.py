@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from reward_serve.cli.clusters import LaunchError, joined_cluster, no_process_left, own_cluster
+from reward_serve.cli.console import PLAIN
 from reward_serve.cli.controller import ReplicaReports, State, cause, states
 from reward_serve.cli.outage import Endpoint, http_endpoints, outage
 from reward_serve.cli.signals import signals
@@ -122,7 +123,7 @@ def _pause(endpoints: Iterable[Endpoint]) -> None:
 
 def _print(lines: Iterable[str], out: Console) -> None:
     for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        out.print(line, **PLAIN)
 
 
 def _print_addresses(
