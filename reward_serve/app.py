@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reward_serve.config.app import ServerConfig, parse_config, parse_gateway
+from reward_serve.config.app import AppConfig, GatewayConfig, ServerConfig
 from reward_serve.config.base import INGRESS_NAME
 from reward_serve.config.models import ModelConfig
 from reward_serve.config.resolve import resolve
@@ -38,7 +38,7 @@ def build_app(args: dict[str, Any]) -> Application:
 
     from reward_serve.replica.deployment import RewardReplica
 
-    config = resolve(parse_config(args))
+    config = resolve(AppConfig.parse(args))
     replica = serve.deployment(RewardReplica)
     models = {
         model.name: replica.options(name=model.name, **deployment_options(model)).bind(
@@ -60,7 +60,7 @@ def build_gateway(args: dict[str, Any]) -> Application:
     Raises:
         ConfigError: ``args`` are invalid; the message names the field and the remedy.
     """
-    config = parse_gateway(args)
+    config = GatewayConfig.parse(args)
     return bind_ingress(config.server, {each.name: each.application for each in config.models})
 
 

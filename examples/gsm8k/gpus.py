@@ -12,14 +12,14 @@ from typing import Any
 
 import yaml
 
-from reward_serve.cli.clusters import models_of
+from reward_serve.cli.file_schema import checked
 
 
 def shortage(content: dict[str, Any], training: float, available: float) -> str | None:
     """Why the run cannot start; None if the GPUs suffice."""
     judge = sum(
         model.autoscaling.min_replicas * (model.resources.num_gpus or 0)
-        for model in models_of(content)
+        for model in checked(content).models
     )
     if judge + training <= available:
         return None

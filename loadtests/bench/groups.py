@@ -86,7 +86,7 @@ def deployed(engine: str, replicas: int) -> Iterator[None]:
     from ray import serve
 
     from reward_serve.app import bind_ingress, deployment_options
-    from reward_serve.config.app import parse_config
+    from reward_serve.config.app import AppConfig
     from reward_serve.config.resolve import resolve
     from reward_serve.replica.deployment import RewardReplica
 
@@ -98,7 +98,7 @@ def deployed(engine: str, replicas: int) -> Iterator[None]:
         "engine": {"cpu_kv_cache_gib": 0.25},
         "autoscaling": {"min_replicas": replicas, "max_replicas": replicas},
     }
-    config = resolve(parse_config({"models": [model]}))
+    config = resolve(AppConfig.parse({"models": [model]}))
     (judge,) = config.models
     replica = RewardReplica if engine == "engine" else PrefixReplica
     one = serve.deployment(replica).options(name="judge", **deployment_options(judge))

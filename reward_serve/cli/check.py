@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from reward_serve.cli.clusters import models_of
 from reward_serve.cli.console import PLAIN, console
 from reward_serve.cli.deployment import Options, check_keys, deployments_file
 from reward_serve.cli.serve import missing, untrained
@@ -29,13 +28,13 @@ def check(file: File) -> None:
     if file.suffix not in FILE_SUFFIXES:
         raise typer.BadParameter(f"{file}: must end in {' or '.join(FILE_SUFFIXES)}")
     try:
-        content = deployments_file(str(file), Options())
-        check_keys(content)
+        deployments = deployments_file(str(file), Options())
+        check_keys(deployments)
     except ConfigError as error:
         console.print(str(error), style="red", **PLAIN)
         raise typer.Exit(1) from None
     totals = [0.0] * 4
-    for model in models_of(content):
+    for model in deployments.models:
         least, most = model.autoscaling.min_replicas, model.autoscaling.max_replicas
         cpus, gpus = model.resources.num_cpus or 0, model.resources.num_gpus or 0
         replicas = _amount("replica", least, most)
@@ -45,9 +44,9 @@ def check(file: File) -> None:
             totals[place] += amount
     cores, gpus_in_all = _amount("CPU core", *totals[:2]), _amount("GPU", *totals[2:])
     typer.echo(f"total: {cores}, {gpus_in_all}")
-    for warning in untrained(content):
+    for warning in untrained(deployments.models):
         console.print(warning, style="yellow", **PLAIN)
-    for fault in missing(content):
+    for fault in missing(deployments.models):
         console.print(f"on this machine, {fault}", style="yellow", **PLAIN)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import yaml
@@ -27,8 +27,10 @@ from rich.console import Console
 from reward_serve.cli.controller import shut_down
 from reward_serve.cli.outage import Endpoint, ray_endpoints
 from reward_serve.cli.signals import Stopped, signals
-from reward_serve.config.app import parse_config
 from reward_serve.config.models import ModelConfig
+
+if TYPE_CHECKING:
+    from reward_serve.cli.file_schema import DeploymentsFile
 
 START_SETTINGS = {
     # By default Ray runs its workers, and so replicas and engines, at nice 15.
@@ -92,18 +94,18 @@ class Cluster:
 
 
 @contextmanager
-def own_cluster(content: dict[str, Any], out: Console) -> Iterator[Cluster]:
+def own_cluster(file: DeploymentsFile, out: Console) -> Iterator[Cluster]:
     """Deploy on a new Ray cluster, which is shut down after the block."""
-    _check_port(content["http_options"])
+    _check_port(file.http.host, file.http.port)
     set_start_settings()
     import ray
 
     cluster = None
     try:
         with out.status("starting Ray"):
-            cluster = _started()
-        _check_room(content)
-        serve_run(cluster.address, content)
+            cluster = _connect("local")
+        _check_room(file.models)
+        serve_run(cluster.address, file.content)
         yield cluster
     except LaunchError as error:
         logs = cluster.logs if cluster else "/tmp/ray/session_latest/logs"
@@ -119,7 +121,7 @@ def own_cluster(content: dict[str, Any], out: Console) -> Iterator[Cluster]:
 
 
 @contextmanager
-def joined_cluster(address: str, content: dict[str, Any], out: Console) -> Iterator[Cluster]:
+def joined_cluster(address: str, file: DeploymentsFile, out: Console) -> Iterator[Cluster]:
     """Deploy on a running cluster, beside its other applications.
 
     After the block these applications are deleted. Serve is shut down if it was not running before.
@@ -129,17 +131,14 @@ def joined_cluster(address: str, content: dict[str, Any], out: Console) -> Itera
             f"--address {address}: Ray Client is not supported; run this on a machine of the "
             "cluster, with --address auto"
         )
-    _check_beside(content)
+    _check_beside(file.content)
     import ray
     from ray import serve
 
-    try:
-        cluster = _connect(address)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise LaunchError(f"--address {address}: {error}") from None
+    cluster = _connect(address)
     try:
         before = serve.status()
-        if taken := sorted(before.applications.keys() & set(application_names(content))):
+        if taken := sorted(before.applications.keys() & set(file.names)):
             raise LaunchError(
                 f"--address {address}: this cluster already has an application {taken[0]!r}; "
                 "give yours another `name` and `route_prefix` in a deployments file (--dry-run "
@@ -147,31 +146,24 @@ def joined_cluster(address: str, content: dict[str, Any], out: Console) -> Itera
             )
         try:
             with out.status("deploying"):
-                _deploy_beside(content)
+                _deploy_beside(file)
             yield cluster
         finally:
             signals.ignore()
             with out.status("shutting down"):
                 if not cluster.is_lost():
-                    _delete(content, had_serve=bool(before.applications or before.proxies))
+                    _delete(file.names, had_serve=bool(before.applications or before.proxies))
     finally:
         signals.ignore()
         ray.shutdown()
 
 
-def _started() -> Cluster:
-    try:
-        return _connect("local")
-    except Exception as error:  # Ray's own type, if one of its processes starts too slowly
-        raise LaunchError(f"Ray did not start; try again: {error}") from None
-
-
-def _check_room(content: dict[str, Any]) -> None:
+def _check_room(models: list[ModelConfig]) -> None:
     """Refuse models that need more than this machine has; Serve would wait forever."""
     import ray
 
     available = ray.cluster_resources()
-    for model in models_of(content):
+    for model in models:
         needed = {"CPU": model.resources.num_cpus, "GPU": model.resources.num_gpus or 0}
         for what, number in needed.items():
             if number > available.get(what, 0):
@@ -183,18 +175,25 @@ def _check_room(content: dict[str, Any]) -> None:
 
 
 def _connect(address: str) -> Cluster:
-    """Connect to the cluster at ``address``; ``local`` starts one."""
+    """Connect to the cluster at ``address``; ``local`` starts one.
+
+    Raises:
+        LaunchError: Ray did not start, or there is no such cluster.
+    """
     import ray
 
     settings = {"_system_config": _SYSTEM_CONFIG} if address == "local" else {}
     quiet = {"log_to_driver": False, "logging_level": "error"}
     try:
         context = ray.init(address=address, namespace="serve", **quiet, **settings)
+        signals.listen()
+        logs = Path(context.address_info["session_dir"], "logs", "serve")
+        return Cluster(str(ray.get_runtime_context().gcs_address), ray_endpoints(), logs)
     except SystemExit:  # raised by Ray's SIGTERM handler
         raise Stopped from None
-    signals.listen()
-    logs = Path(context.address_info["session_dir"], "logs", "serve")
-    return Cluster(str(ray.get_runtime_context().gcs_address), ray_endpoints(), logs)
+    except Exception as error:  # Ray's own type, if one of its processes starts too slowly
+        failed = "Ray did not start; try again" if address == "local" else f"--address {address}"
+        raise LaunchError(f"{failed}: {error}") from None
 
 
 def _check_beside(content: dict[str, Any]) -> None:
@@ -210,30 +209,29 @@ def _check_beside(content: dict[str, Any]) -> None:
         )
 
 
-def _deploy_beside(content: dict[str, Any]) -> None:
+def _deploy_beside(file: DeploymentsFile) -> None:
     """Deploy these applications; ``serve run`` would delete all others."""
     import ray
     from ray import serve
     from ray.serve.exceptions import RayServeException
 
     targets = []
-    for each in content["applications"]:
-        module, _, function = each["import_path"].partition(":")
-        application = getattr(importlib.import_module(module), function)(each.get("args", {}))
-        prefix = each.get("route_prefix", "/")
-        targets.append(serve.RunTarget(application, each.get("name", "default"), prefix))
-    serve.start(content.get("proxy_location"), content["http_options"])
+    for each in file.applications:
+        module, _, function = each.import_path.partition(":")
+        application = getattr(importlib.import_module(module), function)(each.args)
+        targets.append(serve.RunTarget(application, each.name, each.route_prefix))
+    serve.start(file.content.get("proxy_location"), file.content["http_options"])
     try:
         serve.run_many(targets, wait_for_applications_running=False)
     except (RayServeException, ray.exceptions.RayTaskError) as error:
         raise LaunchError(str(error)) from None
 
 
-def _delete(content: dict[str, Any], had_serve: bool) -> None:
+def _delete(names: list[str], had_serve: bool) -> None:
     from ray import serve
 
     there = serve.status().applications
-    for name in application_names(content):
+    for name in names:
         if name in there:
             serve.delete(name)
     if not had_serve and not serve.status().applications:
@@ -262,23 +260,7 @@ def set_start_settings() -> None:
         os.environ.setdefault(name, value)
 
 
-def application_names(content: dict[str, Any]) -> list[str]:
-    """Names of the file's applications."""
-    return [str(each.get("name", "default")) for each in content["applications"]]
-
-
-def models_of(content: dict[str, Any]) -> list[ModelConfig]:
-    """The reward models of the file's applications."""
-    return [
-        model
-        for each in content["applications"]
-        if each["import_path"] == "reward_serve.app:build_app"
-        for model in parse_config(each.get("args", {})).models
-    ]
-
-
-def _check_port(http: dict[str, Any]) -> None:
-    host, port = http["host"], http.get("port", 8000)
+def _check_port(host: str, port: int) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.create_server((host, port), family=family):

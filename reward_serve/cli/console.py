@@ -93,5 +93,5 @@ def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
     except BundledModelError as error:
         out.print(str(error), style="red", markup=False)
         raise SystemExit(1) from None
-    out.print(f"bundled judge: {folder}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"bundled judge: {folder}", **PLAIN)
     return folder

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 import yaml
@@ -17,13 +17,16 @@ import yaml
 from reward_serve.cli.fields import set_field
 from reward_serve.cli.shipped import shipped_file
 from reward_serve.config.base import ConfigError
-from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
+from reward_serve.config.engine import BUNDLED_MODEL, NO_ADAPTER, SHIPPED_ADAPTER
 from reward_serve.config.resolve import installed_build
 from reward_serve.engines.checkpoint import is_folder
 from reward_serve.http.auth import read_key_digests
 from reward_serve.schema import Mode
 from reward_serve.shipped import Build
 from reward_serve.templates import FILE_SUFFIXES
+
+if TYPE_CHECKING:
+    from reward_serve.cli.file_schema import DeploymentsFile
 
 Kind = Literal["judge", "classifier"]
 
@@ -62,8 +65,8 @@ class Options:
         return [name for name in names if getattr(self, name) is not None]
 
 
-def deployments_file(model: str, options: Options) -> dict[str, Any]:
-    """Build and validate the content of the deployments file.
+def deployments_file(model: str, options: Options) -> DeploymentsFile:
+    """Build and validate the deployments file.
 
     Args:
         model: ``bundled``, a folder, a hub id, or a deployments file.
@@ -81,41 +84,27 @@ def deployments_file(model: str, options: Options) -> dict[str, Any]:
                 f"--{of_model[0]}: does not apply to a deployments file; use --set, or edit {model}"
             )
         path = Path(model)
-        content = checked(_read(path if path.is_file() else _shipped(model)))
+        content = checked(_read(path if path.is_file() else _shipped(model))).content
     else:
         content = _read(shipped_file(_nearest(model, options)))
         _put_model(content["applications"][0]["args"], model, options)
     http = content.setdefault("http_options", {})
     http |= {k: v for k, v in (("host", options.host), ("port", options.port)) if v is not None}
-    if options.api_keys_file:
-        for args in _args_behind_http(content):
-            args.setdefault("server", {})["api_keys_file"] = str(options.api_keys_file.absolute())
-    if options.verdict_log:
-        folder = str(options.verdict_log.expanduser().absolute())
-        for section in _sections(content):
-            section["verdict_log"] = {**(section.get("verdict_log") or {}), "folder": folder}
+    for application in content["applications"]:
+        _put_keys_and_log(application, options)
     for field in options.fields:
         set_field(content, field)
     return checked(content)
 
 
-def check_keys(content: dict[str, Any]) -> None:
+def check_keys(file: DeploymentsFile) -> None:
     """Check that the file's API keys can be read.
 
     Raises:
         ConfigError: they cannot; the message has the field and the remedy, never a key.
     """
-    for args in _args_behind_http(content):
-        server = args.get("server") or {}
-        read_key_digests(server.get("api_keys_file"), server.get("api_keys_env"))
-
-
-def is_open(content: dict[str, Any]) -> bool:
-    """Whether other machines can score without an API key."""
-    if content["http_options"]["host"] in ("127.0.0.1", "localhost", "::1"):
-        return False
-    servers = [args.get("server") or {} for args in _args_behind_http(content)]
-    return not all(s.get("api_keys_file") or s.get("api_keys_env") for s in servers)
+    for server in file.servers:
+        read_key_digests(server.api_keys_file, server.api_keys_env)
 
 
 def _nearest(model: str, options: Options) -> str:
@@ -132,7 +121,7 @@ def _put_model(args: dict[str, Any], model: str, options: Options) -> None:
         section["name"] = _name(folder.name if folder else model.rpartition("/")[2])
         engine |= {"model": str(folder or model), "dtype": "auto"}
     if options.adapter:
-        named = options.adapter in (SHIPPED_ADAPTER, "none")
+        named = options.adapter in (SHIPPED_ADAPTER, NO_ADAPTER)
         engine["adapter"] = options.adapter if named else str(Path(options.adapter).resolve())
     _put_resources(section, model, options)
     judge = {"template": options.template, "mode": options.mode, "rules_first": options.rules}
@@ -144,6 +133,18 @@ def _put_model(args: dict[str, Any], model: str, options: Options) -> None:
         section.setdefault("judge", {}).update(judge)
     if options.replicas:
         section["autoscaling"] = _scaling(options.replicas)
+
+
+def _put_keys_and_log(application: dict[str, Any], options: Options) -> None:
+    builder = application["import_path"]
+    is_routed = application.get("route_prefix", "/") is not None
+    if options.api_keys_file and is_routed and builder.startswith("reward_serve.app:"):
+        server = application["args"].setdefault("server", {})
+        server["api_keys_file"] = str(options.api_keys_file.absolute())
+    if options.verdict_log and builder == "reward_serve.app:build_app":
+        folder = str(options.verdict_log.expanduser().absolute())
+        for section in application["args"]["models"]:
+            section.setdefault("verdict_log", {})["folder"] = folder
 
 
 def _put_resources(section: dict[str, Any], model: str, options: Options) -> None:
@@ -179,25 +180,6 @@ def _scaling(replicas: str) -> dict[str, int]:
 def _name(model: str) -> str:
     """The model's name, with characters replaced that a deployment's name cannot have."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", model).lstrip("._-")[:64] or "model"
-
-
-def _args_behind_http(content: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        application["args"]
-        for application in content["applications"]
-        if application.get("route_prefix", "/") is not None
-        and application["import_path"].startswith("reward_serve.app:")
-    ]
-
-
-def _sections(content: dict[str, Any]) -> list[dict[str, Any]]:
-    """The sections of the reward models."""
-    return [
-        section
-        for application in content["applications"]
-        if application["import_path"] == "reward_serve.app:build_app"
-        for section in application["args"]["models"]
-    ]
 
 
 def _shipped(file: str) -> Path:

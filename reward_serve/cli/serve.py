@@ -5,20 +5,26 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 import yaml
 
-from reward_serve.cli.clusters import LaunchError, models_of
+from reward_serve.cli.clusters import LaunchError
 from reward_serve.cli.console import PLAIN, console, prepare_with_progress
-from reward_serve.cli.deployment import Kind, Options, check_keys, deployments_file, is_open
+from reward_serve.cli.deployment import Kind, Options, check_keys, deployments_file
 from reward_serve.cli.serving import serve_until_stopped
 from reward_serve.cli.signals import until_stopped
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel, RuleModel
+from reward_serve.config.models import (
+    ClassifierModel,
+    JudgeModel,
+    ModelConfig,
+    RemoteModel,
+    RuleModel,
+)
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm_settings import adapter_folder, locate
@@ -120,31 +126,31 @@ def serve(
         host, port, api_keys_file, fields or (), verdict_log,
     )  # fmt: skip
     try:
-        content = deployments_file(model, options)
-        for warning in untrained(content):
+        file = deployments_file(model, options)
+        for warning in untrained(file.models):
             console.print(warning, style="yellow", **PLAIN)
         if dry_run:
-            typer.echo(yaml.safe_dump(content, sort_keys=False), nl=False)
-            for fault in missing(content):
+            typer.echo(yaml.safe_dump(file.content, sort_keys=False), nl=False)
+            for fault in missing(file.models):
                 console.print(f"on this machine, {fault}", style="yellow", **PLAIN)
             return
-        check_keys(content)
-        if is_open(content):
+        check_keys(file)
+        if file.is_open:
             console.print(_OPEN, style="yellow", **PLAIN)
         with until_stopped(console):
             if address is None:
-                _prepare(content)
-            serve_until_stopped(content, address, console)
+                _prepare(file.models)
+            serve_until_stopped(file, address, console)
     except (ConfigError, CheckpointError, LaunchError) as error:
         console.print(str(error), style="red", **PLAIN)
         raise typer.Exit(1) from None
 
 
-def _prepare(content: dict[str, Any]) -> None:
+def _prepare(models: list[ModelConfig]) -> None:
     """Check the models before Ray starts; a replica would fail half a minute later."""
-    if faults := missing(content):
+    if faults := missing(models):
         raise ConfigError("; ".join(faults))
-    for model in models_of(content):
+    for model in models:
         if not isinstance(model, JudgeModel | ClassifierModel):
             continue
         if model.engine.model == BUNDLED_MODEL:
@@ -153,25 +159,25 @@ def _prepare(content: dict[str, Any]) -> None:
             locate(model.engine)
 
 
-def untrained(content: dict[str, Any]) -> list[str]:
+def untrained(models: list[ModelConfig]) -> list[str]:
     """A warning for each model that uses the bundled judge with another template."""
     return [
         f"{model.name}: the bundled judge was trained on the template {_TRAINED_ON} alone; with "
         f"{model.judge.template} its scores mean little, so measure them or serve a larger model"
-        for model in models_of(content)
+        for model in models
         if isinstance(model, JudgeModel)
         and (model.engine.model, model.engine.adapter) == (BUNDLED_MODEL, SHIPPED_ADAPTER)
         and model.judge.template != _TRAINED_ON
     ]
 
 
-def missing(content: dict[str, Any]) -> list[str]:
+def missing(models: list[ModelConfig]) -> list[str]:
     """Missing API keys of remote models and missing rule functions, each with the remedy.
 
     Models with a ``runtime_env`` are skipped, because it may provide them.
     """
     faults = []
-    for model in models_of(content):
+    for model in models:
         if model.resources.runtime_env:
             continue
         if isinstance(model, RemoteModel):

@@ -6,36 +6,32 @@ import shlex
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from reward_serve.cli.clusters import (
-    LaunchError,
-    application_names,
-    joined_cluster,
-    models_of,
-    no_process_left,
-    own_cluster,
-)
+from reward_serve.cli.clusters import LaunchError, joined_cluster, no_process_left, own_cluster
+from reward_serve.cli.console import PLAIN
 from reward_serve.cli.controller import ReplicaReports, State, cause, states
 from reward_serve.cli.outage import Endpoint, http_endpoints, outage
 from reward_serve.cli.signals import signals
 from reward_serve.client.http import HttpRewardClient
 
-_EVERY_INTERFACE = ("0.0.0.0", "::")
+if TYPE_CHECKING:
+    from reward_serve.cli.file_schema import DeploymentsFile
+
 _POLL_S = 0.5
 _PROXY_GRACE_S = 5.0
 _ABSENCE_S = 10.0
 
 
-def serve_until_stopped(content: dict[str, Any], address: str | None, out: Console) -> None:
-    """Serve a deployments file's content until ``Stopped`` is raised, then shut down.
+def serve_until_stopped(file: DeploymentsFile, address: str | None, out: Console) -> None:
+    """Serve a deployments file until ``Stopped`` is raised, then shut down.
 
     Call this within ``until_stopped``.
 
     Args:
-        content: content of the deployments file.
+        file: the deployments file.
         address: address of a running Ray cluster, which keeps running; None starts a cluster.
         out: console for progress and the addresses for trainers.
 
@@ -44,14 +40,11 @@ def serve_until_stopped(content: dict[str, Any], address: str | None, out: Conso
         ConfigError: an application's ``args`` are invalid.
     """
     began = time.monotonic()
-    names = application_names(content)
-    deployed = (
-        own_cluster(content, out) if address is None else joined_cluster(address, content, out)
-    )
+    deployed = own_cluster(file, out) if address is None else joined_cluster(address, file, out)
     with no_process_left(), deployed as cluster:
         reports = ReplicaReports()
         with ExitStack() as stack:
-            clients = {url: stack.enter_context(HttpRewardClient(url)) for url in urls(content)}
+            clients = {url: stack.enter_context(HttpRewardClient(url)) for url in file.urls}
 
             def is_reached() -> bool:
                 return all(client.is_ready() for client in clients.values())
@@ -63,13 +56,13 @@ def serve_until_stopped(content: dict[str, Any], address: str | None, out: Conso
                     address is not None or is_reached()
                 )
 
-            wait_until(is_usable, out, names, cluster.endpoints)
+            wait_until(is_usable, out, file.names, cluster.endpoints)
             until = time.monotonic() + _PROXY_GRACE_S
             while not is_reached() and time.monotonic() < until:
                 _pause(cluster.endpoints)
             reached = [url for url, client in clients.items() if client.is_ready()]
-        _print_addresses(content, reached, cluster.address, time.monotonic() - began, out)
-        _watch(names, cluster.endpoints + http_endpoints(reached), reports, out)
+        _print_addresses(file, reached, cluster.address, time.monotonic() - began, out)
+        _watch(file.names, cluster.endpoints + http_endpoints(reached), reports, out)
 
 
 def _watch(
@@ -130,23 +123,11 @@ def _pause(endpoints: Iterable[Endpoint]) -> None:
 
 def _print(lines: Iterable[str], out: Console) -> None:
     for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def urls(content: dict[str, Any]) -> list[str]:
-    """The HTTP URLs of the file's applications, for clients on this machine."""
-    http = content["http_options"]
-    host = "127.0.0.1" if http["host"] in _EVERY_INTERFACE else http["host"]
-    host = f"[{host}]" if ":" in host else host
-    base = f"http://{host}:{http.get('port', 8000)}"
-    if content.get("proxy_location") == "Disabled":
-        return []
-    prefixes = [each.get("route_prefix", "/") for each in content["applications"]]
-    return [base + prefix.rstrip("/") for prefix in prefixes if prefix is not None]
+        out.print(line, **PLAIN)
 
 
 def _print_addresses(
-    content: dict[str, Any], reached: list[str], gcs: str, took_s: float, out: Console
+    file: DeploymentsFile, reached: list[str], gcs: str, took_s: float, out: Console
 ) -> None:
     """Print the addresses for trainers and the workbench.
 
@@ -155,19 +136,19 @@ def _print_addresses(
     import ray
 
     lines = [f"ready after {took_s:.0f} s; press Ctrl-C to stop"]
-    if content["http_options"]["host"] in _EVERY_INTERFACE:
+    if file.is_on_every_interface:
         node = ray.util.get_node_ip_address()
         reached = reached + [url.replace("127.0.0.1", node, 1) for url in reached]
     lines += [f"REWARD_SERVE_URL={url}" for url in reached]
-    if not reached and urls(content):
+    if not reached and file.urls:
         lines.append("HTTP: on the machines and port where this cluster's Serve listens")
-    lines += [f"REWARD_SERVE_APP={name} RAY_ADDRESS={gcs}" for name in application_names(content)]
+    lines += [f"REWARD_SERVE_APP={name} RAY_ADDRESS={gcs}" for name in file.names]
     metrics = next(
         f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
         for node in ray.nodes()
         if node["NodeID"] == ray.get_runtime_context().get_node_id()
     )
-    folders = {model.verdict_log.folder for model in models_of(content)} - {None}
+    folders = {model.verdict_log.folder for model in file.models} - {None}
     log = "".join(f" --log {shlex.quote(str(folder))}" for folder in sorted(folders, key=str)[:1])
     lines.append(f"metrics of this node: {metrics}")
     if reached:

@@ -1,13 +1,13 @@
 """The top level of ``args``: the reward models and HTTP server of an application or a gateway.
 
->>> config = parse_config({"models": [{"name": "judge", "kind": "judge"}]})
+>>> config = AppConfig.parse({"models": [{"name": "judge", "kind": "judge"}]})
 >>> config.models[0].resources.num_cpus
 2.0
 """
 
 import re
 from collections import Counter
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -24,7 +24,6 @@ from reward_serve.config.models import (
 )
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-_Config = TypeVar("_Config", bound=Section)
 
 
 class ServerConfig(Section):
@@ -80,6 +79,18 @@ class _Args(Section):
 
     models: list[Any]
     server: ServerConfig = Field(default_factory=ServerConfig)
+
+    @classmethod
+    def parse(cls, args: dict[str, Any]) -> Self:
+        """Read ``args`` of a deployments file.
+
+        Raises:
+            ConfigError: lists each invalid field with its value and the remedy.
+        """
+        try:
+            return cls.model_validate(args)
+        except ValidationError as error:
+            raise ConfigError(f"args: {faults_of(error, cls)}") from None
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -165,24 +176,3 @@ class GatewayConfig(_Args):
     """``args`` of a gateway: one HTTP server for the models of several applications."""
 
     models: list[GatewayModel] = Field(min_length=1, description="the first is the default")
-
-
-def parse_config(args: dict[str, Any]) -> AppConfig:
-    """Read ``args`` of a deployments file.
-
-    Raises:
-        ConfigError: lists each invalid field with its value and the remedy.
-    """
-    return _parse(AppConfig, args)
-
-
-def parse_gateway(args: dict[str, Any]) -> GatewayConfig:
-    """Read ``args`` of a gateway; errors as in ``parse_config``."""
-    return _parse(GatewayConfig, args)
-
-
-def _parse(section: type[_Config], args: dict[str, Any]) -> _Config:
-    try:
-        return section.model_validate(args)
-    except ValidationError as error:
-        raise ConfigError(f"args: {faults_of(error, section)}") from None

@@ -44,7 +44,8 @@ def _explain(fault: ErrorDetails, top: type[BaseModel]) -> str:
         return message
     if fault["type"] == "extra_forbidden":
         _, section = _follow(fault["loc"][:-1], top)
-        return f"{shown}: unknown field; {_hint(path[-1], section)}"
+        fields = section.model_fields if _is_section(section) else []
+        return f"{shown}: unknown field; {hint(path[-1], fields)}"
     if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
         model = fault["input"]
         found = model.get("kind") if isinstance(model, dict) else model
@@ -103,8 +104,3 @@ def _kinds(union: Any) -> dict[int | str, type[BaseModel]]:
         if "kind" in section.model_fields
         for kind in get_args(section.model_fields["kind"].annotation)
     }
-
-
-def _hint(name: str, section: Any) -> str:
-    """A suggestion for an unknown field: a similar name, or the section's fields."""
-    return hint(name, section.model_fields if _is_section(section) else [])

@@ -189,9 +189,9 @@ class CascadeConfig(Section):
     def _members_take_turns(self) -> Self:
         if self.unsure[0] > self.unsure[1]:
             raise ValueError(f"unsure: {list(self.unsure)} is empty; write [low, high]")
-        names = [(member.application, member.model, member.template) for member in self.members]
-        for member, name in zip(self.members, names, strict=True):
-            if names.count(name) > 1:
+        names = [member.name for member in self.members]
+        for member in self.members:
+            if names.count(member.name) > 1:
                 raise ValueError(f"members: {member.model!r} is listed twice; remove one")
             given = member.model_dump(exclude_defaults=True)
             if unused := given.keys() - {"model", "application", "template", "rubric"}:

@@ -44,11 +44,11 @@ def resolve(config: AppConfig) -> AppConfig:
             faults += [f"models.{place}.engine: {fault}" for fault in _unknown_arguments(model)]
             faults += [f"models.{place}: {fault}" for fault in _wrong_build(model)]
         if isinstance(model, JudgeModel | RemoteModel):
-            for section in (model.judge, model.group):
+            for name, section in (("judge", model.judge), ("group", model.group)):
                 try:
-                    _read_template(section)
+                    if section is not None:
+                        _read_template(section)
                 except ValueError as error:
-                    name = "judge" if section is model.judge else "group"
                     faults.append(f"models.{place}.{name}: {error}")
             if isinstance(model, RubricModel | RemoteModel) and model.rubric is not None:
                 wrong = _read_rubrics(model.rubric)
@@ -110,9 +110,7 @@ def _read_rubrics(config: RubricConfig) -> Iterator[str]:
             yield f"{name}: {path!r} cannot be read: {' '.join(str(error).split())}"
 
 
-def _read_template(judge: Templated | None) -> None:
-    if judge is None:
-        return
+def _read_template(judge: Templated) -> None:
     shipped = template_names(judge.shipped)
     if judge.template.endswith(FILE_SUFFIXES):
         if judge.template_data is None:

@@ -12,7 +12,7 @@ from ray.serve.config import AutoscalingConfig
 from ray.util.placement_group import _valid_resource_shape
 
 from reward_serve.app import build_app, build_gateway, deployment_options, ingress_options
-from reward_serve.config.app import parse_config
+from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import ModelConfig
 from reward_serve.http.auth import digest_of
@@ -29,7 +29,7 @@ def args(**fields: Any) -> dict[str, Any]:
 
 
 def model(**fields: Any) -> ModelConfig:
-    return parse_config(args(**fields)).models[0]
+    return AppConfig.parse(args(**fields)).models[0]
 
 
 def deployments(config: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def test_up_to_one_gpu_is_asked_of_the_actor_alone(
 
 
 def test_a_rule_asks_for_a_core_and_no_gpu() -> None:
-    (rule,) = parse_config({"models": [{"name": "r", "kind": "rule"}]}).models
+    (rule,) = AppConfig.parse({"models": [{"name": "r", "kind": "rule"}]}).models
     assert deployment_options(rule)["ray_actor_options"] == {"num_cpus": 1.0, "num_gpus": 0}
 
 
@@ -166,7 +166,7 @@ def test_the_items_a_replica_should_have(fields: dict[str, Any], target: float) 
 
 def test_the_ingress_takes_no_core_and_its_own_bound_of_calls() -> None:
     server = {"num_replicas": 2, "max_ongoing_requests": 77}
-    options = ingress_options(parse_config({**args(), "server": server}).server)
+    options = ingress_options(AppConfig.parse({**args(), "server": server}).server)
     assert options["ray_actor_options"] == {"num_cpus": 0}
     assert (options["num_replicas"], options["max_ongoing_requests"]) == (2, 77)
 
@@ -187,7 +187,7 @@ def test_deployments_bear_their_models_names() -> None:
 def test_a_replica_receives_its_model_and_the_batch_limit() -> None:
     config = {**args(), "server": {"max_batch_items": 9}}
     bound = deployments(config)
-    expected = parse_config(config)
+    expected = AppConfig.parse(config)
     assert bound["judge"].init_args == (expected.models[0].model_dump(mode="json"), 9, True)
     assert bound["ingress"].init_args[0] == expected.server.model_dump(mode="json")
 

@@ -8,7 +8,7 @@ import yaml
 from ray.serve.schema import ServeDeploySchema
 
 from reward_serve.app import deployment_options
-from reward_serve.config.app import AppConfig, parse_config, parse_gateway
+from reward_serve.config.app import AppConfig, GatewayConfig
 from reward_serve.config.models import (
     ClassifierModel,
     CompositeModel,
@@ -30,7 +30,7 @@ def served(file: Path) -> ServeDeploySchema:
 
 def parsed(file: Path) -> list[AppConfig]:
     return [
-        parse_config(application.args)
+        AppConfig.parse(application.args)
         for application in served(file).applications
         if application.import_path != GATEWAY
     ]
@@ -153,9 +153,9 @@ def test_each_model_of_the_gateway_is_an_application_of_its_own_without_a_port()
     *models, gateway = served(FOLDER / "multi.yaml").applications
     assert (gateway.import_path, gateway.route_prefix) == (GATEWAY, "/")
     assert {application.route_prefix for application in models} == {None}
-    config = parse_gateway(gateway.args)
+    config = GatewayConfig.parse(gateway.args)
     assert {model.application: [model.name] for model in config.models} == {
-        application.name: [model.name for model in parse_config(application.args).models]
+        application.name: [model.name for model in AppConfig.parse(application.args).models]
         for application in models
     }
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from reward_serve.app import deployment_options
 from reward_serve.cli.clusters import START_SETTINGS
 from reward_serve.cli.main import cli
-from reward_serve.config.app import parse_config
+from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.http.auth import read_key_digests
 
@@ -79,7 +79,7 @@ def test_it_serves_what_the_command_would(name: str) -> None:
 @every_service
 def test_workers_have_room_for_every_replica(name: str) -> None:
     (app,) = yaml.safe_load(service(name)["serveConfigV2"])["applications"]
-    (model,) = parse_config(app["args"]).models
+    (model,) = AppConfig.parse(app["args"]).models
     options = deployment_options(model)
     (workers,) = service(name)["rayClusterConfig"]["workerGroupSpecs"]
     scaling = options["autoscaling_config"]

@@ -20,7 +20,7 @@ def file(application: dict[str, Any] | None = None, **fields: Any) -> dict[str, 
 @pytest.mark.parametrize("name", deployments_files())
 def test_a_shipped_file_is_unchanged(name: str) -> None:
     content = yaml.safe_load(deployments_files()[name].read_text(encoding="utf-8"))
-    assert checked(content) == content
+    assert checked(content).content == content
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,37 @@ def test_invalid_fields_are_refused_by_name(content: dict[str, Any], expected: s
     [({}, "127.0.0.1"), ({"port": 8001}, "127.0.0.1"), ({"host": "0.0.0.0"}, "0.0.0.0")],
 )
 def test_all_interfaces_are_bound_only_if_the_file_says_so(http: dict[str, Any], host: str) -> None:
-    assert checked(file(http_options=http))["http_options"] == {"host": host, **http}
-    assert checked(file())["http_options"] == {"host": "127.0.0.1"}
+    assert checked(file(http_options=http)).content["http_options"] == {"host": host, **http}
+    assert checked(file()).content["http_options"] == {"host": "127.0.0.1"}
 
 
 def test_other_applications_args_are_not_validated() -> None:
     content = file({"import_path": "theirs:app", "args": {"anything": 1}})
-    assert checked(content)["applications"] == content["applications"]
+    assert checked(content).content["applications"] == content["applications"]
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:8000/judge"),
+        ("::", "http://127.0.0.1:8000/judge"),
+        ("::1", "http://[::1]:8000/judge"),
+    ],
+)
+def test_urls_are_for_clients_on_this_machine(host: str, url: str) -> None:
+    content = file({"route_prefix": "/judge"}, http_options={"host": host})
+    assert checked(content).urls == [url]
+
+
+def test_models_and_servers_are_those_of_this_projects_applications() -> None:
+    models = [{"name": "rule", "application": "hidden"}]
+    applications = [
+        {"name": "theirs", "route_prefix": "/theirs", "import_path": "theirs:app"},
+        {**file()["applications"][0], "name": "hidden", "route_prefix": None},
+        {"import_path": "reward_serve.app:build_gateway", "args": {"models": models}},
+    ]
+    found = checked({"applications": applications})
+    assert found.names == ["theirs", "hidden", "default"]
+    assert [model.name for model in found.models] == ["rule"]
+    assert len(found.servers) == 1
+    assert found.urls == ["http://127.0.0.1:8000/theirs", "http://127.0.0.1:8000"]

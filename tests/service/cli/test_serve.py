@@ -25,7 +25,7 @@ import reward_serve.config.resolve
 from reward_serve.app import deployment_options
 from reward_serve.cli.main import cli
 from reward_serve.client.http import HttpRewardClient
-from reward_serve.config.app import AppConfig, parse_config
+from reward_serve.config.app import AppConfig
 from reward_serve.config.models import ClassifierModel, JudgeModel
 from reward_serve.shipped import Build, deployments_files
 from tests.fake_service import free_port
@@ -48,7 +48,7 @@ def dry_run(*arguments: object) -> ServeDeploySchema:
 def application(schema: ServeDeploySchema) -> AppConfig:
     (app,) = schema.applications
     assert app.import_path == "reward_serve.app:build_app"
-    return parse_config(app.args)
+    return AppConfig.parse(app.args)
 
 
 def has_build(monkeypatch: pytest.MonkeyPatch, build: Build | None) -> None:
@@ -276,8 +276,8 @@ def test_other_machines_may_ask_without_a_key_where_the_host_is_open(
 ) -> None:
     keys = Path(given["keys"]) if "keys" in given else None
     options = reward_serve.cli.deployment.Options(host=given.get("host"), api_keys_file=keys)
-    content = reward_serve.cli.deployment.deployments_file("bundled", options)
-    assert reward_serve.cli.deployment.is_open(content) is is_open
+    file = reward_serve.cli.deployment.deployments_file("bundled", options)
+    assert file.is_open is is_open
 
 
 def test_a_hub_id_without_a_network_ends_before_ray_starts(

@@ -11,6 +11,7 @@ from rich.console import Console
 from reward_serve.cli import clusters, serving
 from reward_serve.cli.clusters import LaunchError
 from reward_serve.cli.controller import ReplicaReports, State
+from reward_serve.cli.file_schema import checked
 from reward_serve.cli.outage import Endpoint
 from tests.fake_service import free_port
 
@@ -70,15 +71,12 @@ def test_it_prints_the_trainers_addresses_and_the_workbenchs_command(
     monkeypatch.setattr("ray.nodes", lambda: nodes)
     here = SimpleNamespace(get_node_id=lambda: "this")
     monkeypatch.setattr("ray.get_runtime_context", lambda: here)
-    judge = {"name": "judge", "kind": "judge", "verdict_log": {"folder": "/a b"}}
+    rule = {"name": "rule", "kind": "rule", "verdict_log": {"folder": "/a b"}}
     application = {"name": "reward", "import_path": "reward_serve.app:build_app"}
-    content = {
-        "http_options": {"host": "127.0.0.1", "port": 8000},
-        "applications": [{**application, "args": {"models": [judge]}}],
-    }
+    file = checked({"applications": [{**application, "args": {"models": [rule]}}]})
     out = StringIO()
     url = "http://127.0.0.1:8000"
-    serving._print_addresses(content, [url], "192.0.2.1:6379", 9.0, Console(file=out))
+    serving._print_addresses(file, [url], "192.0.2.1:6379", 9.0, Console(file=out))
     assert out.getvalue().splitlines() == [
         "ready after 9 s; press Ctrl-C to stop",
         f"REWARD_SERVE_URL={url}",
@@ -88,22 +86,9 @@ def test_it_prints_the_trainers_addresses_and_the_workbenchs_command(
     ]
 
 
-@pytest.mark.parametrize(
-    ("host", "url"),
-    [
-        ("0.0.0.0", "http://127.0.0.1:8000/judge"),
-        ("::", "http://127.0.0.1:8000/judge"),
-        ("::1", "http://[::1]:8000/judge"),
-    ],
-)
-def test_urls_are_for_clients_on_this_machine(host: str, url: str) -> None:
-    content = {"http_options": {"host": host}, "applications": [{"route_prefix": "/judge"}]}
-    assert serving.urls(content) == [url]
-
-
 def test_a_port_of_an_ipv6_address_is_checked_before_ray_starts() -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
-        taken = {"host": "::1", "port": server.getsockname()[1]}
+        port = server.getsockname()[1]
         with pytest.raises(LaunchError, match=r"Address already in use.*choose another --port"):
-            clusters._check_port(taken)
-    clusters._check_port(taken)
+            clusters._check_port("::1", port)
+    clusters._check_port("::1", port)

@@ -12,7 +12,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from reward_serve.config import resolve as resolving
-from reward_serve.config.app import AppConfig, parse_config
+from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import JudgeModel, ModelConfig, RubricModel
 from reward_serve.config.resolve import installed_build, resolve, vllm_engine_arguments
@@ -23,7 +23,7 @@ from reward_serve.shipped import Build
 PURE = """
 import sys
 import yaml
-from reward_serve.config.app import parse_config, parse_gateway
+from reward_serve.config.app import AppConfig, GatewayConfig
 from reward_serve.shipped import deployments_files
 
 files = [yaml.safe_load(file.read_text()) for file in deployments_files().values()]
@@ -39,8 +39,8 @@ def refuse(event, arguments):
 
 sys.addaudithook(refuse)
 for each in applications:
-    parse = parse_gateway if each["import_path"].endswith("gateway") else parse_config
-    parse(each["args"])
+    section = GatewayConfig if each["import_path"].endswith("gateway") else AppConfig
+    section.parse(each["args"])
 print(len(applications))
 """
 
@@ -50,13 +50,13 @@ def args(**fields: Any) -> dict[str, Any]:
 
 
 def resolved(**fields: Any) -> JudgeModel:
-    (model,) = resolve(parse_config(args(**fields))).models
+    (model,) = resolve(AppConfig.parse(args(**fields))).models
     assert isinstance(model, JudgeModel)
     return model
 
 
 def fault(**fields: Any) -> str:
-    parsed = parse_config(args(**fields))  # is right as far as the file goes
+    parsed = AppConfig.parse(args(**fields))  # is right as far as the file goes
     with pytest.raises(ConfigError) as caught:
         resolve(parsed)
     text = str(caught.value)
@@ -256,7 +256,7 @@ def test_a_replica_needs_no_template_file(tmp_path: Path) -> None:
     data = {"description": "", "response_tokens": 64, "system": "", "user": "{response}"}
     file = tmp_path / "ours.yaml"
     file.write_text(yaml.safe_dump({**data, "generate": form}), encoding="utf-8")
-    config = parse_config(args(judge={"template": str(file), "mode": "generate"}))
+    config = AppConfig.parse(args(judge={"template": str(file), "mode": "generate"}))
     (model,) = resolve(config).models
     file.unlink()
     adapter: TypeAdapter[ModelConfig] = TypeAdapter(ModelConfig)
@@ -264,7 +264,7 @@ def test_a_replica_needs_no_template_file(tmp_path: Path) -> None:
     assert isinstance(read, JudgeModel)
     assert read == model
     assert read.judge.default_template.name == "ours"
-    assert config == parse_config(args(judge={"template": str(file), "mode": "generate"}))
+    assert config == AppConfig.parse(args(judge={"template": str(file), "mode": "generate"}))
 
 
 def test_faults_of_all_models_are_reported_together() -> None:
@@ -276,7 +276,7 @@ def test_faults_of_all_models_are_reported_together() -> None:
 
 def rubric_config(path: Path, **fields: Any) -> AppConfig:
     model = {"name": "r", "kind": "rubric", "rubric": {"rubrics": {"style": str(path)}}, **fields}
-    return parse_config({"models": [model]})
+    return AppConfig.parse({"models": [model]})
 
 
 def test_a_rubric_file_is_read_where_the_application_is_built(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_only_a_rubrics_template_shows_a_criterion(
     file.write_text(yaml.safe_dump(template), encoding="utf-8")
     model = {"name": "r", "kind": kind, "judge": {"template": str(file)}}
     with pytest.raises(ConfigError) as caught:
-        resolve(parse_config({"models": [model]}))
+        resolve(AppConfig.parse({"models": [model]}))
     assert said in str(caught.value)
 
 

@@ -9,7 +9,7 @@ from ray.serve.config import RequestRouterConfig
 from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
 from reward_serve.app import deployment_options
-from reward_serve.config.app import parse_config
+from reward_serve.config.app import AppConfig
 from reward_serve.routing.placement import known_replicas
 from reward_serve.routing.router import GroupRouter
 
@@ -99,7 +99,7 @@ def test_deployments_of_several_replicas_have_the_router(
 ) -> None:
     fields = {"autoscaling": {"max_replicas": most}, "affinity": affinity}
     args = {"models": [{"name": "r", "kind": "rule", **fields}]}
-    options = deployment_options(parse_config(args).models[0])
+    options = deployment_options(AppConfig.parse(args).models[0])
 
     assert ("request_router_config" in options) is routed
     if routed:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from reward_serve.config.app import parse_config, parse_gateway
+from reward_serve.config.app import AppConfig, GatewayConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.models import (
@@ -30,14 +30,14 @@ def rule(**fields: Any) -> dict[str, Any]:
 
 
 def judge(**fields: Any) -> JudgeModel:
-    model = parse_config(args(**fields)).models[0]
+    model = AppConfig.parse(args(**fields)).models[0]
     assert isinstance(model, JudgeModel)
     return model
 
 
 def fault(config: Any) -> str:
     with pytest.raises(ConfigError) as caught:
-        parse_config(config)
+        AppConfig.parse(config)
     text = str(caught.value)
     assert text.startswith("args: ")
     assert "\n" not in text
@@ -45,7 +45,7 @@ def fault(config: Any) -> str:
 
 
 def test_a_judge_needs_only_a_name_and_a_kind() -> None:
-    config = parse_config(args())
+    config = AppConfig.parse(args())
     model = config.models[0]
     assert isinstance(model, JudgeModel)
     assert (model.engine.model, model.engine.device) == ("bundled", "cpu")
@@ -61,7 +61,7 @@ def test_a_judge_needs_only_a_name_and_a_kind() -> None:
 
 
 def test_a_rule_needs_only_a_name_and_a_kind() -> None:
-    model = parse_config({"models": [{"name": "rule", "kind": "rule"}]}).models[0]
+    model = AppConfig.parse({"models": [{"name": "rule", "kind": "rule"}]}).models[0]
     assert isinstance(model, RuleModel)
     assert (model.resources.num_cpus, model.resources.num_gpus) == (1.0, 0.0)
     assert model.max_concurrent_items == 64
@@ -480,7 +480,7 @@ def test_engine_arguments_of_vllms_own_are_passed_on() -> None:
     ids=["rule", "cpu", "share", "two gpus", "gpu"],
 )
 def test_a_parsed_model_reads_back_as_itself_in_the_replica(model: dict[str, Any]) -> None:
-    parsed = parse_config({"models": [model]}).models[0]
+    parsed = AppConfig.parse({"models": [model]}).models[0]
     adapter: TypeAdapter[ModelConfig] = TypeAdapter(ModelConfig)
     assert adapter.validate_python(parsed.model_dump(mode="json")) == parsed
 
@@ -497,7 +497,7 @@ def test_a_limit_per_key_needs_keys() -> None:
     text = fault({**args(), "server": {"max_concurrent_items_per_key": 8}})
     assert text.startswith("server: max_concurrent_items_per_key: needs API keys; set ")
     server = {"max_concurrent_items_per_key": 8, "api_keys_env": "KEYS"}
-    assert parse_config({**args(), "server": server}).server.max_concurrent_items_per_key == 8
+    assert AppConfig.parse({**args(), "server": server}).server.max_concurrent_items_per_key == 8
 
 
 def test_a_key_in_the_file_itself_is_refused_and_not_repeated() -> None:
@@ -535,7 +535,7 @@ def composite(members: list[Any], **settings: Any) -> dict[str, Any]:
 
 def test_a_composites_members_are_names_or_names_with_settings() -> None:
     members = ["first", {"model": "judge", "application": "other", "weight": 2}]
-    model = parse_config(composite(members)).models[2]
+    model = AppConfig.parse(composite(members)).models[2]
     assert isinstance(model, CompositeModel)
     assert [member.model for member in model.composite.members] == ["first", "judge"]
     assert (model.composite.quorum, model.resources.num_cpus, model.resources.num_gpus) == (
@@ -587,7 +587,9 @@ def test_a_composite_that_cannot_score_is_refused(
 
 
 def test_length_is_a_member_without_a_model() -> None:
-    config = parse_config(composite(["first", {"model": "length", "weight": -1}], aggregate="sum"))
+    config = AppConfig.parse(
+        composite(["first", {"model": "length", "weight": -1}], aggregate="sum")
+    )
     model = config.models[2]
     assert isinstance(model, CompositeModel)
     assert model.composite.quorum == 2, "a sum needs every member"
@@ -601,7 +603,7 @@ def test_a_rubrics_defaults_are_its_own() -> None:
     criteria = [{"name": "brief", "text": "It is brief."}]
     of_engine = {"name": "r", "kind": "rubric", "rubric": {"rubrics": {"style": criteria}}}
     remote = {"name": "e", "kind": "remote", "remote": {"model": "gpt"}, "rubric": {}}
-    engine, endpoint = parse_config({"models": [of_engine, remote]}).models
+    engine, endpoint = AppConfig.parse({"models": [of_engine, remote]}).models
     assert isinstance(engine, RubricModel)
     assert isinstance(endpoint, RemoteModel)
     assert (engine.judge.template, engine.judge.mode) == ("rubric", "label")
@@ -640,7 +642,7 @@ def cascade(members: list[Any], **settings: Any) -> dict[str, Any]:
 
 def test_a_cascades_members_are_names_or_names_with_settings() -> None:
     members = ["first", {"model": "judge", "application": "other", "template": "solution"}]
-    model = parse_config(cascade(members, unsure=[0.1, 0.9])).models[2]
+    model = AppConfig.parse(cascade(members, unsure=[0.1, 0.9])).models[2]
     assert isinstance(model, CascadeModel)
     assert model.cascade.unsure == (0.1, 0.9)
     assert (model.resources.num_cpus, model.resources.num_gpus) == (0.5, 0)
@@ -692,13 +694,13 @@ def test_a_checkpoint_names_the_only_model_that_serves_it(
         {"name": f"m{n}", "kind": "judge", "engine": {"model": checkpoint}}
         for n, checkpoint in enumerate(checkpoints)
     ]
-    config = parse_config({"models": models, "server": {"aliases": aliases}})
+    config = AppConfig.parse({"models": models, "server": {"aliases": aliases}})
     assert config.server.aliases == expected
 
 
 def test_an_endpoints_model_is_found_by_its_own_name() -> None:
     model = {"name": "hosted", "kind": "remote", "remote": {"model": "gpt-4o-mini"}}
-    assert parse_config({"models": [model]}).server.aliases == {"gpt-4o-mini": "hosted"}
+    assert AppConfig.parse({"models": [model]}).server.aliases == {"gpt-4o-mini": "hosted"}
 
 
 def test_a_service_that_is_not_known_cannot_be_compatible_with() -> None:
@@ -711,7 +713,7 @@ GATEWAY: dict[str, Any] = {
 
 
 def test_a_gateway_names_models_and_their_applications() -> None:
-    config = parse_gateway(GATEWAY)
+    config = GatewayConfig.parse(GATEWAY)
     assert {model.name: model.application for model in config.models} == {"judge": "a", "rule": "b"}
 
 
@@ -728,7 +730,7 @@ def test_a_gateway_names_models_and_their_applications() -> None:
 )
 def test_a_gateway_that_leads_nowhere_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match="args: ") as refusal:
-        parse_gateway({**GATEWAY, **change})
+        GatewayConfig.parse({**GATEWAY, **change})
     assert said in str(refusal.value)
 
 
@@ -752,7 +754,7 @@ def test_members_of_kinds_that_read_no_rubric_get_none() -> None:
     both = {"name": "all", "kind": "composite", "composite": {"members": members}}
     plain = {"name": "plain", "kind": "composite", "composite": {"members": ["rule", "length"]}}
     parsed = {
-        model.name: model for model in parse_config({"models": [both, plain, *models]}).models
+        model.name: model for model in AppConfig.parse({"models": [both, plain, *models]}).models
     }
     everything = parsed["all"]
     assert isinstance(everything, CompositeModel)

@@ -1,20 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
 from pydantic import Field, ValidationError
 
-from reward_serve.config.app import AppConfig, GatewayConfig, parse_config, parse_gateway
+from reward_serve.config.app import AppConfig, GatewayConfig
 from reward_serve.config.base import ConfigError, Section, faults_of
 
-Parse = Callable[[dict[str, Any]], object]
+Args = type[AppConfig | GatewayConfig]
 
 
-def fault(model: dict[str, Any], parse: Parse = parse_config, **others: Any) -> str:
+def fault(model: dict[str, Any], section: Args = AppConfig, **others: Any) -> str:
     with pytest.raises(ConfigError) as caught:
-        parse({"models": [{"name": "m", **model}], **others})
+        section.parse({"models": [{"name": "m", **model}], **others})
     return str(caught.value)
 
 
@@ -67,7 +67,7 @@ def test_a_field_like_no_other_is_answered_with_the_fields_of_its_section(
 
 
 def test_a_gateway_has_no_sections_of_an_application() -> None:
-    text = fault({"application": "a", "engine": {}}, parse_gateway)
+    text = fault({"application": "a", "engine": {}}, GatewayConfig)
     assert "models.0.engine: unknown field; choose from application, name" in text
 
 
@@ -125,15 +125,17 @@ def misspelt(annotation: Any) -> Iterator[tuple[str, str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("parse", "path", "meant", "args"),
+    ("section", "path", "meant", "args"),
     [
-        pytest.param(parse, path[1:], meant, args, id=f"{top.__name__}{path}")
-        for parse, top in ((parse_config, AppConfig), (parse_gateway, GatewayConfig))
-        for path, meant, args in misspelt(top)
+        pytest.param(section, path[1:], meant, args, id=f"{section.__name__}{path}")
+        for section in (AppConfig, GatewayConfig)
+        for path, meant, args in misspelt(section)
     ],
 )
-def test_no_section_is_forgotten(parse: Parse, path: str, meant: str, args: dict[str, Any]) -> None:
+def test_no_section_is_forgotten(
+    section: Args, path: str, meant: str, args: dict[str, Any]
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse(args)
+        section.parse(args)
     faults = str(caught.value).removeprefix("args: ")
     assert f"{path}: unknown field; did you mean {meant!r}?" in faults
