@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import typer
 
 from reward_serve.cli.console import App, Url, client_for
-from reward_serve.client.client import Client
-from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.client.transport import ServiceUnavailableError, with_id
 from reward_serve.schema import DEFAULT_TIMEOUT_S
 
 
@@ -29,11 +29,9 @@ def ask(
     """Score one response with a service; exit 1 if it has no score."""
     given = {"question": question, "reference": reference, "model": model, "template": template}
     request: dict[str, Any] = {name: value for name, value in given.items() if value}
+    asked = with_id({**request, "response": response, "timeout_s": timeout_s})
     try:
-        client = Client(
-            client_for(url, app), timeout_s=timeout_s, on_failure="none", max_attempts=1
-        )
-        result = client.score({**request, "response": response})
+        (result,) = asyncio.run(client_for(url, app).ascore_batch([asked]))
     except ServiceUnavailableError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

@@ -44,8 +44,10 @@ def _explain(fault: ErrorDetails, top: type[BaseModel]) -> str:
         return message
     if fault["type"] == "extra_forbidden":
         _, section = _follow(fault["loc"][:-1], top)
-        fields = section.model_fields if _is_section(section) else []
-        return f"{shown}: unknown field; {hint(path[-1], fields)}"
+        fields = section.model_fields if _is_section(section) else {}
+        (kind,) = get_args(fields["kind"].annotation) if "kind" in fields else ("",)
+        of_kind = f" of kind: {kind}" if kind else ""
+        return f"{shown}: unknown field{of_kind}; {hint(path[-1], fields)}"
     if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
         model = fault["input"]
         found = model.get("kind") if isinstance(model, dict) else model

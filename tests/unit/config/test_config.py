@@ -180,7 +180,7 @@ def test_a_rule_takes_no_gpu() -> None:
         ),
         pytest.param(
             args(autoscalling={}),
-            "models.0.autoscalling: unknown field; did you mean 'autoscaling'?",
+            "models.0.autoscalling: unknown field of kind: judge; did you mean 'autoscaling'?",
             id="model",
         ),
         pytest.param(
