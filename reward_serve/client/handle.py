@@ -107,7 +107,7 @@ class HandleTransport:
                 f"{self._max_batch_items}, so split the batch",
                 status_code=TOO_LARGE,
             )
-        contents = await dispatcher.batch(list(requests))
+        contents = await dispatcher.score_batch(list(requests))
         results = [parse_result(content, self.name) for content in contents]
         check_ids(results, requests, self.name)
         return results

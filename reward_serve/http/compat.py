@@ -125,7 +125,7 @@ class CompatRoutes:
             self._dispatcher.pick(asked.get("model"))
         except UnknownModelError as error:
             raise HTTPException(404, str(error)) from None
-        results = await self._dispatcher.batch(items)
+        results = await self._dispatcher.score_batch(items)
         absent = self._server.absent_reward
         return rewards.rewards_of(results, absent, asked.get("template")), results
 

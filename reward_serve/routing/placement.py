@@ -40,7 +40,7 @@ def known_replicas(app: str, deployment: str) -> tuple[str, ...]:
     return _known.get((app, deployment), ())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Share:
     """The part of a batch that goes to one replica in one call.
 
@@ -48,11 +48,14 @@ class Share:
         replica: the replica's id; None if Serve chooses it.
         indices: indices of the items in the batch.
         size: bytes of the items, as ``size_of`` estimates them.
+        batch: the batch's id, which tells the replica that other parts belong to it; None if this
+            is the whole batch.
     """
 
     replica: str | None
     indices: Sequence[int]
     size: int = 0
+    batch: str | None = None
 
     @property
     def large(self) -> bool:
