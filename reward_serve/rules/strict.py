@@ -15,7 +15,8 @@ def verify_strict_any(response: str, references: Sequence[str]) -> Grade:
     """Like ``verify_any``, but a response that does not end in ``#### <number>`` is wrong.
 
     Raises:
-        ValueError: a reference is empty.
+        UnusableReferenceError: a reference contains no answer.
+        ValueError: there is no reference.
     """
     verification = verify_any(response, references)
     answer = response.rpartition("</think>")[2]
