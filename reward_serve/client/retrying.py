@@ -134,22 +134,22 @@ class Retrier:
             if batch.open and any(other.up for other in self._endpoints if other is not endpoint):
                 endpoint.lost(batch.bodies, since, batch.last_reason)
 
-    async def _ask(self, endpoint: Endpoint, batch: _Batch, asked: Sequence[Ticket]) -> bool:
+    async def _ask(self, endpoint: Endpoint, batch: _Batch, tickets: Sequence[Ticket]) -> bool:
         """Ask once; returns whether the service answered any of these requests."""
         try:
-            results = await endpoint.ascore_batch(list(map(batch.body, asked)))
+            results = await endpoint.ascore_batch(list(map(batch.body, tickets)))
         except NotConnectedError:
             raise
         except ServiceUnavailableError as error:
-            half = len(asked) // 2
+            half = len(tickets) // 2
             if error.status_code == TOO_LARGE and half:
                 batch.close_due(time.monotonic())
-                halves = map(batch.open_of, (asked[:half], asked[half:]))
+                halves = map(batch.open_of, (tickets[:half], tickets[half:]))
                 parts = [self._ask(endpoint, batch, part) for part in halves if part]
                 return any(await asyncio.gather(*parts)) or not parts
-            batch.refused(asked, error)
+            batch.refused(tickets, error)
             return error.answered
-        batch.answered(asked, results)
+        batch.answered(tickets, results)
         return any(map(is_answer, results))
 
 
@@ -244,10 +244,10 @@ class _Batch:
             return body  # the service refuses the invalid deadline
         return {**body, "timeout_s": max(self._ends[ticket] - time.monotonic(), 0.001)}
 
-    def answered(self, asked: Sequence[Ticket], results: Sequence[ScoreResult]) -> None:
+    def answered(self, tickets: Sequence[Ticket], results: Sequence[ScoreResult]) -> None:
         """Store the results; those that are not retried are final."""
         final, self.retry_after_s = [], 0.0
-        for ticket, result in zip(asked, results, strict=True):
+        for ticket, result in zip(tickets, results, strict=True):
             if ticket not in self.open:  # expired
                 continue
             self._latest[ticket] = result
@@ -259,13 +259,13 @@ class _Batch:
                 final.append(ticket)
         self.close(final)
 
-    def refused(self, asked: Sequence[Ticket], error: ServiceUnavailableError) -> None:
+    def refused(self, tickets: Sequence[Ticket], error: ServiceUnavailableError) -> None:
         """Record a failed attempt."""
         status = Status.ERROR if error.retryable else Status.INVALID
-        self.fail(self.open.intersection(asked), status, str(error))
+        self.fail(self.open.intersection(tickets), status, str(error))
         self.retry_after_s = error.retry_after_s or 0.0
         if not error.retryable:
-            self.close(asked)
+            self.close(tickets)
 
     def close_due(self, then: float) -> None:
         """Make the results of requests final whose deadlines are before that time."""
