@@ -21,8 +21,8 @@ from reward_serve.client.transport import (
     TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
+    answer_timeout_s,
     check_ids,
-    deadline,
     parse_explanation,
     parse_group,
     parse_result,
@@ -140,10 +140,11 @@ class HandleTransport:
                 self._connecting = in_thread(self._connect)
             connecting = asyncio.wrap_future(self._connecting)
         connecting.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.wait([connecting], timeout=deadline(bodies))
+        timeout_s = answer_timeout_s(bodies)
+        await asyncio.wait([connecting], timeout=timeout_s)
         if not connecting.done():
             raise ServiceUnavailableError(
-                f"{self.name}: no connection to the Ray cluster after {deadline(bodies):g} s"
+                f"{self.name}: no connection to the Ray cluster after {timeout_s:g} s"
             )
         try:
             self._dispatcher = connecting.result()

@@ -39,12 +39,12 @@ class Retrier:
 
     An attempt asks the first endpoint that is up, and the next one if that gives no answer. A
     request is retried after a transport fault, ``overloaded`` or ``error``, until its deadline or
-    ``max_attempts``. Retries keep its id, by which the service recognises a member of a group. The
-    pause between attempts is exponential with jitter, or longer if the service asks for it. All
-    other results are final. A batch that is too large is split.
+    ``max_attempts``. All other results are final. Retries keep the request's id, by which the
+    service recognises a member of a group. The pause between attempts is exponential with jitter,
+    or longer if the service asks for it. A batch that is too large is split.
 
-    Endpoints without an answer probe their service. While all of them are down, requests fail at
-    once.
+    An endpoint that gave no answer probes its service. While all endpoints are down, requests fail
+    at once.
 
     Args:
         endpoints: the services, in order of preference.
@@ -65,7 +65,7 @@ class Retrier:
         return all(endpoint.in_doubt for endpoint in self._endpoints)
 
     async def ask(self, tickets: Sequence[Ticket], deliver: Deliver) -> None:
-        """Deliver a result for each request; without any answer, its status is ``error``.
+        """Deliver a result for each request; one that was never answered is ``error``.
 
         A request whose caller has left is not retried.
 
@@ -101,7 +101,7 @@ class Retrier:
 
     @contextmanager
     def _bounded(self, batch: _Batch) -> Iterator[None]:
-        """End requests early in an outage, and each at its own deadline."""
+        """During the block, end each request at its own deadline, and all when an outage begins."""
 
         def give_up() -> None:
             if not any(endpoint.up for endpoint in self._endpoints):
@@ -215,13 +215,13 @@ class _Batch:
         self._sent: set[Ticket] = set()
 
     def open_of(self, tickets: Sequence[Ticket]) -> list[Ticket]:
-        """Those of these requests without a final result, in order."""
+        """The given requests that have no final result yet, in order."""
         return [ticket for ticket in tickets if ticket in self.open]
 
     def expire_later(self) -> list[asyncio.TimerHandle]:
-        """End each request at its deadline and grace, if deadlines differ.
+        """Set timers that end each request at its deadline plus the grace, if deadlines differ.
 
-        An attempt lasts as long as the longest deadline of its requests.
+        Without them a request would wait for the longest deadline of its attempt.
         """
         ends = set(self._ends.values())
         if len(ends) < 2:
@@ -268,7 +268,7 @@ class _Batch:
             self.close(tickets)
 
     def close_due(self, then: float) -> None:
-        """Make the results of requests final whose deadlines are before that time."""
+        """Make the results final of the requests whose deadlines are before ``then``."""
         self.close([ticket for ticket in self.open if self._ends[ticket] < then])
 
     def fail(self, tickets: Iterable[Ticket], status: Status, reason: str) -> None:
