@@ -119,7 +119,7 @@ class CompatRoutes:
     ) -> tuple[list[float], list[dict[str, Any]]]:
         """The rewards and their results."""
         query = request.query_params
-        items = rewards.in_url(query, items)
+        items = rewards.with_url_fields(query, items)
         await self._dispatcher.learn([query.get("model")])
         try:
             self._dispatcher.pick(query.get("model"))

@@ -78,7 +78,7 @@ class Admission:
                 yield
             finally:
                 self._give_back()
-                self._pace.left()
+                self._pace.done()
         finally:
             self.items -= 1
 
@@ -180,7 +180,7 @@ class Pace:
             self._items *= kept
             self._seconds = kept * self._seconds + busy * passed
 
-    def left(self) -> None:
+    def done(self) -> None:
         """Record that an item is done."""
         self._seen += 1
         self._items += 1

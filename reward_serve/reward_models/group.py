@@ -44,7 +44,7 @@ _Answers = dict[Pair, ScoreResult]
 """The model's answer for each order, the response shown first named first."""
 
 
-class Groups:
+class GroupJudge:
     """Judges groups.
 
     Args:
@@ -82,7 +82,7 @@ class Groups:
         comparison = self._prepare(request.as_single(), template, mode)
         comparison = replace(
             comparison,
-            writing=replace(comparison.writing, aggregate="mean"),
+            generation=replace(comparison.generation, aggregate="mean"),
             fingerprint=f"{comparison.fingerprint};group={strategy}",
         )
         if strategy == "listwise":
@@ -145,7 +145,7 @@ class Groups:
         async with place():
             prompt = await comparison.render(request.reference or "")
             output = await comparison.answer(
-                comparison.engine.generate, prompt, comparison.writing.sampling
+                comparison.engine.generate, prompt, comparison.generation.sampling
             )
         text = None if output.cut_off else strip_thinking(output.text)
         found = list(re.finditer(comparison.template.generate.verdict, text or ""))

@@ -74,7 +74,7 @@ class RubricJudge(Judge):
         """Score one request by its rubric, or by the deployment's default."""
         criteria = self._criteria(request)
         comparison = self._comparison(request, trace)
-        if comparison.writing.samples > 1:
+        if comparison.generation.samples > 1:
             raise InvalidRequestError("options.samples: criteria are answered once; remove it")
         reference = "\n\nor\n\n".join(request.references)
         answer = _one_by_one if comparison.mode == "label" else _in_one_text
@@ -133,7 +133,7 @@ class RubricJudge(Judge):
         about: dict[str, Any] = {
             "components": parts,
             "template": comparison.template.name,
-            "fingerprint": self._of_rubric(comparison.fingerprint, criteria),
+            "fingerprint": self._rubric_fingerprint(comparison.fingerprint, criteria),
             "text": results[0].text,
             "usage": summed_usage(results),
             "details": details,
@@ -154,7 +154,7 @@ class RubricJudge(Judge):
         source = "cache" if cached else self._source
         return ScoreResult(status=Status.OK, score=score, source=source, **about)
 
-    def _of_rubric(self, fingerprint: str, criteria: Sequence[Criterion]) -> str:
+    def _rubric_fingerprint(self, fingerprint: str, criteria: Sequence[Criterion]) -> str:
         text = json.dumps([criterion.model_dump() for criterion in criteria])
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         rule = f"{self._rubric.aggregate}-{self._rubric.min_answered}"
@@ -222,7 +222,7 @@ async def _in_one_text(
     ]
     prompt = await replace(comparison, criterion="\n".join(lines)).render(reference)
     output = await comparison.answer(
-        comparison.engine.generate, prompt, comparison.writing.sampling
+        comparison.engine.generate, prompt, comparison.generation.sampling
     )
     written = last_match(comparison.template, output.text, output.cut_off)
     if isinstance(written, ScoreResult):

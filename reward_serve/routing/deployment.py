@@ -126,7 +126,7 @@ class DeploymentClient:
             for share in shares:
                 self._placement.done(share)
 
-    async def _turn(self, share: Share, until: float) -> None:
+    async def _wait_for_turn(self, share: Share, until: float) -> None:
         """Wait until a large call may be sent, or until its deadline.
 
         Serialising a call holds the GIL: without pauses, those of a batch of 32 MB would delay
@@ -166,7 +166,7 @@ class DeploymentClient:
     async def _score(self, share: Share, items: list[Any]) -> list[Result]:
         until = self._until(items)
         try:
-            await self._turn(share, until)
+            await self._wait_for_turn(share, until)
             answer: list[Result] = await self._asked("score_batch", share, until, items)
             return answer
         except NoAnswerError as error:
@@ -181,7 +181,7 @@ class DeploymentClient:
         keys, items = list(missing), list(missing.values())
         until = retried_until or self._until(items)
         large = share.large or retried_until is not None
-        await self._turn(share, until)
+        await self._wait_for_turn(share, until)
         call = self._begin("score_stream", share, large, items, stream=True)
         try:
             chunks = aiter(call)

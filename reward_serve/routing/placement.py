@@ -75,7 +75,7 @@ class Placement:
     def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
         """Split the batch into calls; call ``done`` with each share when it is answered."""
         if len(replicas) < 2 or not items:
-            return _messages(items, None, range(len(items)))
+            return _calls(items, None, range(len(items)))
         groups: dict[int, list[int]] = {}
         for index, item in enumerate(items):
             groups.setdefault(group_key(item), []).append(index)
@@ -98,7 +98,7 @@ class Placement:
                         replica = self._least_loaded(replicas)
                     self._loads[replica] += len(piece)
                     parts.setdefault(replica, []).extend(piece)
-            shares = [one for part in parts.items() for one in _messages(items, *part)]
+            shares = [one for part in parts.items() for one in _calls(items, *part)]
             self._in_flight.update(shares)
         return shares
 
@@ -155,6 +155,6 @@ def _text(value: object) -> str:
     return type(value).__name__
 
 
-def _messages(items: Sequence[object], replica: str | None, indices: Sequence[int]) -> list[Share]:
+def _calls(items: Sequence[object], replica: str | None, indices: Sequence[int]) -> list[Share]:
     parts = bounded(indices, lambda index: size_of(items[index]))
     return [Share(replica, part, size) for part, size in parts]
