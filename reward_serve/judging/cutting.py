@@ -98,6 +98,7 @@ def _shortened(
         return Shortened(end.text, end.ids, skipped, 0)
     if found is not None:
         start, stop = found
+        # If the end would not show the answer, show it as the beginning, with a short end.
         if start < skipped or len(read(response[start:]).ids) > budget - head:
             size = len(read(response[start:stop]).ids) + len(read(JOINT).ids) + 2
             head = max(head, min(size, budget // 2))

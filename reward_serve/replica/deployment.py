@@ -118,8 +118,12 @@ class RewardReplica(Scorer):
         if reason is not None:
             raise RuntimeError(reason)
 
-    async def _first_verdict(self, uncounted: Scorer) -> None:
-        """Score one request at start-up, so that callers do not wait for one-time work."""
+    async def _first_verdict(self, unobserved: Scorer) -> None:
+        """Score one request at start-up, so that callers do not wait for one-time work.
+
+        Args:
+            unobserved: a scorer without observers, so that the request is not counted.
+        """
         if isinstance(self._config, RuleModel) and self._config.rule.verifier == "function":
             return  # a custom function may need other fields
         if isinstance(self._config, CompositeModel | CascadeModel):
@@ -127,7 +131,7 @@ class RewardReplica(Scorer):
         began = time.monotonic()
         asked = {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
         rubric = [{"name": "first", "text": "It states a number."}]
-        result = await uncounted.score(
+        result = await unobserved.score(
             {**asked, "rubric": rubric} if self._model.reads_rubric else asked
         )
         if result["status"] == "error":
@@ -135,7 +139,7 @@ class RewardReplica(Scorer):
         self._timings_s["first verdict"] = time.monotonic() - began
 
     async def _exit_on_failure(self) -> None:
-        """Exit when the model fails, since a replica that fails fast would attract traffic."""
+        """Exit when the model fails: a replica that fails fast would attract traffic."""
         while True:
             await asyncio.sleep(_WATCH_PERIOD_S)
             reason = await self._model.failure()

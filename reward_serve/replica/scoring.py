@@ -159,7 +159,7 @@ class Scorer:
     def _finished(
         self, result: ScoreResult | GroupResult, times: Times, request: object
     ) -> dict[str, Any]:
-        """The result as plain data, with what only the replica knows."""
+        """The result as plain data, with the request's id and metadata, model and latency."""
         times.ended = self._clock()
         finished = result.model_dump(mode="json") | echoes(request)
         finished["latency_ms"] = 1000 * times.total

@@ -244,7 +244,7 @@ def _sides(text: str) -> Sequence[Counter[str]]:
 
 
 def _is_evaluated(answer: str, reference: str) -> bool:
-    """Whether an answer is worked out, which a policy cannot earn by repeating the task."""
+    """Whether an answer is worked out: a repeated task must not earn the reward."""
     decimals = [_DECIMAL.findall(text) for text in (answer, reference)]
     if any(len(each.partition(".")[2]) > 5 for found in decimals for each in found):
         return False  # math-verify rounds
