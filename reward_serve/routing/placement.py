@@ -80,24 +80,22 @@ class Placement:
         for index, item in enumerate(items):
             groups.setdefault(group_key(item), []).append(index)
         parts: dict[str, list[int]] = {}
+
+        def place(indices: list[int], replica: str) -> None:
+            self._loads[replica] += len(indices)
+            parts.setdefault(replica, []).extend(indices)
+
         with self._lock:
             mean = (sum(self._loads[one] for one in replicas) + len(items)) / len(replicas)
             most = max(_ALWAYS, math.ceil(_SLACK * mean))
             for group, members in groups.items():
                 if any(_waits_for_others(items[index]) for index in members):
-                    replica = first_choice(group, replicas)  # as every other process chooses
-                    self._loads[replica] += len(members)
-                    parts.setdefault(replica, []).extend(members)
-                    continue
-                step = len(members) if len(members) <= most else _ALWAYS  # too many for one replica
-                for start in range(0, len(members), step):
-                    piece = members[start : start + step]
-                    if piece == members:
-                        replica = self._home(group, len(piece), replicas, most)
-                    else:
-                        replica = self._least_loaded(replicas)
-                    self._loads[replica] += len(piece)
-                    parts.setdefault(replica, []).extend(piece)
+                    place(members, first_choice(group, replicas))  # as every other process chooses
+                elif len(members) <= most:
+                    place(members, self._home(group, len(members), replicas, most))
+                else:  # too many for one replica
+                    for start in range(0, len(members), _ALWAYS):
+                        place(members[start : start + _ALWAYS], self._least_loaded(replicas))
             shares = [one for part in parts.items() for one in _calls(items, *part)]
             self._in_flight.update(shares)
         return shares
