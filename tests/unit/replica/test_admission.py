@@ -252,7 +252,7 @@ async def test_an_item_that_would_miss_its_deadline_is_refused_at_once() -> None
     visitors = Visitors(admission)
     await visitors.enter(20, batch="large")  # the next is done in 10.5 s
     with pytest.raises(
-        OverloadedError, match=r"10\.5 s of its 10\.0 s; retry after 12 s"
+        OverloadedError, match=r"10\.5 s, too close to its deadline in 10\.0 s; retry after 12 s"
     ) as refusal:
         async with asyncio.timeout(1), admission.place(within_s=10.0, batch="large"):
             pytest.fail("a place too late")
