@@ -1,4 +1,4 @@
-"""What transports share: the protocol, request ids, parsed results, and errors."""
+"""The protocol of transports, and what they share: request ids, parsing and errors."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Ingress:
     async def models(self) -> dict[str, Any]:
         """For clients by handle: the reward models, their applications, limit and version."""
         applications = self._dispatcher.applications
-        await self._dispatcher.learn([""])  # no model has this name, so every alias is fetched
+        await self._dispatcher.learn()
         return {
             "models": list(applications),
             "applications": applications,

@@ -80,12 +80,15 @@ class Dispatcher:
             )
         return name
 
-    async def learn(self, names: Iterable[object]) -> None:
-        """If one of these names is unknown, fetch the aliases of a gateway's applications.
+    async def learn(self, names: Iterable[object] | None = None) -> None:
+        """Fetch the aliases of a gateway's applications, such as the hub ids of checkpoints.
 
-        They include the hub ids of checkpoints. An alias of several models remains unknown.
+        An alias of several models remains unknown.
+
+        Args:
+            names: if given, aliases are fetched only if one of these names is unknown.
         """
-        if not self._upstream or all(self._known(name) for name in names):
+        if not self._upstream or (names is not None and all(map(self._known, names))):
             return
         async with self._learning:
             if time.monotonic() - self._learned_at > _LEARN_EVERY_S:

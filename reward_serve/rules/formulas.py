@@ -223,7 +223,7 @@ def _features(text: str) -> tuple[object, ...]:
 
 
 def _form(text: str) -> tuple[object, ...]:
-    """What differs between a task that is handed back, such as 2x + 3x, and its solution."""
+    """The features in which a repeated task, such as 2x + 3x, differs from its solution."""
     names = _names(text)
     brackets = text.count("(") if names and "\\cup" not in names else 0
     return names, _sides(text), brackets, len(_SUM.findall(text))
