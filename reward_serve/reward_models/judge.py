@@ -142,7 +142,7 @@ class Judge(RewardModel):
     ) -> Comparison:
         generation = generation_of(request.options, self._config, mode, self._ends_thinking)
         self._check_fields(request, template)
-        uncached = request.options.cache is False
+        cache = None if request.options.cache is False else self._cache
         return Comparison(
             request=request,
             template=template,
@@ -151,7 +151,7 @@ class Judge(RewardModel):
             response_tokens=self._budget(template),
             fingerprint=self._fingerprint(template, mode, generation),
             source=self._source,
-            engine=self.engine if uncached else self._cache or self.engine,
+            engine=cache or self.engine,
             renderer=self._renderer,
             trace=trace,
         )
