@@ -447,9 +447,9 @@ def longest_timeout_s(requests: Iterable[object]) -> float:
     """The longest valid ``timeout_s`` of the requests; the default if none has one."""
     found = []
     for request in requests:
-        asked = request.get("timeout_s") if isinstance(request, dict) else None
+        value = request.get("timeout_s") if isinstance(request, dict) else None
         try:
-            seconds = float(asked)  # type: ignore[arg-type]
+            seconds = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
             continue
         if 0 < seconds <= MAX_TIMEOUT_S:

@@ -39,8 +39,8 @@ class Finding:
 def examine_service(url: str, api_key: str | None = None, requests: int = 0) -> list[Finding]:
     """Check that the service at ``url`` is up, ready and scores correctly.
 
-    With ``requests``, also measure the latency of single requests and the rate of a batch of so
-    many.
+    With ``requests``, also measure the latency of single requests and the throughput of a batch of
+    this size.
     """
     findings: list[Finding] = []
     try:

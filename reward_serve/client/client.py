@@ -40,16 +40,16 @@ class Client:
         timeout_s: default deadline of a request, over all attempts, in seconds.
         on_failure: how to handle a request without a score: ``raise`` raises ``ScoringError``,
             ``none`` returns the typed failure, ``rule`` uses the rule verifier in this process,
-            ``lexical`` does too and, for a text that it cannot decide, uses the words shared with
-            the reference (their F1), and a number is used as the score. The last three give results
-            with source ``fallback``.
+            ``lexical`` uses the verifier and, if it abstains, the F1 of the words shared with the
+            reference, and a number is used as the score. The last three give results with source
+            ``fallback``.
         window_s: while a batch is in progress, how long a request waits to be batched; otherwise
             it is sent immediately.
         max_batch: maximum requests per batch.
         max_attempts: maximum attempts per request; None to retry until its deadline.
         model: default reward model of requests; by default the service's first.
         samples: file to which a sample of the results is appended, as JSON lines.
-        samples_every: write one of this many results.
+        samples_every: write every n-th result.
 
     Raises:
         ValueError: ``on_failure`` is invalid.
@@ -188,7 +188,7 @@ class Client:
     def _submitted(
         self, requests: Sequence[Request], loop: asyncio.AbstractEventLoop | None
     ) -> Iterator[list[Ticket]]:
-        """The submitted requests, which are withdrawn if the block that waits for them raises."""
+        """Submit the requests, and withdraw them if the block that waits for them raises."""
         self._in_this_process()
         tickets = [Ticket(as_dict(request, self._defaults), loop) for request in requests]
         self.counters.add(asked=len(tickets))
@@ -206,6 +206,7 @@ class Client:
                     self._start()
 
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
+        """Answer a batch's tickets."""
         unscored: list[ScoreResult] = []
 
         def deliver(results: Sequence[tuple[Ticket, ScoreResult]]) -> None:

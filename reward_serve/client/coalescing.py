@@ -1,7 +1,7 @@
-"""Batches the requests of concurrent calls, single or several, from all threads and event loops.
+"""Batches the requests of concurrent calls from all threads and event loops.
 
-Switching threads costs more than a request does, so a burst of requests is handed over at once, and
-so are the results for one event loop.
+A thread switch costs more than a request, so a burst of requests is passed to the clients' event
+loop with one call, and so are the results to each of their callers' event loops.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Ticket:
 
     Attributes:
         body: the request with an id.
-        has_own_id: whether the id is its caller's.
+        has_own_id: whether the caller set the id.
         answer: the future of its outcome.
-        gone: whether its caller has left.
+        gone: whether the caller no longer waits.
     """
 
     __slots__ = ("answer", "body", "gone", "has_own_id", "loop")
@@ -71,7 +71,7 @@ class Coalescer:
         self._window_s = window_s
         self._max_batch = max_batch
         self._incoming: deque[Ticket] = deque()
-        self._called = False
+        self._is_woken = False
         self._waiting: list[Ticket] = []
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -80,21 +80,21 @@ class Coalescer:
     def submit(self, tickets: Sequence[Ticket]) -> None:
         """Submit tickets, from any thread."""
         self._incoming.extend(tickets)
-        if not self._called:
-            self._called = True
+        if not self._is_woken:
+            self._is_woken = True
             try:
                 self._loop.call_soon_threadsafe(self._take)
-            except BaseException:  # such as KeyboardInterrupt: the next caller wakes the loop
-                self._called = False
+            except BaseException:  # such as KeyboardInterrupt; the next caller tries again
+                self._is_woken = False
                 raise
 
     def withdraw(self, tickets: Sequence[Ticket]) -> None:
-        """Withdraw tickets whose callers have left; cancels a batch without remaining callers."""
+        """Withdraw tickets whose callers have left; cancels batches for which nobody waits."""
         with suppress(RuntimeError):  # the loop has ended with its process
-            self._loop.call_soon_threadsafe(self._leave, tickets)
+            self._loop.call_soon_threadsafe(self._abandon, tickets)
 
     def _take(self) -> None:
-        self._called = False  # before emptying the queue, so that later requests call again
+        self._is_woken = False  # before emptying the queue, so that later requests wake the loop
         while self._incoming:
             ticket = self._incoming.popleft()
             try:
@@ -108,7 +108,7 @@ class Coalescer:
             self._bytes += size
             if len(self._waiting) >= self._max_batch:
                 self._send()
-        if self._waiting and all(map(_is_gone, self._in_progress.values())):
+        if self._waiting and all(map(_is_abandoned, self._in_progress.values())):
             self._send()
         elif self._waiting and self._timer is None:
             self._timer = self._loop.call_later(self._window_s, self._send)
@@ -140,16 +140,16 @@ class Coalescer:
         except Exception as error:  # a bug; the callers must not wait forever
             hand_out((ticket, error) for ticket in batch)
 
-    def _leave(self, tickets: Sequence[Ticket]) -> None:
+    def _abandon(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
             ticket.gone = True
-        left = set(tickets)
+        gone = set(tickets)
         for task, batch in self._in_progress.items():
-            if not left.isdisjoint(batch) and _is_gone(batch):
+            if not gone.isdisjoint(batch) and _is_abandoned(batch):
                 task.cancel()
 
 
-def _is_gone(batch: Sequence[Ticket]) -> bool:
+def _is_abandoned(batch: Sequence[Ticket]) -> bool:
     """Whether nobody waits for an answer any more."""
     return all(ticket.gone or ticket.answer.done() for ticket in batch)
 
@@ -159,15 +159,15 @@ def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Any, Outcome]]] = {}
     for ticket, outcome in outcomes:
         if ticket.loop is None:
-            _settle([(ticket.answer, outcome)])
+            _resolve([(ticket.answer, outcome)])
         else:
             by_loop.setdefault(ticket.loop, []).append((ticket.answer, outcome))
     for loop, answers in by_loop.items():
         with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(_settle, answers)
+            loop.call_soon_threadsafe(_resolve, answers)
 
 
-def _settle(answers: Iterable[tuple[Any, Outcome]]) -> None:
+def _resolve(answers: Iterable[tuple[Any, Outcome]]) -> None:
     for answer, outcome in answers:
         if answer.done():
             continue

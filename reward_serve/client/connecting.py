@@ -1,4 +1,4 @@
-"""The client of a target that arguments and environment variables name."""
+"""Connects to the service that arguments or environment variables name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def connect(
     timeout_s: float | None = None,
     **settings: Any,
 ) -> Client:
-    """The client of a target. Within a process, equal arguments return the same client.
+    """Return the client of a service. Within a process, equal arguments return the same client.
 
     Args:
         url: URL of the service; default ``REWARD_SERVE_URL``. Several URLs (a list, or separated by
@@ -67,7 +67,7 @@ def _client(*target: Any, **settings: Any) -> Client:
 def _endpoints(
     process: int, urls: tuple[str, ...], app: str | None, key: str | None
 ) -> list[Endpoint]:
-    """The endpoints of a target, shared by its clients, so that they detect an outage together."""
+    """The endpoints of a service, shared by its clients, so that they detect an outage together."""
     if urls:
         from reward_serve.client.http import HttpTransport
 

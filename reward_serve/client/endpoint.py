@@ -16,7 +16,7 @@ from reward_serve.schema import ScoreResult, Status, longest_timeout_s
 logger = logging.getLogger(__name__)
 
 PROBE_EVERY_S = 2.0
-_MAX_OFFERED = 8  # requests that a probe may repeat
+_MAX_CANDIDATES = 8  # requests that a probe may repeat
 _SUSPICION_S = 2.0
 """How long a first probe may take before the circuit opens."""
 _NO_ANSWER = frozenset([Status.ERROR, Status.TIMEOUT])
@@ -48,8 +48,8 @@ class Endpoint:
         self.up = True
         self.on_outage: set[Callable[[], None]] = set()
         self._answered_at = float("-inf")
-        self._answered: Any = None
-        self._offered: deque[dict[str, Any]] = deque()
+        self._known_good: Any = None
+        self._candidates: deque[dict[str, Any]] = deque()
         self._lost_at = 0.0
         self._reason = ""
         self._probing: asyncio.Task[None] | None = None
@@ -78,7 +78,7 @@ class Endpoint:
         """The transport's results; records whether the service answered.
 
         Raises:
-            ServiceUnavailableError: the call failed as a whole, for whatever reason.
+            ServiceUnavailableError: the call failed as a whole; wraps every exception.
         """
         try:
             results = await self.transport.ascore_batch(bodies)
@@ -93,29 +93,31 @@ class Endpoint:
             self._answered_at = time.monotonic()
         for body, result in zip(bodies, results, strict=True):
             if result.status is Status.OK:
-                self._answered = body
+                self._known_good = body
                 break
         return results
 
     def offer(self, bodies: Sequence[dict[str, Any]]) -> None:
-        """Add requests for the probe to try, as those it tries now may always fail."""
+        """Give the probe more requests to try: those that it has may each be at fault."""
         if self.in_doubt:
-            self._offered.extend(bodies[: _MAX_OFFERED - len(self._offered)])
+            self._candidates.extend(bodies[: _MAX_CANDIDATES - len(self._candidates)])
 
     def lost(self, bodies: Sequence[dict[str, Any]], since: float, reason: str) -> None:
         """Probe after a call without an answer, unless another was answered recently.
 
         Args:
             bodies: the requests of the call.
-            since: when it began, on the monotonic clock; an answer is recent if it came in the
-                second half of the time since then.
-            reason: its last failure.
+            since: when the call began, on the monotonic clock; an answer is recent if it came in
+                the second half of the time since then.
+            reason: the call's last failure.
         """
         if self.in_doubt or self._answered_at > (since + time.monotonic()) / 2:
             self.offer(bodies)
             return
         self._lost_at, self._reason = since, reason or "timed out"
-        self._offered = deque([self._answered] if self._answered else bodies[-_MAX_OFFERED:])
+        self._candidates = deque(
+            [self._known_good] if self._known_good else bodies[-_MAX_CANDIDATES:]
+        )
         probe = self._probe(longest_timeout_s(bodies))
         self._probing = asyncio.create_task(probe, name=f"probe of {self.name}")
 
@@ -136,12 +138,12 @@ class Endpoint:
 
     async def _answers(self, timeout_s: float) -> bool:
         # Alone, a member of a cohort would wait for the others until it is a timeout.
-        asked = {**self._offered[0], "timeout_s": timeout_s, "group_size": None}
+        request = {**self._candidates[0], "timeout_s": timeout_s, "group_size": None}
         try:
-            if any(map(is_answer, await self.transport.ascore_batch([asked]))):
+            if any(map(is_answer, await self.transport.ascore_batch([request]))):
                 return True
-            if len(self._offered) > 1:
-                self._offered.popleft()
+            if len(self._candidates) > 1:
+                self._candidates.popleft()
             return False
         except ServiceUnavailableError as error:
             return error.answered

@@ -21,8 +21,8 @@ from reward_serve.client.transport import (
     TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
+    answer_timeout_s,
     check_ids,
-    deadline,
     parse_explanation,
     parse_group,
     parse_result,
@@ -107,7 +107,7 @@ class HandleTransport:
                 f"{self._max_batch_items}, so split the batch",
                 status_code=TOO_LARGE,
             )
-        contents = await dispatcher.batch(list(requests))
+        contents = await dispatcher.score_batch(list(requests))
         results = [parse_result(content, self.name) for content in contents]
         check_ids(results, requests, self.name)
         return results
@@ -140,10 +140,11 @@ class HandleTransport:
                 self._connecting = in_thread(self._connect)
             connecting = asyncio.wrap_future(self._connecting)
         connecting.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.wait([connecting], timeout=deadline(bodies))
+        timeout_s = answer_timeout_s(bodies)
+        await asyncio.wait([connecting], timeout=timeout_s)
         if not connecting.done():
             raise ServiceUnavailableError(
-                f"{self.name}: no connection to the Ray cluster after {deadline(bodies):g} s"
+                f"{self.name}: no connection to the Ray cluster after {timeout_s:g} s"
             )
         try:
             self._dispatcher = connecting.result()

@@ -26,8 +26,8 @@ from reward_serve.client.loop import on_own_loop, run
 from reward_serve.client.outcomes import OnFailure
 from reward_serve.client.transport import (
     ServiceUnavailableError,
+    answer_timeout_s,
     check_ids,
-    deadline,
     parse_explanation,
     parse_group,
     parse_result,
@@ -157,7 +157,7 @@ class HttpTransport:
         encoded = [encode(request) for request in requests]
         sent = [each for each in encoded if isinstance(each, bytes)]
         content = b'{"requests": [' + b", ".join(sent) + b"]}"
-        answer = await self._ask("POST", "/v1/score/batch", deadline(requests), content)
+        answer = await self._ask("POST", "/v1/score/batch", answer_timeout_s(requests), content)
         answered = self._content(*answer).get("results")
         if not isinstance(answered, list) or len(answered) != len(sent):
             raise ServiceUnavailableError(
@@ -181,7 +181,7 @@ class HttpTransport:
         encoded = encode(request)
         if isinstance(encoded, ScoreResult):
             return Explanation(result=encoded)
-        answer = await self._ask("POST", "/v1/explain", deadline([request]), encoded)
+        answer = await self._ask("POST", "/v1/explain", answer_timeout_s([request]), encoded)
         return parse_explanation(self._content(*answer, expected="result"), self.name)
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
@@ -189,7 +189,7 @@ class HttpTransport:
         encoded = encode(request)
         if isinstance(encoded, ScoreResult):
             return group_failure(encoded, size_of_group(request))
-        answer = await self._ask("POST", "/v1/score/group", deadline([request]), encoded)
+        answer = await self._ask("POST", "/v1/score/group", answer_timeout_s([request]), encoded)
         return parse_group(self._content(*answer), request, self.name)
 
     async def models(self) -> list[dict[str, Any]]:

@@ -79,18 +79,18 @@ def _by_rule(request: Mapping[str, Any], lexical: bool) -> float | None:
     from reward_serve.rules import verify_any
 
     try:
-        asked = ScoreRequest.model_validate(request)
-        score = verify_any(asked.response, asked.references).score
+        parsed = ScoreRequest.model_validate(request)
+        score = verify_any(parsed.response, parsed.references).score
         if score is not None or not lexical:
             return score
         from reward_serve.rules.base import gold_answer
         from reward_serve.rules.numbers.parsing import parse_number
 
-        if any(parse_number(gold_answer(reference)) for reference in asked.references):
+        if any(parse_number(gold_answer(reference)) for reference in parsed.references):
             return None
     except ValueError:  # an invalid request, or one without a reference
         return None
-    return max(_token_f1(asked.response, reference) for reference in asked.references)
+    return max(_token_f1(parsed.response, reference) for reference in parsed.references)
 
 
 def _token_f1(response: str, reference: str) -> float:

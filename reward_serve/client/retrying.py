@@ -39,12 +39,12 @@ class Retrier:
 
     An attempt asks the first endpoint that is up, and the next one if that gives no answer. A
     request is retried after a transport fault, ``overloaded`` or ``error``, until its deadline or
-    ``max_attempts``. Retries keep its id, by which the service recognises a member of a group. The
-    pause between attempts is exponential with jitter, or longer if the service asks for it. All
-    other results are final. A batch that is too large is split.
+    ``max_attempts``. All other results are final. Retries keep the request's id, by which the
+    service recognises a member of a group. The pause between attempts is exponential with jitter,
+    or longer if the service asks for it. A batch that is too large is split.
 
-    Endpoints without an answer probe their service. While all of them are down, requests fail at
-    once.
+    An endpoint that gave no answer probes its service. While all endpoints are down, requests fail
+    at once.
 
     Args:
         endpoints: the services, in order of preference.
@@ -65,7 +65,7 @@ class Retrier:
         return all(endpoint.in_doubt for endpoint in self._endpoints)
 
     async def ask(self, tickets: Sequence[Ticket], deliver: Deliver) -> None:
-        """Deliver a result for each request; without any answer, its status is ``error``.
+        """Deliver a result for each request; one that was never answered is ``error``.
 
         A request whose caller has left is not retried.
 
@@ -101,7 +101,7 @@ class Retrier:
 
     @contextmanager
     def _bounded(self, batch: _Batch) -> Iterator[None]:
-        """End requests early in an outage, and each at its own deadline."""
+        """During the block, end each request at its own deadline, and all when an outage begins."""
 
         def give_up() -> None:
             if not any(endpoint.up for endpoint in self._endpoints):
@@ -134,22 +134,22 @@ class Retrier:
             if batch.open and any(other.up for other in self._endpoints if other is not endpoint):
                 endpoint.lost(batch.bodies, since, batch.last_reason)
 
-    async def _ask(self, endpoint: Endpoint, batch: _Batch, asked: Sequence[Ticket]) -> bool:
+    async def _ask(self, endpoint: Endpoint, batch: _Batch, tickets: Sequence[Ticket]) -> bool:
         """Ask once; returns whether the service answered any of these requests."""
         try:
-            results = await endpoint.ascore_batch(list(map(batch.body, asked)))
+            results = await endpoint.ascore_batch(list(map(batch.body, tickets)))
         except NotConnectedError:
             raise
         except ServiceUnavailableError as error:
-            half = len(asked) // 2
+            half = len(tickets) // 2
             if error.status_code == TOO_LARGE and half:
                 batch.close_due(time.monotonic())
-                halves = map(batch.open_of, (asked[:half], asked[half:]))
+                halves = map(batch.open_of, (tickets[:half], tickets[half:]))
                 parts = [self._ask(endpoint, batch, part) for part in halves if part]
                 return any(await asyncio.gather(*parts)) or not parts
-            batch.refused(asked, error)
+            batch.refused(tickets, error)
             return error.answered
-        batch.answered(asked, results)
+        batch.answered(tickets, results)
         return any(map(is_answer, results))
 
 
@@ -215,13 +215,13 @@ class _Batch:
         self._sent: set[Ticket] = set()
 
     def open_of(self, tickets: Sequence[Ticket]) -> list[Ticket]:
-        """Those of these requests without a final result, in order."""
+        """The given requests that have no final result yet, in order."""
         return [ticket for ticket in tickets if ticket in self.open]
 
     def expire_later(self) -> list[asyncio.TimerHandle]:
-        """End each request at its deadline and grace, if deadlines differ.
+        """Set timers that end each request at its deadline plus the grace, if deadlines differ.
 
-        An attempt lasts as long as the longest deadline of its requests.
+        Without them a request would wait for the longest deadline of its attempt.
         """
         ends = set(self._ends.values())
         if len(ends) < 2:
@@ -244,10 +244,10 @@ class _Batch:
             return body  # the service refuses the invalid deadline
         return {**body, "timeout_s": max(self._ends[ticket] - time.monotonic(), 0.001)}
 
-    def answered(self, asked: Sequence[Ticket], results: Sequence[ScoreResult]) -> None:
+    def answered(self, tickets: Sequence[Ticket], results: Sequence[ScoreResult]) -> None:
         """Store the results; those that are not retried are final."""
         final, self.retry_after_s = [], 0.0
-        for ticket, result in zip(asked, results, strict=True):
+        for ticket, result in zip(tickets, results, strict=True):
             if ticket not in self.open:  # expired
                 continue
             self._latest[ticket] = result
@@ -259,16 +259,16 @@ class _Batch:
                 final.append(ticket)
         self.close(final)
 
-    def refused(self, asked: Sequence[Ticket], error: ServiceUnavailableError) -> None:
+    def refused(self, tickets: Sequence[Ticket], error: ServiceUnavailableError) -> None:
         """Record a failed attempt."""
         status = Status.ERROR if error.retryable else Status.INVALID
-        self.fail(self.open.intersection(asked), status, str(error))
+        self.fail(self.open.intersection(tickets), status, str(error))
         self.retry_after_s = error.retry_after_s or 0.0
         if not error.retryable:
-            self.close(asked)
+            self.close(tickets)
 
     def close_due(self, then: float) -> None:
-        """Make the results of requests final whose deadlines are before that time."""
+        """Make the results final of the requests whose deadlines are before ``then``."""
         self.close([ticket for ticket in self.open if self._ends[ticket] < then])
 
     def fail(self, tickets: Iterable[Ticket], status: Status, reason: str) -> None:

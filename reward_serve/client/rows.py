@@ -10,7 +10,7 @@ from reward_serve.client.outcomes import failed_status
 from reward_serve.schema import ScoreResult, Status
 
 PROBED_ROWS = 8
-"""How many of a data set's first rows are asked about before training."""
+"""Number of a data set's first rows to check before training."""
 PROBE_RESPONSE = "I do not know."
 """A wrong response that no rule decides, so that the model is asked."""
 
@@ -30,7 +30,7 @@ def text_of(cell: Any) -> str | None:
 
 
 def texts_of(cell: Any) -> list[str]:
-    """A cell's gold answers as texts, without missing ones; it holds one, or several."""
+    """The gold answers in a cell, which may be one or several, without missing ones."""
     if hasattr(cell, "tolist"):  # of numpy
         cell = cell.tolist()
     several = isinstance(cell, Iterable) and not isinstance(cell, str | bytes | Mapping)
@@ -53,20 +53,20 @@ def _present(value: Any) -> Any:
     return {key: _present(each) for key, each in value.items() if each is not None}
 
 
-def check_rows(asked: Iterable[tuple[Client, Mapping[str, Any]]]) -> ScoreResult | None:
-    """Ask about the first rows of a data set, before training.
+def check_rows(probes: Iterable[tuple[Client, Mapping[str, Any]]]) -> ScoreResult | None:
+    """Check the first rows of a data set with the service, before training.
 
     Args:
-        asked: for each row its client and a request, for example with ``PROBE_RESPONSE``.
+        probes: for each row, a client and a request, for example with ``PROBE_RESPONSE``.
 
     Returns:
-        A result without a score, if there is one: the service is away, or failed.
+        The first result without a score, if any: the service is down, or failed.
 
     Raises:
         RefusedRowError: names the row and the service's reason.
     """
     failed = None
-    for row, (client, request) in enumerate(asked):
+    for row, (client, request) in enumerate(probes):
         result = client.score(request)
         if failed_status(result) == Status.INVALID:
             raise RefusedRowError(
@@ -77,7 +77,7 @@ def check_rows(asked: Iterable[tuple[Client, Mapping[str, Any]]]) -> ScoreResult
 
 
 def check_first_results(client: Client, results: Sequence[ScoreResult]) -> None:
-    """Stop a run whose first rows are refused; for trainers that ask nothing before training.
+    """Stop a run whose first rows are refused; for trainers that cannot check rows beforehand.
 
     Raises:
         RefusedRowError: the service refuses one of these rows, and this process's client has had

@@ -1,4 +1,4 @@
-"""What transports share: the protocol, request ids, parsed results, and errors."""
+"""The protocol of transports, and what they share: request ids, parsing and errors."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def check_ids(
             )
 
 
-def deadline(bodies: Sequence[Mapping[str, Any]]) -> float:
+def answer_timeout_s(bodies: Sequence[Mapping[str, Any]]) -> float:
     """Seconds to wait for the service: the longest deadline of the requests, plus the grace."""
     return longest_timeout_s(bodies) + SERVICE_GRACE_S
 

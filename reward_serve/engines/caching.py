@@ -101,15 +101,15 @@ class CachingEngine:
             self._kept[key] = task.result()
 
 
-def _key(kind: str, prompt: Prompt, asked: Sequence[object]) -> bytes:
-    digest = hashlib.blake2b(repr((kind, *asked)).encode(), digest_size=16)
+def _key(kind: str, prompt: Prompt, parameters: Sequence[object]) -> bytes:
+    digest = hashlib.blake2b(repr((kind, *parameters)).encode(), digest_size=16)
     digest.update(array("q", prompt.token_ids).tobytes() or repr(prompt.messages).encode())
     return digest.digest()
 
 
 def _cached(output: Output) -> Output:
-    asked = output.usage.prompt_tokens
-    return replace(output, cached=True, usage=Usage(prompt_tokens=asked, cached_tokens=asked))
+    tokens = output.usage.prompt_tokens
+    return replace(output, cached=True, usage=Usage(prompt_tokens=tokens, cached_tokens=tokens))
 
 
 def _is_sound(output: LabelOutput | TextOutput) -> bool:

@@ -60,8 +60,8 @@ class VllmEngine(VllmRunner):
         await self.label_logprobs(Prompt((), [0], {"": 0}), [""])
 
     async def _generated(self, prompt: Prompt, params: Any) -> Any:
-        asked = self._input(prompt.token_ids)
-        return await self._run(self._llm.generate(asked, params, str(next(self._numbers))))
+        tokens = self._input(prompt.token_ids)
+        return await self._run(self._llm.generate(tokens, params, str(next(self._numbers))))
 
 
 def _usage(output: Any) -> Usage:

@@ -94,7 +94,7 @@ def _connected_majority(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
 
 
 def placed(names: Sequence[int], size: int) -> list[float | None]:
-    """The scores of a listing, best first: the share of the group's other responses behind each.
+    """The scores of a listing: for each response, the share of the others that it is ranked above.
 
     Responses that are missing or listed twice have no score, and their places are unknown: a score
     is the mean over all complete rankings that fit, so that only a complete listing gives 0 or 1.

@@ -164,7 +164,7 @@ class ChatCompletion(BaseModel):
 
 
 class OpenAIErrorFields(ResultModel):
-    """What OpenAI's clients read."""
+    """The fields of an error that OpenAI's clients read."""
 
     message: str
     type: str

@@ -118,16 +118,16 @@ class CompatRoutes:
         self, request: Request, items: rewards.Items
     ) -> tuple[list[float], list[dict[str, Any]]]:
         """The rewards and their results."""
-        asked = request.query_params
-        items = rewards.in_url(asked, items)
-        await self._dispatcher.learn([asked.get("model")])
+        query = request.query_params
+        items = rewards.with_url_fields(query, items)
+        await self._dispatcher.learn([query.get("model")])
         try:
-            self._dispatcher.pick(asked.get("model"))
+            self._dispatcher.pick(query.get("model"))
         except UnknownModelError as error:
             raise HTTPException(404, str(error)) from None
-        results = await self._dispatcher.batch(items)
+        results = await self._dispatcher.score_batch(items)
         absent = self._server.absent_reward
-        return rewards.rewards_of(results, absent, asked.get("template")), results
+        return rewards.rewards_of(results, absent, query.get("template")), results
 
 
 def openai_models(names: Iterable[str]) -> dict[str, Any]:

@@ -179,7 +179,7 @@ def reward_url(
 
 
 async def _with_remedy(request: Request, error: HTTPException) -> Response:
-    """Starlette's own errors, an unknown path or a wrong method, have only a phrase as detail."""
+    """Add a remedy to Starlette's own errors, whose detail is only the status's phrase."""
     if error.detail == HTTPStatus.NOT_FOUND.phrase:
         error.detail = "no such route; GET /docs lists the routes"
     elif error.detail == HTTPStatus.METHOD_NOT_ALLOWED.phrase:
@@ -244,7 +244,7 @@ class DocumentedApi(FastAPI):
         )
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, with the type of a streamed line, which no response has."""
+        """The OpenAPI document, with the type of a streamed line, which no route refers to."""
         document = super().openapi()
         line = StreamedScore.model_json_schema(ref_template=_REFERENCE, mode="serialization")
         del line["$defs"]  # a batch's results have them too

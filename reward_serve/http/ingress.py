@@ -84,7 +84,7 @@ class Ingress:
     async def models(self) -> dict[str, Any]:
         """For clients by handle: the reward models, their applications, limit and version."""
         applications = self._dispatcher.applications
-        await self._dispatcher.learn([""])  # an unknown name, so that every alias is fetched
+        await self._dispatcher.learn()
         return {
             "models": list(applications),
             "applications": applications,
@@ -96,7 +96,7 @@ class Ingress:
     async def score(self, request: Request) -> Response:
         """Score one response."""
         body = await self._single(request)
-        (result,) = await self._dispatcher.batch([body])
+        (result,) = await self._dispatcher.score_batch([body])
         return _answered(result, result)
 
     async def score_batch(self, request: Request) -> Response:
@@ -113,8 +113,8 @@ class Ingress:
         self._hold(request, len(items))
         await self._dispatcher.learn([i.get("model") for i in items if isinstance(i, dict)])
         if NDJSON in request.headers.get("accept", ""):
-            return StreamingResponse(lines(self._dispatcher.stream(items)), media_type=NDJSON)
-        return reply({"results": await self._dispatcher.batch(items)})
+            return StreamingResponse(lines(self._dispatcher.score_stream(items)), media_type=NDJSON)
+        return reply({"results": await self._dispatcher.score_batch(items)})
 
     async def score_group(self, request: Request) -> Response:
         """Judge the responses to one prompt against each other."""

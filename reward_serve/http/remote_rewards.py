@@ -73,7 +73,7 @@ def slime_items(body: Any) -> Items:
     return [{"response": response, **asked, **_reference("label", body.get("label"))}]
 
 
-def in_url(query: Any, items: Items) -> Items:
+def with_url_fields(query: Any, items: Items) -> Items:
     """The items with the fields set in the URL.
 
     Raises:

@@ -92,12 +92,15 @@ def _shortened(
     answer: Callable[[], tuple[int, int] | None] = lambda: None,
 ) -> Shortened:
     skipped, end = _enough(response, budget, read, at_end=True)
-    is_whole = len(end.ids) <= budget and not skipped
-    found = None if is_whole else answer()
-    if is_whole or (len(end.ids) <= budget and not head and found is None):
+    fits = len(end.ids) <= budget
+    if fits and not skipped:
+        return Shortened(end.text, end.ids, 0, 0)
+    found = answer()
+    if fits and not head and found is None:
         return Shortened(end.text, end.ids, skipped, 0)
     if found is not None:
         start, stop = found
+        # If the end would not show the answer, show it as the beginning, with a short end.
         if start < skipped or len(read(response[start:]).ids) > budget - head:
             size = len(read(response[start:stop]).ids) + len(read(JOINT).ids) + 2
             head = max(head, min(size, budget // 2))

@@ -78,7 +78,7 @@ class Admission:
                 yield
             finally:
                 self._give_back()
-                self._pace.left()
+                self._pace.done()
         finally:
             self.items -= 1
 
@@ -93,8 +93,8 @@ class Admission:
         wait_s = self._pace.seconds(self.items - self._waiting + ahead + 1)
         if wait_s > _MARGIN * within_s:
             raise OverloadedError(
-                f"with {self.items} items in this replica, this one would take {wait_s:.1f} s of "
-                f"its {within_s:.1f} s",
+                f"with {self.items} items in this replica, this one would take {wait_s:.1f} s, "
+                f"too close to its deadline in {within_s:.1f} s",
                 (wait_s - _MARGIN * within_s) / (1 - _MARGIN),  # both decrease while waiting
             )
 
@@ -180,7 +180,7 @@ class Pace:
             self._items *= kept
             self._seconds = kept * self._seconds + busy * passed
 
-    def left(self) -> None:
+    def done(self) -> None:
         """Record that an item is done."""
         self._seen += 1
         self._items += 1

@@ -71,17 +71,16 @@ class RewardReplica(Scorer):
         self._config = config
         self._model, self._timings_s = await _start(config)
         self._model.reads_rubric = reads_rubric(config)
-        admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
         super().__init__(
             config.name,
             self._model,
-            admission,
+            Admission(config.max_concurrent_items or 1, config.max_queued_items),
             max_batch_items,
             config.max_item_chars,
-            self._observed(),
-            explain,
+            explains=explain,
         )
-        await self._first_verdict(Scorer(config.name, self._model, admission, max_batch_items))
+        await self._first_verdict()
+        self._observers = self._observed()  # only now: the first verdict is not counted
         self._timings_s["total"] = time.monotonic() - began
         self._tasks = [
             asyncio.create_task(self._exit_on_failure()),
@@ -118,24 +117,22 @@ class RewardReplica(Scorer):
         if reason is not None:
             raise RuntimeError(reason)
 
-    async def _first_verdict(self, uncounted: Scorer) -> None:
+    async def _first_verdict(self) -> None:
         """Score one request at start-up, so that callers do not wait for one-time work."""
         if isinstance(self._config, RuleModel) and self._config.rule.verifier == "function":
             return  # a custom function may need other fields
         if isinstance(self._config, CompositeModel | CascadeModel):
             return  # its members may start later
         began = time.monotonic()
-        asked = {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
+        body = {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
         rubric = [{"name": "first", "text": "It states a number."}]
-        result = await uncounted.score(
-            {**asked, "rubric": rubric} if self._model.reads_rubric else asked
-        )
+        result = await self.score({**body, "rubric": rubric} if self._model.reads_rubric else body)
         if result["status"] == "error":
             raise RuntimeError(f"the first verdict failed: {result['reason']}")
         self._timings_s["first verdict"] = time.monotonic() - began
 
     async def _exit_on_failure(self) -> None:
-        """Exit when the model fails, since a replica that fails fast would attract traffic."""
+        """Exit when the model fails: a replica that fails fast would attract traffic."""
         while True:
             await asyncio.sleep(_WATCH_PERIOD_S)
             reason = await self._model.failure()

@@ -10,7 +10,7 @@ from reward_serve.groups.schema import GroupRequest, GroupResult
 from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.replica.cohorts import Cohorts
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel
-from reward_serve.reward_models.group import Groups
+from reward_serve.reward_models.group import GroupJudge
 from reward_serve.schema import ScoreRequest, ScoreResult
 
 
@@ -23,7 +23,8 @@ class GroupScorer:
         name: the reward model's name, for messages.
         model: the reward model.
         admission: limits the calls in progress and waiting.
-        check: raises ``InvalidRequestError`` for fields, given by their sizes, that are too long.
+        check: takes the number of characters of each field; raises ``InvalidRequestError`` if they
+            are too many.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class GroupScorer:
         )
         return (await self.score(request)).results
 
-    def _groups(self) -> Groups:
+    def _groups(self) -> GroupJudge:
         if self._model.groups is None:
             raise InvalidRequestError(
                 f"model: {self._name!r} compares no responses; choose a judge with a group section"

@@ -106,19 +106,19 @@ class Scorer:
 
     async def score_group(self, request: object) -> dict[str, Any]:
         """The ``GroupResult`` of one ``GroupRequest``, both as plain data."""
-        times, asked = Times(self._clock()), None
+        times, parsed = Times(self._clock()), None
         try:
-            asked = _validated(GroupRequest, request)
-            self._check_model(asked.model)
-            result = await self._groups.score(asked)
+            parsed = _validated(GroupRequest, request)
+            self._check_model(parsed.model)
+            result = await self._groups.score(parsed)
         except Exception as error:
-            what = f"reward model {self._name}, group id={asked and asked.id!r}"
-            size = 0 if asked is None else len(asked.responses)
+            what = f"reward model {self._name}, group id={parsed and parsed.id!r}"
+            size = 0 if parsed is None else len(parsed.responses)
             result = group_failure(failure_of(error, what), size)
-        finished = self._finished(result, times, asked or request)
-        if asked is not None:
-            for response, each in zip(asked.responses, finished["results"], strict=True):
-                shown = {"response": response, "question": asked.question, "id": asked.id}
+        finished = self._finished(result, times, parsed or request)
+        if parsed is not None:
+            for response, each in zip(parsed.responses, finished["results"], strict=True):
+                shown = {"response": response, "question": parsed.question, "id": parsed.id}
                 for observer in self._observers:
                     observer.observe(shown, each, times)
         return finished
@@ -147,19 +147,19 @@ class Scorer:
         self, request: object, times: Times, batch: object = None, trace: Trace | None = None
     ) -> dict[str, Any]:
         await self._loop_budget.validation()  # validation takes up to 20 ms
-        asked = None
+        parsed = None
         try:
-            asked = _validated(ScoreRequest, request)
-            result = await self._scored(asked, times, batch, trace)
+            parsed = _validated(ScoreRequest, request)
+            result = await self._scored(parsed, times, batch, trace)
         except Exception as error:
-            what = f"reward model {self._name}, request id={asked and asked.id!r}"
+            what = f"reward model {self._name}, request id={parsed and parsed.id!r}"
             result = failure_of(error, what)
-        return self._finished(result, times, asked or request)
+        return self._finished(result, times, parsed or request)
 
     def _finished(
         self, result: ScoreResult | GroupResult, times: Times, request: object
     ) -> dict[str, Any]:
-        """The result as plain data, with what only the replica knows."""
+        """The result as plain data, with the request's id and metadata, model and latency."""
         times.ended = self._clock()
         finished = result.model_dump(mode="json") | echoes(request)
         finished["latency_ms"] = 1000 * times.total
@@ -280,9 +280,9 @@ class Scorer:
 
     def _check_model(self, name: str | None) -> None:
         if name not in (None, self._name):
-            asked = ascii((name or "")[:64])
+            shown = ascii((name or "")[:64])
             raise InvalidRequestError(
-                f"model: no model is named {asked} in this deployment; choose {self._name!r}"
+                f"model: no model is named {shown} in this deployment; choose {self._name!r}"
             )
 
     def _checked_length(self, sizes: Mapping[str, int]) -> int:

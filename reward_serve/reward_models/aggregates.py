@@ -74,21 +74,22 @@ RUBRIC_AGGREGATES: Mapping[RubricAggregate, Callable[[Scores], float | None]] = 
     "min": lambda scores: min(_met(scores)),
     "mean": lambda scores: fmean(_met(scores)),
 }
-"""``all``: whether every criterion is met by more than half. ``min``, ``mean``: of how well."""
+"""``all``: 1 if every criterion is met by more than half, else 0. ``min`` and ``mean``: the lowest
+and the mean degree to which criteria are met."""
 
 NEED_EVERY_PART: frozenset[RubricAggregate] = frozenset(["all", "min"])
-"""While a criterion has no score, only a 0 is certain: it could lower any other value."""
+"""Aggregates that a missing criterion could lower: without it, only a 0 is certain."""
 
 
 def status_to_report(
     parts: Sequence[Component], needed: int, required: Sequence[Component] = ()
 ) -> Status:
-    """The status of a whole without a score: a retryable one if a retry could bring the score.
+    """The status of an aggregate without a score; retryable if a retry could produce the score.
 
     Args:
         parts: every part; at least one has no score.
         needed: the number of parts that must have a score.
-        required: the parts without which there is no score.
+        required: the parts that must have a score.
     """
     permanent = sum(part.status in _PERMANENT for part in parts)
     hopeless = len(parts) - permanent < needed or any(r.status in _PERMANENT for r in required)

@@ -13,7 +13,7 @@ from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failur
 
 if TYPE_CHECKING:
     from reward_serve.reward_models.chat import Chat
-    from reward_serve.reward_models.group import Groups
+    from reward_serve.reward_models.group import GroupJudge
     from reward_serve.reward_models.trace import Trace
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class RewardModel(Protocol):
 
     chat: Chat | None = None
     """Chat completions, if the model generates text."""
-    groups: Groups | None = None
+    groups: GroupJudge | None = None
     """Judges groups of responses, if the model compares them."""
     reads_rubric: bool = True
     """If false, a request with a rubric is invalid."""

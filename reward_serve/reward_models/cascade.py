@@ -44,9 +44,9 @@ class Cascade(RewardModel):
         for (name, member), ask in zip(self._members.items(), self._asks, strict=True):
             left = max(end - clock(), 0.001)
             is_last = len(answers) == len(self._asks) - 1
-            asked = body_for(member, body)
-            asked["timeout_s"] = left if is_last else left * self._config.member_deadline
-            answers[name] = await ask(asked, trace is not None)
+            own = body_for(member, body)
+            own["timeout_s"] = left if is_last else left * self._config.member_deadline
+            answers[name] = await ask(own, trace is not None)
             if trace is None:
                 self.counts[name] += 1
             if self._is_sure(answers[name].result):

@@ -19,7 +19,7 @@ from reward_serve.judging.cutting import CHARACTERS_A_TOKEN
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError, gathered
 from reward_serve.reward_models.comparison import LONG_PROMPT
-from reward_serve.reward_models.writing import writing_of
+from reward_serve.reward_models.generation import generation_of
 from reward_serve.schema import MAX_MESSAGES, Count, Message, Options, Seed, Timeout
 
 CHAT_TIMEOUT_S = 600.0
@@ -138,7 +138,7 @@ class Chat:
         options = request.options
         if options.max_tokens is not None:  # a shorter answer has finish_reason: length
             options.max_tokens = min(options.max_tokens, self._config.max_tokens)
-        writing = writing_of(options, self._config, "generate", self._ends_thinking)
+        generation = generation_of(options, self._config, "generate", self._ends_thinking)
         most = CHARACTERS_A_TOKEN * self._engine.max_model_len
         if request.characters > most:
             raise InvalidRequestError(
@@ -152,7 +152,7 @@ class Chat:
                 render_chat,
                 self._engine.tokenizer,
                 turns,
-                writing.enable_thinking,
+                generation.enable_thinking,
             )
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
@@ -163,7 +163,9 @@ class Chat:
                 f"{self._engine.max_model_len} tokens; shorten them"
             )
         first = randrange(2**31) if request.seed is None else request.seed
-        sampling = replace(writing.sampling, max_tokens=min(writing.sampling.max_tokens, room))
+        sampling = replace(
+            generation.sampling, max_tokens=min(generation.sampling.max_tokens, room)
+        )
         return await gathered(
             self._engine.generate(prompt, replace(sampling, sample=first + number))
             for number in range(request.n or 1)

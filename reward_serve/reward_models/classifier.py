@@ -27,8 +27,8 @@ class Classifier(RewardModel):
     def __init__(self, config: ClassifierModel, engine: ClassifierEngine) -> None:
         self._config = config.classifier
         self.engine: ClassifierEngine = engine
-        # vLLM's scheduler keeps a place for a token that is written: it never finishes a prompt of
-        # the whole context that takes more than one step.
+        # vLLM's scheduler reserves a place for a generated token: a prompt that fills the whole
+        # context and takes more than one step never finishes.
         self._renderer = ConversationRenderer(engine.tokenizer, engine.max_model_len - 1)
         self._about = engine.describe()
         key = ";".join(f"{name}={value}" for name, value in self._about.items())

@@ -21,8 +21,8 @@ from reward_serve.judging.rendering import LabelError, Renderer, shown_as
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError, gathered, summed_usage
+from reward_serve.reward_models.generation import Aggregate, Generation
 from reward_serve.reward_models.trace import Trace, filled, timed
-from reward_serve.reward_models.writing import Aggregate, Writing
 from reward_serve.rules import final_answer
 from reward_serve.rules.base import takes_long
 from reward_serve.schema import Mode, ScoreRequest, ScoreResult, Source, Status
@@ -55,7 +55,7 @@ class Comparison:
         request: the request.
         template: the judging template.
         mode: label or generate.
-        writing: how the judge generates its answer.
+        generation: how the judge generates its answer.
         response_tokens: maximum tokens of the response to show.
         fingerprint: the result's fingerprint.
         source: the result's source, unless it is cached.
@@ -69,7 +69,7 @@ class Comparison:
     request: ScoreRequest
     template: Template
     mode: Mode
-    writing: Writing
+    generation: Generation
     response_tokens: int
     fingerprint: str
     source: Source
@@ -89,7 +89,7 @@ class Comparison:
         """
         if self.mode == "label":
             return await self._by_labels(reference)
-        return await self._in_writing(reference)
+        return await self._by_text(reference)
 
     async def _by_labels(self, reference: str) -> ScoreResult:
         """Score by labels: the likelier label's value if they are binary, else the expected value.
@@ -122,16 +122,18 @@ class Comparison:
             usage=output.usage,
         )
 
-    async def _in_writing(self, reference: str) -> ScoreResult:
+    async def _by_text(self, reference: str) -> ScoreResult:
         """Generate the verdict, or combine the verdicts of several samples."""
         prompt = await self.render(reference)
         outputs = await gathered(
-            self.answer(self.engine.generate, prompt, replace(self.writing.sampling, sample=sample))
-            for sample in range(self.writing.samples)
+            self.answer(
+                self.engine.generate, prompt, replace(self.generation.sampling, sample=sample)
+            )
+            for sample in range(self.generation.samples)
         )
         details = cut_details(prompt) or None
         return aggregate(
-            [self._written(output, details) for output in outputs], self.writing.aggregate
+            [self._written(output, details) for output in outputs], self.generation.aggregate
         )
 
     def _written(self, output: TextOutput, details: dict[str, Any] | None) -> ScoreResult:
@@ -171,8 +173,8 @@ class Comparison:
                     fields,
                     self.mode,
                     response_tokens=self.response_tokens,
-                    reserve_tokens=self.writing.sampling.max_tokens,
-                    enable_thinking=self.writing.enable_thinking,
+                    reserve_tokens=self.generation.sampling.max_tokens,
+                    enable_thinking=self.generation.enable_thinking,
                 )
         except LabelError as error:
             raise InvalidRequestError(
@@ -217,7 +219,7 @@ class Comparison:
         """The prompt in the format of explanations."""
         template, mode = self.template, self.mode
         shown = ShownPrompt(mode=mode, reference=number)
-        skeleton = self.renderer.skeleton(template, mode, self.writing.enable_thinking)
+        skeleton = self.renderer.skeleton(template, mode, self.generation.enable_thinking)
         if skeleton.text:
             shown.text, shown.fields = filled(skeleton.text, prompt.fields)
         else:

@@ -168,7 +168,7 @@ def _clipped(member: MemberConfig, result: ScoreResult) -> Component:
 
 
 def _gated(member: MemberConfig, name: str, parts: Mapping[str, Component]) -> Component:
-    """The member's part: 0 if its gate is closed, absent if the gate's member is."""
+    """The member's part; its score is 0 if its gate is closed, null if the gate has no score."""
     part, gate = parts[name], member.gate
     if gate is None or part.score is None:
         return part

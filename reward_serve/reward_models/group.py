@@ -33,7 +33,7 @@ from reward_serve.reward_models.comparison import Comparison
 from reward_serve.schema import Mode, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve.templates import Template
 
-Asked = Callable[[ScoreRequest, Template, Mode], Comparison]
+Prepare = Callable[[ScoreRequest, Template, Mode], Comparison]
 Place = Callable[[], AbstractAsyncContextManager[None]]
 """Limits the concurrent calls of the engine."""
 
@@ -44,17 +44,17 @@ _Answers = dict[Pair, ScoreResult]
 """The model's answer for each order, the response shown first named first."""
 
 
-class Groups:
+class GroupJudge:
     """Judges groups.
 
     Args:
         config: the judge's ``group`` section.
-        asked: prepares a comparison by the judge's model, as for a single response.
+        prepare: prepares a comparison by the judge's model, as for a single response.
     """
 
-    def __init__(self, config: GroupConfig, asked: Asked) -> None:
+    def __init__(self, config: GroupConfig, prepare: Prepare) -> None:
         self._config = config
-        self._asked = asked
+        self._prepare = prepare
         self.wait = config.wait
         """Fraction of a deadline to wait for the rest of a group."""
         self.counts = {"agreed": 0, "flipped": 0, "failed": 0, "cycle": 0}
@@ -79,26 +79,26 @@ class Groups:
         if strategy == "listwise":
             template = template.listing(len(request.responses))
         mode: Mode = self._config.mode if template.label else "generate"
-        asked = self._asked(request.as_single(), template, mode)
-        asked = replace(
-            asked,
-            writing=replace(asked.writing, aggregate="mean"),
-            fingerprint=f"{asked.fingerprint};group={strategy}",
+        comparison = self._prepare(request.as_single(), template, mode)
+        comparison = replace(
+            comparison,
+            generation=replace(comparison.generation, aggregate="mean"),
+            fingerprint=f"{comparison.fingerprint};group={strategy}",
         )
         if strategy == "listwise":
-            return await self._listed(asked, request, place)
-        answers = await self._answers(asked, request, strategy, place)
+            return await self._listed(comparison, request, place)
+        answers = await self._answers(comparison, request, strategy, place)
         size = len(request.responses)
-        return await off_loop(size > _LONG_GROUP, self._ranked, asked, answers, size, strategy)
+        return await off_loop(size > _LONG_GROUP, self._ranked, comparison, answers, size, strategy)
 
     async def _answers(
-        self, asked: Comparison, request: GroupRequest, strategy: Strategy, place: Place
+        self, comparison: Comparison, request: GroupRequest, strategy: Strategy, place: Place
     ) -> _Answers:
         answers, orders, rounds, size = _Answers(), list[Pair](), 0, len(request.responses)
 
         async def ask(first: int, second: int) -> None:
             shown = request.responses[first], request.responses[second]
-            answers[first, second] = await _answer(replace(asked, responses=shown), place)
+            answers[first, second] = await _answer(replace(comparison, responses=shown), place)
 
         try:
             async with asyncio.timeout(MODELS_SHARE * request.timeout_s):
@@ -114,12 +114,12 @@ class Groups:
         return answers
 
     def _ranked(
-        self, asked: Comparison, answers: _Answers, size: int, strategy: Strategy
+        self, comparison: Comparison, answers: _Answers, size: int, strategy: Strategy
     ) -> GroupResult:
         comparisons = _compared(answers)
         outcomes = {pair: p for pair, p in _outcomes(comparisons).items() if p is not None}
-        asked_of = Counter(index for c in comparisons for index in (c.a, c.b))
-        least = min(self._config.min_comparisons, *(asked_of[index] for index in range(size)))
+        per_response = Counter(index for c in comparisons for index in (c.a, c.b))
+        least = min(self._config.min_comparisons, *(per_response[index] for index in range(size)))
         scores = ranking.scores(size, outcomes, least)
         cycles = ranking.cycles(outcomes)
         agreed = sum(c.orders_agree is True for c in comparisons)
@@ -134,28 +134,32 @@ class Groups:
             "order_agreement": agreed / len(outcomes) if outcomes else None,
             "cycles": cycles,
         }
-        results = [_result(asked, answers, index, score) for index, score in enumerate(scores)]
+        results = [_result(comparison, answers, index, score) for index, score in enumerate(scores)]
         return GroupResult.of(results, comparisons=comparisons, details=details)
 
-    async def _listed(self, asked: Comparison, request: GroupRequest, place: Place) -> GroupResult:
+    async def _listed(
+        self, comparison: Comparison, request: GroupRequest, place: Place
+    ) -> GroupResult:
         """Rank all responses by one answer of the model."""
-        asked, size = replace(asked, responses=request.responses), len(request.responses)
+        comparison, size = replace(comparison, responses=request.responses), len(request.responses)
         async with place():
-            prompt = await asked.render(request.reference or "")
-            output = await asked.answer(asked.engine.generate, prompt, asked.writing.sampling)
+            prompt = await comparison.render(request.reference or "")
+            output = await comparison.answer(
+                comparison.engine.generate, prompt, comparison.generation.sampling
+            )
         text = None if output.cut_off else strip_thinking(output.text)
-        found = list(re.finditer(asked.template.generate.verdict, text or ""))
+        found = list(re.finditer(comparison.template.generate.verdict, text or ""))
         names = [int(each) - 1 for each in _NUMBER.findall(found[-1][1] or "")] if found else []
         status = Status.UNPARSEABLE
         reason = "the judge's ranking omits or repeats this response, or at least half of its group"
         if output.cut_off:
             status, reason = Status.TRUNCATED, "the judge was cut off; raise judge.max_tokens"
         results = [
-            asked.result(
+            comparison.result(
                 status if score is None else Status.OK,
                 score=score,
                 reason=reason if score is None else None,
-                source=None if score is None else asked.source,
+                source=None if score is None else comparison.source,
                 text=output.text,
                 usage=Usage() if index else output.usage,
             )
@@ -181,11 +185,11 @@ class Groups:
         return template
 
 
-async def _answer(asked: Comparison, place: Place) -> ScoreResult:
+async def _answer(comparison: Comparison, place: Place) -> ScoreResult:
     """The model's answer for one order; a failure is a typed result."""
     try:
         async with place():
-            return await asked.verdict(next(iter(asked.request.references), ""))
+            return await comparison.verdict(next(iter(comparison.request.references), ""))
     except Exception as error:
         return failure_of(error, "a comparison of two responses")
 
@@ -209,18 +213,20 @@ def _outcomes(comparisons: Sequence[GroupComparison]) -> dict[Pair, float | None
     return {(one.a, one.b): one.probability for one in comparisons}
 
 
-def _result(asked: Comparison, answers: _Answers, index: int, score: float | None) -> ScoreResult:
+def _result(
+    comparison: Comparison, answers: _Answers, index: int, score: float | None
+) -> ScoreResult:
     """The result of one response, with the usage of the answers in which it is shown first."""
     usage = summed_usage([a for (first, _), a in answers.items() if first == index])
     if score is not None:
-        return asked.result(Status.OK, score=score, source=asked.source, usage=usage)
+        return comparison.result(Status.OK, score=score, source=comparison.source, usage=usage)
     failed = [order for order, answer in answers.items() if answer.score is None]
     own = [order for order in failed if index in order]
     if not failed:
-        return asked.result(Status.ERROR, reason="it has too few comparisons", usage=usage)
+        return comparison.result(Status.ERROR, reason="it has too few comparisons", usage=usage)
     first = answers[(own or failed)[0]]
     reason = (
         f"{len(own)} comparisons of this response and {len(failed)} of its group failed, so it "
         f"cannot be ranked: {first.reason}"
     )
-    return asked.result(first.status, reason=reason, usage=usage)
+    return comparison.result(first.status, reason=reason, usage=usage)

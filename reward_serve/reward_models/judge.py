@@ -29,10 +29,10 @@ from reward_serve.reward_models.base import (
 )
 from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.comparison import Comparison
-from reward_serve.reward_models.group import Groups
+from reward_serve.reward_models.generation import Generation, generation_of
+from reward_serve.reward_models.group import GroupJudge
 from reward_serve.reward_models.rule import result_of
 from reward_serve.reward_models.trace import Trace, timed
-from reward_serve.reward_models.writing import Writing, writing_of
 from reward_serve.rules import VERIFIER_VERSION
 from reward_serve.rules.base import gold_answer, takes_long
 from reward_serve.rules.grade import Grade, UnusableReferenceError
@@ -67,7 +67,7 @@ class Judge(RewardModel):
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
         self.chat = Chat(self._cache or engine, self._config, self._ends_thinking)
         if config.group is not None:
-            self.groups = Groups(config.group, self._prepared)
+            self.groups = GroupJudge(config.group, self._prepared)
             pair = config.group.default_template
             if config.group.mode == "label" and pair.label:
                 self._renderer.label_ids(pair)
@@ -97,7 +97,7 @@ class Judge(RewardModel):
     def describe(self) -> dict[str, Any]:
         """Kind, settings and fingerprint of the default template and mode."""
         default, mode = self._config.default_template, self._config.mode
-        writing = writing_of(Options(), self._config, mode, self._ends_thinking)
+        generation = generation_of(Options(), self._config, mode, self._ends_thinking)
         return {
             "kind": self._source,
             "engine": self._about,
@@ -113,7 +113,7 @@ class Judge(RewardModel):
             "max_samples": self._config.max_samples,
             "max_model_len": self.engine.max_model_len,
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
-            "fingerprint": self._fingerprint(default, mode, writing),
+            "fingerprint": self._fingerprint(default, mode, generation),
             "audit": dict(self._audit.counts),
             **(
                 {"groups": self.groups.describe(), "group": self.groups.counts}
@@ -140,18 +140,18 @@ class Judge(RewardModel):
     def _prepared(
         self, request: ScoreRequest, template: Template, mode: Mode, trace: Trace | None = None
     ) -> Comparison:
-        writing = writing_of(request.options, self._config, mode, self._ends_thinking)
+        generation = generation_of(request.options, self._config, mode, self._ends_thinking)
         self._check_fields(request, template)
-        uncached = request.options.cache is False
+        cache = None if request.options.cache is False else self._cache
         return Comparison(
             request=request,
             template=template,
             mode=mode,
-            writing=writing,
+            generation=generation,
             response_tokens=self._budget(template),
-            fingerprint=self._fingerprint(template, mode, writing),
+            fingerprint=self._fingerprint(template, mode, generation),
             source=self._source,
-            engine=self.engine if uncached else self._cache or self.engine,
+            engine=cache or self.engine,
             renderer=self._renderer,
             trace=trace,
         )
@@ -206,7 +206,7 @@ class Judge(RewardModel):
     async def _both(
         self, comparison: Comparison, grade: Grade | None, result: ScoreResult
     ) -> tuple[Grade | None, ScoreResult]:
-        """The rules' grade and the model's result, given the one that decided."""
+        """The rules' grade and the model's result; asks the one that did not give ``result``."""
         if result.source == "rule":
             return grade, await self._by_model(comparison)
         return grade or await self._graded(comparison), result
@@ -241,12 +241,12 @@ class Judge(RewardModel):
         """The rules that decide before the model; None if no rules do."""
         return None if self._config.rules_first is False else template.rules
 
-    def _fingerprint(self, template: Template, mode: Mode, writing: Writing) -> str:
+    def _fingerprint(self, template: Template, mode: Mode, generation: Generation) -> str:
         name = self._rules(template)
         rules = f"{name}-{VERIFIER_VERSION}" if name else "off"
-        written = writing.settings if mode == "generate" else ""
+        generated = generation.settings if mode == "generate" else ""
         return (
             f"{self._engine_key};context={self.engine.max_model_len};"
             f"template={template.name}@{template.digest};mode={mode};"
-            f"response_tokens={self._budget(template)};rules={rules}{written}"
+            f"response_tokens={self._budget(template)};rules={rules}{generated}"
         )

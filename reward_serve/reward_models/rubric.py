@@ -73,12 +73,12 @@ class RubricJudge(Judge):
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request by its rubric, or by the deployment's default."""
         criteria = self._criteria(request)
-        asked = self._comparison(request, trace)
-        if asked.writing.samples > 1:
+        comparison = self._comparison(request, trace)
+        if comparison.generation.samples > 1:
             raise InvalidRequestError("options.samples: criteria are answered once; remove it")
         reference = "\n\nor\n\n".join(request.references)
-        answer = _one_by_one if asked.mode == "label" else _in_one_text
-        result = self._result(asked, criteria, await answer(asked, criteria, reference))
+        answer = _one_by_one if comparison.mode == "label" else _in_one_text
+        result = self._result(comparison, criteria, await answer(comparison, criteria, reference))
         if trace is not None:
             trace.model = result
         return result
@@ -94,20 +94,20 @@ class RubricJudge(Judge):
         }
 
     def _criteria(self, request: ScoreRequest) -> Sequence[Criterion]:
-        asked = self._rubric.default if request.rubric is None else request.rubric
-        if isinstance(asked, list):
-            return asked
+        rubric = self._rubric.default if request.rubric is None else request.rubric
+        if isinstance(rubric, list):
+            return rubric
         known = ", ".join(self._named) or "none, so send criteria"
-        if asked is None:
+        if rubric is None:
             raise InvalidRequestError(
                 f"rubric: is missing; send criteria, or the name of one of this deployment's "
                 f"rubrics: {known}"
             )
-        if asked not in self._named:
+        if rubric not in self._named:
             raise InvalidRequestError(
-                f"rubric: no rubric is named {asked[:64]!r}; choose from {known}"
+                f"rubric: no rubric is named {rubric[:64]!r}; choose from {known}"
             )
-        return self._named[asked]
+        return self._named[rubric]
 
     def _template(self, request: ScoreRequest) -> Template:
         """The request's template, without the blocks of fields that the request lacks."""
@@ -117,7 +117,7 @@ class RubricJudge(Judge):
         )
 
     def _result(
-        self, asked: Comparison, criteria: Sequence[Criterion], results: Sequence[ScoreResult]
+        self, comparison: Comparison, criteria: Sequence[Criterion], results: Sequence[ScoreResult]
     ) -> ScoreResult:
         parts = {c.name: component_of(r) for c, r in zip(criteria, results, strict=True)}
         scores = [
@@ -132,8 +132,8 @@ class RubricJudge(Judge):
             details["retry_after_s"] = pause_s
         about: dict[str, Any] = {
             "components": parts,
-            "template": asked.template.name,
-            "fingerprint": self._of_rubric(asked.fingerprint, criteria),
+            "template": comparison.template.name,
+            "fingerprint": self._rubric_fingerprint(comparison.fingerprint, criteria),
             "text": results[0].text,
             "usage": summed_usage(results),
             "details": details,
@@ -154,7 +154,7 @@ class RubricJudge(Judge):
         source = "cache" if cached else self._source
         return ScoreResult(status=Status.OK, score=score, source=source, **about)
 
-    def _of_rubric(self, fingerprint: str, criteria: Sequence[Criterion]) -> str:
+    def _rubric_fingerprint(self, fingerprint: str, criteria: Sequence[Criterion]) -> str:
         text = json.dumps([criterion.model_dump() for criterion in criteria])
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         rule = f"{self._rubric.aggregate}-{self._rubric.min_answered}"
@@ -162,16 +162,17 @@ class RubricJudge(Judge):
 
 
 async def _one_by_one(
-    asked: Comparison, criteria: Sequence[Criterion], reference: str
+    comparison: Comparison, criteria: Sequence[Criterion], reference: str
 ) -> list[ScoreResult]:
     """One forward pass for each criterion; those that miss the deadline have timed out.
 
     Raises:
         InvalidRequestError: a criterion cannot be asked.
     """
-    within_s = MODELS_SHARE * asked.request.timeout_s
+    within_s = MODELS_SHARE * comparison.request.timeout_s
     tasks = [
-        asyncio.ensure_future(_about(asked, criterion).verdict(reference)) for criterion in criteria
+        asyncio.ensure_future(_about(comparison, criterion).verdict(reference))
+        for criterion in criteria
     ]
     try:
         await asyncio.wait(tasks, timeout=within_s)
@@ -185,16 +186,16 @@ async def _one_by_one(
     return results
 
 
-def _about(asked: Comparison, criterion: Criterion) -> Comparison:
+def _about(comparison: Comparison, criterion: Criterion) -> Comparison:
     """The comparison for one criterion, with its choices as labels."""
-    template, choices = asked.template, criterion.choices
+    template, choices = comparison.template, criterion.choices
     if choices is not None:
         *first, last = choices
         ask = f"Which choice fits the response? Reply {', '.join(first)} or {last}."
         form = LabelForm(instruction=ask, values=choices)
         digest = f"{template.digest}-{'/'.join(choices)}"
         template = template.model_copy(update={"label": form, "digest": digest})
-    return replace(asked, template=template, criterion=criterion.text)
+    return replace(comparison, template=template, criterion=criterion.text)
 
 
 def _finished(task: asyncio.Future[ScoreResult], within_s: float) -> ScoreResult:
@@ -209,24 +210,26 @@ def _finished(task: asyncio.Future[ScoreResult], within_s: float) -> ScoreResult
 
 
 async def _in_one_text(
-    asked: Comparison, criteria: Sequence[Criterion], reference: str
+    comparison: Comparison, criteria: Sequence[Criterion], reference: str
 ) -> list[ScoreResult]:
     """All criteria answered in one text; raises like ``_one_by_one``, or ``EngineError``."""
-    form = asked.template.label
+    form = comparison.template.label
     default = form.values if form else YES_OR_NO
     choices = [criterion.choices or default for criterion in criteria]
     lines = [
         f"{criterion.name} ({' / '.join(values)}): {criterion.text}"
         for criterion, values in zip(criteria, choices, strict=True)
     ]
-    prompt = await replace(asked, criterion="\n".join(lines)).render(reference)
-    output = await asked.answer(asked.engine.generate, prompt, asked.writing.sampling)
-    written = last_match(asked.template, output.text, output.cut_off)
+    prompt = await replace(comparison, criterion="\n".join(lines)).render(reference)
+    output = await comparison.answer(
+        comparison.engine.generate, prompt, comparison.generation.sampling
+    )
+    written = last_match(comparison.template, output.text, output.cut_off)
     if isinstance(written, ScoreResult):
         results = [written] * len(criteria)
     else:
         said = _said(written)
-        source: Source = "cache" if output.cached else asked.source
+        source: Source = "cache" if output.cached else comparison.source
         results = [
             _chosen(said.get(criterion.name), values, source)
             for criterion, values in zip(criteria, choices, strict=True)

@@ -22,7 +22,9 @@ class NoAnswerError(Exception):
 
 
 async def answer_of(call: Any, until: float) -> Any:
-    """Await a call until a time of the event loop's clock; cancel it then, or with its caller.
+    """Await a call until ``until`` on the event loop's clock.
+
+    The call is cancelled if the time is up or the caller is cancelled.
 
     Raises:
         NoAnswerError: the call failed or timed out.

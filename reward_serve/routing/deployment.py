@@ -37,16 +37,16 @@ class DeploymentClient:
     """Calls the replicas of one deployment. If a replica does not answer, its items fail.
 
     Ray's consistent-hash router identifies a waiting call by the id of the Serve request that makes
-    it, and would answer only one of several calls with the same id. Concurrent calls therefore get
-    a context each, and with it an id. A single call keeps its request's id, under which it is
-    logged.
+    it, and would answer only one of several calls with the same id. Each of the calls of a split
+    batch is therefore made in a new context, which gives it an id of its own. A single call keeps
+    its request's id, under which it is logged.
 
     Args:
         handle: the Serve handle. The constructor initialises it if it is unused, which must not
             happen in two threads at once.
         grace_s: how long to wait beyond the deadline, which the replica enforces.
-        detached: for clients, which make several calls per request: single calls get a context
-            too, and items without an answer are logged at DEBUG, as clients report an outage.
+        detached: for clients: single calls get a new context too, as a client makes several at
+            once, and unanswered items are logged at DEBUG, as the client reports the outage.
     """
 
     def __init__(
@@ -66,20 +66,19 @@ class DeploymentClient:
     async def score_batch(self, items: Sequence[Any]) -> list[Result]:
         """Score the items with ``RewardReplica.score_batch``; a result for each, in order."""
         with self._placed(items) as shares:
-            batch = (uuid4().hex,) if len(shares) > 1 else ()
-            parts = [[items[i] for i in share.indices] for share in shares]
-            each = zip(shares, parts, strict=True)
-            answers = await asyncio.gather(*(self._score(*one, *batch) for one in each))
+            answers = await asyncio.gather(
+                *(self._score(share, [items[i] for i in share.indices]) for share in shares)
+            )
         return joined([share.indices for share in shares], answers)
 
-    async def stream(self, items: Mapping[int, Any]) -> Chunks:
+    async def score_stream(self, items: Mapping[int, Any]) -> Chunks:
         """The chunks of ``RewardReplica.score_stream``, each result with its key as ``index``."""
         keys, values = list(items), list(items.values())
         with self._placed(values) as shares:
-            batch = (uuid4().hex,) if len(shares) > 1 else ()
-            parts = [{keys[i]: values[i] for i in share.indices} for share in shares]
-            each = zip(shares, parts, strict=True)
-            async with aclosing(merged(self._stream(*one, *batch) for one in each)) as chunks:
+            streams = [
+                self._stream(share, {keys[i]: values[i] for i in share.indices}) for share in shares
+            ]
+            async with aclosing(merged(streams)) as chunks:
                 async for chunk in chunks:
                     yield chunk
 
@@ -117,13 +116,17 @@ class DeploymentClient:
         """The batch split into calls, which are counted as load until the block ends."""
         replicas = known_replicas(self._handle.app_name, self._handle.deployment_name)
         shares = self._placement.shares(items, replicas)
+        if len(shares) > 1:
+            batch = uuid4().hex
+            for share in shares:
+                share.batch = batch
         try:
             yield shares
         finally:
             for share in shares:
                 self._placement.done(share)
 
-    async def _turn(self, share: Share, until: float) -> None:
+    async def _wait_for_turn(self, share: Share, until: float) -> None:
         """Wait until a large call may be sent, or until its deadline.
 
         Serialising a call holds the GIL: without pauses, those of a batch of 32 MB would delay
@@ -139,16 +142,15 @@ class DeploymentClient:
     def _begin(
         self, method: str, share: Share, large: bool, *arguments: Any, **options: Any
     ) -> Any:
-        """Start a call to the share's replica; parts of one batch have its id as last argument.
-
-        Parts run at once, so each has a context of its own, like calls of detached clients.
-        """
+        """Start a call to the share's replica; the id of a split batch is the last argument."""
         if share.replica is not None:
             options["session_id"] = share.replica
         handle = self._large if large else self._handle
         handle = handle.options(**options) if options else handle
         remote = getattr(handle, method).remote
-        if self._detached or len(arguments) > 1:
+        if share.batch is not None:
+            arguments = (*arguments, share.batch)
+        if self._detached or share.batch is not None:
             return Context().run(remote, *arguments)
         return remote(*arguments)
 
@@ -161,11 +163,11 @@ class DeploymentClient:
                 raise
         return await answer_of(self._begin(method, share, True, *arguments), until)
 
-    async def _score(self, share: Share, items: list[Any], *batch: str) -> list[Result]:
+    async def _score(self, share: Share, items: list[Any]) -> list[Result]:
         until = self._until(items)
         try:
-            await self._turn(share, until)
-            answer: list[Result] = await self._asked("score_batch", share, until, items, *batch)
+            await self._wait_for_turn(share, until)
+            answer: list[Result] = await self._asked("score_batch", share, until, items)
             return answer
         except NoAnswerError as error:
             return self._failures(items, error)
@@ -173,17 +175,14 @@ class DeploymentClient:
             self._placement.done(share)
 
     async def _stream(
-        self,
-        share: Share,
-        missing: dict[int, Any],
-        *batch: str,
-        again: float | None = None,
+        self, share: Share, missing: dict[int, Any], retried_until: float | None = None
     ) -> Chunks:
+        """The chunks of one call; ``retried_until`` is the deadline of its retry by reference."""
         keys, items = list(missing), list(missing.values())
-        until = again or self._until(items)  # again: a retry by reference, with this deadline
-        large = share.large or again is not None
-        await self._turn(share, until)
-        call = self._begin("score_stream", share, large, items, *batch, stream=True)
+        until = retried_until or self._until(items)
+        large = share.large or retried_until is not None
+        await self._wait_for_turn(share, until)
+        call = self._begin("score_stream", share, large, items, stream=True)
         try:
             chunks = aiter(call)
             while True:  # until StopAsyncIteration
@@ -197,7 +196,7 @@ class DeploymentClient:
         except (asyncio.CancelledError, Exception) as error:
             fault = no_answer(error)
             if missing and fault.too_large and not large:
-                async with aclosing(self._stream(share, missing, *batch, again=until)) as rest:
+                async with aclosing(self._stream(share, missing, until)) as rest:
                     async for chunk in rest:
                         yield chunk
             elif missing:

@@ -7,11 +7,9 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
 from reward_serve.config.base import INGRESS_NAME
 from reward_serve.explanation import Explanation
-from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
+from reward_serve.groups.schema import group_failure, size_of_group
 from reward_serve.routing.calls import NoAnswerError
 from reward_serve.routing.deployment import (
     REPLICA_GRACE_S,
@@ -82,12 +80,15 @@ class Dispatcher:
             )
         return name
 
-    async def learn(self, names: Iterable[object]) -> None:
-        """If one of these names is unknown, fetch the applications' aliases.
+    async def learn(self, names: Iterable[object] | None = None) -> None:
+        """Fetch the aliases of a gateway's applications, such as the hub ids of checkpoints.
 
-        They include the hub ids of checkpoints. An alias of several models remains unknown.
+        An alias of several models remains unknown.
+
+        Args:
+            names: if given, aliases are fetched only if one of these names is unknown.
         """
-        if not self._upstream or all(self._known(name) for name in names):
+        if not self._upstream or (names is not None and all(map(self._known, names))):
             return
         async with self._learning:
             if time.monotonic() - self._learned_at > _LEARN_EVERY_S:
@@ -112,7 +113,7 @@ class Dispatcher:
             return {}
         return about
 
-    async def batch(self, items: list[Any]) -> list[dict[str, Any]]:
+    async def score_batch(self, items: list[Any]) -> list[dict[str, Any]]:
         """Score each item with the model that it names, in order."""
         parts, unknown = self._parts(items)
         calls = [
@@ -121,44 +122,42 @@ class Dispatcher:
         answers = await asyncio.gather(_refused(items, unknown), *calls)
         return joined([list(unknown), *map(list, parts.values())], answers)
 
-    def stream(self, items: list[Any]) -> Chunks:
-        """The results of ``batch`` in chunks as they finish, each with its ``index``."""
+    def score_stream(self, items: list[Any]) -> Chunks:
+        """The results of ``score_batch`` in chunks as they finish, each with its ``index``."""
         parts, unknown = self._parts(items)
-        streams = [self._models[model].stream(part) for model, part in parts.items()]
+        streams = [self._models[model].score_stream(part) for model, part in parts.items()]
         return merged([*streams, _refusals(items, unknown)] if unknown else streams)
 
     async def explain(self, body: dict[str, Any]) -> dict[str, Any]:
         """The explanation of a request's result, by the model that the request names."""
-
-        def failed(result: ScoreResult) -> Explanation:
-            return Explanation(result=result.model_copy(update=echoes(body)))
-
-        return await self._single(body, DeploymentClient.explain, failed)
+        answer = await self._single(body, DeploymentClient.explain)
+        if isinstance(answer, ScoreResult):
+            failed = answer.model_copy(update=echoes(body))
+            return Explanation(result=failed).model_dump(mode="json")
+        return answer
 
     async def score_group(self, body: dict[str, Any]) -> dict[str, Any]:
         """The result of a group, by the model that the request names."""
-
-        def failed(result: ScoreResult) -> GroupResult:
-            return group_failure(result, size_of_group(body), **echoes(body))
-
-        return await self._single(body, DeploymentClient.score_group, failed)
+        answer = await self._single(body, DeploymentClient.score_group)
+        if isinstance(answer, ScoreResult):
+            failed = group_failure(answer, size_of_group(body), **echoes(body))
+            return failed.model_dump(mode="json")
+        return answer
 
     async def _single(
         self,
         body: dict[str, Any],
         ask: Callable[[DeploymentClient, Any], Awaitable[dict[str, Any]]],
-        failed: Callable[[ScoreResult], BaseModel],
-    ) -> dict[str, Any]:
-        """What the model that a request names answers, or ``failed`` of the failure."""
+    ) -> dict[str, Any] | ScoreResult:
+        """The answer of the model that a request names, or the failure to get one."""
         parts, unknown = self._parts([body])
         if unknown:
-            return failed(failure(Status.INVALID, unknown[0])).model_dump(mode="json")
+            return failure(Status.INVALID, unknown[0])
         ((model, part),) = parts.items()
         try:
             return await ask(self._models[model], part[0])
         except NoAnswerError as error:
-            result = failure(error.status, error.reason, model=model)
-            return failed(result).model_dump(mode="json")
+            return failure(error.status, error.reason, model=model)
 
     async def complete(self, model: str, body: dict[str, Any], within_s: float) -> dict[str, Any]:
         """The model's chat completion.
@@ -182,10 +181,10 @@ class Dispatcher:
             return {"name": name, "ready": False}
 
     def _parts(self, items: list[Any]) -> tuple[dict[str, dict[int, Any]], dict[int, str]]:
-        """Each model's items by index, and why each item of an unknown model is invalid.
+        """Group the items by model: each model's items by index, and the other items' errors.
 
-        An alias is replaced by the model's name, which the replicas expect. The default model
-        rejects items that are not objects, or whose model is not a string.
+        An alias is replaced by the model's name, which the replicas expect. Items that are not
+        objects, or whose model is not a string, go to the default model, which rejects them.
         """
         parts: dict[str, dict[int, Any]] = {}
         unknown: dict[int, str] = {}

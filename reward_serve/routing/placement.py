@@ -40,7 +40,7 @@ def known_replicas(app: str, deployment: str) -> tuple[str, ...]:
     return _known.get((app, deployment), ())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Share:
     """The part of a batch that goes to one replica in one call.
 
@@ -48,11 +48,14 @@ class Share:
         replica: the replica's id; None if Serve chooses it.
         indices: indices of the items in the batch.
         size: bytes of the items, as ``size_of`` estimates them.
+        batch: the batch's id, which tells the replica that other parts belong to it; None if this
+            is the whole batch.
     """
 
     replica: str | None
     indices: Sequence[int]
     size: int = 0
+    batch: str | None = None
 
     @property
     def large(self) -> bool:
@@ -72,30 +75,28 @@ class Placement:
     def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
         """Split the batch into calls; call ``done`` with each share when it is answered."""
         if len(replicas) < 2 or not items:
-            return _messages(items, None, range(len(items)))
+            return _calls(items, None, range(len(items)))
         groups: dict[int, list[int]] = {}
         for index, item in enumerate(items):
             groups.setdefault(group_key(item), []).append(index)
         parts: dict[str, list[int]] = {}
+
+        def place(indices: list[int], replica: str) -> None:
+            self._loads[replica] += len(indices)
+            parts.setdefault(replica, []).extend(indices)
+
         with self._lock:
             mean = (sum(self._loads[one] for one in replicas) + len(items)) / len(replicas)
             most = max(_ALWAYS, math.ceil(_SLACK * mean))
             for group, members in groups.items():
                 if any(_waits_for_others(items[index]) for index in members):
-                    replica = first_choice(group, replicas)  # as every other process chooses
-                    self._loads[replica] += len(members)
-                    parts.setdefault(replica, []).extend(members)
-                    continue
-                step = len(members) if len(members) <= most else _ALWAYS  # too many for one replica
-                for start in range(0, len(members), step):
-                    piece = members[start : start + step]
-                    if piece == members:
-                        replica = self._home(group, len(piece), replicas, most)
-                    else:
-                        replica = self._least_loaded(replicas)
-                    self._loads[replica] += len(piece)
-                    parts.setdefault(replica, []).extend(piece)
-            shares = [one for part in parts.items() for one in _messages(items, *part)]
+                    place(members, first_choice(group, replicas))  # as every other process chooses
+                elif len(members) <= most:
+                    place(members, self._home(group, len(members), replicas, most))
+                else:  # too many for one replica
+                    for start in range(0, len(members), _ALWAYS):
+                        place(members[start : start + _ALWAYS], self._least_loaded(replicas))
+            shares = [one for part in parts.items() for one in _calls(items, *part)]
             self._in_flight.update(shares)
         return shares
 
@@ -152,6 +153,6 @@ def _text(value: object) -> str:
     return type(value).__name__
 
 
-def _messages(items: Sequence[object], replica: str | None, indices: Sequence[int]) -> list[Share]:
+def _calls(items: Sequence[object], replica: str | None, indices: Sequence[int]) -> list[Share]:
     parts = bounded(indices, lambda index: size_of(items[index]))
     return [Share(replica, part, size) for part, size in parts]

@@ -53,9 +53,10 @@ class TextVerifier(Verifier):
 
 
 def takes_long(request: ScoreRequest) -> bool:
-    """Whether rules may take long to grade the response by all references: up to 100 ms.
+    """Whether grading by rules could block the event loop for long.
 
-    A formula is compared in another process, which may take a second.
+    Long texts take up to 100 ms. A formula is compared in another process, which takes up to a
+    second.
     """
     sizes, references = request.characters, len(request.references)
     repeated = sizes["response"] * references if references > 1 else 0

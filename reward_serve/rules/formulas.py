@@ -223,7 +223,7 @@ def _features(text: str) -> tuple[object, ...]:
 
 
 def _form(text: str) -> tuple[object, ...]:
-    """What differs between a task that is handed back, such as 2x + 3x, and its solution."""
+    """The features in which a repeated task, such as 2x + 3x, differs from its solution."""
     names = _names(text)
     brackets = text.count("(") if names and "\\cup" not in names else 0
     return names, _sides(text), brackets, len(_SUM.findall(text))
@@ -244,7 +244,7 @@ def _sides(text: str) -> Sequence[Counter[str]]:
 
 
 def _is_evaluated(answer: str, reference: str) -> bool:
-    """Whether an answer is worked out, which a policy cannot earn by repeating the task."""
+    """Whether an answer is worked out: a repeated task must not earn the reward."""
     decimals = [_DECIMAL.findall(text) for text in (answer, reference)]
     if any(len(each.partition(".")[2]) > 5 for found in decimals for each in found):
         return False  # math-verify rounds

@@ -1,4 +1,4 @@
-"""What a rule says about a response, and why it can say nothing."""
+"""The grade that a verifier gives a response, and the errors of verifiers."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from reward_serve.rules.base import gold_answer
 from reward_serve.rules.committed import MAX_RESPONSE, asks_again, committed, without_thinking
 from reward_serve.rules.formulas import compare_formulas
 from reward_serve.rules.grade import ABSTAINED, RIGHT, WRONG, Grade
@@ -26,13 +27,7 @@ from reward_serve.rules.numbers.presence import may_convert, may_equal, may_hold
 from reward_serve.rules.numbers.words import CENTS, MEASURES, SCALES, UNIT_DOUBTS
 from reward_serve.rules.restated import lists_answers, may_break_down, statement, statements
 from reward_serve.rules.tails import is_bare, leaves_standing
-from reward_serve.rules.texts import (
-    final_answer,
-    is_blank,
-    is_blank_character,
-    normalised,
-    same_text,
-)
+from reward_serve.rules.texts import is_blank, is_blank_character, normalised, same_text
 from reward_serve.rules.units import may_be_list, unit_after, units_conflict
 from reward_serve.rules.vocabulary import OPENER_WORDS
 
@@ -60,11 +55,9 @@ def verify(response: str, reference: str) -> Grade:
         The outcome, its rule and the answer that was found.
 
     Raises:
-        ValueError: The reference contains no answer.
+        UnusableReferenceError: The reference contains no answer.
     """
-    gold_text = final_answer(reference)
-    if not gold_text:
-        raise ValueError(f"reference: is empty or ends in a bare '####': {reference[-40:]!r}")
+    gold_text = gold_answer(reference)
     if len(response) > MAX_RESPONSE:
         if is_blank(response):
             return Grade(WRONG, "empty_response")
@@ -125,7 +118,8 @@ def verify_any(response: str, references: Sequence[str]) -> Grade:
         Right if right by any reference, wrong if wrong by all, else the first abstention.
 
     Raises:
-        ValueError: There is no reference, or one contains no answer.
+        UnusableReferenceError: A reference contains no answer.
+        ValueError: There is no reference.
     """
     if not references:
         raise ValueError("references: is empty, expected at least one reference")

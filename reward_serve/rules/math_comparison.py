@@ -1,4 +1,4 @@
-"""What runs math-verify in a child process; importing it takes a second."""
+"""Runs math-verify, in a child process: importing it takes a second."""
 
 from __future__ import annotations
 

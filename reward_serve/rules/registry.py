@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from reward_serve.config.kinds import RuleConfig
-from reward_serve.rules import (
-    VERIFIER_VERSION,
-    verify_any,
-    verify_strict_any,
-)
-from reward_serve.rules.base import TextVerifier, Verifier, gold_answer
+from reward_serve.rules import VERIFIER_VERSION, verify, verify_any, verify_strict_any
+from reward_serve.rules.base import TextVerifier, Verifier
 from reward_serve.rules.exact import grade_exact
 from reward_serve.rules.grade import Grade
 from reward_serve.rules.math_verified import MathVerifier
@@ -42,17 +38,9 @@ def _text(grade: _TextGrade) -> Callable[[RuleConfig], Verifier]:
     )
 
 
-def _grade_by(rules: Rules) -> _TextGrade:
-    def grade(response: str, reference: str) -> Grade:
-        gold_answer(reference)
-        return rules(response, [reference])
-
-    return grade
-
-
 _VERIFIERS: dict[VerifierName, Callable[[RuleConfig], Verifier]] = {
-    "gsm8k": _text(_grade_by(RULES["gsm8k"])),
-    "gsm8k_strict": _text(_grade_by(RULES["gsm8k_strict"])),
+    "gsm8k": _text(verify),
+    "gsm8k_strict": _text(lambda response, reference: verify_strict_any(response, [reference])),
     "gsm8k_strict_first": _text(grade_strict_first),
     "gsm8k_strict_last": _text(grade_strict_last),
     "numeric": _text(grade_numeric),

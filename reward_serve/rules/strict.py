@@ -15,15 +15,16 @@ def verify_strict_any(response: str, references: Sequence[str]) -> Grade:
     """Like ``verify_any``, but a response that does not end in ``#### <number>`` is wrong.
 
     Raises:
-        ValueError: a reference is empty.
+        UnusableReferenceError: a reference contains no answer.
+        ValueError: there is no reference.
     """
-    verification = verify_any(response, references)
+    grade = verify_any(response, references)
     answer = response.rpartition("</think>")[2]
-    if "<think>" in answer and verification.outcome != "wrong":
-        return Grade(ABSTAINED, "unfinished_thinking", verification.answer)
-    marked = verification.rule != "number_matches" and _CLOSING_LINE.search(answer[-200:])
-    if verification.outcome == "wrong" or marked:
-        return verification
+    if "<think>" in answer and grade.outcome != "wrong":
+        return Grade(ABSTAINED, "unfinished_thinking", grade.answer)
+    marked = grade.rule != "number_matches" and _CLOSING_LINE.search(answer[-200:])
+    if grade.outcome == "wrong" or marked:
+        return grade
     if "####" in answer:
-        return Grade(ABSTAINED, "strict_marker_in_doubt", verification.answer)
-    return Grade(WRONG, "no_strict_marker", verification.answer)
+        return Grade(ABSTAINED, "strict_marker_in_doubt", grade.answer)
+    return Grade(WRONG, "no_strict_marker", grade.answer)

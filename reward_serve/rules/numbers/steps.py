@@ -1,6 +1,6 @@
-"""Rewriting of texts in steps, each of which runs only where one of its signs stands.
+"""Rewrites texts in steps; a step is skipped if the text contains none of its signs.
 
-A text is rewritten by some sixty patterns, and most texts lack the signs of most of them.
+There are some sixty patterns, and most texts contain the signs of only a few.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def steps(
     """Compile substitutions.
 
     Args:
-        signs: characters or lower-case words, without one of which no pattern matches.
+        signs: characters or lower-case words; no pattern matches a text without any of them.
         substitutions: patterns and their replacements, in order.
         flags: of the patterns.
     """

@@ -15,7 +15,12 @@ from reward_serve.client import Client, transport
 from reward_serve.client.handle import HandleTransport, RewardClient
 from reward_serve.client.http import HttpRewardClient, HttpTransport
 from reward_serve.client.loop import on_own_loop
-from reward_serve.client.transport import ServiceUnavailableError, Transport, as_dict, deadline
+from reward_serve.client.transport import (
+    ServiceUnavailableError,
+    Transport,
+    answer_timeout_s,
+    as_dict,
+)
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 from reward_serve.version import __version__
@@ -278,7 +283,7 @@ def test_what_crosses_the_wire_is_what_was_said_and_a_deadline(
 def test_the_client_waits_for_the_longest_deadline_and_some_grace(
     deadlines: list[Any], seconds: float
 ) -> None:
-    assert deadline([{"timeout_s": timeout_s} for timeout_s in deadlines]) == seconds
+    assert answer_timeout_s([{"timeout_s": timeout_s} for timeout_s in deadlines]) == seconds
 
 
 def test_one_client_serves_one_event_loop_after_another(

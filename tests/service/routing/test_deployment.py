@@ -46,7 +46,7 @@ def two_replicas() -> Iterator[None]:
 async def streamed(client: DeploymentClient, items: list[Any]) -> list[Any]:
     """What the stream of a batch gives, by its indices in order."""
     found: dict[int, Any] = {}
-    async for chunk in client.stream(dict(enumerate(items))):
+    async for chunk in client.score_stream(dict(enumerate(items))):
         for result in chunk:
             assert found.setdefault(result.pop("index"), result) is result
     assert sorted(found) == list(range(len(items)))
@@ -129,7 +129,7 @@ async def test_a_stream_that_ends_early_or_amid_is_filled_up() -> None:
 
 async def test_results_are_indexed_by_the_items_keys() -> None:
     items = {7: ITEMS[0], 3: ITEMS[1]}
-    chunks = [chunk async for chunk in DeploymentClient(Handle(right)).stream(items)]
+    chunks = [chunk async for chunk in DeploymentClient(Handle(right)).score_stream(items)]
     assert {r["index"]: r["id"] for chunk in chunks for r in chunk} == {7: "0", 3: "1"}
 
 
@@ -137,7 +137,7 @@ async def test_a_slow_reader_misses_no_item(log: pytest.LogCaptureFixture) -> No
     items = [{**item, "timeout_s": 0.05} for item in ITEMS]
     client = DeploymentClient(Handle(right), grace_s=0.0)
     indices = []
-    async for chunk in client.stream(dict(enumerate(items))):
+    async for chunk in client.score_stream(dict(enumerate(items))):
         await asyncio.sleep(0.01)
         indices += [result["index"] for result in chunk]
     assert sorted(indices) == list(range(32))
@@ -236,7 +236,9 @@ async def test_a_reader_who_leaves_a_stream_cancels_its_calls() -> None:
 
     handle = Handle(right, right, call=Endless)
     with replicas(2):
-        async with aclosing(DeploymentClient(handle).stream(dict(enumerate(ITEMS)))) as chunks:
+        async with aclosing(
+            DeploymentClient(handle).score_stream(dict(enumerate(ITEMS)))
+        ) as chunks:
             await anext(chunks)
     await asyncio.sleep(0.05)
     assert [call.cancelled for call in handle.calls] == [True, True]

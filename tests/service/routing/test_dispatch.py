@@ -35,7 +35,7 @@ def test_a_model_that_is_not_there_is_refused_with_those_that_are(asked: object)
 
 async def test_items_of_a_batch_go_each_to_its_model() -> None:
     asked = [None, "rule", "gpt-4o-mini", "judge"]
-    results = await dispatcher().batch([{**GOOD, "model": name} for name in asked])
+    results = await dispatcher().score_batch([{**GOOD, "model": name} for name in asked])
     assert [result["model"] for result in results] == ["judge", "rule", "judge", "judge"]
     assert {result["score"] for result in results} == {1.0}
 
@@ -43,7 +43,7 @@ async def test_items_of_a_batch_go_each_to_its_model() -> None:
 async def test_results_of_a_stream_too() -> None:
     asked = [None, "rule", "gpt-4o-mini", "rule"]
     items = [{**GOOD, "model": name, "id": str(n)} for n, name in enumerate(asked)]
-    chunks = [chunk async for chunk in dispatcher().stream(items)]
+    chunks = [chunk async for chunk in dispatcher().score_stream(items)]
     found = {r["index"]: (r["id"], r["model"], r["status"]) for chunk in chunks for r in chunk}
     models = ["judge", "rule", "judge", "rule"]
     assert found == {n: (str(n), model, "ok") for n, model in enumerate(models)}
@@ -51,8 +51,8 @@ async def test_results_of_a_stream_too() -> None:
 
 async def test_an_item_of_an_unknown_model_is_invalid_and_names_those_there_are() -> None:
     items = [{**GOOD, "model": name, "id": str(n)} for n, name in enumerate(["rule", "rul", None])]
-    results = await dispatcher().batch(items)
-    chunks = [chunk async for chunk in dispatcher().stream(items)]
+    results = await dispatcher().score_batch(items)
+    chunks = [chunk async for chunk in dispatcher().score_stream(items)]
     streamed = sorted((r for chunk in chunks for r in chunk), key=lambda r: r["index"])
     explained = (await dispatcher().explain(items[1]))["result"]
     for found in (results, streamed):
@@ -64,7 +64,7 @@ async def test_an_item_of_an_unknown_model_is_invalid_and_names_those_there_are(
         assert found[1]["score"] is None
     for refused in (results[1], streamed[1], explained):
         assert refused["reason"] == "model: no model is named 'rul'; choose from judge, rule"
-    (alone,) = await dispatcher().batch(items[1:2])
+    (alone,) = await dispatcher().score_batch(items[1:2])
     assert alone == results[1]
 
 
@@ -119,7 +119,7 @@ async def test_a_gateway_knows_its_models_checkpoints(gateway: Any) -> None:
 
     assert door.pick("Qwen/Qwen3-32B") == "judge"
     assert door.pick("mine") == "rule"
-    (result,) = await door.batch([{**GOOD, "model": "Qwen/Qwen3-32B"}])
+    (result,) = await door.score_batch([{**GOOD, "model": "Qwen/Qwen3-32B"}])
     assert (result["model"], result["score"]) == ("judge", 1.0)
 
 

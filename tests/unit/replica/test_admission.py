@@ -252,7 +252,7 @@ async def test_an_item_that_would_miss_its_deadline_is_refused_at_once() -> None
     visitors = Visitors(admission)
     await visitors.enter(20, batch="large")  # the next is done in 10.5 s
     with pytest.raises(
-        OverloadedError, match=r"10\.5 s of its 10\.0 s; retry after 12 s"
+        OverloadedError, match=r"10\.5 s, too close to its deadline in 10\.0 s; retry after 12 s"
     ) as refusal:
         async with asyncio.timeout(1), admission.place(within_s=10.0, batch="large"):
             pytest.fail("a place too late")
@@ -304,13 +304,13 @@ def test_a_pace_is_that_of_the_last_seconds_of_work() -> None:
     for seconds in (*[0.1] * 200, *[0.5] * 200):
         clock.now += seconds
         pace.passed(1.0)
-        pace.left()
+        pace.done()
     assert pace.seconds(10) == pytest.approx(5.0, rel=0.03)
     clock.now += 3600  # idle
     pace.passed(0.0)
     clock.now += 0.5
     pace.passed(1.0)
-    pace.left()
+    pace.done()
     assert pace.seconds(10) == pytest.approx(5.0, rel=0.03)
 
 
@@ -320,7 +320,7 @@ def test_time_counts_by_the_share_of_the_slots_at_work() -> None:
     for _ in range(20):
         clock.now += 1.0
         pace.passed(0.25)
-        pace.left()
+        pace.done()
     assert pace.seconds(8) == pytest.approx(2.0, rel=0.1)
 
 
@@ -331,7 +331,7 @@ def test_items_that_leave_together_count_each() -> None:
         clock.now += 4.0
         pace.passed(1.0)
         for _ in range(40):
-            pace.left()
+            pace.done()
     assert pace.seconds(100) == pytest.approx(10.0, rel=0.2)
 
 

@@ -13,7 +13,7 @@ from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import EngineError
 from reward_serve.groups.schema import GroupComparison, GroupRequest, GroupResult
 from reward_serve.reward_models.base import InvalidRequestError
-from reward_serve.reward_models.group import Groups
+from reward_serve.reward_models.group import GroupJudge
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import Status
 from tests import virtual_time
@@ -22,7 +22,7 @@ from tests.unit.reward_models.test_judge import FakeEngine
 GROUP = ["bad 1", "good 3", "fair 2", "best 4"]
 
 
-def groups(engine: FakeEngine, **settings: Any) -> Groups:
+def groups(engine: FakeEngine, **settings: Any) -> GroupJudge:
     config = JudgeModel.model_validate({"name": "judge", "kind": "judge", "group": settings})
     found = Judge(config, engine).groups
     assert found is not None

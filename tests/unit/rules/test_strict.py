@@ -131,7 +131,7 @@ def test_the_answer_that_was_found_is_reported() -> None:
 
 @pytest.mark.parametrize("references", [[], ["18", "####"], [""]])
 def test_an_empty_reference_is_an_error(references: list[str]) -> None:
-    with pytest.raises(ValueError, match="reference"):
+    with pytest.raises(ValueError, match=r"references: is empty|contains no answer"):
         verify_strict_any("#### 18", references)
 
 

@@ -14,7 +14,7 @@ Aggregate = Literal["vote", "mean"]
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class Generation:
     """How the judge generates.
 
     Attributes:
@@ -40,10 +40,12 @@ class Writing:
         )
 
 
-_ONE_TOKEN = Writing(Sampling(max_tokens=1))
+_ONE_TOKEN = Generation(Sampling(max_tokens=1))
 
 
-def writing_of(options: Options, config: JudgeConfig, mode: Mode, ends_thinking: bool) -> Writing:
+def generation_of(
+    options: Options, config: JudgeConfig, mode: Mode, ends_thinking: bool
+) -> Generation:
     """Merge a request's options with the deployment's settings; one token in label mode.
 
     Args:
@@ -74,11 +76,11 @@ def writing_of(options: Options, config: JudgeConfig, mode: Mode, ends_thinking:
         thinking_tokens=(options.thinking_tokens or config.thinking_tokens) if enabled else None,
     )
     samples = options.samples or config.samples
-    writing = Writing(sampling, enabled, samples, config.aggregate)
-    _check_samples(writing, config)
+    generation = Generation(sampling, enabled, samples, config.aggregate)
+    _check_samples(generation, config)
     if options.thinking_tokens is not None:
-        _check_thinking(options.thinking_tokens, writing, ends_thinking)
-    return writing
+        _check_thinking(options.thinking_tokens, generation, ends_thinking)
+    return generation
 
 
 def _check_label_mode(options: Options) -> None:
@@ -91,8 +93,8 @@ def _check_label_mode(options: Options) -> None:
             )
 
 
-def _check_samples(writing: Writing, config: JudgeConfig) -> None:
-    max_tokens, samples = writing.sampling.max_tokens, writing.samples
+def _check_samples(generation: Generation, config: JudgeConfig) -> None:
+    max_tokens, samples = generation.sampling.max_tokens, generation.samples
     if max_tokens > config.max_tokens:
         raise InvalidRequestError(
             f"options.max_tokens: {max_tokens} is above the deployment's maximum of "
@@ -103,15 +105,15 @@ def _check_samples(writing: Writing, config: JudgeConfig) -> None:
             f"options.samples: {samples} is above the deployment's maximum of "
             f"{config.max_samples}; request fewer, or raise judge.max_samples"
         )
-    if samples > 1 and writing.sampling.temperature == 0:
+    if samples > 1 and generation.sampling.temperature == 0:
         raise InvalidRequestError(
             f"options.samples: {samples} samples at temperature 0 are identical; set "
             "options.temperature, such as 0.6, or samples: 1"
         )
 
 
-def _check_thinking(asked: int, writing: Writing, ends_thinking: bool) -> None:
-    if not writing.enable_thinking:
+def _check_thinking(asked: int, generation: Generation, ends_thinking: bool) -> None:
+    if not generation.enable_thinking:
         raise InvalidRequestError(
             "options.thinking_tokens: thinking is off; set options.enable_thinking"
         )
@@ -120,7 +122,7 @@ def _check_thinking(asked: int, writing: Writing, ends_thinking: bool) -> None:
             "options.thinking_tokens: this engine cannot limit thinking; remove it, or set "
             "engine.engine_kwargs.reasoning_parser, for example to qwen3"
         )
-    most = writing.sampling.max_tokens
+    most = generation.sampling.max_tokens
     if asked >= most:
         raise InvalidRequestError(
             f"options.thinking_tokens: {asked} leaves no room for a verdict in max_tokens: "
