@@ -84,14 +84,14 @@ def stacked(
         if any(column.get(kind) for column in columns)
     ]
     ends = [first, *[""] * (len(columns) - 2), last]
-    _figure(title, {"type": "category", "data": ends, "axisLabel": {"interval": 0}}, series)
+    _figure(title, {"type": "category", "data": ends}, series)
 
 
 def line(title: str, values: Sequence[float | None], last: str) -> None:
     """Values over time, newest on the right; None is a gap."""
     trace = _colored({"type": "line", "data": list(values), "showSymbol": False}, _COLOR)
     ends = [*[""] * (len(values) - 1), last]
-    _figure(title, {"type": "category", "data": ends, "axisLabel": {"interval": 0}}, [trace])
+    _figure(title, {"type": "category", "data": ends}, [trace])
 
 
 def bars(values: Mapping[str, float], chosen: str | None = None) -> None:
@@ -118,6 +118,16 @@ def _figure(
     title: str, x_axis: Series, series: Sequence[Series], y_range: Series | None = None
 ) -> None:
     muted = {"color": "var(--muted)", "fontSize": 11}
+    axis = {
+        "axisLabel": muted,
+        "axisLine": {"lineStyle": {"color": "var(--line-strong)"}},
+        "splitLine": {"lineStyle": {"color": "var(--line)"}},
+    }
+    # Of categories, only the first and the last are named, within the chart's width.
+    ends = {"alignMinLabel": "left", "alignMaxLabel": "right"}
+    if "data" in x_axis:
+        between = max(0, len(x_axis["data"]) - 2)
+        x_axis = {**x_axis, "axisLabel": {**muted, **ends, "interval": between}}
     with tag("figure", "chart"):
         tag("figcaption", text=title)
         ui.echart(
@@ -125,11 +135,22 @@ def _figure(
                 "animation": False,
                 "aria": {"enabled": True},
                 "textStyle": muted,
-                "legend": {"show": x_axis["type"] == "value", "bottom": 0, "textStyle": muted},
+                "legend": {
+                    "show": x_axis["type"] == "value",
+                    "bottom": 0,
+                    "textStyle": muted,
+                    "itemWidth": 8,
+                    "itemHeight": 8,
+                },
                 "grid": {"left": 36, "right": 12, "top": 8, "bottom": 44 if y_range else 24},
                 "tooltip": {"confine": True},
-                "xAxis": {"axisTick": {"show": False}, "splitLine": {"show": False}, **x_axis},
-                "yAxis": {"type": "value", "splitNumber": 2, **(y_range or {})},
+                "xAxis": {
+                    **axis,
+                    "axisTick": {"show": False},
+                    "splitLine": {"show": False},
+                    **x_axis,
+                },
+                "yAxis": {**axis, "type": "value", "splitNumber": 2, **(y_range or {})},
                 "series": list(series),
             },
             renderer="svg",

@@ -73,7 +73,7 @@ def message(text: str, tone: Tone = "warn", remedy: str = "") -> Element:
 
 def button(text: str, on_click: Callable[[], Any], *, primary: bool = False) -> ui.button:
     """A button in the workbench's style."""
-    made = ui.button(text, on_click=on_click).props(
-        "no-caps unelevated" + (" color=primary" if primary else " flat")
-    )
+    # Quasar's own colors are important: white text, which the dark theme's accent makes illegible.
+    made = ui.button(text, on_click=on_click, color=None if primary else "primary")
+    made.props("no-caps unelevated" if primary else "no-caps unelevated flat")
     return made.classes("action primary" if primary else "action")

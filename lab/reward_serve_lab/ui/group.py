@@ -58,7 +58,7 @@ class _Group:
                 value=self._session.group_text,
                 on_change=lambda event: setattr(self._session, "group_text", event.value or ""),
             )
-            self._text.props("outlined debounce=200 spellcheck=false input-style='height: 132px'")
+            self._text.props("outlined debounce=200 spellcheck=false input-style='height: 160px'")
             self._text.classes("full")
             with tag("div", "actions"):
                 self._button = button("Score the group", self._score, primary=True)

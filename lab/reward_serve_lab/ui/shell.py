@@ -85,7 +85,8 @@ def _frame(session: Session, theme: str) -> None:
         with tag("div", "about"):
             status = tag("div", "status")
             _theme_button(dark, theme)
-    with tag("main", "page", id="main", tabindex="-1"):
+    # Quasar's page is the main landmark.
+    with tag("div", "page", id="main", tabindex="-1"):
         ui.sub_pages(
             {
                 "/": lambda: ask.build(session),

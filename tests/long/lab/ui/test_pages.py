@@ -29,6 +29,7 @@ def test_every_page_is_reached_by_mouse_and_fits(
         expect(link).to_have_attribute("aria-current", "page")
         page.wait_for_timeout(500)
         assert fits(page), title
+        expect(page.get_by_role("main")).to_have_count(1)
 
 
 def test_every_page_is_reached_by_keyboard(open_look: Open, running: Running) -> None:
