@@ -38,7 +38,7 @@ class FakeEngine:
     async def label_logprobs(self, prompt: Prompt, labels: Any) -> LabelOutput:
         raise NotImplementedError
 
-    async def failure(self) -> str | None:
+    async def fatal_error(self) -> str | None:
         return None
 
     def close(self) -> None: ...

@@ -55,5 +55,6 @@ def _from_hub(name: str, split: str) -> list[dict[str, Any]]:
         return list(found[split if split in found else "test"])
     except Exception as error:  # the hub client raises many types
         raise typer.BadParameter(
-            f"{name!r}: no such file, and the hub could not be read: {error}"
+            f"{name!r}: no such file, and the hub could not be read: {error}; without "
+            "the hub, pass a file of the data set"
         ) from None

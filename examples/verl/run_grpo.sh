@@ -3,9 +3,9 @@
 #
 # The judge runs as a separate service, because verl pins other versions. It is the service at
 # REWARD_SERVE_URL, or the application REWARD_SERVE_APP of the trainer's Ray cluster (same versions
-# of Ray and Python). With neither, the bundled judge is deployed on CPU cores (JUDGE=bundled of
-# examples/gsm8k/deploy_judge.sh) and ended with the run (KEEP_JUDGE=1 keeps it). If the judge
-# refuses the first row, the run ends.
+# of Ray and Python, and ray[serve]). With neither, the bundled judge is deployed on CPU cores
+# (JUDGE=bundled of examples/gsm8k/deploy_judge.sh) and ended with the run (KEEP_JUDGE=1 keeps it).
+# If the judge refuses the first row, the run ends.
 #
 # TRAINER_PYTHON  the trainer's interpreter, with reward-serve-verl (python)
 # DATA_DIR        parent of judge/, written by examples/gsm8k/prepare_dataset.py ($HOME/data/gsm8k)

@@ -78,7 +78,7 @@ class PrefixEngine:
         written = len(_VERDICT) // _TOKEN_CHARACTERS
         return TextOutput(_VERDICT, False, await self._computed(prompt, written))
 
-    async def failure(self) -> str | None:
+    async def fatal_error(self) -> str | None:
         """None."""
         return None
 

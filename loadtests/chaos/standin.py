@@ -88,7 +88,7 @@ class StandIn:
         usage = Usage(prompt_tokens=len(_text(prompt)), completion_tokens=len(text))
         return TextOutput(text, fault == "truncated", usage)
 
-    async def failure(self) -> str | None:
+    async def fatal_error(self) -> str | None:
         """None: faults affect single requests only."""
         return None
 

@@ -7,10 +7,12 @@ ScoreResult(id=None, score=1.0, status=<Status.OK: 'ok'>, ...)
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future
+from importlib.util import find_spec
 from typing import Any
 
 from reward_serve.client.client import Client
@@ -34,6 +36,8 @@ from reward_serve.routing.calls import call_errors
 from reward_serve.routing.deployment import forked_with_ray, handle_of
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_APP = "reward"
 _CONNECT_S = 30.0
@@ -161,13 +165,20 @@ class HandleTransport:
             ) from error
         except call_errors() as error:
             raise ServiceUnavailableError(
-                f"{self.name}: {type(error).__name__}: {error}; is it deployed on the "
-                "cluster that this process belongs to (RAY_ADDRESS)?"
+                f"{self.name}: {type(error).__name__}: {str(error).rstrip('.')}; is it deployed on "
+                "the cluster that this process belongs to (RAY_ADDRESS)? To score over HTTP, set "
+                "REWARD_SERVE_URL"
             ) from error
         return self._dispatcher
 
     def _connect(self) -> Dispatcher:
         about = handle_of(self._app).models.remote().result(timeout_s=_CONNECT_S)
+        if find_spec("mmh3") is None:  # of the extra: the router cannot be loaded without it
+            logger.warning(
+                "%s: Ray is installed here without its extra, so a model of several replicas will "
+                'not answer; install the cluster\'s version of "ray[serve]", or score over HTTP '
+                "(REWARD_SERVE_URL)", self.name,
+            )  # fmt: skip
         self._max_batch_items = about.get("max_batch_items", self._max_batch_items)
         warn_of_other_major(about["version"])
         # Behind a gateway, each model has an application of its own.

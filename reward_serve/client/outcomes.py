@@ -83,8 +83,8 @@ def _by_rule(request: Mapping[str, Any], lexical: bool) -> float | None:
         score = verify_any(parsed.response, parsed.references).score
         if score is not None or not lexical:
             return score
-        from reward_serve.rules.base import gold_answer
         from reward_serve.rules.numbers.parsing import parse_number
+        from reward_serve.rules.texts import gold_answer
 
         if any(parse_number(gold_answer(reference)) for reference in parsed.references):
             return None

@@ -126,7 +126,7 @@ class FrozenModel(Protocol):
     def describe(self) -> dict[str, str]:
         """Weights, revision, dtype, device and engine version, for fingerprints."""
 
-    async def failure(self) -> str | None:
+    async def fatal_error(self) -> str | None:
         """Why the engine cannot serve any more; None while it can."""
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ class OpenAIEngine:
         text = written.message.content or ""
         return TextOutput(text, written.finish_reason == "length", _usage(reply))
 
-    async def failure(self) -> str | None:
+    async def fatal_error(self) -> str | None:
         """None: an unreachable endpoint may recover, and each request reports its own failure."""
         return None
 

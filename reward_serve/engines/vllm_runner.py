@@ -104,7 +104,7 @@ class VllmRunner:
             return {"dtype": dtype_of(self._config), "instructions": instruction_set()}
         return {"dtype": str(self._llm.model_config.dtype).removeprefix("torch.")}
 
-    async def failure(self) -> str | None:
+    async def fatal_error(self) -> str | None:
         """Why the engine cannot serve any more: its core died or hangs; None while it can."""
         if self._llm.errored:
             return "the engine core died"

@@ -113,7 +113,7 @@ class RewardReplica(Scorer):
         Raises:
             RuntimeError: the reward model cannot score any more.
         """
-        reason = await self._model.failure()
+        reason = await self._model.fatal_error()
         if reason is not None:
             raise RuntimeError(reason)
 
@@ -135,7 +135,7 @@ class RewardReplica(Scorer):
         """Exit when the model fails: a replica that fails fast would attract traffic."""
         while True:
             await asyncio.sleep(_WATCH_PERIOD_S)
-            reason = await self._model.failure()
+            reason = await self._model.fatal_error()
             if reason is not None:
                 logger.error("reward model %s: %s; this replica exits", self._config.name, reason)
                 await asyncio.sleep(_EXIT_DELAY_S)  # so that callers receive their typed errors

@@ -64,9 +64,9 @@ class RewardModel(Protocol):
     def describe(self) -> dict[str, Any]:
         """Kind, fingerprint, templates and start-up times, for ``/v1/models``."""
 
-    async def failure(self) -> str | None:
+    async def fatal_error(self) -> str | None:
         """Why this model cannot score any more; None while it can."""
-        return None if self.engine is None else await self.engine.failure()
+        return None if self.engine is None else await self.engine.fatal_error()
 
     def close(self) -> None:
         """Release the model's resources."""

@@ -34,9 +34,10 @@ from reward_serve.reward_models.group import GroupJudge
 from reward_serve.reward_models.rule import result_of
 from reward_serve.reward_models.trace import Trace, timed
 from reward_serve.rules import VERIFIER_VERSION
-from reward_serve.rules.base import gold_answer, takes_long
+from reward_serve.rules.base import takes_long
 from reward_serve.rules.grade import Grade, UnusableReferenceError
 from reward_serve.rules.registry import RULES
+from reward_serve.rules.texts import gold_answer
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status, failure
 from reward_serve.templates import Template
 from reward_serve.templates.inline import inline_template, is_inline

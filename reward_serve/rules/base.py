@@ -7,7 +7,7 @@ from typing import Protocol
 
 from reward_serve.off_loop import off_loop
 from reward_serve.rules.formulas import is_formula
-from reward_serve.rules.grade import Grade, UnusableReferenceError
+from reward_serve.rules.grade import Grade
 from reward_serve.rules.texts import final_answer
 from reward_serve.schema import ScoreRequest
 
@@ -63,17 +63,3 @@ def takes_long(request: ScoreRequest) -> bool:
     if sizes["response"] > _LONG_RESPONSE or repeated + sizes["reference"] > _LONG:
         return True
     return any(is_formula(final_answer(each)[-_GOLD:]) for each in request.references)
-
-
-def gold_answer(reference: str) -> str:
-    """The answer in a reference: the text after its last ``####``, or else all of it.
-
-    Raises:
-        UnusableReferenceError: it contains no answer.
-    """
-    answer = final_answer(reference)
-    if not answer:
-        raise UnusableReferenceError(
-            f"{reference[-64:]!a} contains no answer; send the gold answer"
-        )
-    return answer

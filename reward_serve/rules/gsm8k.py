@@ -16,7 +16,6 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from reward_serve.rules.base import gold_answer
 from reward_serve.rules.committed import MAX_RESPONSE, asks_again, committed, without_thinking
 from reward_serve.rules.formulas import compare_formulas
 from reward_serve.rules.grade import ABSTAINED, RIGHT, WRONG, Grade
@@ -27,7 +26,13 @@ from reward_serve.rules.numbers.presence import may_convert, may_equal, may_hold
 from reward_serve.rules.numbers.words import CENTS, MEASURES, SCALES, UNIT_DOUBTS
 from reward_serve.rules.restated import lists_answers, may_break_down, statement, statements
 from reward_serve.rules.tails import is_bare, leaves_standing
-from reward_serve.rules.texts import is_blank, is_blank_character, normalised, same_text
+from reward_serve.rules.texts import (
+    gold_answer,
+    is_blank,
+    is_blank_character,
+    normalised,
+    same_text,
+)
 from reward_serve.rules.units import may_be_list, unit_after, units_conflict
 from reward_serve.rules.vocabulary import OPENER_WORDS
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from importlib.metadata import version as installed_version
 
-from reward_serve.rules.base import Verifier, gold_answer
+from reward_serve.rules.base import Verifier
 from reward_serve.rules.child_process import ChildProcess
 from reward_serve.rules.committed import without_thinking
 from reward_serve.rules.grade import ABSTAINED, Grade, UndecidedError, UnusableReferenceError
+from reward_serve.rules.texts import gold_answer
 from reward_serve.schema import ScoreRequest
 
 LIMIT_S = 2.0

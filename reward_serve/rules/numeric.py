@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from reward_serve.rules.base import gold_answer
 from reward_serve.rules.grade import WRONG, Grade, UnusableReferenceError
 from reward_serve.rules.numbers.parsing import parse_number
+from reward_serve.rules.texts import gold_answer
 from reward_serve.rules.trainers_gsm8k import CLIP_CHARACTERS
 
 _RUN = re.compile(r"-?[0-9.,]+")

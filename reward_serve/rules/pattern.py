@@ -8,11 +8,11 @@ from collections import deque
 from typing import Any
 
 from reward_serve.off_loop import off_loop
-from reward_serve.rules.base import Verifier, gold_answer, takes_long
+from reward_serve.rules.base import Verifier, takes_long
 from reward_serve.rules.child_process import ChildProcess
 from reward_serve.rules.grade import ABSTAINED, WRONG, Grade, UndecidedError
 from reward_serve.rules.numbers.parsing import parse_number
-from reward_serve.rules.texts import normalised
+from reward_serve.rules.texts import gold_answer, normalised
 from reward_serve.schema import ScoreRequest
 
 LIMIT_S = 1.0

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import deque
 
+from reward_serve.rules.grade import UnusableReferenceError
 from reward_serve.rules.markers import braced
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![a-z])")
@@ -40,6 +41,20 @@ def final_answer(reference: str) -> str:
     if inner is None or (marker and inner[1] != len(bare)):
         return text
     return inner[0].strip()
+
+
+def gold_answer(reference: str) -> str:
+    """The answer in a reference: the text after its last ``####``, or else all of it.
+
+    Raises:
+        UnusableReferenceError: it contains no answer.
+    """
+    answer = final_answer(reference)
+    if not answer:
+        raise UnusableReferenceError(
+            f"{reference[-64:]!a} contains no answer; send the gold answer"
+        )
+    return answer
 
 
 def normalised(text: str) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
-from reward_serve.rules.base import gold_answer
 from reward_serve.rules.grade import WRONG, Grade
+from reward_serve.rules.texts import gold_answer
 
 CLIP_CHARACTERS = 300
 

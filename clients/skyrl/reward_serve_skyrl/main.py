@@ -16,6 +16,7 @@ from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils import validate_cfg
 from skyrl.train.utils.utils import initialize_ray
+from skyrl_gym.envs.registration import registry
 
 from reward_serve.client import connect
 from reward_serve.client.rows import PROBE_RESPONSE, PROBED_ROWS, check_rows
@@ -109,18 +110,27 @@ def check_first_rows(cfg: JudgedTrainConfig, dataset: Any) -> None:
         dataset: SkyRL's ``PromptDataset``.
 
     Raises:
+        ValueError: a row names an environment that is not registered.
         RefusedRowError: the service refuses a row, for example without a gold answer.
     """
+    first = [dataset[row] for row in range(min(PROBED_ROWS, len(dataset)))]
+    rows = [(env_class or cfg.environment.env_class, extras) for _, env_class, extras, _ in first]
+    for number, (name, _) in enumerate(rows):
+        if name not in registry:
+            raise ValueError(
+                f"row {number} of the training data: env_class: no environment is registered as "
+                f"{name!r}; choose from {', '.join(sorted(registry))}, in the column or in "
+                "environment.env_class"
+            )
     section = cfg.environment.skyrl_gym.gsm8k_judge
     settings, common = settings_of(section)
     if "group_size" in common:  # one sample has no score
         return
     client = connect(**{**settings, "on_failure": "none"})
-    rows = (dataset[row] for row in range(min(PROBED_ROWS, len(dataset))))
     check_rows(
         (client, GSM8kJudgeEnv(section, extras).request(PROBE_RESPONSE))
-        for _, env_class, extras, _ in rows
-        if (env_class or cfg.environment.env_class) == JUDGE
+        for name, extras in rows
+        if name == JUDGE
     )
 
 

@@ -167,6 +167,16 @@ def test_a_run_is_refused_at_its_first_rows_without_gold_answers(tokenizer: Any)
             check_first_rows(config, dataset("18", None))
 
 
+def test_a_run_is_refused_whose_rows_name_another_environment() -> None:
+    register_envs()
+    row = ([], "llm_as_a_judge_local", extras(0), "0")  # as SkyRL's example for a local judge does
+    config = configured("http://127.0.0.1:1")
+    with pytest.raises(
+        ValueError, match=r"row 0 .*'llm_as_a_judge_local'; choose from .*gsm8k_judge"
+    ):
+        check_first_rows(config, [row])
+
+
 def test_the_generator_ends_at_a_run_without_gold_answers(tokenizer: Any) -> None:
     with FakeService() as service:
         config = configured(service.url)

@@ -5,8 +5,9 @@
 
 For trainers that can neither read a dict nor await. A float cannot express a missing reward, so
 undecided samples are scored 0.0 and counted in a warning; ``reward_serve_verl.compute_score``
-leaves them out of training instead. A row that the service refuses, for example without a gold
-answer, raises ``ScoringError``.
+leaves them out of training instead. If the service refuses a process's first rows, for example for
+the name of a model that it does not have, ``RefusedRowError`` is raised; later, such a row is left
+to the rule verifier, and what that cannot decide raises ``ScoringError``.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def compute_score(
 
     Raises:
         ValueError: the lists differ in length, or there is no response.
-        ScoringError: the service refuses a row.
+        RefusedRowError: the service refuses this process's first rows.
+        ScoringError: it refuses a later row, which no rule decides.
     """
     if solution_strs is not None or ground_truths is not None:
         sources = data_sources or [""] * len(solution_strs or [])
@@ -70,7 +72,8 @@ def compute_score_batched(
 
     Raises:
         ValueError: the lists differ in length.
-        ScoringError: the service refuses a row.
+        RefusedRowError: the service refuses this process's first rows.
+        ScoringError: it refuses a later row, which no rule decides.
     """
     results = results_of(data_sources, solution_strs, ground_truths, extra_infos, {})
     return [_as_float(result) for result in results]

@@ -47,6 +47,20 @@ def check_rows(config: DictConfig) -> None:
         check_first_rows(islice(_rows(file), PROBED_ROWS), settings)
 
 
+def check_reward_function(config: DictConfig) -> None:
+    """Refuse settings under which verl would score the rows itself.
+
+    Raises:
+        ValueError: no reward function is set.
+    """
+    if not config.reward.custom_reward_function.path:
+        raise ValueError(
+            "reward.custom_reward_function.path: not set, so verl would score the rows itself; set "
+            "pkg://reward_serve_verl (verl's V1 trainer ignores custom_reward_function.path "
+            "without reward.)"
+        )
+
+
 def _rows(file: str) -> Iterator[dict[str, Any]]:
     kind = "parquet" if file.endswith(".parquet") else "json"
     path = copy_to_local(file)
@@ -60,12 +74,14 @@ def main(config: DictConfig) -> None:
     """Train with the command line's settings.
 
     Raises:
-        ValueError: ``trainer.use_v1`` is false, or verl refuses a setting.
+        ValueError: ``trainer.use_v1`` is false, no reward function is set, or verl refuses a
+            setting.
     """
     if not config.trainer.use_v1:
         raise ValueError(
             "trainer.use_v1=false: this entry point runs verl's V1 trainer; set it to true"
         )
+    check_reward_function(config)
     auto_set_device(config)
     validate_config(config, need_reference_policy(config), need_critic(config))
     run_ppo(config, task_runner_class=ray.remote(ProbingTaskRunner))

@@ -13,6 +13,7 @@ from typing import Any
 
 from reward_serve.client import Client, ScoringError, metrics_of
 from reward_serve.client.outcomes import check_on_failure, components_of
+from reward_serve.client.rows import check_first_results
 from reward_serve.schema import ScoreResult
 from reward_serve_verl.default_scoring import default_reward, is_judged
 from reward_serve_verl.requests import client_for, request_for
@@ -87,6 +88,7 @@ def compute_score_batched(
     Raises:
         ValueError: the lists differ in length, or ``on_failure`` is not a number: every sample of
             a batch needs a score.
+        RefusedRowError: the service refuses a row of this process's first batch.
     """
     if not isinstance(check_on_failure(settings.get("on_failure", "rule")), float):
         raise ValueError(
@@ -114,6 +116,7 @@ def results_of(
 
     Raises:
         ValueError: the lists differ in length.
+        RefusedRowError: the service refuses a row of this process's first batch.
     """
     return _results(_rows(data_sources, solution_strs, ground_truths, extra_infos), settings)
 
@@ -144,7 +147,9 @@ def _results(
     for client, indices in by_client.items():
         size = settings.get("group_size")
         requests = [request_for(*rows[index][1:], size) for index in indices]
-        results.update(zip(indices, client.score_batch(requests), strict=True))
+        scored = client.score_batch(requests)
+        check_first_results(client, scored)
+        results.update(zip(indices, scored, strict=True))
     return [results[index] for index in range(len(rows))]
 
 

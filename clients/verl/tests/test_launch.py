@@ -125,3 +125,13 @@ def test_the_first_rows_of_the_training_files_are_asked_about(suffix: str, tmp_p
 def test_the_legacy_trainer_has_its_own_entry_point() -> None:
     with pytest.raises(ValueError, match=r"trainer\.use_v1=false"):
         main(composed("trainer.use_v1=false"))
+
+
+def test_a_reward_function_under_verls_old_name_is_refused() -> None:
+    """Verl composes ``custom_reward_function`` and ignores it: the judge would not be asked."""
+    old = composed(
+        "reward.custom_reward_function.path=null",
+        "custom_reward_function.path=pkg://reward_serve_verl.llm_judge_remote",
+    )
+    with pytest.raises(ValueError, match=r"ignores custom_reward_function\.path without reward\."):
+        main(old)

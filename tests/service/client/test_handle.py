@@ -217,6 +217,18 @@ def test_an_application_behind_a_gateway_is_waited_for(monkeypatch: pytest.Monke
     assert found == [("judge", "away", False)]
 
 
+@pytest.mark.parametrize("found", [None, object()])
+def test_an_environment_that_cannot_call_several_replicas_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, found: Any
+) -> None:
+    about = {"applications": {"judge": "door"}}
+    monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
+    monkeypatch.setattr(serve, "get_deployment_handle", Found)
+    monkeypatch.setattr("reward_serve.client.handle.find_spec", lambda name: found)
+    RewardClient("door").score(ASKED)
+    assert ('install the cluster\'s version of "ray[serve]"' in caplog.text) is (found is None)
+
+
 def test_the_client_is_imported_without_ray() -> None:
     ask = "import sys, reward_serve.client; print('ray' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)

@@ -87,6 +87,30 @@ def test_the_readers_guide_names_what_exists() -> None:
     assert sorted(named - known) == ["py"]  # of `app.py`
 
 
+def test_the_tests_that_the_tables_name_exist() -> None:
+    """A file by its path or, beside another, its name; a test by its name, or how it begins."""
+    text = (DOCS / "development/trainers.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]*test_[\w/]+(?:\.py)?)\*?`", text))
+    files = [
+        *ROOT.glob("*/tests/**/*.py"),
+        *ROOT.glob("clients/*/tests/*.py"),
+        *ROOT.glob("tests/**/*.py"),
+    ]
+    paths = [f"/{file.relative_to(ROOT)}" for file in files]
+    defined = "".join(file.read_text(encoding="utf-8") for file in files)
+    missing = [
+        name
+        for name in named
+        if not (
+            any(path.endswith(f"/{name}") for path in paths)
+            if name.endswith(".py")
+            else f"def {name}" in defined
+        )
+    ]
+    assert len(named) > 60
+    assert missing == []
+
+
 def imported(text: str) -> Iterator[tuple[str, str]]:
     """Names that Python code imports from our distributions, each with its module."""
     for node in ast.walk(ast.parse(text)):

@@ -67,7 +67,7 @@ class FakeEngine:
         await asyncio.sleep(0.01)
         return LogitsOutput([0.5], Usage())
 
-    async def failure(self) -> str | None:
+    async def fatal_error(self) -> str | None:
         return None
 
     def close(self) -> None: ...

@@ -117,7 +117,7 @@ async def test_every_verdict_carries_the_fingerprint_it_describes(rule: RuleRewa
 
 async def test_it_never_fails_and_still_scores_when_closed(rule: RuleRewardModel) -> None:
     rule.close()
-    assert await rule.failure() is None
+    assert await rule.fatal_error() is None
     assert (await rule.score(ScoreRequest(response="#### 18", reference="18"))).score == 1.0
 
 

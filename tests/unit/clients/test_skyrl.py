@@ -95,6 +95,7 @@ def test_an_exception_of_the_client_ends_nothing(
     assert env.step(RIGHT)["reward"] == 0.0
     assert env.get_metrics()["judge_failed_error"] == 1.0
     assert "scoring failed" in caplog.text
+    assert "Traceback" in caplog.text
 
 
 def test_envs_of_a_target_share_a_client(service: FakeService) -> None:

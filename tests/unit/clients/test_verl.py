@@ -287,7 +287,19 @@ def test_the_drop_in_asks_for_a_response(given: dict[str, Any]) -> None:
         drop_in.compute_score("gsm8k", **given)
 
 
-def test_the_drop_in_has_no_score_for_a_row_that_is_refused(addressed: FakeService) -> None:
+@pytest.mark.parametrize(
+    ("truth", "info", "reason"),
+    [(None, {}, "reference: is missing"), ("18", {"model_name": "nobody/model"}, "model: ")],
+)
+def test_the_drop_in_ends_a_run_whose_first_row_is_refused(
+    addressed: FakeService, truth: str | None, info: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(RefusedRowError, match=f"cannot have a verdict: .*{reason}"):
+        drop_in.compute_score("gsm8k", RIGHT, truth, info)  # a rule would decide the second
+
+
+def test_the_drop_in_has_no_score_for_a_row_that_is_refused_later(addressed: FakeService) -> None:
+    assert drop_in.compute_score("gsm8k", RIGHT, "18") == 1.0
     with pytest.raises(ScoringError, match="invalid: reference: is missing"):
         drop_in.compute_score("gsm8k", RIGHT, None)
     with pytest.raises(ScoringError, match="invalid: reference: is missing"):

@@ -26,13 +26,13 @@ class Engine(VllmRunner):
     ("errored", "reason"), [(True, "the engine core died"), (False, None)], ids=["dead", "well"]
 )
 async def test_a_dead_core_is_a_failure(errored: bool, reason: str | None) -> None:
-    assert await Engine(errored=errored, stall_timeout_s=60).failure() == reason
+    assert await Engine(errored=errored, stall_timeout_s=60).fatal_error() == reason
 
 
 async def test_a_core_that_answers_nothing_is_a_failure() -> None:
     engine = Engine(errored=False, stall_timeout_s=0)
     engine._progress.submitted()
-    assert "the engine gave no output for" in str(await engine.failure())
+    assert "the engine gave no output for" in str(await engine.fatal_error())
 
 
 class Clock:

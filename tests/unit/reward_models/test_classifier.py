@@ -38,7 +38,7 @@ class FakeEngine:
         self.asked.append(text_of(list(token_ids)))
         return LogitsOutput(self._logits, Usage(prompt_tokens=len(token_ids)))
 
-    async def failure(self) -> str | None:
+    async def fatal_error(self) -> str | None:
         return "gone" if self.broken else None
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ async def test_an_engine_that_fails_is_an_error_without_a_score() -> None:
     engine.broken = True
     result = await Scorer("r", model, Admission(1, 1), 1).score(ASKED.model_dump())
     assert (result["status"], result["score"]) == ("error", None)
-    assert await model.failure() == "gone"
+    assert await model.fatal_error() == "gone"
     model.close()
     assert engine.closed
 

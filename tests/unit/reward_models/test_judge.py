@@ -86,7 +86,7 @@ class FakeEngine:
         text, cut_off = self.text(asked)
         return TextOutput(text, cut_off, self._usage(prompt))
 
-    async def failure(self) -> str | None:
+    async def fatal_error(self) -> str | None:
         return self.broken
 
     def close(self) -> None:
@@ -747,9 +747,9 @@ class TestTheModelItself:
     async def test_it_fails_and_ends_with_its_engine(self) -> None:
         engine = FakeEngine()
         scorer = judge(engine)
-        assert await scorer.failure() is None
+        assert await scorer.fatal_error() is None
         engine.broken = "the engine core died"
-        assert await scorer.failure() == "the engine core died"
+        assert await scorer.fatal_error() == "the engine core died"
         assert not engine.closed
         scorer.close()
         assert engine.closed

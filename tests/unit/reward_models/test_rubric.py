@@ -87,7 +87,7 @@ class CriteriaEngine:
         self.prompts.append(self._text(prompt))
         return TextOutput(self.text, False, Usage(prompt_tokens=9, completion_tokens=3))
 
-    async def failure(self) -> str | None:
+    async def fatal_error(self) -> str | None:
         return None
 
     def close(self) -> None:
