@@ -11,7 +11,7 @@ import json
 import reprlib
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -168,8 +168,12 @@ class Options(BaseModel):
     mode: Mode | None = Field(
         None, description="label: one forward pass; generate: the judge writes text."
     )
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False, strict=True)
-    top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, strict=True)
+    temperature: float | None = Field(
+        None, ge=0, le=2, allow_inf_nan=False, strict=True, description="In generate mode."
+    )
+    top_p: float | None = Field(
+        None, gt=0, le=1, allow_inf_nan=False, strict=True, description="In generate mode."
+    )
     max_tokens: Count | None = Field(
         None, description="Maximum tokens the judge generates, in generate mode."
     )
@@ -391,13 +395,23 @@ def describe_errors(error: ValidationError, of: type[BaseModel] | None = None) -
         loc = fault["loc"]
         field = ".".join(_short(str(part)) for part in loc) or "request"
         if fault["type"] == "extra_forbidden":
-            known = of.model_fields if of and len(loc) == 1 and len(parts) < _MAX_HINTS else []
-            remedy = f" ({hint(field, known)})" if known else ""
+            known = _fields(of, loc[:-1]) if len(parts) < _MAX_HINTS else []
+            remedy = f" ({hint(str(loc[-1]), known)})" if known else ""
             parts.append(f"{field}: unknown field{remedy}")
             continue
         message = fault["msg"].removeprefix("Value error, ")
         parts.append(f"{field}: {message}{_found(fault)}")
     return "; ".join(dict.fromkeys(parts))
+
+
+def _fields(of: type[BaseModel] | None, loc: tuple[int | str, ...]) -> Iterable[str]:
+    """Fields of the model at a place in another one; none if it is in a list."""
+    for part in loc:
+        field = of.model_fields.get(str(part)) if of else None
+        types = (field.annotation, *get_args(field.annotation)) if field else ()
+        models = (t for t in types if isinstance(t, type) and issubclass(t, BaseModel))
+        of = next(models, None)
+    return of.model_fields if of else ()
 
 
 def _found(fault: Any) -> str:

@@ -29,8 +29,8 @@ def connect(
     Args:
         url: URL of the service; default ``REWARD_SERVE_URL``. Several URLs (a list, or separated by
             commas) are tried in order, and the first that answers receives every request.
-        app: Serve application of this process's cluster; default ``REWARD_SERVE_APP``, or
-            ``reward`` if there is no URL either.
+        app: Serve application of this process's cluster, or of the one that Ray finds on this
+            machine; default ``REWARD_SERVE_APP``, or ``reward`` if there is no URL either.
         api_key: API key for HTTP; default ``REWARD_SERVE_API_KEY``.
         api_key_file: a file that contains only the key, or a ``.env`` file that sets
             ``REWARD_SERVE_API_KEY``; takes precedence over the environment variable.

@@ -104,7 +104,9 @@ class Ingress:
         body = await read_json(request, self._server.max_body_bytes)
         items = body.get("requests") if isinstance(body, dict) else None
         if not isinstance(items, list):
-            raise HTTPException(422, "requests: must be a list of score requests")
+            raise HTTPException(
+                422, 'requests: must be a list of score requests; send {"requests": [{...}, ...]}'
+            )
         limit = self._server.max_batch_items
         if len(items) > limit:
             raise HTTPException(

@@ -263,6 +263,13 @@ def test_an_unknown_field_is_named_with_a_field_that_exists(name: str, remedy: s
     )
 
 
+def test_an_unknown_option_is_named_with_an_option_that_exists() -> None:
+    with pytest.raises(ValidationError) as caught:
+        ScoreRequest.model_validate({"response": "18", "options": {"temprature": 0.5}})
+    expected = "options.temprature: unknown field (did you mean 'temperature'?)"
+    assert describe_errors(caught.value, ScoreRequest) == expected
+
+
 @pytest.mark.parametrize("status", Status)
 @pytest.mark.parametrize("score", [None, 0.0, 1.0])
 def test_a_score_is_null_exactly_when_the_status_is_not_ok(
