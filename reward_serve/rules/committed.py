@@ -106,6 +106,7 @@ def committed(response: str) -> Committed:
     return Committed(text, last.text.strip(), (last.start, last.end))
 
 
+@lru_cache(maxsize=2)
 def without_thinking(text: str) -> str:
     """The text without thinking and analysis; empty if the response ends before they do."""
     lower = text.lower()
