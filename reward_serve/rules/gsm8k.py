@@ -16,6 +16,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from reward_serve.rules.clock import is_another_time, is_same_time, is_time
 from reward_serve.rules.committed import MAX_RESPONSE, asks_again, committed, without_thinking
 from reward_serve.rules.formulas import compare_formulas
 from reward_serve.rules.grade import ABSTAINED, RIGHT, WRONG, Grade
@@ -73,7 +74,7 @@ def verify(response: str, reference: str) -> Grade:
 
 
 def _decide(response: str, gold_text: str) -> Grade:
-    gold = parse_number(gold_text)
+    gold = parse_number(gold_text) if not is_time(gold_text) else None
     visible = _visible(response)
     if gold is None and is_blank(visible) and visible.strip() and _is_symbol(gold_text):
         return Grade(ABSTAINED, "symbols_only")
@@ -85,7 +86,9 @@ def _decide(response: str, gold_text: str) -> Grade:
     if asks_again(visible):
         return Grade(ABSTAINED, "another_question")
     if gold is None:
-        return _judge_text(visible, gold_text)
+        grade = _judge_text(visible, gold_text)
+        absent = grade.outcome == "abstain" and is_another_time(visible, gold_text)
+        return Grade(WRONG, "reference_absent", grade.answer) if absent else grade
     grade = _judge_numbers(visible, gold, gold_text)
     if grade.outcome != "abstain":
         return grade
@@ -272,7 +275,8 @@ def _judge_text(response: str, gold: str) -> Grade:
     tail = response[last.end :]
     if last.doubted or not agreed or not leaves_standing(tail, None, response[: last.start]):
         return unsure
-    if same_text(last.text, gold) and is_bare(tail):
+    same = same_text(last.text, gold) or is_same_time(last.text, gold)
+    if same and is_bare(tail):
         return Grade(RIGHT, "marker_matches", answer)
     comparison = compare_formulas(last.text, gold)
     if comparison == "equal":

@@ -236,6 +236,10 @@ def _power(found: re.Match[str]) -> str:
     return _digits(Fraction(found[1]) * Fraction(10) ** exponent)
 
 
+def _grouped_by_points(found: re.Match[str]) -> str:
+    return f"{found[1].replace('.', '')}.{found[2]}"
+
+
 def _negative(found: re.Match[str]) -> str:
     return found[0] if _OPERAND.search(_around(found)[0]) else f"-{found[1]}"
 
@@ -267,6 +271,7 @@ _STEPS = (
     # separators, decimal commas
     _steps(",'_", (r"(?<![\d.,[])(?<!\\\{)(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped)),
     _steps(" ", (r"(?<![\d.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3})(?!\d| \d)(\.\d+)?", _grouped)),
+    _steps(",", (r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d,]|\.\d)", _grouped_by_points)),
     _steps(",", (r"(?<![\d.,])(\d+),(\d{1,2})(?![\d,]|\.\d)", _decimal_comma)),
     _steps(".", (r"(?<![\w.])\.(\d+)", r"0.\1")),
     # currency
