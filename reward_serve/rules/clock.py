@@ -21,7 +21,7 @@ _HOURS = (
 _IN_DOUBT = re.compile(
     r"\b(?:noon|mid(?:night|day)|morning|afternoon|evening|tonight|night|half|quarter|past"
     r"|o.?clock|utc|gmt|(?-i:[A-Z]{1,3}T)|not?|never|instead|rather|wrong|nicht|kein|pas|non)\b"
-    r"|n['\u2019]t\b",
+    r"|n['\u2019]t\b|\bmin(?:ute)?s? (?:to|till?|before|after)\b",
     re.I,
 )
 
@@ -56,7 +56,8 @@ def is_another_time(text: str, gold: str) -> bool:
         return False
     hour, minute = divmod(wanted, 60)
     hours = {hour, hour % 12 or 12}
-    forms = {form for h in hours for form in (f"{h}", f"{h:02}", f"{h}{minute:02}", _HOURS[h])}
+    forms = {form for h in hours for form in (f"{h}", f"{h:02}", _HOURS[h])}
+    forms |= {f"{h:{width}}{minute:02}" for h in hours for width in ("", "02")}
     return forms.isdisjoint(re.findall(r"\d+|[a-z]+", _CLOCK.sub(" ", text).lower()))
 
 

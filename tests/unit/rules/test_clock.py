@@ -63,6 +63,8 @@ def test_another_time_is_wrong(response: str) -> None:
         "Llega a las 5.30 pm, y sale a las 1:00 PM",
         "It is 17:30:00; it left at 1:00 PM.",
         "10:30 PM GMT",
+        "30 minutes to 6 pm. She left at 1:07 PM.",
+        "1730 hours. She left at 1:07 PM.",
         "午後五時半 (left at 1:00 PM)",
         "between 5:30 and 6:00 PM",
         f"{TRIP}5:30 AM... no wait, it is later in the day.",
