@@ -7,6 +7,7 @@ import re
 from reward_serve.rules.tails import is_bare
 
 MAX_TEXT = 20_000  # characters that are searched for times
+_LONGEST = 40  # characters of a time
 _NOON = 12 * 60  # minutes
 _HALF = r"([ap])\.?\s?m\b\.?"
 _CLOCK = re.compile(
@@ -62,6 +63,8 @@ def is_another_time(text: str, gold: str) -> bool:
 
 
 def _clock(text: str) -> int | None:
+    if len(text) > _LONGEST:
+        return None
     found = _CLOCK.fullmatch(_TEXT.sub(r"\1", text).strip(" .*$"))
     return _minutes(found) if found else None
 

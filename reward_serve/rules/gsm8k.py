@@ -275,8 +275,7 @@ def _judge_text(response: str, gold: str) -> Grade:
     tail = response[last.end :]
     if last.doubted or not agreed or not leaves_standing(tail, None, response[: last.start]):
         return unsure
-    same = same_text(last.text, gold) or is_same_time(last.text, gold)
-    if same and is_bare(tail):
+    if (same_text(last.text, gold) or is_same_time(last.text, gold)) and is_bare(tail):
         return Grade(RIGHT, "marker_matches", answer)
     comparison = compare_formulas(last.text, gold)
     if comparison == "equal":

@@ -1,4 +1,4 @@
-"""Rewrites texts in steps; a step is skipped if the text contains none of its signs.
+"""Rewrites a text step by step, and skips the steps whose signs it does not contain.
 
 There are some sixty patterns, and most texts contain the signs of only a few.
 """
