@@ -195,7 +195,7 @@ def test_judging_hides_behind_the_generation_of_the_others(tokenizer: Any) -> No
         rollout(configured(service.url), policy, tokenizer)
         ended = time.monotonic()
 
-    assert ended - policy.last_said_s < 2 * 0.3  # the last one's judging alone, not four of them
+    assert ended - policy.last_said_s < 3 * 0.3  # the last one's judging alone, not four of them
 
 
 def test_a_service_that_dies_in_mid_rollout_ends_nothing(tokenizer: Any) -> None:
