@@ -68,7 +68,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
 
 @pytest.fixture
 def open_look(look: tuple[int, str], open_page: Open) -> Iterator[Open]:
-    """Opens a page wide or narrow, light or dark; afterwards it must still fit and be accessible."""
+    """Opens a page wide or narrow, light or dark; afterwards it must fit and be accessible."""
     width, scheme = look
     opened: list[Page] = []
 
