@@ -1,1 +1,1 @@
-"""The first run on a GPU: what is sent to the machine, and its two commands, check and bench."""
+"""Runs on a GPU without a network: what is sent to its machine, and the commands check and bench."""
