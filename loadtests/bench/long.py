@@ -43,7 +43,8 @@ def run(repeats: int) -> dict[str, Any]:
             at_once, faults = asyncio.run(_at_once(ways, long, short, repeats))
         arriving, arriving_memory = {}, {}
         for way, client in ways.items():
-            with console.status(f"long: {way}, arriving"), watched(_resident_mib, PERIOD_S) as memory:
+            status = console.status(f"long: {way}, arriving")
+            with status, watched(_resident_mib, PERIOD_S) as memory:
                 arriving[way] = asyncio.run(_arriving(client, long))
             arriving_memory[way] = memory.peaks
     return {

@@ -1,1 +1,1 @@
-"""Runs on a GPU without a network: what is sent to its machine, and the commands check and bench."""
+"""Runs on a GPU machine without a network: what is sent to it, and the commands check and bench."""

@@ -72,7 +72,7 @@ def join(kept: Path) -> list[Path]:
     archive.unlink()
     found = sorted(wheels.glob("*.whl"))
     if len(found) != manifest["wheels"]:
-        raise SystemExit(f"{wheels}: has {len(found)} of {manifest['wheels']} wheels; take all again")
+        raise SystemExit(f"{wheels}: {len(found)} of {manifest['wheels']} wheels; take all again")
     return found
 
 
