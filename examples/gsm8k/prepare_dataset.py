@@ -76,7 +76,7 @@ def main(
     if members is None and nonmembers:
         raise typer.BadParameter("--nonmembers needs --members N")
     if members and (variant is Variant.rule or validation):
-        raise typer.BadParameter("--members cannot be combined with --variant rule or --validation")
+        raise typer.BadParameter("use --members without --variant rule and --validation")
     found = (
         {"train": membership_pairs(train, nonmembers, members)}
         if members
