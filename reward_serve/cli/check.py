@@ -23,7 +23,8 @@ SchemaName = Annotated[
 def check(file: File) -> None:
     """Check a deployments file and print the resources of its replicas; exit 1 if it is invalid.
 
-    Starts no cluster and no engine. What only this machine lacks, such as an API key, is a warning.
+    Starts no cluster and no engine. What only this machine lacks, such as an API key or a model's
+    folder, is a warning.
     """
     if file.suffix not in FILE_SUFFIXES:
         raise typer.BadParameter(f"{file}: must end in {' or '.join(FILE_SUFFIXES)}")

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 Kind = Literal["judge", "classifier"]
 
 _BUNDLED_GPU_SHARE = 0.1
+_MOVES = [
+    ("models", "move models to applications.0.args, as in"),
+    ("args", "move the application to the list applications, as in"),
+    ("kind", "move the model to the list applications.0.args.models, as in"),
+]
 _OF_ANY_FILE = frozenset(["host", "port", "api_keys_file", "fields", "verdict_log"])
 
 
@@ -195,5 +200,10 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict) or not content.get("applications"):
-        raise ConfigError(f"{path}: has no applications; see `reward-serve deployments show judge`")
+        first = content[0] if isinstance(content, list) and content else content
+        moves = (move for key, move in _MOVES if isinstance(first, dict) and key in first)
+        raise ConfigError(
+            f"{path}: has no applications; {next(moves, 'see')} "
+            "`reward-serve deployments show judge`"
+        )
     return content

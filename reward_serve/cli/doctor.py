@@ -8,17 +8,15 @@ import platform
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import psutil
 import typer
 from packaging.requirements import Requirement
-from rich.markup import escape
-from rich.table import Table
 
-from reward_serve.cli.console import URL_VARIABLE, api_key, console, service_url
+from reward_serve.cli.console import PLAIN, URL_VARIABLE, api_key, console, service_url
 from reward_serve.client.check import Finding, examine_service
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.resolve import installed_build, installed_version
@@ -44,7 +42,8 @@ def doctor(
     findings = examine_machine()
     if url or os.environ.get(URL_VARIABLE):
         findings += examine_service(service_url(url), api_key())
-    console.print(_findings_table(findings))
+    for finding in findings:
+        console.print(str(finding), style="yellow" if finding.remedy else None, **PLAIN)
     if any(finding.remedy and not finding.warning for finding in findings):
         raise typer.Exit(1)
 
@@ -223,12 +222,3 @@ def _has_network() -> bool:
         for address in addresses
         if name != "lo"
     )
-
-
-def _findings_table(findings: Sequence[Finding]) -> Table:
-    table = Table("", "found", "remedy")
-    for finding in findings:
-        style = "yellow" if finding.remedy else None
-        cells = (finding.what, finding.found, finding.remedy or "")
-        table.add_row(*map(escape, cells), style=style)
-    return table

@@ -25,7 +25,7 @@ from reward_serve.config.models import (
     RemoteModel,
     RuleModel,
 )
-from reward_serve.engines.checkpoint import CheckpointError
+from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, is_folder
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm_settings import adapter_folder, locate
 from reward_serve.schema import Mode
@@ -172,7 +172,7 @@ def untrained(models: list[ModelConfig]) -> list[str]:
 
 
 def missing(models: list[ModelConfig]) -> list[str]:
-    """Missing API keys of remote models and missing rule functions, each with the remedy.
+    """Missing checkpoint folders, API keys and rule functions, each with the remedy.
 
     Models with a ``runtime_env`` are skipped, because it may provide them.
     """
@@ -180,12 +180,16 @@ def missing(models: list[ModelConfig]) -> list[str]:
     for model in models:
         if model.resources.runtime_env:
             continue
-        if isinstance(model, RemoteModel):
-            try:
+        try:
+            if isinstance(model, RemoteModel):
                 remote_key(model.remote)
-            except RemoteKeyError as error:
-                faults.append(f"{model.name}: {error}")
-        elif isinstance(model, RuleModel) and model.rule.function:
+            elif isinstance(model, JudgeModel | ClassifierModel):
+                checkpoint = model.engine.model
+                if checkpoint != BUNDLED_MODEL and is_folder(checkpoint):
+                    check_checkpoint(checkpoint)
+        except (CheckpointError, RemoteKeyError) as error:
+            faults.append(f"{model.name}: {error}")
+        if isinstance(model, RuleModel) and model.rule.function:
             command = [sys.executable, "-c", _IMPORT_FUNCTION, model.rule.function]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:

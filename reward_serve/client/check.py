@@ -35,6 +35,10 @@ class Finding:
     remedy: str | None = None
     warning: bool = False
 
+    def __str__(self) -> str:
+        remedy = f"\n    {self.remedy}" if self.remedy else ""
+        return f"{self.what}: {self.found}{remedy}"
+
 
 def examine_service(url: str, api_key: str | None = None, requests: int = 0) -> list[Finding]:
     """Check that the service at ``url`` is up, ready and scores correctly.
@@ -114,8 +118,7 @@ def main() -> None:
     given = parser.parse_args()
     findings = examine_service(given.url, os.environ.get("REWARD_SERVE_API_KEY"), given.requests)
     for finding in findings:
-        remedy = f"\n    {finding.remedy}" if finding.remedy else ""
-        sys.stdout.write(f"{finding.what}: {finding.found}{remedy}\n")
+        sys.stdout.write(f"{finding}\n")
     sys.exit(any(finding.remedy for finding in findings))
 
 

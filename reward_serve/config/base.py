@@ -26,6 +26,31 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False)
 
 
+# A field that is often written instead of others, which are looked for in the same sections.
+_MEANT = {
+    "api_keys_env": ["api_key_env"],  # the server's keys; a remote model has one
+    "api_keys_file": ["api_key_file"],
+    "combine": ["aggregate"],
+    "cpus": ["num_cpus"],
+    "gpus": ["num_gpus"],
+    "num_replicas": ["min_replicas", "max_replicas"],
+    "replicas": ["min_replicas", "max_replicas"],
+    "url": ["base_url"],
+}
+_ELSEWHERE = {
+    "host": "http_options.host, at the top of the file",
+    "port": "http_options.port, at the top of the file",
+    "models": "args.models of an application",
+    "server": "args.server of an application",
+}
+_LIST = ("a list", "start each entry with '- '")
+_MAPPING = ("a mapping", "write its fields indented below it, as 'field: value' without '- '")
+_SHAPES = {
+    **dict.fromkeys(["list_type", "set_type", "tuple_type"], _LIST),
+    **dict.fromkeys(["dict_type", "model_type", "model_attributes_type"], _MAPPING),
+}
+
+
 def faults_of(error: ValidationError, top: type[BaseModel]) -> str:
     """All validation errors in one line: each field, its value, and the remedy.
 
@@ -43,19 +68,54 @@ def _explain(fault: ErrorDetails, top: type[BaseModel]) -> str:
     if not path:
         return message
     if fault["type"] == "extra_forbidden":
-        _, section = _follow(fault["loc"][:-1], top)
-        fields = section.model_fields if _is_section(section) else {}
-        (kind,) = get_args(fields["kind"].annotation) if "kind" in fields else ("",)
-        of_kind = f" of kind: {kind}" if kind else ""
-        return f"{shown}: unknown field{of_kind}; {hint(path[-1], fields)}"
+        return f"{shown}: unknown field{_remedy(fault['loc'], top)}"
     if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        model = fault["input"]
-        found = model.get("kind") if isinstance(model, dict) else model
-        known = ", ".join(map(repr, _kinds(annotation)))
-        return f"{shown}.kind: must be one of {known} (found {found!r})"
+        kinds, model = _kinds(annotation), fault["input"]
+        if (kind := model.get("kind")) is None:
+            given = model.keys() & {name for each in kinds.values() for name in each.model_fields}
+            fitting = {k: each for k, each in kinds.items() if given <= each.model_fields.keys()}
+            kinds = fitting or kinds
+        known = ", ".join(map(repr, kinds))
+        return f"{shown}.kind: must be one of {known} (found {_found(kind)})"
+    if shape := _SHAPES.get(fault["type"]):
+        return f"{shown}: must be {shape[0]} (found {_found(fault['input'])}); {shape[1]}"
     if fault["type"] in ("missing", "value_error"):
         return f"{shown}: {message}"
     return f"{shown}: {message} (found {fault['input']!r})"
+
+
+def _remedy(loc: tuple[int | str, ...], top: type[BaseModel]) -> str:
+    """What to do about an unknown field, after the section's kind if it has one."""
+    name = str(loc[-1])
+    _, section = _follow(loc[:-1], top)
+    fields = section.model_fields if _is_section(section) else {}
+    of_kind = ""
+    if "kind" in fields:
+        of_kind = f" of kind: {get_args(fields['kind'].annotation)[0]}"
+        kinds = _kinds(_follow(loc[:-2], top)[1])
+        if having := [str(kind) for kind, each in kinds.items() if name in each.model_fields]:
+            known = " or ".join(having).replace(" or ", ", ", len(having) - 2)
+            return f"{of_kind}; remove it, or set kind: {known}"
+    names = {name, *_MEANT.get(name, ())}
+    for end in reversed(range(len(loc))):  # the innermost section that has such a field
+        if places := list(_places(names, *_follow(loc[:end], top))):
+            verb = "write" if name in _MEANT else "move it to"
+            return f"{of_kind}; {verb} {' or '.join(places)}"
+    remedy = f"move it to {_ELSEWHERE[name]}" if name in _ELSEWHERE else hint(name, fields)
+    return f"{of_kind}; {remedy}"
+
+
+def _places(names: set[str], path: list[str], section: Any) -> Iterator[str]:
+    """The paths of the fields with these names, in a section and those within it."""
+    for name, field in section.model_fields.items() if _is_section(section) else ():
+        inner = [*path, name]
+        if name in names:
+            yield ".".join(inner)
+        yield from _places(names, inner, _bare(field.annotation))
+
+
+def _found(value: Any) -> str:
+    return {NoneType: "nothing", dict: "a mapping", list: "a list"}.get(type(value), repr(value))
 
 
 def _follow(loc: tuple[int | str, ...], top: type[BaseModel]) -> tuple[list[str], Any]:
@@ -92,17 +152,10 @@ def _bare(annotation: Any) -> Any:
     return annotation
 
 
-def _held(annotation: Any) -> Iterator[type[BaseModel]]:
-    if _is_section(annotation):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from _held(inner)
-
-
 def _kinds(union: Any) -> dict[int | str, type[BaseModel]]:
     return {
         kind: section
-        for section in _held(union)
-        if "kind" in section.model_fields
+        for section in get_args(union)
+        if _is_section(section) and "kind" in section.model_fields
         for kind in get_args(section.model_fields["kind"].annotation)
     }

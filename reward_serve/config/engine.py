@@ -70,10 +70,10 @@ class EngineConfig(Section):
 
     @model_validator(mode="after")
     def _only_the_bundled_model_has_int8_weights(self) -> Self:
-        if self.dtype == "int8" and (self.model != BUNDLED_MODEL or self.device == "cuda"):
+        if self.dtype == "int8" and self.model != BUNDLED_MODEL:
             raise ValueError(
-                f"dtype: int8 is for model: bundled on a CPU, not {self.model!r} on {self.device}; "
-                "a quantized checkpoint of your own is served as it is, with dtype: auto"
+                f"dtype: int8 is for model: bundled, not {self.model!r}; write dtype: auto, which "
+                "serves a quantized checkpoint as it is"
             )
         return self
 

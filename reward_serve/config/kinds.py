@@ -48,11 +48,19 @@ class RuleConfig(Section):
 
     @model_validator(mode="after")
     def _settings_are_the_verifiers(self) -> Self:
-        for field, verifier in (("pattern", "regex"), ("function", "function")):
-            if (getattr(self, field) is not None) is not (self.verifier == verifier):
-                remedy = f"set {field}" if self.verifier == verifier else f"remove {field}"
+        for field, verifier, value in (
+            ("pattern", "regex", "a regular expression"),
+            ("function", "function", "package.module:name"),
+        ):
+            is_set = getattr(self, field) is not None
+            if self.verifier == verifier and not is_set:
                 raise ValueError(
-                    f"{field}: is for verifier: {verifier}, and this is {self.verifier!r}; {remedy}"
+                    f"{field}: is missing, and verifier: {verifier} needs it; set it to {value}"
+                )
+            if is_set and self.verifier != verifier:
+                raise ValueError(
+                    f"{field}: is for verifier: {verifier}, not {self.verifier!r}; remove it, or "
+                    f"set verifier: {verifier}"
                 )
         if self.pattern is not None:
             try:

@@ -126,6 +126,8 @@ class _EngineModel(_Model):
         self.resources.num_gpus = gpus_of_replica(self.engine, self.resources.num_gpus)
         on_gpu = self.resources.num_gpus > 0
         self.engine.device = "cuda" if on_gpu else "cpu"
+        if on_gpu and self.engine.dtype == "int8":
+            raise ValueError("engine.dtype: int8 is for CPUs, and this is a GPU; write dtype: auto")
         if self.resources.num_cpus is None:
             self.resources.num_cpus = 1.0 if on_gpu else 2.0
         if self.max_concurrent_items is None:

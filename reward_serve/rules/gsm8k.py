@@ -16,6 +16,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from reward_serve.rules.amounts import same_amount
 from reward_serve.rules.clock import is_another_time, is_same_time, is_time
 from reward_serve.rules.committed import MAX_RESPONSE, asks_again, committed, without_thinking
 from reward_serve.rules.formulas import compare_formulas
@@ -214,7 +215,8 @@ def _judge_statements(
 ) -> Grade | None:
     """Judge an answer that is stated more than once; None if it is not."""
     text, end = statement(response, markers)
-    numbers = statements(text)
+    amounts = same_amount(text)
+    numbers = amounts or statements(text)
     if not numbers or any(UNIT_DOUBTS.intersection(number.unit) for number in numbers):
         return None
     answer, last = _printable(text), markers[-1]
@@ -223,24 +225,29 @@ def _judge_statements(
         not may_equal(number.value, numbers[0].value, units=bool(number.unit or numbers[0].unit))
         for number in numbers
     )
-    if differ and gold.value in values and not may_break_down(numbers, text):
+    if differ and not amounts and gold.value in values and not may_break_down(numbers, text):
         return Grade(WRONG, "two_values", answer)
-    agree = len(values) == 1 and len({(number.percent, number.unit) for number in numbers}) == 1
+    alike = len(values) == 1 and len({(number.percent, number.unit) for number in numbers}) == 1
     earlier = [parse_number(marker.text) for marker in markers]
-    agree = agree and all(each is None or each.value in values for each in earlier)
+    agree = bool(amounts or alike) and all(e is None or e.value in values for e in earlier)
     if not agree or last.doubted or not leaves_standing(response[end:], gold.value, response):
         return Grade(ABSTAINED, "stated_twice", answer)
-    return _compare(numbers[0], gold, (text, gold_text))
+    return _compare(_closest(numbers, gold), gold, (text, gold_text))
 
 
 def _judge_bare_number(response: str, gold: Number, gold_text: str) -> Grade:
-    """Compare a response that is a number without a unit, and nothing else."""
-    number = None if "=" in response else parse_number(response)
-    if number is not None and not number.unit:
+    """Compare a response that is a number without a unit, or an amount in two, and nothing else."""
+    amounts = same_amount(response)
+    number = _closest(amounts, gold) if amounts else parse_number(response)
+    if number is not None and (amounts or not (number.unit or "=" in response)):
         compared = _compare(number, gold, (response, gold_text), by="number")
         if compared.outcome != "abstain":
             return compared
     return Grade(ABSTAINED, "no_rule_applies")
+
+
+def _closest(numbers: Sequence[Number], gold: Number) -> Number:
+    return next((number for number in numbers if number.value == gold.value), numbers[0])
 
 
 def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "marker") -> Grade:

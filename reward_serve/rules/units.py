@@ -103,11 +103,12 @@ def may_be_list(answer: str, reference: str) -> bool:
 
 
 def _units(number: Number) -> frozenset[str]:
-    words = (_singular(word) for word in number.unit)
+    words = (singular(word) for word in number.unit)
     return frozenset(word for word in words if word not in _FILLERS)
 
 
-def _singular(word: str) -> str:
+def singular(word: str) -> str:
+    """The unit's first name, in the singular: "hour" for "hrs"."""
     word = word.removesuffix("'s").removesuffix("'")
     for form in (word, word.removesuffix("s"), word.removesuffix("es")):
         if form in _SYNONYMS:

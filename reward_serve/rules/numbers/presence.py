@@ -194,10 +194,11 @@ def may_convert(number: Fraction, other: Fraction) -> bool:
 
 def may_round(number: Fraction, other: Fraction) -> bool:
     """Whether one of the numbers is the other, rounded to its decimal places."""
-    return _rounds_to(number, other) or _rounds_to(other, number)
+    return rounds_to(number, other) or rounds_to(other, number)
 
 
-def _rounds_to(number: Fraction, other: Fraction) -> bool:
+def rounds_to(number: Fraction, other: Fraction) -> bool:
+    """Whether the second number is the first, rounded to its decimal places."""
     places = next((p for p in range(MAX_PLACES) if (other * 10**p).denominator == 1), 0)
     return places > 0 and round(number, places) == other
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from reward_serve.shipped import deployments_files, template_files
-from tests.service.cli.test_serve import invoke
+from tests.service.cli.test_serve import has_build, invoke
 
 RULE = """applications:
   - name: reward
@@ -43,12 +43,44 @@ def test_a_mistake_exits_1_and_names_the_field(tmp_path: Path) -> None:
     assert "models.0.rule.verifer: unknown field; did you mean 'verifier'?" in result.stderr
 
 
-def test_what_only_this_machine_lacks_is_a_warning(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fields", "warning"),
+    [
+        ("kind: rule, rule: {verifier: function, function: 'absent:f'}", "rule.function: 'absent"),
+        ("kind: judge, engine: {model: /none/judge}", "engine.model: there is no folder '/none/ju"),
+        ("kind: judge, engine: {model: ./none}", "engine.model: there is no folder './none'"),
+        ("kind: judge, engine: {model: ~/none}", "engine.model: there is no folder '~/none'"),
+    ],
+)
+def test_what_only_this_machine_lacks_is_a_warning(
+    fields: str, warning: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_build(monkeypatch, "cpu")
     file = tmp_path / "own.yaml"
-    file.write_text(RULE % "rule: {verifier: function, function: 'absent:f'}", encoding="utf-8")
+    file.write_text((RULE % fields).replace("kind: rule, kind", "kind"), encoding="utf-8")
     result = invoke("check", file)
     assert result.exit_code == 0
-    assert "on this machine, rule: " in result.stderr
+    assert f"on this machine, rule: {warning}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "remedy"),
+    [
+        ("", "see `reward-serve deployments show judge`"),
+        ("models: [{name: rule, kind: rule}]", "move models to applications.0.args, as in"),
+        ("name: rule\nkind: rule", "move the model to the list applications.0.args.models, as in"),
+        ("- {name: rule, kind: rule}", "move the model to the list applications.0.args.models, as"),
+        ("- args: {models: []}", "move the application to the list applications, as in"),
+    ],
+)
+def test_a_file_without_applications_is_answered_with_their_place(
+    content: str, remedy: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(content, encoding="utf-8")
+    result = invoke("check", file)
+    assert result.exit_code == 1
+    assert f"wrong.yaml: has no applications; {remedy}" in result.stderr
 
 
 def test_one_replica_or_core_is_singular(tmp_path: Path) -> None:

@@ -33,12 +33,19 @@ def test_a_shipped_file_is_unchanged(name: str) -> None:
         (file(http_options={"port": "eighty"}), "(found 'eighty')"),
         (file(http_options={"port": 70000}), "http_options.port: Input should be less than"),
         (file(http_options={"host": ""}), "http_options.host: String should have at least 1"),
-        (file(http_options=None), "http_options: Input should be a valid dictionary"),
+        (file(http_options=None), "http_options: must be a mapping (found nothing)"),
         (
             file(http_options={"proxy_location": "HeadOnly"}),
-            "http_options.proxy_location: unknown field; choose from host",
+            "http_options.proxy_location: unknown field; move it to proxy_location",
         ),
-        (file(host="127.0.0.1"), "host: unknown field; choose from applications"),
+        (file(host="127.0.0.1"), "host: unknown field; move it to http_options.host"),
+        (file(hots="127.0.0.1"), "hots: unknown field; choose from applications"),
+        (file(models=[]), "models: unknown field; move it to args.models of an application"),
+        (
+            file({"server": {}}),
+            "applications.0.server: unknown field; move it to args.server of an application",
+        ),
+        ({"applications": file()["applications"][0]}, "applications: must be a list (found a map"),
         (file(proxy_location="Head"), "proxy_location: Input should be 'Disabled', 'HeadOnly'"),
         (file(grpc_options={"prot": 9000}), "grpc_options.prot: unknown field; did you mean"),
         (
@@ -48,7 +55,7 @@ def test_a_shipped_file_is_unchanged(name: str) -> None:
         (file({"nam": "reward"}), "applications.0.nam: unknown field; did you mean 'name'?"),
         (file({"name": 1}), "applications.0.name: Input should be a valid string (found 1)"),
         (file({"route_prefix": "x"}), "applications.0.route_prefix: String should match"),
-        (file({"args": None}), "applications.0.args: Input should be a valid dictionary"),
+        (file({"args": None}), "applications.0.args: must be a mapping (found nothing)"),
         (
             file({"import_path": "reward_serve.app:build_ap"}),
             "applications.0.import_path: must be reward_serve.app:build_app or "

@@ -74,6 +74,13 @@ def test_doctor_shows_a_remedy_with_its_extras(monkeypatch: pytest.MonkeyPatch) 
     assert "pip install 'reward-serve[serve]'" in invoke("doctor").stderr
 
 
+def test_doctor_shows_long_paths_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "/" + "folder/" * 60
+    sound(monkeypatch, Finding("bundled judge", path, f"rm -r {path}", warning=True))
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(cli, ["doctor"])
+    assert result.stderr == f"bundled judge: {path}\n    rm -r {path}\n"
+
+
 def test_doctor_asks_no_service_unless_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     sound(monkeypatch, Finding("python", "3.11"))
     result = invoke("doctor")

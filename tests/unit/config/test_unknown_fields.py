@@ -54,17 +54,12 @@ def test_an_unknown_field_is_compared_with_those_of_its_section(
     ("model", "start", "known"),
     [
         (
-            {"kind": "judge", "template": "x"},
-            "template: unknown field of kind: judge; choose from",
+            {"kind": "judge", "prompt": "x"},
+            "prompt: unknown field of kind: judge; choose from",
             "judge",
         ),
-        ({"kind": "judge", "judge": {"max_model_len": 1}}, "judge.max_model_len:", "max_tokens"),
-        ({"kind": "rule", "rule": {"affinity": True}}, "rule.affinity:", "verifier"),
-        (
-            {"kind": "rule", "engine": {}},
-            "engine: unknown field of kind: rule; choose from",
-            "resources",
-        ),
+        ({"kind": "judge", "judge": {"colour": 1}}, "judge.colour:", "max_tokens"),
+        ({"kind": "rule", "rule": {"max_model_len": 1}}, "rule.max_model_len:", "verifier"),
     ],
 )
 def test_a_field_like_no_other_is_answered_with_the_fields_of_its_section(
@@ -73,6 +68,63 @@ def test_a_field_like_no_other_is_answered_with_the_fields_of_its_section(
     text = fault(model)
     assert f"models.0.{start}" in text
     assert known in text.partition("choose from ")[2].split(", ")
+
+
+@pytest.mark.parametrize(
+    ("model", "remedy"),
+    [
+        ({"kind": "judge", "engine": {"num_gpus": 1}}, "move it to models.0.resources.num_gpus"),
+        ({"kind": "judge", "num_gpus": 1}, "move it to models.0.resources.num_gpus"),
+        ({"kind": "rule", "gpus": 0}, "write models.0.resources.num_gpus"),
+        ({"kind": "rule", "rule": {"affinity": True}}, "move it to models.0.affinity"),
+        ({"kind": "judge", "judge": {"model": "x"}}, "move it to models.0.engine.model"),
+        (
+            {"kind": "judge", "template": "x"},
+            "move it to models.0.judge.template or models.0.group.template",
+        ),
+        (
+            {"kind": "rule", "resources": {"num_replicas": 2}},
+            "write models.0.autoscaling.min_replicas or models.0.autoscaling.max_replicas",
+        ),
+        (
+            {"kind": "remote", "remote": {"model": "x", "url": "y"}},
+            "write models.0.remote.base_url",
+        ),
+        (
+            {"kind": "remote", "remote": {"model": "x", "api_keys_file": "y"}},
+            "write models.0.remote.api_key_file",
+        ),
+        (
+            {"kind": "composite", "composite": {"members": ["a", "b"], "combine": "sum"}},
+            "write models.0.composite.aggregate",
+        ),
+        ({"kind": "rubric", "rubric": {"combine": "all"}}, "write models.0.rubric.aggregate"),
+        ({"kind": "judge", "max_batch_items": 64}, "move it to server.max_batch_items"),
+        ({"kind": "judge", "server": {}}, "move it to server"),
+        ({"kind": "judge", "port": 1}, "move it to http_options.port, at the top of the file"),
+        ({"kind": "rule", "engine": {}}, "remove it, or set kind: judge, rubric or classifier"),
+        ({"kind": "judge", "rubric": {}}, "remove it, or set kind: rubric or remote"),
+        ({"kind": "judge", "composite": {}}, "remove it, or set kind: composite"),
+    ],
+)
+def test_a_field_of_another_section_or_kind_is_answered_with_its_place(
+    model: dict[str, Any], remedy: str
+) -> None:
+    found, _, said = fault(model).partition("; ")
+    assert "unknown field" in found
+    assert said == remedy
+
+
+@pytest.mark.parametrize(
+    ("server", "remedy"),
+    [
+        ({"port": 8001}, "move it to http_options.port, at the top of the file"),
+        ({"host": "0.0.0.0"}, "move it to http_options.host, at the top of the file"),
+        ({"max_replicas": 2}, "did you mean 'num_replicas'?"),
+    ],
+)
+def test_a_servers_address_is_serves_own(server: dict[str, Any], remedy: str) -> None:
+    assert fault({"kind": "rule"}, server=server).partition("; ")[2] == remedy
 
 
 def test_a_gateway_has_no_sections_of_an_application() -> None:
@@ -98,7 +150,8 @@ class Branch(Section):
             {"leaves": {"a": [{}, {"color": 1}]}},
             "leaves.a.1.color: unknown field; did you mean 'colour'?",
         ),
-        ({"colour": 1}, "colour: unknown field; choose from leaf, leaves, size"),
+        ({"colour": 1}, "colour: unknown field; move it to leaf.colour"),
+        ({"zzqq": 1}, "zzqq: unknown field; choose from leaf, leaves, size"),
         ({"size": None}, "size: Input should be a valid integer (found None)"),
     ],
 )

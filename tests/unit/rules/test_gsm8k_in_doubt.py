@@ -140,7 +140,7 @@ def test_a_unit_or_a_name_that_differs_leaves_doubt(response: str, reference: st
 @pytest.mark.parametrize(
     ("response", "references"),
     [
-        ("The answer is 150 minutes, or 2 hours and 30 minutes.", ["150", "2"]),
+        ("The answer is 150 minutes, or 2 hours and 30 minutes.", ["30", "2.5", "9000"]),
         ("\\boxed{5} miles, or 8.05 km", ["5", "8.05"]),
         ("The answer is 20 degrees Celsius, or 68 degrees Fahrenheit.", ["20", "68"]),
         ("The answer is 17, or more precisely 16.67", ["17", "16.67"]),

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.fake_service import FakeService
-from tests.long.lab.ui.using import fits, is_light
+from tests.long.lab.ui.using import barriers, fits, is_light
 from tests.service.lab.ui.running import FLAGS, Running, chromium, workbench
 
 Open = Callable[..., Page]
@@ -68,7 +68,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
 
 @pytest.fixture
 def open_look(look: tuple[int, str], open_page: Open) -> Iterator[Open]:
-    """Opens a page wide or narrow, light or dark; afterwards it must still fit its window."""
+    """Opens a page wide or narrow, light or dark; afterwards it must still fit and be accessible."""
     width, scheme = look
     opened: list[Page] = []
 
@@ -81,6 +81,7 @@ def open_look(look: tuple[int, str], open_page: Open) -> Iterator[Open]:
     yield open_look
     for page in opened:
         assert fits(page)
+        assert not barriers(page)
 
 
 @pytest.fixture(scope="module")

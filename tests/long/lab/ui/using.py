@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
 
@@ -50,6 +51,16 @@ def fits(page: Page) -> bool:
     """Whether the page is no wider than its window."""
     wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     return bool(page.evaluate(wide) <= 0)
+
+
+def barriers(page: Page) -> list[str]:
+    """What axe-core finds on the page that is serious or worse."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{each['id']}: {each['help']}: {[node['target'] for node in each['nodes'][:3]]}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
 
 
 def is_light(page: Page) -> bool:
