@@ -191,8 +191,11 @@ def _thing(thing: Any) -> str:
     if inspect.isclass(thing) and not issubclass(thing, BaseModel | Exception | str):
         text += _signature(thing.__name__, thing.__init__) + _sections(thing.__doc__)
         for name, method in inspect.getmembers(thing, inspect.isfunction):
-            if not name.startswith("_") and method.__doc__:
+            if name in vars(thing) and not name.startswith("_") and method.__doc__:
                 text += f"\n#### {name}\n\n" + _signature(name, method) + _sections(method.__doc__)
+        base = thing.__mro__[1]
+        if base.__module__.startswith("reward_serve"):
+            text += f"\nOther methods: [`{base.__name__}`](#{base.__name__.lower()}).\n"
         return text
     if inspect.isfunction(thing):
         return text + _signature(thing.__name__, thing) + _sections(thing.__doc__)

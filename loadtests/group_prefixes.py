@@ -1,8 +1,8 @@
-"""How many prompt tokens of a group the engine computes, and how many it finds in its prefix cache.
+"""How many of a group's prompt tokens the engine computes, and how many its prefix cache holds.
 
     python -m loadtests.group_prefixes
 
-A group of 16 by ``circular`` on the bundled model, whose preferences are not looked at.
+Judges a group of 16 by ``circular`` on the bundled model; its preferences are ignored.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def oracle(chance: random.Random, gap: float, noise: float, bias: float) -> floa
 def group(
     chance: random.Random, size: int, strategy: Strategy, how: str, noise: float, bias: float
 ) -> tuple[float, int]:
-    """Tau of one random group, and the calls that it took."""
+    """Tau of one random group, and its number of calls."""
     truth = [chance.gauss(0, 1) for _ in range(size)]
     played: dict[Pair, float | None] = {}
     rounds = 0

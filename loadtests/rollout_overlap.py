@@ -6,8 +6,8 @@ rule-based phase of the system that this one replaces. With each service, enviro
 as their trajectories end, and in the old way (``_serial``: ``generator.batched=true``): one
 blocking call after another once all generation is over.
 
-``gpu_rate`` is a stand-in with the pace of that system's judge on a GPU, 0.114 s a verdict: 18.0 s
-with a judge against 10.7 s without, over 64 samples one at a time.
+``gpu_rate`` is a stand-in with the pace of that system's judge on a GPU, 0.114 s a verdict: its
+phase took 18.0 s with a judge and 10.7 s without, for 64 samples one at a time.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Bench:
 
     Args:
         rows: responses with their references.
-        seed: for the generation times.
+        seed: seed of the generation times.
     """
 
     def __init__(self, rows: list[Row], seed: int) -> None:

@@ -3,7 +3,7 @@
 FROM python:3.12-slim-bookworm AS build
 ENV UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1
 RUN pip install --no-cache-dir uv==0.13.8 && uv venv /opt/reward_serve
-# The requirements change seldom, the code often: a layer each.
+# Requirements rarely change and code often does, so each has its own layer.
 COPY requirements/cuda.txt /tmp/cuda.txt
 RUN uv pip install --no-cache --python /opt/reward_serve --no-deps -r /tmp/cuda.txt
 COPY . /src
@@ -23,5 +23,5 @@ EXPOSE 8000
 HEALTHCHECK --start-period=15m --interval=10s --timeout=5s \
     CMD ["reward-serve", "wait", "--timeout-s", "0", "--quiet"]
 ENTRYPOINT ["reward-serve", "serve"]
-# Inside the container's own network; publish port 8000 and give --api-keys-file.
+# Every interface of the container; publish port 8000, and give --api-keys-file.
 CMD ["Qwen/Qwen2.5-1.5B-Instruct", "--host", "0.0.0.0"]

@@ -33,7 +33,7 @@ def drawn(
 
     Args:
         columns: output rows of the set with the members.
-        others: those of the non-members' set; None: those of ``columns`` that are no members.
+        others: those of the non-members' set; None: those of ``columns`` that are not members.
         size: the number of members; with the seed it selects them, as in the original.
 
     Raises:

@@ -63,20 +63,20 @@ def main(
         int | None,
         typer.Option(
             min=1,
-            help="Write pairs for membership inference instead: this many rows of the set, on "
-            "which the model was trained, and as many others.",
+            help="Write pairs for membership inference instead: this many rows of the set, which "
+            "the model was trained on, and as many others.",
         ),
     ] = None,
     nonmembers: Annotated[
         str | None,
-        typer.Option(help="A set or file of the others; default: the set's remaining rows."),
+        typer.Option(help="Set or file of the other rows; default: the set's remaining rows."),
     ] = None,
 ) -> None:
     """Write train.parquet and validation.parquet."""
     if members is None and nonmembers:
         raise typer.BadParameter("--nonmembers needs --members N")
     if members and (variant is Variant.rule or validation):
-        raise typer.BadParameter("--members goes without --variant rule and --validation")
+        raise typer.BadParameter("use --members without --variant rule and --validation")
     found = (
         {"train": membership_pairs(train, nonmembers, members)}
         if members
@@ -91,7 +91,7 @@ def main(
 
 
 def membership_pairs(train: str, nonmembers: str | None, members: int) -> list[dict[str, Any]]:
-    """The output rows of ``members`` rows of ``train`` and of as many that are no members.
+    """The output rows of ``members`` rows of ``train`` and of as many non-members.
 
     Raises:
         typer.BadParameter: as ``read_rows``, ``prepared`` and ``drawn``.

@@ -35,7 +35,7 @@ def run_on(draft: Draft[Answer], wordings: str = "run_ons") -> Ending:
 
 
 def _sentences(draft: Draft[Answer], characters: int) -> str:
-    """About so many characters of text that does not change the answer."""
+    """About ``characters`` characters of text that does not change the answer."""
     rng, texts = draft.rng, [""]
     while sum(map(len, texts)) < characters:
         chance = rng.random()

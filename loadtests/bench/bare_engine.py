@@ -41,7 +41,7 @@ Way = Callable[[list[Request]], Awaitable[int]]
 
 
 def run(requests: list[Request], repeats: int) -> dict[str, Any]:
-    """Verdicts per second each way; ``ratio``: each over bare AsyncLLM's."""
+    """Verdicts per second each way; ``ratio``: relative to bare ``AsyncLLM``."""
     model = str(locate(EngineConfig(device="cpu")))
     with deployed(rules_first=False) as service, vllm_server(model) as server:
         return asyncio.run(_run(requests[:ITEMS], repeats, service.url, server))
@@ -123,7 +123,7 @@ def bare(engine: VllmEngine, rendered: PromptRenderer) -> Way:
 
 
 def batches(client: Transport, size: int = BATCH) -> Way:
-    """Calls of ``size`` requests, all at once."""
+    """A way that sends calls of ``size`` requests, all at once."""
 
     async def way(requests: list[Request]) -> int:
         asked = [{**one, "options": NO_CACHE, "timeout_s": TIMEOUT_S} for one in requests]

@@ -45,9 +45,9 @@ class PromptRenderer:
     """Renders prompts as the service does.
 
     Args:
-        tokenizer: the engine's.
-        template: by name.
-        response_tokens: shown of a response; default the template's own.
+        tokenizer: the engine's tokenizer.
+        template: the template's name.
+        response_tokens: tokens of a response to show; default: the template's.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ def cpu_seconds() -> Reading:
 
 
 def spent(before: Reading, after: Reading) -> dict[str, float]:
-    """CPU seconds used between two readings, by part; of processes that lived until the second."""
+    """CPU seconds used between two readings, by part; processes that exited are left out."""
     used: dict[str, float] = defaultdict(float)
     for process, (part, seconds) in after.items():
         used[part] += seconds - before.get(process, (part, 0.0))[1]

@@ -1,4 +1,4 @@
-"""P4: what it brings to send a group's samples to one replica.
+"""P4: the gain from sending a group's samples to one replica.
 
 One coalescing client sends the same groups of 8 in three ways, in turn, to the same replicas:
 
@@ -51,10 +51,10 @@ _TIMEOUT_S = 900.0
 
 
 class PerGroup(Placement):
-    """A call for each group of a batch, whose replica Serve chooses.
+    """Splits a batch into one call per group, whose replica Serve chooses.
 
     Args:
-        sessions: whether the group is the call's session.
+        sessions: whether to send the group as the call's session.
     """
 
     def __init__(self, sessions: bool) -> None:
@@ -62,7 +62,7 @@ class PerGroup(Placement):
         self._sessions = sessions
 
     def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
-        """The parts of a batch, whatever the replicas."""
+        """The parts of a batch, one per group."""
         groups: dict[int, list[int]] = {}
         for index, item in enumerate(items):
             groups.setdefault(group_key(item), []).append(index)
@@ -70,7 +70,7 @@ class PerGroup(Placement):
 
 
 def run(requests: list[Request], rounds: int) -> dict[str, Any]:
-    """Tokens from the prefix cache, tokens computed, and answers a second, by setting and way."""
+    """Cached tokens, computed tokens and answers per second, by setting and way."""
     figures = {}
     for engine, replicas in SETTINGS:
         with deployed(engine, replicas):
@@ -164,7 +164,7 @@ async def _client(way: str) -> Client:
 def step(
     requests: Sequence[Request], groups: int, prompts: str, order: str, mark: str
 ) -> list[Request]:
-    """The samples of a step, whose groups have a reference of their own, in order of arrival."""
+    """The samples of a step in order of arrival; each group has its own reference."""
     asked = []
     for group in range(groups):
         own = f"({mark} {group}) "
@@ -176,7 +176,7 @@ def step(
             one = {"response": f"({sample}) {own}{response}", "reference": reference}
             asked.append({**one, "group": own, **PROMPTS[prompts]})
     if order == "apart":
-        Random(mark.partition(" ")[2]).shuffle(asked)  # alike for all ways of a round
+        Random(mark.partition(" ")[2]).shuffle(asked)  # the same order for all ways of a round
     return asked
 
 

@@ -39,7 +39,7 @@ class InstantModel(RewardModel):
         )
 
     def describe(self) -> dict[str, Any]:
-        """Describe nothing."""
+        """An empty description."""
         return {}
 
 

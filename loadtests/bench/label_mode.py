@@ -41,14 +41,14 @@ async def compare(
     old_samples: int,
     max_tokens: int = 512,
 ) -> dict[str, Any]:
-    """The same, of a service that runs.
+    """The same, on a running service.
 
     Args:
-        requests: asked in label mode.
-        client: of the service.
-        batched_samples: the first of them, written in one batch.
-        old_samples: the first of them, written one after another.
-        max_tokens: written at most.
+        requests: requests in label mode; the old path gets the first of them.
+        client: the service's client.
+        batched_samples: number of requests to write in one batch.
+        old_samples: number of requests to write one after another.
+        max_tokens: maximum tokens to write.
     """
 
     async def label() -> list[ScoreResult]:

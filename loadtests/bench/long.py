@@ -1,4 +1,4 @@
-"""P9: long rollouts, as reasoning policies write them: 128 prompts, 8 samples each, some 45 MB.
+"""Long rollouts, as reasoning policies write them: 128 prompts, 8 samples each, some 45 MB.
 
 Lengths are log-normal with a median of 32 KB, cut at 128 KB. The marked answer stands at the end,
 so rules decide. A step is sent all at once, also with responses of 1 KB for comparison; and spread
@@ -43,7 +43,8 @@ def run(repeats: int) -> dict[str, Any]:
             at_once, faults = asyncio.run(_at_once(ways, long, short, repeats))
         arriving, arriving_memory = {}, {}
         for way, client in ways.items():
-            with console.status(f"P9: {way}, arriving"), watched(_resident_mib, PERIOD_S) as memory:
+            status = console.status(f"long: {way}, arriving")
+            with status, watched(_resident_mib, PERIOD_S) as memory:
                 arriving[way] = asyncio.run(_arriving(client, long))
             arriving_memory[way] = memory.peaks
     return {
@@ -102,7 +103,7 @@ async def _at_once(
     for repeat in range(-1, repeats):
         for way, name in Random(repeat).sample(order, len(order)):
             asked, ask = steps[name], ways[way].ascore
-            with console.status(f"P9: {way}, {name}, {repeat + 1} of {repeats}"):
+            with console.status(f"long: {way}, {name}, {repeat + 1} of {repeats}"):
                 began = time.monotonic()
                 results = await asyncio.gather(*map(ask, asked))
                 seconds = time.monotonic() - began

@@ -1,9 +1,9 @@
-"""P10: eight criteria on one engine against one criterion, on a response of 1,000 tokens.
+"""Rubric: eight criteria on one engine against one criterion, on a response of 1,000 tokens.
 
 The base model that the bundled judge is trained on answers in label mode, through ``RubricJudge``
 and without its cache. Each round asks about responses that are new to the engine, both ways in
-turn. ``prefix_reuse`` is the share of all prompt tokens of the criteria after the first that
-the engine did not compute again; their own texts, which nothing could share, are among them.
+turn. ``prefix_reuse`` is the cached share of the prompt tokens of all criteria but the first,
+including the criteria's own texts, which cannot be shared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reward_serve.schema import ScoreRequest, ScoreResult, Status
 
 CRITERIA = 8
 RESPONSE_TOKENS = 1_000
-_ITEMS = 4  # of a round, one after another
+_ITEMS = 4  # per round, one after another
 _ASKS = ("true", "clear", "brief", "polite", "complete", "about the question", "new", "in English")
 
 
@@ -47,7 +47,7 @@ def request(tokenizer: Any, drawn: Random, count: int) -> ScoreRequest:
 
 
 async def compare(rounds: int) -> dict[str, Any]:
-    """The same, of an engine started for it."""
+    """The same, on an engine that is started for it."""
     config = RubricModel.model_validate(
         {
             "name": "rubric",

@@ -31,7 +31,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def run(requests: list[Request], repeats: int) -> dict[str, Any]:
-    """Verdicts a second by variant, and each as a share of the service's own."""
+    """Verdicts per second by variant, and relative to the service's own settings."""
     variants = {
         name: EngineConfig(device="cpu", cpu_kv_cache_gib=0.25, **settings)
         for name, settings in VARIANTS.items()
@@ -45,13 +45,13 @@ async def compare(
     repeats: int,
     response_tokens: int | None = None,
 ) -> dict[str, Any]:
-    """Verdicts a second of the same prompts by variant, ``own`` among them.
+    """Verdicts per second of the same prompts, by variant.
 
     Args:
-        variants: by name, engines that fit the device together.
-        requests: of a round.
+        variants: engines by name, including ``own``; they fit on the device together.
+        requests: the requests of a round.
         repeats: rounds, after one that is not counted.
-        response_tokens: shown of a response; default the template's own.
+        response_tokens: tokens of a response to show; default: the template's.
     """
     engines: dict[str, VllmEngine] = {}
     for name, config in variants.items():

@@ -35,7 +35,7 @@ class Faults:
 
     Attributes:
         rate: share of calls that fail.
-        seed: for the draws.
+        seed: seed of the draws.
         counts: calls and faults so far.
     """
 

@@ -20,11 +20,11 @@ class Schedule:
     """How long the load lasts before and after the fault.
 
     Attributes:
-        callers: for each way, in a closed loop.
-        before_s: load before the fault.
-        min_requests: the load sends at least as many.
-        after_s: load after every way has recovered.
-        timeout_s: from the fault; then the load ends without recovery.
+        callers: callers for each way, in a closed loop.
+        before_s: seconds of load before the fault.
+        min_requests: minimum number of requests in all.
+        after_s: seconds of load after every way has recovered.
+        timeout_s: seconds after the fault at which the load ends even without recovery.
     """
 
     callers: int
@@ -45,8 +45,8 @@ async def fault_under_load(
 
     Args:
         target: the application.
-        questions: to send.
-        schedule: of the load.
+        questions: the questions to send.
+        schedule: the load's schedule.
         inject: injects the fault and returns figures to report; may block.
         restored: whether the faulty part has been replaced.
 

@@ -23,7 +23,7 @@ from reward_serve.routing.sizes import size_of
 from reward_serve.schema import DEFAULT_ITEM_CHARS
 
 DEADLINE_S = 60.0
-PAUSE_S = 30.0  # of each caller; together four times the bytes of a GRPO step of long rollouts (P9)
+PAUSE_S = 30.0  # of each caller; together four times the bytes of a GRPO step of long rollouts
 BATCH_BYTES = (20e6, 31e6)
 LONG_CHARS = (2**15, 2**17, 2**20)  # an item of a batch
 TOO_LARGE_BYTES = 34e6
@@ -46,7 +46,7 @@ class Giants:
         codes: counts of HTTP status codes.
         refused: counts by exceeded limit and answer, such as "body over 32 MiB: 413".
         bodies: number of calls within the limits.
-        mib: their size.
+        mib: their total size.
     """
 
     tally: Tally = field(default_factory=Tally)

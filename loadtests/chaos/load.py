@@ -184,12 +184,12 @@ async def open_loop(
 
     Args:
         tally: records the outcomes.
-        ways: take turns.
-        questions: to send.
-        per_s: questions a second.
+        ways: the ways to send, which take turns.
+        questions: the questions to send.
+        per_s: questions per second.
         duration_s: how long questions arrive.
-        together: questions a call.
-        seed: for the arrival times.
+        together: questions per call.
+        seed: seed of the arrival times.
     """
     rng = Random(seed)
     calls = set()

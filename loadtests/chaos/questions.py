@@ -65,7 +65,7 @@ class Questions(Iterator[Question]):
         run: prefix of every id.
         timeout_s: each request's deadline.
         options: a request's options are drawn from these.
-        seed: for the draws.
+        seed: seed of the draws.
     """
 
     def __init__(

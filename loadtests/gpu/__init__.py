@@ -1,1 +1,1 @@
-"""The first run on a GPU: what is sent to the machine, and its two commands, check and bench."""
+"""Runs on a GPU machine without a network: what is sent to it, and the commands check and bench."""

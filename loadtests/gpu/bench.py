@@ -41,12 +41,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def main(
-    only: Annotated[str, typer.Option(help="Such as speed-1.5b,settings; default all.")] = "",
+    only: Annotated[str, typer.Option(help="Parts, as in speed-1.5b,settings; default all.")] = "",
     device: Annotated[str, typer.Option(help="cuda, or cpu for a rehearsal.")] = "cuda",
     rounds: Annotated[int, typer.Option(min=1, help="Repeats, in alternation.")] = 3,
     out: Annotated[Path, typer.Option(help="Folder of gpu.json.")] = RESULTS,
 ) -> None:
-    """Run the parts one after another; one that fails does not keep the others from running."""
+    """Run the parts one after another, whether or not earlier ones failed."""
     if device not in ("cuda", "cpu"):
         raise typer.BadParameter(f"--device is cuda or cpu, not {device!r}")
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def parts(place: Place, rounds: int) -> dict[str, Callable[[], dict[str, Any]]]:
 
 
 def record(name: str, measure: Callable[[], dict[str, Any]], path: Path) -> bool:
-    """Write a part's figures, or why it failed, beside what the file holds; whether it worked."""
+    """Add a part's figures to the file, or why it failed; return whether it succeeded."""
     began = time.monotonic()
     try:
         measured = measure()
@@ -96,7 +96,7 @@ def record(name: str, measure: Callable[[], dict[str, Any]], path: Path) -> bool
 
 
 def command(arguments: list[str]) -> str:
-    """The command as anyone may repeat it: without folders of this machine."""
+    """The command without this machine's folders, so that anyone can repeat it."""
     kept = arguments[1:]
     for option in ("--out", "--known"):
         if option in kept:
@@ -105,7 +105,7 @@ def command(arguments: list[str]) -> str:
 
 
 def _written(place: Place, shape: str, requests: list[Request]) -> dict[str, Any]:
-    """P1 on this device: label mode, and up to 512 written tokens, in a batch and one by one."""
+    """Label mode against up to 512 written tokens, in a batch and one by one, on this device."""
     config = place.engine(str(write_model(place.folder / shape, shape)), 0.9)
     tokens: int = place.pick(512, 16)
     model = {

@@ -1,7 +1,7 @@
-"""A process that keeps the rest of a card busy, or full: ``python -m loadtests.gpu.busy``.
+"""A process that keeps the rest of a GPU busy, or full: ``python -m loadtests.gpu.busy``.
 
-It says ``ready`` when it has what it wants, works until its standard input is closed, and then
-says how many matrix products it did a second.
+It prints ``ready`` once it holds its memory, works until its standard input is closed, and then
+prints its matrix products per second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import typer
 
 def main(
     fill: Annotated[bool, typer.Option(help="Take all free memory, and compute nothing.")] = False,
-    share: Annotated[float, typer.Option(help="Of the card's memory to hold.")] = 0.5,
+    share: Annotated[float, typer.Option(help="Share of the GPU's memory to hold.")] = 0.5,
 ) -> None:
     """Hold memory, and multiply matrices."""
     import torch

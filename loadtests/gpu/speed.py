@@ -1,8 +1,7 @@
-"""Label mode and the classifier on random weights: each way in turn, against the card's peak.
+"""Label mode and the classifier on random weights: each way in turn, against the GPU's peak.
 
-Bare ``AsyncLLM``, vLLM's ``LLM`` and the service over HTTP each hold an engine of their own on
-a third of the card; while one is asked, the others are idle. What the prefix cache spared is not
-counted as computed.
+Bare ``AsyncLLM``, vLLM's ``LLM`` and the service over HTTP each have an engine on a third of the
+GPU; while one works, the others are idle. Tokens from the prefix cache do not count as computed.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ async def _classifier(
 
 
 def _lengths(place: Place) -> tuple[int, ...]:
-    """Of prompts, in tokens."""
+    """Lengths of prompts, in tokens."""
     lengths: tuple[int, ...] = place.pick((256, 2048), (192,))
     return lengths
 
@@ -124,13 +123,13 @@ def _conversation(tokenizer: ChatTokenizer, request: Request) -> str:
 
 
 class Stream:
-    """Requests that share nothing.
+    """An endless stream of requests that share no text.
 
     Args:
-        tokenizer: cuts them.
-        tokens: of a response.
-        items: of a round.
-        **fields: of every request.
+        tokenizer: cuts responses to ``tokens`` tokens.
+        tokens: length of a response.
+        items: requests in a round.
+        **fields: fields added to every request.
     """
 
     def __init__(self, tokenizer: ChatTokenizer, tokens: int, items: int, **fields: str) -> None:
@@ -139,7 +138,7 @@ class Stream:
         self._random = Random(0)
 
     def next(self, count: int) -> list[Request]:
-        """The next of them."""
+        """The next ``count`` requests."""
         return [
             {"response": self._cut(one["response"]), "reference": _REFERENCE, **self._fields}
             for one in requests(self._random.randrange(2**32), count, self.tokens)
@@ -214,7 +213,7 @@ async def _alternated(
 
 
 def requests(seed: int, count: int, tokens: int) -> list[Request]:
-    """Requests that share nothing, each of ``tokens`` tokens and more: a word has two to three."""
+    """Requests that share no text, with at least ``tokens`` tokens: a word has two or three."""
     random = Random(seed)
     words = ["".join(random.choices(_LETTERS, k=4)) for _ in range(4096)]
     return [
@@ -224,7 +223,7 @@ def requests(seed: int, count: int, tokens: int) -> list[Request]:
 
 
 async def _usage(engine: VllmEngine, rendered: PromptRenderer, stream: Stream) -> dict[str, float]:
-    """Prompt tokens, and cached ones, of a prompt that shares only what the template does."""
+    """Prompt tokens, and cached ones, of a prompt that shares only the template's text."""
     used = []
     for one in stream.next(8):
         prompt = rendered.prompt(one)
@@ -265,17 +264,17 @@ def _ratio(rates: Sequence[float], base: Sequence[float]) -> float:
 def roofline(
     per_s: float, shape: str, computed: float, peak: float | None
 ) -> dict[str, float | None]:
-    """Shares of the card's dense peak that a rate comes to; None without a known card.
+    """The share of the GPU's dense peak that a rate reaches; None for an unknown GPU.
 
     Args:
         per_s: prompts a second.
-        shape: of ``models.SHAPES``.
-        computed: tokens of a prompt that no cache spared.
+        shape: a key of ``models.SHAPES``.
+        computed: tokens of a prompt that are not cached.
         peak: FLOP/s.
 
     Returns:
-        ``share_of_peak``: by 2 x parameters x tokens. ``share_of_peak_by_layers``: by what is
-        multiplied: the output layer for the last token alone, and the attention's products.
+        ``share_of_peak`` counts 2 x parameters x tokens. ``share_of_peak_by_layers`` counts the
+        products that are computed: the output layer for the last token only, and the attention's.
     """
     by_parameters = 2.0 * parameters(shape) * computed
     by_layers = prompt_flops(shape_of(shape), int(computed))

@@ -24,7 +24,7 @@ _MARKS = map("{:03}".format, itertools.count())
 
 
 def together(place: Place, requests: list[Request], rounds: int) -> dict[str, Any]:
-    """The judge's verdicts/s and the other's products/s, each alone and both at once."""
+    """The judge's verdicts/s and the other process's products/s, each alone and both at once."""
     settle = place.pick(5.0, 0.5)
     with deployed(rules_first=False, cache=False, **_on(place)) as service:
         url, copies = service.url, place.pick(8, 1)
@@ -48,7 +48,7 @@ def together(place: Place, requests: list[Request], rounds: int) -> dict[str, An
 
 
 def memory(place: Place) -> dict[str, Any]:
-    """An engine whose card is filled under load: what callers see, and when it is back."""
+    """Fill an engine's GPU under load: what callers see, and when the engine is back."""
     asked = long_requests(0, place.pick(2048, 8), 400)
     engine = {"model": "bundled", "max_num_seqs": place.pick(256, 16)}  # large steps
     with deployed(rules_first=False, cache=False, engine=engine, **_on(place)) as service:

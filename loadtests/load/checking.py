@@ -32,7 +32,7 @@ class Checked:
     """A checked reply, or a missing one.
 
     Attributes:
-        outcome: of the check.
+        outcome: the check's outcome.
         why: what is wrong, why it is lost, or the status; empty for an answer.
         result: the result, if answered.
     """

@@ -91,8 +91,8 @@ class Rollouts:
 
         Args:
             bursts: sizes and times of the batches.
-            duration_s: of the run.
-            size: most samples per call.
+            duration_s: duration of the run.
+            size: maximum samples per call.
 
         Raises:
             ValueError: no batch fits into the run.

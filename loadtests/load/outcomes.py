@@ -84,7 +84,7 @@ class Outcomes:
         """Compare every answer with the answer to its input without load.
 
         Args:
-            ask: sends to the same service.
+            ask: sends requests to the same service.
             on_wrong: called with the entry and the failure of each wrong answer.
         """
         results = self._without_load(ask)

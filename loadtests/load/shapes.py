@@ -85,11 +85,11 @@ class Bursts:
     """GRPO rollouts: a batch of prompts every period, each with a group of samples.
 
     Attributes:
-        prompts: per batch.
-        samples: per prompt.
-        period_s: between the starts of batches.
+        prompts: prompts per batch.
+        samples: samples per prompt.
+        period_s: seconds between the starts of batches.
         rollout_s: duration of a batch's longest rollout.
-        sigma: of the log-normal distribution of rollout lengths.
+        sigma: sigma of the log-normal distribution of rollout lengths.
     """
 
     prompts: int

@@ -43,8 +43,8 @@ async def score(args: Any, sample: Any, **_: Any) -> float:
 def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
     """Normalise rewards within groups as slime does, over decided samples only.
 
-    Undecided samples are masked by ``remove_sample``. If rewards are centred, so is a group's only
-    decided sample.
+    Undecided samples are masked by ``remove_sample``. If rewards are centred, a group's only
+    decided sample is masked too.
 
     Args:
         args: slime's arguments; ``advantage_estimator``, ``rewards_normalization`` and

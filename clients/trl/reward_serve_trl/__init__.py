@@ -227,7 +227,7 @@ def _request(completion: Any, references: list[str], question: Any, rubric: Any)
 def _groups(
     requests: Sequence[dict[str, Any]], prompts: Sequence[Any], size: int
 ) -> list[dict[str, Any]]:
-    """The requests of each prompt as one, which TRL passes one after the other.
+    """Merge the requests of each prompt, which are adjacent in TRL's batch, into a group request.
 
     Raises:
         ValueError: the batch does not consist of whole groups.

@@ -27,7 +27,7 @@ def is_judged(data_source: str, settings: Mapping[str, Any]) -> bool:
     if given is None:
         return True
     patterns = [given] if isinstance(given, str) else given
-    # Hydra's lists are sequences, but no lists.
+    # Hydra's lists are sequences, but not lists.
     if not isinstance(patterns, Sequence) or not all(isinstance(each, str) for each in patterns):
         raise ValueError(
             f"reward_kwargs.judged_data_sources: {given!r} must be a pattern or a list of them, "

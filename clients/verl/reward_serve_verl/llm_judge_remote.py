@@ -5,9 +5,9 @@
 
 For trainers that can neither read a dict nor await. A float cannot express a missing reward, so
 undecided samples are scored 0.0 and counted in a warning; ``reward_serve_verl.compute_score``
-leaves them out of training instead. If the service refuses a process's first rows, for example for
-the name of a model that it does not have, ``RefusedRowError`` is raised; later, such a row is left
-to the rule verifier, and what that cannot decide raises ``ScoringError``.
+leaves them out of training instead. If the service refuses a process's first rows, for example
+because it has no model of that name, ``RefusedRowError`` is raised. A row that is refused later
+goes to the rule verifier; if that abstains, ``ScoringError`` is raised.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def compute_score(
     Raises:
         ValueError: the lists differ in length, or there is no response.
         RefusedRowError: the service refuses this process's first rows.
-        ScoringError: it refuses a later row, which no rule decides.
+        ScoringError: the service refuses a later row, and no rule decides it.
     """
     if solution_strs is not None or ground_truths is not None:
         sources = data_sources or [""] * len(solution_strs or [])
@@ -73,7 +73,7 @@ def compute_score_batched(
     Raises:
         ValueError: the lists differ in length.
         RefusedRowError: the service refuses this process's first rows.
-        ScoringError: it refuses a later row, which no rule decides.
+        ScoringError: the service refuses a later row, and no rule decides it.
     """
     results = results_of(data_sources, solution_strs, ground_truths, extra_infos, {})
     return [_as_float(result) for result in results]

@@ -39,7 +39,7 @@ class Formula(Answer):
 
     @classmethod
     def invented(cls, rng: Random) -> Formula:
-        """A polynomial (sometimes one with integer roots), surd, multiple of pi, or such."""
+        """A polynomial (sometimes one with integer roots), surd, multiple of pi, or similar."""
         chance, name = rng.random(), rng.choice("xxxxntyab")
         if chance < 0.15:
             one, two = rng.randint(-7, 9), rng.randint(-7, 9)

@@ -25,7 +25,7 @@ class Interval(Answer):
 
     @classmethod
     def invented(cls, rng: Random) -> Interval:
-        """A random one; one in three is infinite."""
+        """A random interval; one in three is infinite."""
         low = number(rng)
         high = low + abs(number(rng)) + 1
         closed = rng.random() < 0.5, rng.random() < 0.5
@@ -99,7 +99,7 @@ class Union(Answer):
 
     @classmethod
     def invented(cls, rng: Random) -> Union:
-        """Random ones, mostly what an inequality of the second degree leaves."""
+        """A random union, mostly the solution of a quadratic inequality."""
         first, second = sorted(rng.sample(range(-15, 25), 2))
         closed = rng.choice((False, False, True))
         low, high = Interval(None, Fraction(first), (False, closed)), Fraction(second)

@@ -49,7 +49,7 @@ class Verdict(Answer):
 
     @classmethod
     def invented(cls, rng: Random) -> Verdict:
-        """A random one, seldom the third."""
+        """A random verdict, seldom the third."""
         return cls(rng.randrange(2), rng.choice((0, 0, 0, 1, 1, 1, 2)))
 
     @override
@@ -81,7 +81,7 @@ class Choice(Answer):
 
     @classmethod
     def invented(cls, rng: Random) -> Choice:
-        """A random one, mostly of four."""
+        """A random option, mostly one of four."""
         return cls(rng.choice(_LETTERS[: rng.choice((4, 4, 4, 5, 5, 10))]))
 
     @override

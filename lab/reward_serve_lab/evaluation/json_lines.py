@@ -45,7 +45,7 @@ def parse_line(line: bytes | str, model: type[Model]) -> Model | str:
 
 
 def parse_object(data: Any, model: type[Model]) -> Model | str:
-    """As ``parse_line``, of parsed JSON."""
+    """Like ``parse_line``, for JSON that is already parsed."""
     if not isinstance(data, dict):
         return f"must be an object (found {type(data).__name__})"
     try:
