@@ -1,4 +1,7 @@
-"""Links to files outside ``docs/`` work in a clone; on the site they become the file's name."""
+"""What mkdocs does not do: links out of ``docs/`` become names of files, the search gets a name.
+
+In a clone, those links work.
+"""
 
 from __future__ import annotations
 
@@ -26,3 +29,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         return where if found[1].strip("`") in where else f"{found[1]} ({where})"
 
     return _LINK.sub(replaced, markdown)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the theme's search dialog for screen readers."""
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"', 1)
+
+
+on_post_template = on_post_page  # the page for what is not found
