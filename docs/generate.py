@@ -241,7 +241,8 @@ def _fields() -> str:
     text = (
         "# Fields of a deployments file\n\nUnder `args` of an application; `kind` selects what a "
         "model has. The rest of the file is [Ray Serve's](deployments.md). `reward-serve schema "
-        "deployment` prints the same as JSON schema.\n"
+        "deployment` prints the same as JSON schema. A field without a text is Ray Serve's "
+        "(resources, autoscaling) or vLLM's (engine) of that name.\n"
     )
     models = get_args(get_args(ModelConfig)[0])
     common = set.intersection(*(set(model.model_fields) for model in models))

@@ -116,7 +116,7 @@ def serve(
     address: Address = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Serve a model until Ctrl-C or SIGTERM, then stop everything that was started.
+    """Serve a model until Ctrl-C or SIGTERM, then stop what it started.
 
     Defaults come from the closest shipped deployments file. On a running cluster (--address), other
     applications are left alone.
