@@ -8,7 +8,7 @@ replaced independently belong to separate applications.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.app import AppConfig, GatewayConfig, ServerConfig
@@ -40,15 +40,17 @@ def build_app(args: dict[str, Any]) -> Application:
 
     config = resolve(AppConfig.parse(args))
     replica = serve.deployment(RewardReplica)
+    options = {model.name: deployment_options(model) for model in config.models}
     models = {
-        model.name: replica.options(name=model.name, **deployment_options(model)).bind(
+        model.name: replica.options(name=model.name, **options[model.name]).bind(
             model.model_dump(mode="json"),
             config.server.max_batch_items,
             config.server.explain,
         )
         for model in config.models
     }
-    return bind_ingress(config.server, models)
+    routed = [name for name, each in options.items() if "request_router_config" in each]
+    return bind_ingress(config.server, models, routed)
 
 
 def build_gateway(args: dict[str, Any]) -> Application:
@@ -64,12 +66,15 @@ def build_gateway(args: dict[str, Any]) -> Application:
     return bind_ingress(config.server, {each.name: each.application for each in config.models})
 
 
-def bind_ingress(server: ServerConfig, models: Mapping[str, Any]) -> Application:
+def bind_ingress(
+    server: ServerConfig, models: Mapping[str, Any], group_routed: Sequence[str] = ()
+) -> Application:
     """The HTTP deployment for these reward models; the first is the default.
 
     Args:
         server: settings of the HTTP server.
         models: name to the model's deployment, or to the name of its application.
+        group_routed: names of the models whose calls need ``GroupRouter``.
     """
     from ray import serve
 
@@ -77,7 +82,7 @@ def bind_ingress(server: ServerConfig, models: Mapping[str, Any]) -> Application
 
     keys = read_key_digests(server.api_keys_file, server.api_keys_env)
     ingress = serve.deployment(Ingress).options(name=INGRESS_NAME, **ingress_options(server))
-    return ingress.bind(server.model_dump(mode="json"), models, keys)
+    return ingress.bind(server.model_dump(mode="json"), models, keys, group_routed)
 
 
 def deployment_options(model: ModelConfig) -> dict[str, Any]:

@@ -105,8 +105,9 @@ class Client:
 
         Raises:
             ScoringError: there is no score and ``on_failure`` is ``raise``.
-            NotConnectedError: by handle, Ray is not installed, there is no cluster, or this process
-                was forked from one that is connected to it.
+            NotConnectedError: by handle, Ray is not installed, there is no cluster, this process
+                was forked from one that is connected to it, or the model has several replicas and
+                only ``ray[default]`` is installed.
         """
         return self.score_batch([request])[0]
 

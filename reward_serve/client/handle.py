@@ -7,12 +7,10 @@ ScoreResult(id=None, score=1.0, status=<Status.OK: 'ok'>, ...)
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future
-from importlib.util import find_spec
 from typing import Any
 
 from reward_serve.client.client import Client
@@ -36,8 +34,6 @@ from reward_serve.routing.calls import call_errors
 from reward_serve.routing.deployment import forked_with_ray, handle_of
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult
-
-logger = logging.getLogger(__name__)
 
 DEFAULT_APP = "reward"
 _CONNECT_S = 30.0
@@ -101,8 +97,9 @@ class HandleTransport:
         Raises:
             ServiceUnavailableError: the application does not exist, its answer is invalid, or it
                 accepts no batch of this size.
-            NotConnectedError: Ray is not installed, there is no cluster, or this process was forked
-                from one that is connected to it.
+            NotConnectedError: Ray is not installed, there is no cluster, this process was forked
+                from one that is connected to it, or it cannot load the request router of a model
+                with several replicas.
         """
         dispatcher = await self._connected(requests)
         if len(requests) > self._max_batch_items:  # each replica sees only its part
@@ -173,14 +170,42 @@ class HandleTransport:
 
     def _connect(self) -> Dispatcher:
         about = handle_of(self._app).models.remote().result(timeout_s=_CONNECT_S)
-        if find_spec("mmh3") is None:  # of the extra: the router cannot be loaded without it
-            logger.warning(
-                "%s: Ray is installed here without its extra, so a model of several replicas will "
-                'not answer; install the cluster\'s version of "ray[serve]", or score over HTTP '
-                "(REWARD_SERVE_URL)", self.name,
-            )  # fmt: skip
         self._max_batch_items = about.get("max_batch_items", self._max_batch_items)
         warn_of_other_major(about["version"])
         # Behind a gateway, each model has an application of its own.
         handles = {name: handle_of(app, name) for name, app in about["applications"].items()}
+        if (routed := about.get("group_routed")) and (fault := _router_fault()):
+            handles |= {name: _Unroutable(handles[name], fault) for name in routed}
         return Dispatcher(handles, about["aliases"], grace_s=SERVICE_GRACE_S, detached=True)
+
+
+class _Unroutable:
+    """Replaces the handle of a model whose request router this process cannot load: calls raise.
+
+    Serve's handle would wait for each call's deadline, and once initialised it would stop the
+    updates of replicas to all handles of the process.
+    """
+
+    def __init__(self, handle: Any, fault: ImportError) -> None:
+        self.app_name, self.deployment_name = handle.app_name, handle.deployment_name
+        self._fault = fault
+
+    def options(self, **_: Any) -> _Unroutable:
+        return self
+
+    def __getattr__(self, method: str) -> Any:
+        raise NotConnectedError(
+            f"app {self.app_name!r}: {self.deployment_name!r} is served with several replicas, and "
+            f"calling it by handle needs more of Ray Serve than is installed here ({self._fault}); "
+            'install "reward-serve[serve]" (of it, the cluster\'s version of "ray[serve]" is '
+            "enough), or score over HTTP: connect(url=...) or REWARD_SERVE_URL"
+        )
+
+
+def _router_fault() -> ImportError | None:
+    """Why Serve cannot load the request router of models with several replicas here."""
+    try:
+        import reward_serve.routing.router  # noqa: F401
+    except ImportError as error:
+        return error
+    return None

@@ -66,7 +66,7 @@ class ServiceUnavailableError(RuntimeError):
 
 
 class NotConnectedError(ServiceUnavailableError):
-    """This process cannot score by handle: Ray is not installed, or there is no cluster."""
+    """This process cannot score by handle: no cluster, or Ray is not installed as this needs."""
 
 
 class Transport(Protocol):

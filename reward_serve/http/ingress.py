@@ -6,7 +6,7 @@ alias in ``model`` by the model's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -39,6 +39,7 @@ class Ingress:
         server: a ``ServerConfig`` as plain data.
         models: name to the reward model's handle, or to its application; the first is the default.
         keys: API key name to digest; without keys, anyone who reaches the port can send requests.
+        group_routed: names of the models whose calls need ``GroupRouter``.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Ingress:
         server: dict[str, Any],
         models: dict[str, DeploymentHandle | str],
         keys: dict[str, str],
+        group_routed: Sequence[str] = (),
     ) -> None:
         memory.return_large_blocks()
         self._server = ServerConfig.model_validate(server)
@@ -55,6 +57,7 @@ class Ingress:
         }
         upstream = {model for model in models.values() if isinstance(model, str)}
         self._dispatcher = Dispatcher(handles, self._server.aliases, upstream=sorted(upstream))
+        self._dispatcher.group_routed = group_routed
         self._keys = keys
         self._key_limit = KeyLimit(self._server.max_concurrent_items_per_key)
 
@@ -89,6 +92,7 @@ class Ingress:
             "models": list(applications),
             "applications": applications,
             "aliases": self._dispatcher.aliases,
+            "group_routed": list(self._dispatcher.group_routed),
             "max_batch_items": self._server.max_batch_items,
             "version": __version__,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.base import INGRESS_NAME
@@ -58,6 +58,8 @@ class Dispatcher:
         self._default = next(iter(models))
         self.aliases: Mapping[str, str] = aliases or {}
         """Alternative names of the models; ``learn`` adds to a gateway's."""
+        self.group_routed: Sequence[str] = ()
+        """Names of the models whose calls need ``GroupRouter``; ``learn`` sets a gateway's."""
         self._upstream = upstream
         self._learning = asyncio.Lock()
         self._learned_at = float("-inf")
@@ -98,6 +100,12 @@ class Dispatcher:
                     for alias, name in about.get("aliases", {}).items():
                         if self.applications.get(name) == application:
                             found.setdefault(alias, set()).add(name)
+                self.group_routed = [
+                    name
+                    for application, about in zip(self._upstream, abouts, strict=True)
+                    for name in about.get("group_routed", ())
+                    if self.applications.get(name) == application
+                ]
                 sole = {a: next(iter(n)) for a, n in found.items() if len(n) == 1}
                 self.aliases = {**sole, **self.aliases}
                 self._learned_at = time.monotonic()

@@ -182,6 +182,7 @@ def test_deployments_bear_their_models_names() -> None:
     assert replica.placement_group_bundles == [{"CPU": 1.0, "GPU": 2.0}]
     assert replica.placement_group_strategy == "STRICT_PACK"
     assert bound["rule"]._deployment_config.autoscaling_config.max_replicas == 3
+    assert bound["ingress"].init_args[3] == ["rule"]  # which clients by handle call by our router
 
 
 def test_a_replica_receives_its_model_and_the_batch_limit() -> None:

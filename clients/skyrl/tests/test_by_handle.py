@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 import ray
-from ray import serve
 
 from clients.skyrl.tests import rollout_job
-from reward_serve.app import build_gateway
 from tests.rule_cluster import rule_cluster
 
 
@@ -22,8 +20,6 @@ from tests.rule_cluster import rule_cluster
 def cluster() -> Iterator[str]:
     """A cluster that serves a rule, and a gateway to it; its address."""
     with rule_cluster() as address:
-        gateway = {"models": [{"name": "rule", "application": "reward"}]}
-        serve.run(build_gateway(gateway), name="gateway", route_prefix="/")
         yield address
 
 

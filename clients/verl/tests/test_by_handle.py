@@ -1,10 +1,13 @@
 """verl 0.9.1's reward workers ask by handle, from another Ray job and namespace than the service's.
 
-As Ray actors, as verl starts them; and the task runner that probes, as verl starts it.
+As Ray actors, as verl starts them; and the task runner that probes, as verl starts it. verl's
+environment has ``ray[default]``, which cannot serve models of several replicas: the service runs in
+the environment that ``REWARD_SERVE_BIN`` names.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,14 +16,19 @@ from pathlib import Path
 import pytest
 
 from clients.verl.tests import reward_job
-from tests.rule_cluster import rule_cluster
+from tests import rule_cluster
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """A cluster that serves a rule as the application ``reward``; its address."""
-    with rule_cluster() as address:
+    """A cluster that serves rules as the application ``reward``; its address."""
+    command = [Path(os.environ["REWARD_SERVE_BIN"], "python"), "-m", rule_cluster.__name__]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        address = process.stdout.readline().strip()
+        assert address, "the service ended"
         yield address
+        process.stdin.close()
 
 
 def job(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -37,6 +45,20 @@ def test_the_reward_workers_find_the_service(cluster: str, tokenizer: Path) -> N
 
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "trainer [[1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]"
+
+
+@pytest.mark.parametrize("app", ["reward", "gateway"])
+def test_a_model_of_several_replicas_says_what_this_environment_lacks(
+    cluster: str, app: str, tokenizer: Path
+) -> None:
+    done = job("several", cluster, str(tokenizer), app)
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    seconds, said = done.stdout.splitlines()[-1].split(" ", 1)
+    assert "app 'reward': 'several' is served with several replicas" in said
+    assert "(No module named 'mmh3'); install \"reward-serve[serve]\"" in said
+    assert "connect(url=...)" in said
+    assert float(seconds) < 10  # of a deadline of 20 s
 
 
 def test_the_task_runner_ends_a_run_that_the_service_refuses(cluster: str, tmp_path: Path) -> None:

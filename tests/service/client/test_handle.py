@@ -217,16 +217,61 @@ def test_an_application_behind_a_gateway_is_waited_for(monkeypatch: pytest.Monke
     assert found == [("judge", "away", False)]
 
 
-@pytest.mark.parametrize("found", [None, object()])
-def test_an_environment_that_cannot_call_several_replicas_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, found: Any
-) -> None:
-    about = {"applications": {"judge": "door"}}
+ROUTER = "reward_serve.routing.router"
+
+
+def connected_to(monkeypatch: pytest.MonkeyPatch, about: dict[str, Any]) -> list[str]:
+    """An ingress says so of its application; the names of the models whose handles are used."""
+    used: list[str] = []
+
+    class Noted(Found):
+        def options(self, **_: Any) -> Found:
+            used.append(self.deployment_name)
+            return self
+
     monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
-    monkeypatch.setattr(serve, "get_deployment_handle", Found)
-    monkeypatch.setattr("reward_serve.client.handle.find_spec", lambda name: found)
-    RewardClient("door").score(ASKED)
-    assert ('install the cluster\'s version of "ray[serve]"' in caplog.text) is (found is None)
+    monkeypatch.setattr(serve, "get_deployment_handle", Noted)
+    return used
+
+
+MIXED = {"applications": {"judge": "away", "rule": "door"}, "aliases": {"gpt": "judge"}}
+
+
+@pytest.mark.parametrize("model", [None, "judge", "gpt"])
+@pytest.mark.parametrize("on_failure", ["raise", "none", "rule"])
+async def test_a_model_of_several_replicas_that_cannot_be_called_from_here_says_so_at_once(
+    monkeypatch: pytest.MonkeyPatch, model: str | None, on_failure: str
+) -> None:
+    used = connected_to(monkeypatch, {**MIXED, "group_routed": ["judge"]})
+    monkeypatch.setitem(sys.modules, ROUTER, None)
+    client = RewardClient("door", model=model, on_failure=on_failure)
+    said = r"app 'away': 'judge' is .* several replicas.*reward-serve\[serve\].*connect\(url="
+
+    async with asyncio.timeout(5):  # of a deadline of 60 s
+        with pytest.raises(NotConnectedError, match=said):
+            await client.ascore(ASKED)
+        with pytest.raises(NotConnectedError, match=said):
+            await client.ascore_group({"question": "?", "responses": ["a", "b"]})
+        with pytest.raises(NotConnectedError, match=said):
+            await client.aexplain(ASKED)
+        assert (await client.ascore({**ASKED, "model": "rule"})).model == "rule/door"
+    assert set(used) == {"rule"}
+
+
+@pytest.mark.parametrize("routed", [{}, {"group_routed": []}], ids=["an older service", "none"])
+async def test_without_the_router_other_models_answer(
+    monkeypatch: pytest.MonkeyPatch, routed: dict[str, Any]
+) -> None:
+    connected_to(monkeypatch, {**MIXED, **routed})
+    monkeypatch.setitem(sys.modules, ROUTER, None)
+    assert (await RewardClient("door").ascore(ASKED)).model == "judge/away"
+
+
+async def test_with_the_router_models_of_several_replicas_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connected_to(monkeypatch, {**MIXED, "group_routed": ["judge", "rule"]})
+    assert (await RewardClient("door").ascore(ASKED)).model == "judge/away"
 
 
 def test_the_client_is_imported_without_ray() -> None:
