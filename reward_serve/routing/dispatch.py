@@ -82,6 +82,11 @@ class Dispatcher:
             )
         return name
 
+    async def find(self, name: object) -> str:
+        """``pick``, after ``learn`` if the name is unknown."""
+        await self.learn([name])
+        return self.pick(name)
+
     async def learn(self, names: Iterable[object] | None = None) -> None:
         """Fetch the aliases of a gateway's applications, such as the hub ids of checkpoints.
 
