@@ -31,7 +31,7 @@ from reward_serve.client.transport import (
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupResult
 from reward_serve.routing.calls import call_errors
-from reward_serve.routing.deployment import forked_with_ray, handle_of
+from reward_serve.routing.deployment_client import forked_with_ray, handle_of
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult
 

@@ -25,7 +25,7 @@ from reward_serve.http.compat import CompatRoutes, openai_models
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
 from reward_serve.http.docs import DocumentedApi
 from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
-from reward_serve.routing.deployment import handle_of
+from reward_serve.routing.deployment_client import handle_of
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
 from reward_serve.schema import ScoreRequest, Status, retry_after_s
 from reward_serve.version import __version__

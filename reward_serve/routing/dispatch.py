@@ -11,7 +11,7 @@ from reward_serve.config.base import INGRESS_NAME
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import group_failure, size_of_group
 from reward_serve.routing.calls import NoAnswerError
-from reward_serve.routing.deployment import (
+from reward_serve.routing.deployment_client import (
     REPLICA_GRACE_S,
     Chunks,
     DeploymentClient,
