@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from reward_serve.cli.console import PLAIN, console
-from reward_serve.cli.deployment import Options, check_keys, deployments_file
+from reward_serve.cli.options import Options, check_keys, deployments_file
 from reward_serve.cli.serve import missing, untrained
 from reward_serve.config.base import ConfigError
 from reward_serve.templates import FILE_SUFFIXES

@@ -19,6 +19,7 @@ from typing import Any
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.client.rows import PROBE_RESPONSE
 from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.keys import API_KEY_VARIABLE
 from reward_serve.schema import ScoreResult, Status
 
 
@@ -64,7 +65,7 @@ def examine_service(url: str, api_key: str | None = None, requests: int = 0) -> 
     except ServiceUnavailableError as error:
         remedy = "start it: reward-serve serve"
         if error.status_code == 401:
-            remedy = "set REWARD_SERVE_API_KEY to one of the service's keys"
+            remedy = f"set {API_KEY_VARIABLE} to one of the service's keys"
         return [*findings, Finding("service", str(error), remedy)]
     return findings
 
@@ -116,7 +117,7 @@ def main() -> None:
     parser.add_argument("--url", default=url, help="the service (%(default)s)")
     parser.add_argument("--requests", type=int, default=64, help="size of the batch (%(default)s)")
     given = parser.parse_args()
-    findings = examine_service(given.url, os.environ.get("REWARD_SERVE_API_KEY"), given.requests)
+    findings = examine_service(given.url, os.environ.get(API_KEY_VARIABLE), given.requests)
     for finding in findings:
         sys.stdout.write(f"{finding}\n")
     sys.exit(any(finding.remedy for finding in findings))

@@ -20,7 +20,7 @@ from reward_serve.client.loop import (
     run,
 )
 from reward_serve.client.outcomes import Counters, OnFailure, check_on_failure, settle
-from reward_serve.client.retrying import Retrier, ask_group
+from reward_serve.client.retrying import Retrier
 from reward_serve.client.samples import SampleWriter
 from reward_serve.client.transport import NotConnectedError, Request, ServiceTransport, as_dict
 from reward_serve.explanation import Explanation
@@ -157,8 +157,7 @@ class Client:
         self._in_this_process()
         responses = list(body.get("responses") or ())
         self.counters.add(asked=len(responses))
-        max_attempts = self._settings["max_attempts"]
-        result = await on_own_loop(ask_group(self._endpoints, body, max_attempts))
+        result = await on_own_loop(self._retrier.ask_group(body))
         results = result.results or [failure(result.status, result.reason or "")] * len(responses)
         settled = []
         for response, found in zip(responses, results, strict=True):

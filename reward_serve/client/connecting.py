@@ -11,7 +11,7 @@ from reward_serve.client.client import Client
 from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.handle import DEFAULT_APP, HandleTransport
 from reward_serve.client.loop import process_lock
-from reward_serve.keys import read_key
+from reward_serve.keys import API_KEY_VARIABLE, read_key
 from reward_serve.schema import DEFAULT_TIMEOUT_S
 
 
@@ -84,11 +84,11 @@ def _urls(url: str | Sequence[str]) -> list[str]:
 
 def _api_key(given: str | None, file: str | None) -> str | None:
     if not file:
-        return given or os.environ.get("REWARD_SERVE_API_KEY")
+        return given or os.environ.get(API_KEY_VARIABLE)
     if given:
         raise ValueError(f"api_key and api_key_file={file!r} are both given; give one of them")
     try:
-        return read_key(file, "REWARD_SERVE_API_KEY")
+        return read_key(file, API_KEY_VARIABLE)
     except ValueError as error:
         raise ValueError(f"api_key_file: {error}") from None
 

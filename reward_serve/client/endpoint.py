@@ -7,11 +7,14 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Self, TypeVar
 
 from reward_serve.client.transport import ServiceTransport, ServiceUnavailableError
+from reward_serve.groups.schema import GroupResult
 from reward_serve.schema import ScoreResult, Status, longest_timeout_s
+
+Result = TypeVar("Result", bound=ScoreResult | GroupResult)
 
 logger = logging.getLogger(__name__)
 
@@ -80,8 +83,24 @@ class Endpoint:
         Raises:
             ServiceUnavailableError: the call failed as a whole; wraps every exception.
         """
+        results = await self._recorded(self.transport.ascore_batch(bodies))
+        for body, result in zip(bodies, results, strict=True):
+            if result.status is Status.OK:
+                self._known_good = body
+                break
+        return results
+
+    async def ascore_groups(self, bodies: Sequence[dict[str, Any]]) -> list[GroupResult]:
+        """The result of each group, one after the other; records and raises as ``ascore_batch``."""
+
+        async def results() -> list[GroupResult]:
+            return [await self.transport.ascore_group(body) for body in bodies]
+
+        return await self._recorded(results())
+
+    async def _recorded(self, call: Awaitable[list[Result]]) -> list[Result]:
         try:
-            results = await self.transport.ascore_batch(bodies)
+            results = await call
         except ServiceUnavailableError as error:
             if error.answered:
                 self._answered_at = time.monotonic()
@@ -91,10 +110,6 @@ class Endpoint:
             raise ServiceUnavailableError(unexpected) from error
         if any(map(is_answer, results)):
             self._answered_at = time.monotonic()
-        for body, result in zip(bodies, results, strict=True):
-            if result.status is Status.OK:
-                self._known_good = body
-                break
         return results
 
     def offer(self, bodies: Sequence[dict[str, Any]]) -> None:
@@ -163,6 +178,6 @@ class Endpoint:
             call()
 
 
-def is_answer(result: ScoreResult) -> bool:
+def is_answer(result: ScoreResult | GroupResult) -> bool:
     """Whether this result proves that the service is up."""
     return result.status not in _NO_ANSWER

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -31,12 +32,23 @@ from reward_serve.client.transport import (
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupResult
 from reward_serve.routing.calls import call_errors
-from reward_serve.routing.deployment import forked_with_ray, handle_of
+from reward_serve.routing.deployment_client import handle_of
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult
 
 DEFAULT_APP = "reward"
 _CONNECT_S = 30.0
+
+_forked_with_ray = False  # whether this process was forked from one connected to Ray
+
+
+def _note_fork() -> None:
+    global _forked_with_ray
+    ray = sys.modules.get("ray")
+    _forked_with_ray = _forked_with_ray or (ray is not None and ray.is_initialized())
+
+
+os.register_at_fork(after_in_child=_note_fork)
 
 
 class RewardClient(Client):
@@ -125,7 +137,7 @@ class HandleTransport:
 
     async def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
         """The connection. One thread opens it; callers wait for it until their own deadlines."""
-        if forked_with_ray():
+        if _forked_with_ray:  # the call would hang
             raise NotConnectedError(
                 f"{self.name}: this process was forked from one that is connected to Ray, "
                 "which fork() does not support; start it with spawn, or score over HTTP"

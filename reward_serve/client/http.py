@@ -13,14 +13,13 @@ import json
 import os
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Self, cast
 
 import httpx
 
-from reward_serve.client.bodies import encode, read
 from reward_serve.client.client import Client
 from reward_serve.client.loop import on_own_loop, run
 from reward_serve.client.outcomes import OnFailure
@@ -36,8 +35,11 @@ from reward_serve.client.transport import (
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
 from reward_serve.keys import API_KEY_VARIABLE
-from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult
+from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status, echoes, failure
 from reward_serve.version import VERSION_HEADER
+
+MAX_ANSWER_BYTES = 128 * 2**20
+"""Maximum bytes of an answer; four times the service's default limit of a request."""
 
 _DETAIL_CHARACTERS = 2000
 _USERINFO = re.compile(r"//[^/?#]*@")
@@ -154,7 +156,7 @@ class HttpTransport:
         Raises:
             ServiceUnavailableError: the URL does not answer, or another service does.
         """
-        encoded = [encode(request) for request in requests]
+        encoded = [_encoded(request) for request in requests]
         sent = [each for each in encoded if isinstance(each, bytes)]
         content = b'{"requests": [' + b", ".join(sent) + b"]}"
         answer = await self._ask("POST", "/v1/score/batch", answer_timeout_s(requests), content)
@@ -178,7 +180,7 @@ class HttpTransport:
             ServiceUnavailableError: the URL does not answer, another service does, or this one does
                 not explain results (``server.explain: false``).
         """
-        encoded = encode(request)
+        encoded = _encoded(request)
         if isinstance(encoded, ScoreResult):
             return Explanation(result=encoded)
         answer = await self._ask("POST", "/v1/explain", answer_timeout_s([request]), encoded)
@@ -186,7 +188,7 @@ class HttpTransport:
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
-        encoded = encode(request)
+        encoded = _encoded(request)
         if isinstance(encoded, ScoreResult):
             return group_failure(encoded, size_of_group(request))
         answer = await self._ask("POST", "/v1/score/group", answer_timeout_s([request]), encoded)
@@ -243,7 +245,7 @@ class HttpTransport:
         # The client's own way to make a request merges settings, which takes longer than to send.
         request = httpx.Request(method, self._at(path), headers=client.headers, content=content)
         async with aclosing(await client.send(request, stream=True)) as reply:
-            return reply, await read(reply, self.name)
+            return reply, await _body_of(reply, self.name)
 
     def _opened(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
@@ -293,6 +295,42 @@ class HttpTransport:
         return ServiceUnavailableError(
             f"{self.name}: {why}", status_code=reply.status_code, retry_after_s=retry_after_s
         )
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes | ScoreResult:
+    """The request as JSON, or its typed failure if JSON cannot carry it.
+
+    Lone surrogates and NaN are written as Python's json does; the service refuses them and names
+    the field.
+    """
+    try:
+        return json.dumps(body).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = f"cannot be written as JSON: {error}"
+        return failure(Status.INVALID, reason, **echoes(dict(body)))
+
+
+async def _body_of(reply: httpx.Response, where: str) -> bytes:
+    """Read the body of an answer, which must be uncompressed to be bounded.
+
+    Raises:
+        ServiceUnavailableError: it is compressed, or larger than ``MAX_ANSWER_BYTES``; the message
+            names ``where`` it came from.
+    """
+    coding = reply.headers.get("content-encoding", "identity")
+    if coding != "identity":
+        raise ServiceUnavailableError(
+            f"{where}: the answer is compressed ({coding}), which the request did not accept"
+        )
+    parts, size = [], 0
+    async for part in reply.aiter_raw():
+        parts.append(part)
+        size += len(part)
+        if size > MAX_ANSWER_BYTES:
+            raise ServiceUnavailableError(
+                f"{where}: the answer exceeds {MAX_ANSWER_BYTES} bytes; send fewer requests at once"
+            )
+    return b"".join(parts)
 
 
 @functools.cache

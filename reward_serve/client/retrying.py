@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic
 
 from reward_serve.client.coalescing import Ticket
-from reward_serve.client.endpoint import Endpoint, is_answer
+from reward_serve.client.endpoint import Endpoint, Result, is_answer
 from reward_serve.client.outcomes import Counters
 from reward_serve.client.transport import (
     SERVICE_GRACE_S,
     TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
-    with_id,
 )
 from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
 from reward_serve.schema import (
@@ -31,7 +30,7 @@ from reward_serve.schema import (
 
 _RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])
 
-Deliver = Callable[[Sequence[tuple[Ticket, ScoreResult]]], None]
+Deliver = Callable[[Sequence[tuple[Ticket, Result]]], None]
 
 
 class Retrier:
@@ -64,7 +63,7 @@ class Retrier:
         """Whether every endpoint waits for its probe's answer; each logs its own outage."""
         return all(endpoint.in_doubt for endpoint in self._endpoints)
 
-    async def ask(self, tickets: Sequence[Ticket], deliver: Deliver) -> None:
+    async def ask(self, tickets: Sequence[Ticket], deliver: Deliver[ScoreResult]) -> None:
         """Deliver a result for each request; one that was never answered is ``error``.
 
         A request whose caller has left is not retried.
@@ -76,7 +75,22 @@ class Retrier:
         Raises:
             NotConnectedError: this process cannot reach the service.
         """
-        batch = _Batch(tickets, deliver)
+        await self._ask_until_final(_Batch(tickets, deliver, Endpoint.ascore_batch, _failed))
+
+    async def ask_group(self, body: dict[str, Any]) -> GroupResult:
+        """The result of a group, which is retried while no response has a score.
+
+        Raises:
+            NotConnectedError: this process cannot reach the service.
+        """
+        final: dict[Ticket, GroupResult] = {}
+        ticket = Ticket(body)
+        await self._ask_until_final(
+            _Batch([ticket], final.update, Endpoint.ascore_groups, _failed_group)
+        )
+        return final[ticket]
+
+    async def _ask_until_final(self, batch: _Batch[Result]) -> None:
         with self._bounded(batch):
             attempt = 0
             while batch.open:
@@ -100,7 +114,7 @@ class Retrier:
         batch.close(batch.open)
 
     @contextmanager
-    def _bounded(self, batch: _Batch) -> Iterator[None]:
+    def _bounded(self, batch: _Batch[Any]) -> Iterator[None]:
         """During the block, end each request at its own deadline, and all when an outage begins."""
 
         def give_up() -> None:
@@ -121,7 +135,7 @@ class Retrier:
             for timer in timers:
                 timer.cancel()
 
-    async def _attempt(self, batch: _Batch) -> None:
+    async def _attempt(self, batch: _Batch[Any]) -> None:
         """Ask the endpoints in turn until one answers."""
         for endpoint in [each for each in self._endpoints if each.up] or self._endpoints:
             if not batch.open:
@@ -134,10 +148,10 @@ class Retrier:
             if batch.open and any(other.up for other in self._endpoints if other is not endpoint):
                 endpoint.lost(batch.bodies, since, batch.last_reason)
 
-    async def _ask(self, endpoint: Endpoint, batch: _Batch, tickets: Sequence[Ticket]) -> bool:
+    async def _ask(self, endpoint: Endpoint, batch: _Batch[Any], tickets: Sequence[Ticket]) -> bool:
         """Ask once; returns whether the service answered any of these requests."""
         try:
-            results = await endpoint.ascore_batch(list(map(batch.body, tickets)))
+            results = await batch.ask(endpoint, list(map(batch.body, tickets)))
         except NotConnectedError:
             raise
         except ServiceUnavailableError as error:
@@ -153,44 +167,7 @@ class Retrier:
         return any(map(is_answer, results))
 
 
-async def ask_group(
-    endpoints: Sequence[Endpoint], body: dict[str, Any], max_attempts: int | None
-) -> GroupResult:
-    """Score a group; retries while no response has a score and the failure may be transient.
-
-    Args:
-        endpoints: the services, in order of preference; the first that is up is asked.
-        body: the request.
-        max_attempts: maximum attempts; None to retry until its deadline.
-
-    Raises:
-        NotConnectedError: this process cannot reach the service.
-    """
-    ends = time.monotonic() + longest_timeout_s([body])
-    unnamed, body = body.get("id") is None, with_id(body)
-    attempt = 0
-    while True:
-        endpoint = next((one for one in endpoints if one.up), endpoints[0])
-        attempt, pause_s = attempt + 1, 0.0
-        try:
-            result = await endpoint.transport.ascore_group(body)
-            pause_s = retry_after_s(result.details)
-        except NotConnectedError:
-            raise
-        except ServiceUnavailableError as error:
-            status = Status.ERROR if error.retryable else Status.INVALID
-            failed = failure(status, str(error))
-            result = group_failure(failed, size_of_group(body), **echoes(body))
-            pause_s = error.retry_after_s or 0.0
-        pause_s = max(_backoff_s(attempt), pause_s)
-        left_s = ends - time.monotonic() - pause_s
-        if result.status not in _RETRIED or attempt == max_attempts or left_s <= 0:
-            return result.model_copy(update={"id": None}) if unnamed else result
-        await asyncio.sleep(pause_s)
-        body = {**body, "timeout_s": left_s}
-
-
-class _Batch:
+class _Batch(Generic[Result]):
     """The requests and their latest results.
 
     Attributes:
@@ -201,17 +178,25 @@ class _Batch:
         last_reason: why the last request failed.
     """
 
-    def __init__(self, tickets: Sequence[Ticket], deliver: Deliver) -> None:
+    def __init__(
+        self,
+        tickets: Sequence[Ticket],
+        deliver: Deliver[Result],
+        ask: Callable[[Endpoint, Sequence[dict[str, Any]]], Awaitable[list[Result]]],
+        failed: Callable[[dict[str, Any], Status, str], Result],
+    ) -> None:
         now = time.monotonic()
         self.tickets = tickets
+        self.ask = ask
         self.bodies = [ticket.body for ticket in tickets]
         self.open = set(tickets)
         self.unanswered_since: dict[Endpoint, float] = {}
         self.retry_after_s = 0.0
         self.last_reason = ""
         self._deliver = deliver
+        self._failed = failed
         self._ends = {ticket: now + longest_timeout_s([ticket.body]) for ticket in tickets}
-        self._latest: dict[Ticket, ScoreResult] = {}
+        self._latest: dict[Ticket, Result] = {}
         self._sent: set[Ticket] = set()
 
     def open_of(self, tickets: Sequence[Ticket]) -> list[Ticket]:
@@ -244,7 +229,7 @@ class _Batch:
             return body  # the service refuses the invalid deadline
         return {**body, "timeout_s": max(self._ends[ticket] - time.monotonic(), 0.001)}
 
-    def answered(self, tickets: Sequence[Ticket], results: Sequence[ScoreResult]) -> None:
+    def answered(self, tickets: Sequence[Ticket], results: Sequence[Result]) -> None:
         """Store the results; those that are not retried are final."""
         final, self.retry_after_s = [], 0.0
         for ticket, result in zip(tickets, results, strict=True):
@@ -275,7 +260,7 @@ class _Batch:
         """Store a failure of these requests."""
         self.last_reason = reason
         for ticket in tickets:
-            self._latest[ticket] = failure(status, reason, **echoes(ticket.body))
+            self._latest[ticket] = self._failed(ticket.body, status, reason)
 
     def close(self, tickets: Iterable[Ticket]) -> None:
         """Make the results of these requests final."""
@@ -284,13 +269,21 @@ class _Batch:
         if final:
             self._deliver([(each, self._result(each)) for each in self.tickets if each in final])
 
-    def _result(self, ticket: Ticket) -> ScoreResult:
+    def _result(self, ticket: Ticket) -> Result:
         if ticket not in self._latest:
             late = "the deadline passed before it was sent"
-            self._latest[ticket] = failure(Status.TIMEOUT, late, **echoes(ticket.body))
+            self._latest[ticket] = self._failed(ticket.body, Status.TIMEOUT, late)
         if not ticket.has_own_id:
             self._latest[ticket].id = None
         return self._latest[ticket]
+
+
+def _failed(body: dict[str, Any], status: Status, reason: str) -> ScoreResult:
+    return failure(status, reason, **echoes(body))
+
+
+def _failed_group(body: dict[str, Any], status: Status, reason: str) -> GroupResult:
+    return group_failure(failure(status, reason), size_of_group(body), **echoes(body))
 
 
 def _backoff_s(attempt: int) -> float:

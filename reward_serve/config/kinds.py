@@ -6,9 +6,21 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from reward_serve.config.base import Count, Section
-from reward_serve.verifier_names import VerifierName
+from reward_serve.templates import RulesName
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+
+VerifierName = Literal[
+    RulesName,
+    "gsm8k_strict_first",
+    "gsm8k_strict_last",
+    "numeric",
+    "math",
+    "exact",
+    "regex",
+    "function",
+]
+"""All verifiers; ``reward_serve.rules.registry`` has their implementations."""
 
 
 class ClassifierConfig(Section):

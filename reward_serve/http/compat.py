@@ -89,9 +89,8 @@ class CompatRoutes:
         body = await read_json(request, self._server.max_body_bytes, one_item=True)
         if not isinstance(body, dict):
             return _problem("body: must be an object", 400, "invalid_request_error")
-        await self._dispatcher.learn([body.get("model")])
         try:
-            model = self._dispatcher.pick(body.get("model"))
+            model = await self._dispatcher.find(body.get("model"))
         except UnknownModelError as error:
             return _problem(str(error), 404, "invalid_request_error")
         answers = body.get("n")
@@ -120,11 +119,7 @@ class CompatRoutes:
         """The rewards and their results."""
         query = request.query_params
         items = rewards.with_url_fields(query, items)
-        await self._dispatcher.learn([query.get("model")])
-        try:
-            self._dispatcher.pick(query.get("model"))
-        except UnknownModelError as error:
-            raise HTTPException(404, str(error)) from None
+        await self._dispatcher.find(query.get("model"))
         results = await self._dispatcher.score_batch(items)
         absent = self._server.absent_reward
         return rewards.rewards_of(results, absent, query.get("template")), results

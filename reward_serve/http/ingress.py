@@ -25,7 +25,7 @@ from reward_serve.http.compat import CompatRoutes, openai_models
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
 from reward_serve.http.docs import DocumentedApi
 from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
-from reward_serve.routing.deployment import handle_of
+from reward_serve.routing.deployment_client import handle_of
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
 from reward_serve.schema import ScoreRequest, Status, retry_after_s
 from reward_serve.version import __version__
@@ -78,6 +78,7 @@ class Ingress:
         CompatRoutes(self._dispatcher, self._server, self._hold).add_to(api)
         api.add("/health", self.health, docs.HEALTH)
         api.add("/ready", self.ready, docs.READY)
+        api.add_exception_handler(UnknownModelError, _not_found)
         if self._keys:
             keys = BearerKeys(self._keys)
             api.add_middleware(AuthenticationMiddleware, backend=keys, on_error=unauthorized)
@@ -166,11 +167,7 @@ class Ingress:
         body = await read_json(request, self._server.max_body_bytes, one_item=True)
         if not isinstance(body, dict):
             raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
-        await self._dispatcher.learn([body.get("model")])
-        try:
-            self._dispatcher.pick(body.get("model"))
-        except UnknownModelError as error:
-            raise HTTPException(404, str(error)) from None
+        await self._dispatcher.find(body.get("model"))
         self._hold(request, items(body))
         return body
 
@@ -178,6 +175,10 @@ class Ingress:
         """Count items for the caller's key until the response is sent or abandoned."""
         if caller := request.scope.get("user"):
             request.state.until_end.enter_context(self._key_limit.held(caller.username, items))
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    return reply({"detail": str(error)}, 404)
 
 
 def _answered(result: dict[str, Any], content: dict[str, Any]) -> Response:

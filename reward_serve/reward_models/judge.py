@@ -39,9 +39,8 @@ from reward_serve.rules.grade import Grade, UnusableReferenceError
 from reward_serve.rules.registry import RULES
 from reward_serve.rules.texts import gold_answer
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status, failure
-from reward_serve.templates import Template
+from reward_serve.templates import RulesName, Template
 from reward_serve.templates.inline import inline_template, is_inline
-from reward_serve.verifier_names import RulesName
 
 
 class Judge(RewardModel):

@@ -11,7 +11,7 @@ from reward_serve.config.base import INGRESS_NAME
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import group_failure, size_of_group
 from reward_serve.routing.calls import NoAnswerError
-from reward_serve.routing.deployment import (
+from reward_serve.routing.deployment_client import (
     REPLICA_GRACE_S,
     Chunks,
     DeploymentClient,
@@ -81,6 +81,11 @@ class Dispatcher:
                 f"{', '.join(self._models)}"
             )
         return name
+
+    async def find(self, name: object) -> str:
+        """``pick``, after ``learn`` if the name is unknown."""
+        await self.learn([name])
+        return self.pick(name)
 
     async def learn(self, names: Iterable[object] | None = None) -> None:
         """Fetch the aliases of a gateway's applications, such as the hub ids of checkpoints.

@@ -1,10 +1,10 @@
-"""The registry of verifiers, by the names in ``reward_serve.verifier_names``."""
+"""The registry of verifiers, by their names in ``rule.verifier`` and a template's ``rules``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from reward_serve.config.kinds import RuleConfig
+from reward_serve.config.kinds import RuleConfig, VerifierName
 from reward_serve.rules import VERIFIER_VERSION, verify, verify_any, verify_strict_any
 from reward_serve.rules.base import TextVerifier, Verifier
 from reward_serve.rules.exact import grade_exact
@@ -14,7 +14,7 @@ from reward_serve.rules.numeric import grade_numeric
 from reward_serve.rules.own_function import FunctionVerifier
 from reward_serve.rules.pattern import PatternVerifier
 from reward_serve.rules.trainers_gsm8k import grade_strict_first, grade_strict_last
-from reward_serve.verifier_names import RulesName, VerifierName
+from reward_serve.templates import RulesName
 
 Rules = Callable[[str, Sequence[str]], Grade]
 _TextGrade = Callable[[str, str], Grade]

@@ -18,8 +18,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from reward_serve.schema import describe_errors
-from reward_serve.verifier_names import RulesName
 
+RulesName = Literal["gsm8k", "gsm8k_strict"]
+"""Verifiers that abstain unless they prove an answer right or wrong, so may precede a judge."""
 FIELDS = ("question", "reference", "response", "criterion")
 GROUPS = "groups"
 """Folder of the shipped templates that show several responses of a group."""

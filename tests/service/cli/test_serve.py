@@ -20,7 +20,7 @@ import yaml
 from ray.serve.schema import ServeDeploySchema
 from typer.testing import CliRunner, Result
 
-import reward_serve.cli.deployment
+import reward_serve.cli.options
 import reward_serve.config.resolve
 from reward_serve.app import deployment_options
 from reward_serve.cli.main import cli
@@ -52,7 +52,7 @@ def application(schema: ServeDeploySchema) -> AppConfig:
 
 
 def has_build(monkeypatch: pytest.MonkeyPatch, build: Build | None) -> None:
-    for module in (reward_serve.cli.deployment, reward_serve.config.resolve):
+    for module in (reward_serve.cli.options, reward_serve.config.resolve):
         monkeypatch.setattr(module, "installed_build", lambda: build)
 
 
@@ -275,8 +275,8 @@ def test_other_machines_may_ask_without_a_key_where_the_host_is_open(
     given: dict[str, Any], is_open: bool
 ) -> None:
     keys = Path(given["keys"]) if "keys" in given else None
-    options = reward_serve.cli.deployment.Options(host=given.get("host"), api_keys_file=keys)
-    file = reward_serve.cli.deployment.deployments_file("bundled", options)
+    options = reward_serve.cli.options.Options(host=given.get("host"), api_keys_file=keys)
+    file = reward_serve.cli.options.deployments_file("bundled", options)
     assert file.is_open is is_open
 
 

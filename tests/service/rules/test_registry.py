@@ -6,11 +6,10 @@ from typing import Any, get_args
 
 import pytest
 
-from reward_serve.config.kinds import RuleConfig
+from reward_serve.config.kinds import RuleConfig, VerifierName
 from reward_serve.rules.registry import RULES, make_verifier
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import load_template, template_names
-from reward_serve.verifier_names import VerifierName
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "regex": {"pattern": r"#### (\S+)"},

@@ -123,6 +123,25 @@ def test_attempts_and_the_deadline_end_it() -> None:
     assert found.status is Status.ERROR
 
 
+def test_a_group_is_asked_where_a_service_answers() -> None:
+    down, up = Scripted(ServiceUnavailableError("gone")), Scripted(RIGHT)
+    assert Client([down, up]).score_group(ASKED).status is Status.OK
+    assert len(down.asked) == len(up.asked) == 1
+
+
+def test_a_group_fails_at_once_while_no_service_answers() -> None:
+    transport = Scripted(ServiceUnavailableError("gone"))
+    client = Client(transport, on_failure="none", max_attempts=1)
+    client.score_group(ASKED)
+    until = time.monotonic() + 2
+    while client._endpoints[0].up and time.monotonic() < until:
+        time.sleep(0.01)
+    found = client.score_group(ASKED)
+    assert found.reason is not None and "so nothing is sent: gone" in found.reason
+    assert [one.status for one in found.results] == [Status.ERROR] * 2
+    assert len(transport.asked) == 1
+
+
 def test_a_process_that_cannot_connect_is_told_so() -> None:
     with pytest.raises(NotConnectedError):
         Client(Scripted(NotConnectedError("no cluster"))).score_group(ASKED)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reward_serve.client import HttpRewardClient, ServiceUnavailableError, bodies
+from reward_serve.client import HttpRewardClient, ServiceUnavailableError, http
 from reward_serve.client.http import HttpTransport
 from tests.fake_service import FakeService, Reply
 
@@ -20,7 +20,7 @@ def send(service: FakeService) -> None:
 def test_an_answer_larger_than_the_limit_is_not_read(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "MAX_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 100_000)
     service.replies["/v1/score/batch"] = Reply(b" " * 100_001)
 
     with pytest.raises(ServiceUnavailableError, match=r"exceeds 100000 bytes; send fewer"):

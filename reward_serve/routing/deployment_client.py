@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import Context
@@ -252,23 +250,6 @@ async def merged(streams: Iterable[Chunks]) -> Chunks:
     finally:
         for task in tasks:
             task.cancel()
-
-
-_forked_with_ray = False
-
-
-def _note_fork() -> None:
-    global _forked_with_ray
-    ray = sys.modules.get("ray")
-    _forked_with_ray = _forked_with_ray or (ray is not None and ray.is_initialized())
-
-
-os.register_at_fork(after_in_child=_note_fork)
-
-
-def forked_with_ray() -> bool:
-    """Whether this process was forked from one connected to Ray; calls would hang."""
-    return _forked_with_ray
 
 
 def handle_of(app: str, deployment: str | None = None) -> Any:

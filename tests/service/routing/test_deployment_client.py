@@ -17,7 +17,7 @@ from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError
 
 from reward_serve.routing.calls import NoAnswerError
-from reward_serve.routing.deployment import DeploymentClient, handle_of, joined, merged
+from reward_serve.routing.deployment_client import DeploymentClient, handle_of, joined, merged
 from reward_serve.schema import ScoreResult, Status
 from tests.fake_handle import Call, End, Handle, replicas, right
 
@@ -320,7 +320,7 @@ async def test_streams_are_merged_and_the_fault_of_one_is_not_swallowed() -> Non
 async def test_large_calls_are_sent_one_after_the_other_and_small_ones_between(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("reward_serve.routing.deployment._SENT_BYTES_PER_S", 40e6)
+    monkeypatch.setattr("reward_serve.routing.deployment_client._SENT_BYTES_PER_S", 40e6)
     handle = Handle(right)
     client = DeploymentClient(handle)
     loop = asyncio.get_running_loop()
@@ -344,7 +344,7 @@ async def test_large_calls_are_sent_one_after_the_other_and_small_ones_between(
 async def test_a_large_call_waits_for_its_turn_until_its_deadline_alone(
     ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reward_serve.routing.deployment._SENT_BYTES_PER_S", 1000.0)
+    monkeypatch.setattr("reward_serve.routing.deployment_client._SENT_BYTES_PER_S", 1000.0)
     client = DeploymentClient(Handle(right), grace_s=0.1)
     long = {**ITEMS[0], "response": "x" * 1_900_000 + "18", "timeout_s": 0.1}
 
@@ -358,7 +358,7 @@ async def test_a_large_call_waits_for_its_turn_until_its_deadline_alone(
 async def test_a_large_call_that_misses_its_deadline_delays_none_behind_it(
     ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reward_serve.routing.deployment._SENT_BYTES_PER_S", 1_900_000 / 0.5)
+    monkeypatch.setattr("reward_serve.routing.deployment_client._SENT_BYTES_PER_S", 1_900_000 / 0.5)
     client = DeploymentClient(Handle(right), grace_s=0.1)
     loop = asyncio.get_running_loop()
     began = loop.time()
