@@ -22,7 +22,7 @@ from reward_serve.schema import echoes, failure, longest_timeout_s
 
 logger = logging.getLogger("ray.serve")
 
-_SENT_BYTES_PER_S = 100e6  # four times what a replica decides by rules, in benchmark P9
+_SENT_BYTES_PER_S = 100e6  # four times what a replica decides by rules, in the benchmark `long`
 _UNPACED_BYTES = 2**17
 
 REPLICA_GRACE_S = 2.0  # replicas enforce the deadline; this bounds calls that never reach one
