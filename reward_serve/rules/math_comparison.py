@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Literal
 
 from math_verify import (  # type: ignore[import-untyped]
@@ -18,6 +19,11 @@ from sympy.functions.elementary.trigonometric import (  # type: ignore[import-un
 
 from reward_serve.rules.numbers.presence import CONVERSIONS
 
+# As a unit, the last t of 3 + 7t would be dropped.
+_CONFIG = LatexExtractionConfig()
+_WITHOUT_UNITS = replace(
+    _CONFIG, normalization_config=replace(_CONFIG.normalization_config, units=False)
+)
 # Factors that a difference in units may explain, including degrees and "in terms of pi".
 _FACTORS = [*map(float, CONVERSIONS), math.pi, 180 / math.pi]
 
@@ -82,8 +88,8 @@ def _compare_sets(items: list[Any], others: list[Any]) -> Literal["equal", "unkn
 
 
 def _parsed(text: str) -> Any:
-    latex = [LatexExtractionConfig()]
-    parsed = parse(f"\\boxed{{{text}}}", latex, fallback_mode="no_fallback", parsing_timeout=None)
+    boxed = f"\\boxed{{{text}}}"
+    parsed = parse(boxed, [_WITHOUT_UNITS], fallback_mode="no_fallback", parsing_timeout=None)
     return parsed[0] if parsed and not isinstance(parsed[0], str) else None
 
 

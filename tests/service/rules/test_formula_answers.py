@@ -172,3 +172,12 @@ def test_another_order_or_notation_changes_nothing(
     response: str, reference: str, outcome: str
 ) -> None:
     assert verify(response, reference).outcome == outcome
+
+
+@pytest.mark.parametrize("name", "cdghlmost")
+def test_a_name_at_the_end_is_not_read_as_a_unit(name: str) -> None:
+    response = f"#### 3 + 4{name}^2 + 7{name}"
+    assert verify(response, f"4{name}^2 + 7{name} + 3").outcome == "right"
+    assert verify(response, f"4{name}^2 + 7{name}^3 + 3").outcome == "wrong"
+    fraction = f"\\frac{{1}}{{2}} - {name}"
+    assert verify(fraction, f"-\\frac{{1}}{{2}} + {name}").outcome == "abstain"
