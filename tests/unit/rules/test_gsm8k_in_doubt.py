@@ -272,3 +272,16 @@ def test_many_fractions_take_no_longer_than_many_numbers() -> None:
     began = time.process_time()
     verify(f"the sum and more: {fractions}", "#### 77")
     assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("The answer is 0.6 repeating.", "2/3"),
+        ("\\boxed{0.6 (repeating)}", "0.6"),
+        ("#### 0.16 recurring", "1/6"),
+        ("Answer: 0.3 bar", "0.3"),
+    ],
+)
+def test_a_repeating_decimal_is_another_number(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
