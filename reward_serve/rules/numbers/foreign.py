@@ -44,7 +44,8 @@ _NUMBERS = frozenset(
     athara unnis bees
     dyo tria tessera pente exi epta okto ennea deka eikosi
     quinque quattuor octo novem decem viginti centum
-    mila milhoes millones wan
+    mila milhoes millones wan millionen millioner miljoen miljoner milioni milyon juta
+    milliard milliards milliarden milliarder miljard miliardi milyar miliar
     ty fith elven twelv nin
     """
     )

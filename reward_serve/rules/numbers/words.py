@@ -51,6 +51,7 @@ _AMOUNTS = word_list(
     thousands millions billions trillions k mil mln bn mio tsd tys mrd mille permille permil
     mn tn thd thds kk cr lacs zillions
     dozen dozens pair pairs couple couples twin twins duo duos trio trios score scores gross
+    grosses hexadecimal ternary
     grand none nothing nil nought naught oh both either neither nor once twice thrice double
     doubles doubled triple triples tripled quadruple quadrupled halved fold tuple tuples
     squared cubed factorial power exponent root sqrt log ln sin cos tan exp pi tau phi plus

@@ -285,3 +285,18 @@ def test_many_fractions_take_no_longer_than_many_numbers() -> None:
 )
 def test_a_repeating_decimal_is_another_number(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("#### 18 Millionen", "18"),
+        ("#### 18 milliards", "18"),
+        ("#### 5 miljoen", "5"),
+        ("The answer is 12 hexadecimal.", "18"),
+        ("Answer: 112 (ternary)", "14"),
+        ("#### 2 grosses", "288"),
+    ],
+)
+def test_a_multiplier_of_another_language_or_base_is_no_unit(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
