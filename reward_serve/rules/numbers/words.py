@@ -121,7 +121,9 @@ MEASURES = frozenset(
         pound pounds lb lbs ton tons ml liter liters litre litres milliliter milliliters
         cup cups pint pints quart quarts gallon gallons tablespoon tablespoons
         tbsp tsp teaspoon teaspoons fortnight fortnights tonne tonnes acre acres hectare hectares
-        mph kph"""
+        mph kph yd yds mi wk wks yr yrs mo mos pt pts qt qts gal gals cl dl bit bits byte bytes
+        kb mb gb kilobytes megabytes gigabytes kilometres centimetre centimetres millimetre
+        millimetres kilos kms cms fathoms furlongs carats rotations revolutions"""
     )
 )
 # 3 pm may be 15, and 20 degrees 68.

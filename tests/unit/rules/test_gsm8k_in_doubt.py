@@ -300,3 +300,18 @@ def test_a_repeating_decimal_is_another_number(response: str, reference: str) ->
 )
 def test_a_multiplier_of_another_language_or_base_is_no_unit(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("The answer is 2 yds.", "6"),
+        ("\\boxed{3 \\text{ wks}}", "21"),
+        ("#### 2 yrs", "24"),
+        ("Answer: 3 qts", "12"),
+        ("#### 45 bytes", "360"),
+        ("#### 2 gb", "2048"),
+    ],
+)
+def test_an_abbreviated_unit_may_be_converted(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
