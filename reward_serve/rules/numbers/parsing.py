@@ -264,7 +264,8 @@ def _with_unit(value: Fraction, rest: str, *, plain: bool) -> Number | None:
     attached = re.match(r"[a-z]*", rest)
     if attached and not _ATTACHED_UNIT.fullmatch(attached[0]):
         return None
-    words = [word for word in re.split(r"[ /()-]+", rest.rstrip("$ ")) if word]
+    rates = re.sub(r"(?<=[a-z]) ?/", " per ", rest)
+    words = [word for word in re.split(r"[ /()-]+", rates.rstrip("$ ")) if word]
     if words and words[0] in SCALE_WORDS and not percent and rest[0] == " ":
         value, plain = value * SCALE_WORDS[words[0]], False
         del words[0]

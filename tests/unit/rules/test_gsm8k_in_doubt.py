@@ -315,3 +315,18 @@ def test_a_multiplier_of_another_language_or_base_is_no_unit(response: str, refe
 )
 def test_an_abbreviated_unit_may_be_converted(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("The answer is 60 miles/hour.", "60 miles"),
+        ("\\boxed{5 \\text{ kg/week}}", "5 kg"),
+    ],
+)
+def test_a_slash_makes_a_rate(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+
+
+def test_a_rate_may_be_written_with_a_slash() -> None:
+    assert verify("#### 60 miles/hour", "60 miles per hour").outcome == "right"
