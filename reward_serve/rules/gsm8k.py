@@ -44,6 +44,7 @@ MAX_ANSWERS = 7  # different answers; more than that is guessing
 
 _MATH_SIGNS = " \n$\\[]"
 _STEP_ONE = re.compile(r"\bstep 1\b")
+_MARK = re.compile(r"^[^\x22\x27\u2018-\u201f]*\d[\x22\x27\u2018-\u201f]")  # 5' are 60 inches
 _GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
 _CHOICE = re.compile(
     r"(?<![^\W\d_])[A-J](?:[\W_]*$| (?:is|must|has)\b)|\([A-J]\)"
@@ -203,7 +204,10 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
         return Grade(ABSTAINED, "marker_in_doubt", answer)
     if not leaves_standing(response[last.end :], number.value, response[: last.start]):
         return Grade(ABSTAINED, "text_after_marker", answer)
-    text = last.text if number.unit else last.text + unit_after(response[last.end :])
+    begin = last.end - len(last.text)
+    quote = response[begin - 1 : begin]
+    text = last.text.partition(quote)[0] if quote in {'"', "'"} else last.text
+    text = text if number.unit else text + unit_after(response[last.end :])
     number = parse_number(text)
     if number is None:
         return Grade(ABSTAINED, "units_differ", answer)
@@ -255,13 +259,16 @@ def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "ma
     cents = bool(CENTS.intersection(number.unit)) != bool(CENTS.intersection(gold.unit))
     if number.percent != gold.percent:
         return Grade(ABSTAINED, "percent_on_one_side", answer)
-    if units_conflict(number, gold, texts) or may_be_list(*texts):
+    marked = _MARK.search(texts[0]) is not None
+    if units_conflict(number, gold, texts) or may_be_list(*texts) or (marked and gold.unit):
         return Grade(ABSTAINED, "units_differ", answer)
     if number.value == gold.value and not cents:
         if not (number.reduced and gold.reduced) and texts[0].strip() != texts[1].strip():
             return Grade(ABSTAINED, "fraction_not_reduced", answer)
         return Grade(RIGHT, f"{by}_matches", answer)
-    units = not MEASURES.isdisjoint(number.unit + gold.unit)
+    units = (
+        marked or number.unit[-1:] == ("in",) or not MEASURES.isdisjoint(number.unit + gold.unit)
+    )
     near = may_equal(number.value, gold.value, units=units) or may_round(number.value, gold.value)
     near = near or not SCALES.isdisjoint(number.unit + gold.unit)
     near = near or (units and may_convert(number.value, gold.value))

@@ -330,3 +330,24 @@ def test_a_slash_makes_a_rate(response: str, reference: str) -> None:
 
 def test_a_rate_may_be_written_with_a_slash() -> None:
     assert verify("#### 60 miles/hour", "60 miles per hour").outcome == "right"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("The answer is 5'.", "60"),
+        ("\\boxed{5}'", "60"),
+        ('#### 60"', "5"),
+        ("Answer: 5’", "5 inches"),
+        ("5''", "5 feet"),
+        ('\\boxed{60}"', "5"),
+        ("#### 60''", "5"),
+    ],
+)
+def test_a_mark_of_feet_or_inches_is_a_unit(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+
+
+def test_a_quoted_number_has_no_mark_of_inches() -> None:
+    assert verify('{"answer": "60", "of": "it"}', "5").outcome == "wrong"
+    assert verify('{"answer": "60"}', "60 dollars").outcome == "right"
