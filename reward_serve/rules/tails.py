@@ -36,7 +36,8 @@ _CLOSING = re.compile(
 _CONTINUES = re.compile(
     r"\W*[!:?]|\.\.|[a-zA-Z\d%^_/+=<>'-]|[\"\u201d][\s.$]*\Z"
     r"|(?:[ \t]|\\[,;: ])*(?:(?:[%^/+=<>]|\*(?!\*))(?![ \t]*[A-Z][a-z])|-(?![ \t]*[A-Za-z][a-z]))"
-    r"|(?:[ \t$]|\\[,;: ])*(?:[b-hj-zB-HJ-Z]\b(?!')|[\u2026\u2030\u2031\u2032\u2033])"  # 18 n
+    r"|(?:[ \t$]|\\[,;: ])*(?:[b-hj-zB-HJ-Z]\b(?!')|[\u2026\u2030\u2031\u2032\u2033]"  # 18 n
+    r"|i\b(?!\.)|a\b(?! ?[a-z]{2})|\([a-z] ?[-+*)])"
     r"|[ \t$]*\\(?!Box\b|q?quad\b)[a-zA-Z]"
 )
 _COURTESY = re.compile(
@@ -64,7 +65,11 @@ _CONFIRMS = re.compile(
 _CONCLUDES = re.compile(
     r"\b(?:so|thus|therefore|hence|answers?|results?|final|finally|total|altogether|solution)\b"
 )
-_TYPOGRAPHY = str.maketrans({"\u2019": "'", "\u00d7": "*", "\u2212": "-", "\u00a0": " "})
+_TYPOGRAPHY = str.maketrans(
+    {"\u2019": "'", "\u00d7": "*", "\u2212": "-", "\u00a0": " "}
+    | dict.fromkeys("\u00b7\u22c5\u2219\u2217", "*")
+    | {"\u00f7": "/"}
+)
 
 
 def is_bare(tail: str) -> bool:

@@ -351,3 +351,25 @@ def test_a_mark_of_feet_or_inches_is_a_unit(response: str, reference: str) -> No
 def test_a_quoted_number_has_no_mark_of_inches() -> None:
     assert verify('{"answer": "60", "of": "it"}', "5").outcome == "wrong"
     assert verify('{"answer": "60"}', "60 dollars").outcome == "right"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("$\\boxed{18} i$", "18"),
+        ("$\\boxed{18}\\,i$", "18"),
+        ("Let a be 2. $\\boxed{18} a$", "18"),
+        ("Let x be 2. $\\boxed{18} · x$", "18"),
+        ("Let x be 2. $\\boxed{18}⋅x$", "18"),
+        ("Let x be 2. \\boxed{18} ÷ x", "18"),
+        ("Let x be 2. \\boxed{18}(x)", "18"),
+        ("Let x be 2 + y. \\boxed{18} (x + y)", "18"),
+    ],
+)
+def test_a_name_or_an_operator_after_a_box_continues_it(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize("tail", [" a day", " (i.e. dollars)", ", and I am done"])
+def test_a_word_after_a_box_does_not_continue_it(tail: str) -> None:
+    assert verify(f"He earns dollars. \\boxed{{18}}{tail}", "18").outcome != "wrong"
