@@ -65,6 +65,12 @@ _CONFIRMS = re.compile(
 _CONCLUDES = re.compile(
     r"\b(?:so|thus|therefore|hence|answers?|results?|final|finally|total|altogether|solution)\b"
 )
+# The answer is computed with, or the solution resumes.
+_RESUMES = re.compile(
+    r"[+=]|[a-z]\(|\\f?box|\bagain\b|\bhold on\b"
+    r"|\b(?:let(?:'s| me| us)|(?:i|we)(?:'ll| will)) (?:now )?"
+    r"(?:find|solve|work|start|read|do|get|see|take|add|begin|use|try|compute|calculate|determine)\b"
+)
 _TYPOGRAPHY = str.maketrans(
     {"\u2019": "'", "\u00d7": "*", "\u2212": "-", "\u00a0": " "}
     | dict.fromkeys("\u00b7\u22c5\u2219\u2217", "*")
@@ -100,6 +106,8 @@ def leaves_standing(tail: str, value: Fraction | None, before: str) -> bool:
         return False
     counted = bool(words & (MODIFIER_WORDS | NUMBER_WORDS)) or any(map(_ROMAN.fullmatch, words))
     if not counted and not any(map(str.isnumeric, text)):
+        if _RESUMES.search(text):
+            return False
         return words.isdisjoint(TAIL_DOUBTS) or _is_verification(text)
     return value is not None and not words & NUMBER_WORDS and _verifies(text, value, before)
 

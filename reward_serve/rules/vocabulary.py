@@ -14,7 +14,7 @@ TAIL_DOUBTS = DOUBTS | frozenset(
         backwards reversed swapped inverted round rounds rounded rounding ceiling nearest
         fail fails failed checking deny withdraw scrap erase delete disagree inaccurate absurd
         fabrication random halve deduct apply discount far hardly making limit limits upper lower
-        void withdrawn retracted deleted discarded"""
+        void withdrawn retracted deleted discarded before more"""
     )
 )
 # After an answer, these words retract nothing, in any order.

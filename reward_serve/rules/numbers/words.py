@@ -105,7 +105,7 @@ UNIT_DOUBTS = DOUBTS | frozenset(
         looks look fails fail appears appear becomes become before after when while during
         once until till since because as like unlike that this which who what where why how
         repeating repeated recurring periodic bar
-        in too very so now then first next other another average case problem question part
+        let in too very so now then first next other another average case problem question part
         example draft placeholder dummy sample odd something somewhere backwards reversed inverted
         swapped upside digit digits round rounds rounded rounding nearest going limit"""
     )

@@ -373,3 +373,25 @@ def test_a_name_or_an_operator_after_a_box_continues_it(response: str, reference
 @pytest.mark.parametrize("tail", [" a day", " (i.e. dollars)", ", and I am done"])
 def test_a_word_after_a_box_does_not_continue_it(tail: str) -> None:
     assert verify(f"He earns dollars. \\boxed{{18}}{tail}", "18").outcome != "wrong"
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "Let me start again.",
+        "Let me read the problem again.",
+        "Hold on.",
+        "Let's find the total cost.",
+        "Let us find it.",
+        "I will find the tax.",
+        "total = answer + tax",
+        "print(answer, tax)",
+        "= cost of the tax",
+        "With the tax it is more.",
+        "(before tax)",
+        "\\boxed{}",
+    ],
+)
+def test_a_solution_that_goes_on_after_a_marker_leaves_doubt(tail: str) -> None:
+    response = f"We print the tax, and the answer is less the total cost.\n\nanswer = 18\n{tail}"
+    assert verify(response, "18").outcome == "abstain"
