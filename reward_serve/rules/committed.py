@@ -36,7 +36,10 @@ _MARKS_OF_THINKING = ("think", "thought", "<|channel|>", _FINAL)  # searching fo
 
 _QUESTION = (
     r"[ \t#*>]{0,9}(?:(?:next|new|another) )?"
-    r"(?:Q|Question|Problem|Exercise|Human|User|Instruction)\b[ *\d]{0,9}:"
+    r"(?:Q|Question|Exercise|Human|User|Instruction)\b[ *\d]{0,9}:"
+    # "Problem: I forgot the tax" is no question.
+    r"|[ \t#*>]{0,9}(?:(?:next|new|another) )?Problem\b[ *]{0,9}"
+    r"(?:\d[ *\d]{0,8}:|:(?=[^?]{0,400}\?))"
     r"|[ \t#*>]{0,9}(?:Question|Problem|Exercise|Example) \d{1,3}\b[ *.:)]{0,4}$"
     r"|Now (?:try|solve|answer) (?:this|another|the next)\b[^\n:]{0,40}:"
     r"|\#{1,6}[ ]{0,3}(?:Instruction|Input|Question|Problem|Human|User)s?\b[ \d]{0,9}$"
@@ -162,7 +165,7 @@ def without_run_on(text: str) -> str:
     a question, the next ones may be steps of the same solution, so they are kept.
     """
     ended = _END_OF_TEXT.search(text)
-    if ended and text[: ended.start()].strip():
+    if ended and text[: ended.start()].strip() and "<s>" not in text[1 : ended.start()]:
         text = text[: ended.end()]
     turns = _turns(text)
     answered = first_marker(text) if turns else None

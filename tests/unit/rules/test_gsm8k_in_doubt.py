@@ -395,3 +395,19 @@ def test_a_word_after_a_box_does_not_continue_it(tail: str) -> None:
 def test_a_solution_that_goes_on_after_a_marker_leaves_doubt(tail: str) -> None:
     response = f"We print the tax, and the answer is less the total cost.\n\nanswer = 18\n{tail}"
     assert verify(response, "18").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("#### 18\n<s>old</s> #### 20", "18"),
+        ("#### 18\n\nProblem: I counted the tax twice.", "18"),
+        ("#### 18\n\nProblem: it lacks the tax, so the answer is 20.", "18"),
+    ],
+)
+def test_a_struck_text_or_a_remark_does_not_end_the_answer(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+
+
+def test_a_problem_that_asks_ends_the_answer() -> None:
+    assert verify("#### 18\n\nProblem: How many are 3 and 4?\n#### 7", "18").outcome == "right"
