@@ -46,6 +46,10 @@ _MATH_SIGNS = " \n$\\[]"
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _MARK = re.compile(r"^[^\x22\x27\u2018-\u201f]*\d[\x22\x27\u2018-\u201f]")  # 5' are 60 inches
 _GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
+_UNIT_LABEL = re.compile(
+    r"(?:\W{0,40}units?\W{1,9}|[\s$]{0,9}(?:\\(?:text|mathrm) ?\{ ?)?(?=in\W{0,9}\Z))([a-z]+)",
+    re.IGNORECASE,
+)
 _CHOICE = re.compile(
     r"(?<![^\W\d_])[A-J](?:[\W_]*$| (?:is|must|has)\b)|\([A-J]\)"
     r"|\b(?i:option|choice|letter)[\W_]{1,9}[A-J]\b"
@@ -207,7 +211,9 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
     begin = last.end - len(last.text)
     quote = response[begin - 1 : begin]
     text = last.text.partition(quote)[0] if quote in {'"', "'"} else last.text
-    text = text if number.unit else text + unit_after(response[last.end :])
+    label = _UNIT_LABEL.match(response, last.end)
+    unit = f" {label[1]}" if label else unit_after(response[last.end :])
+    text = text if number.unit else text + unit
     number = parse_number(text)
     if number is None:
         return Grade(ABSTAINED, "units_differ", answer)

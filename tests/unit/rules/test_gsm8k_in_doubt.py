@@ -411,3 +411,17 @@ def test_a_struck_text_or_a_remark_does_not_end_the_answer(response: str, refere
 
 def test_a_problem_that_asks_ends_the_answer() -> None:
     assert verify("#### 18\n\nProblem: How many are 3 and 4?\n#### 7", "18").outcome == "right"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ('{"answer": 18, "unit": "cents"}', "$18"),
+        ('{"answer": "2", "unit": "hours"}', "120"),
+        ("**Answer:** 2\n\n**Unit:** hours", "120"),
+        ("It is $\\boxed{18}\\text{ in}$.", "1.5"),
+        ("It is \\boxed{18} in.", "1.5"),
+    ],
+)
+def test_a_unit_may_be_named_after_the_answer(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
