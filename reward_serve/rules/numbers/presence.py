@@ -75,7 +75,9 @@ _CANNOT_READ = re.compile(
     r"|[\^√∛]|\\(?:sqrt|cdot|times|div|binom|log|sum|prod)"
     r"|\d(?!(?:st|nd|rd|th|kg|g|lbs?|oz|cm|mm|km|ft|mph|am|pm|hrs?|mins?|ml)\b)[a-z]"  # 18k, 2x, 0x
     r"|\d\s*(?:hundred|thousand|million|billion|trillion)"
-    rf"|\d ?(?:{_MEASURE})\b,?(?: and)? \d|ty[ -](?:first|second)\b"
+    rf"|\d ?(?:{_MEASURE})\b,?(?: and)? \d"
+    rf"|\b(?:an|{ANY_NUMBER_WORD}) (?:hour|feet|foot|dollar|pound)s?,?(?: and)? {ANY_NUMBER_WORD}\b"
+    r"|ty[ -](?:first|second)\b"
     r"|\b(?:hour|hr|feet|foot|yard|pound|week|day|year|month|minute|dollar|buck|gallon|quart|cup"
     r"|kilo\w*|meter|mile)s?,?(?: and)? [\w.]+(?:[ -][\w.]+)? (?:min|sec|cent|inch|day|week|month"
     r"|hour|ounce|gram|quart|pint|cup|feet|yard|meter|penn)"  # 2 hours and thirty-five minutes
@@ -98,8 +100,12 @@ _SLASHES = frozenset("\u2044\u2215\u29f8\uff0f")
 _UNKNOWN = "\ufffd"
 _WORD = re.compile(r"[a-z]+")
 _PUNCTUATION = re.compile(r"[.!?;:,\n]")
-_ADDING = re.compile(r"\b(?:another|extra|more|sum|than)\b")  # 16 and another, the sum of 16 and 2
-_EACH = re.compile(r"\b(?:each|every|apiece)\b")  # 6 rows with 11 in each
+_ADDING = re.compile(
+    r"\b(?:another|extra|more|sum|than|addition to|(?:along|together) with)\b"
+)  # 16 and another, the sum of 16 and 2
+_EACH = re.compile(  # 6 rows with 11 in each
+    r"\b(?:each|every|apiece|(?:rows|boxes|bags|packs|groups|stacks|sets) of)\b"
+)
 _SENTENCE_END = re.compile(r"\n|(?<=[.!?;])\s")
 _OPERATOR = re.compile(
     r"[+×÷·⋅∗∙]|\s\*\s|\d\s?\*\*\s?\d|[\d)]\s?\*(?!\*)\s?[\d($]|[\w)%]\s?-\s?[\d($]|\s-\s|(?<!<)\bx(?:\b|\d)"

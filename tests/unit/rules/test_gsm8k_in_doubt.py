@@ -425,3 +425,18 @@ def test_a_problem_that_asks_ends_the_answer() -> None:
 )
 def test_a_unit_may_be_named_after_the_answer(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("It takes an hour eighteen, and that is it.", "78"),
+        ("He is five foot six, and that is it.", "66"),
+        ("It costs ten dollars fifty, and that is it.", "10.5"),
+        ("It costs ten dollars and fifty, and that is it.", "10.5"),
+        ("There are 6 rows of 11, and that is it.", "66"),
+        ("It is 5 along with 13, and that is it.", "18"),
+    ],
+)
+def test_an_amount_in_words_or_rows_is_not_absent(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
