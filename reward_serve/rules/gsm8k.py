@@ -42,6 +42,7 @@ MAX_OPENER = 300
 MAX_FIRST = 40  # characters of a repeated number
 MAX_ANSWERS = 7  # different answers; more than that is guessing
 
+_SIGNS = frozenset("<=>+-*/")  # "minus"
 _MATH_SIGNS = " \n$\\[]"
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _MARK = re.compile(r"^[^\x22\x27\u2018-\u201f]*\d[\x22\x27\u2018-\u201f]")  # 5' are 60 inches
@@ -82,7 +83,12 @@ def verify(response: str, reference: str) -> Grade:
 def _decide(response: str, gold_text: str) -> Grade:
     gold = parse_number(gold_text) if not is_time(gold_text) else None
     visible = _visible(response)
-    if gold is None and is_blank(visible) and visible.strip() and _is_symbol(gold_text):
+    if (
+        gold is None
+        and is_blank(visible)
+        and visible.strip()
+        and (_is_symbol(gold_text) or not _SIGNS.isdisjoint(visible))
+    ):
         return Grade(ABSTAINED, "symbols_only")
     if is_blank(response):
         return Grade(WRONG, "empty_response")

@@ -440,3 +440,15 @@ def test_a_unit_may_be_named_after_the_answer(response: str, reference: str) -> 
 )
 def test_an_amount_in_words_or_rows_is_not_absent(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("-", "minus"),
+        ("**<**", "less than"),
+        ("=", "equal"),
+    ],
+)
+def test_a_sign_may_be_a_word(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
