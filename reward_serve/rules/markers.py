@@ -60,6 +60,9 @@ _LEADING_WORDS = frozenset(
     )
 )
 _SUPPOSED = re.compile(r"^\W*(?:had|were|should|provided|in case|when|once)\b")
+_SCALED = re.compile(  # "In thousands, the answer is 18"
+    r"\bin (?:hundreds|thousands|millions|billions|dozens|pairs|tens|binary|octal|base)\b"
+)
 _BEFORE_LABEL = re.compile(
     r"(?:^|[,:]|\b(?:so|thus|therefore|hence|then|and|finally|means|implies|conclude))"
     r"[\W_]*(?:that )?$"
@@ -209,7 +212,7 @@ def _is_doubted(match: re.Match[str], response: str) -> bool:
         before = f"{above.rstrip()} {line}"
     before = _SENTENCE_START.split(before)[-1].lower()
     doubts = LEAD_DOUBTS.intersection(_WORD.findall(before))
-    if doubts or _NEGATED.search(before) or _SUPPOSED.search(before):
+    if doubts or _SCALED.search(before) or _NEGATED.search(before) or _SUPPOSED.search(before):
         return True
     if match["label"] or match["key"]:
         return _BEFORE_LABEL.search(before) is None

@@ -452,3 +452,14 @@ def test_an_amount_in_words_or_rows_is_not_absent(response: str, reference: str)
 )
 def test_a_sign_may_be_a_word(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("In thousands, the answer is 18.", "18"),
+        ("In thousands of dollars, \\boxed{36}", "36"),
+    ],
+)
+def test_a_scale_before_a_marker_leaves_doubt(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
