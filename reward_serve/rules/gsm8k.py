@@ -46,7 +46,7 @@ _SIGNS = frozenset("<=>+-*/")  # "minus"
 _MATH_SIGNS = " \n$\\[]"
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _MARK = re.compile(r"^[^\x22\x27\u2018-\u201f]*\d[\x22\x27\u2018-\u201f]")  # 5' are 60 inches
-_GROUP = re.compile(r"\d{3}$")  # "413 413" may be one number
+_GROUP = re.compile(r"\d{3}$|^\d$")  # "413 413" may be one number, and so may "1 1"
 _UNIT_LABEL = re.compile(
     r"(?:\W{0,40}units?\W{1,9}|[\s$]{0,9}(?:\\(?:text|mathrm) ?\{ ?)?(?=in\W{0,9}\Z))([a-z]+)",
     re.IGNORECASE,

@@ -463,3 +463,14 @@ def test_a_sign_may_be_a_word(response: str, reference: str) -> None:
 )
 def test_a_scale_before_a_marker_leaves_doubt(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("1 1", "11"),
+        ("5 5 5", "555"),
+    ],
+)
+def test_spaced_digits_may_be_one_number(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
