@@ -35,7 +35,7 @@ from reward_serve.rules.texts import (
     normalised,
     same_text,
 )
-from reward_serve.rules.units import may_be_list, unit_after, units_conflict
+from reward_serve.rules.units import UNIT_WORDS, may_be_list, unit_after, units_conflict
 from reward_serve.rules.vocabulary import OPENER_WORDS
 
 MAX_OPENER = 300
@@ -284,7 +284,9 @@ def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "ma
     near = may_equal(number.value, gold.value, units=units) or may_round(number.value, gold.value)
     near = near or not SCALES.isdisjoint(number.unit + gold.unit)
     near = near or (units and may_convert(number.value, gold.value))
-    opposite = number.value == -gold.value and not number.percent
+    # "5 degrees colder" may be -5
+    named = not UNIT_WORDS.issuperset(number.unit + gold.unit)
+    opposite = number.value == -gold.value and not number.percent and not named
     if cents or not number.plain or (near and not opposite):
         return Grade(ABSTAINED, "value_in_doubt", answer)
     return Grade(WRONG, f"{by}_differs", answer)

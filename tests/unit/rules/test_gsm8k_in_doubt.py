@@ -474,3 +474,14 @@ def test_a_scale_before_a_marker_leaves_doubt(response: str, reference: str) -> 
 )
 def test_spaced_digits_may_be_one_number(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("The answer is 5 degrees colder.", "-5"),
+        ("#### 200 feet down", "-200"),
+    ],
+)
+def test_a_word_may_be_a_sign(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
