@@ -43,6 +43,7 @@ MAX_FIRST = 40  # characters of a repeated number
 MAX_ANSWERS = 7  # different answers; more than that is guessing
 
 _SIGNS = frozenset("<=>+-*/")  # "minus"
+_NO_PRICES = MEASURES | {"pesos", "yuan", "yen", "won", "francs", "rubles", "lira"}
 _MATH_SIGNS = " \n$\\[]"
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _MARK = re.compile(r"^[^\x22\x27\u2018-\u201f]*\d[\x22\x27\u2018-\u201f]")  # 5' are 60 inches
@@ -272,7 +273,9 @@ def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "ma
     if number.percent != gold.percent:
         return Grade(ABSTAINED, "percent_on_one_side", answer)
     marked = _MARK.search(texts[0]) is not None
-    if units_conflict(number, gold, texts) or may_be_list(*texts) or (marked and gold.unit):
+    priced = texts[1].count("$") == 1 and not _NO_PRICES.isdisjoint(number.unit[:1])
+    conflict = units_conflict(number, gold, texts) or may_be_list(*texts)
+    if conflict or priced or (marked and gold.unit):
         return Grade(ABSTAINED, "units_differ", answer)
     if number.value == gold.value and not cents:
         if not (number.reduced and gold.reduced) and texts[0].strip() != texts[1].strip():

@@ -485,3 +485,20 @@ def test_spaced_digits_may_be_one_number(response: str, reference: str) -> None:
 )
 def test_a_word_may_be_a_sign(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("The answer is 18 hours.", "$18"),
+        ("#### 6 pesos", "$6"),
+        ("Answer: 50 yuan", "$50"),
+    ],
+)
+def test_a_price_is_in_its_own_currency(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize("unit", ["dollars", "dollars per day", "per day", "in total", "bucks"])
+def test_a_price_may_be_in_words(unit: str) -> None:
+    assert verify(f"#### 18 {unit}", "$18").outcome == "right"
