@@ -52,6 +52,7 @@ _UNIT_LABEL = re.compile(
     r"(?:\W{0,40}units?\W{1,9}|[\s$]{0,9}(?:\\(?:text|mathrm) ?\{ ?)?(?=in\W{0,9}\Z))([a-z]+)",
     re.IGNORECASE,
 )
+_UNIT_BEFORE = re.compile(r"\bin ([a-z]+)\W{0,20}\Z", re.IGNORECASE)  # "In hours, \boxed{2}"
 _CHOICE = re.compile(
     r"(?<![^\W\d_])[A-J](?:[\W_]*$| (?:is|must|has)\b)|\([A-J]\)"
     r"|\b(?i:option|choice|letter)[\W_]{1,9}[A-J]\b"
@@ -219,6 +220,8 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
     quote = response[begin - 1 : begin]
     text = last.text.partition(quote)[0] if quote in {'"', "'"} else last.text
     label = _UNIT_LABEL.match(response, last.end)
+    lead = _UNIT_BEFORE.search(response, max(0, last.start - 60), last.start)
+    label = lead if lead and lead[1].lower() in MEASURES and not label else label
     unit = f" {label[1]}" if label else unit_after(response[last.end :])
     text = text if number.unit else text + unit
     number = parse_number(text)

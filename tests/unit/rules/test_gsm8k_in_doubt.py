@@ -502,3 +502,20 @@ def test_a_price_is_in_its_own_currency(response: str, reference: str) -> None:
 @pytest.mark.parametrize("unit", ["dollars", "dollars per day", "per day", "in total", "bucks"])
 def test_a_price_may_be_in_words(unit: str) -> None:
     assert verify(f"#### 18 {unit}", "$18").outcome == "right"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("In hours, the answer is 17.", "1020"),
+        ("Time in minutes:\n#### 90", "1.5"),
+        ("In feet, \\boxed{12}", "144"),
+    ],
+)
+def test_a_unit_may_be_named_before_the_marker(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+
+
+def test_a_unit_before_the_marker_changes_no_value() -> None:
+    assert verify("In hours, the answer is 17.", "17").outcome == "right"
+    assert verify("In hours, the answer is 17.", "18").outcome == "wrong"
