@@ -22,7 +22,7 @@ _HOURS = (
 _IN_DOUBT = re.compile(
     r"\b(?:noon|mid(?:night|day)|morning|afternoon|evening|tonight|night|half|quarter|past"
     r"|o.?clock|utc|gmt|(?-i:[A-Z]{1,3}T)|not?|never|instead|rather|wrong|nicht|kein|pas|non)\b"
-    r"|n['\u2019]t\b|\bmin(?:ute)?s? (?:to|till?|before|after)\b",
+    r"|n['\u2019]t\b|\b(?:min(?:ute)?s?|five|ten|twenty(?:.five)?) (?:to|till?|before|after)\b",
     re.I,
 )
 

@@ -87,3 +87,8 @@ def test_the_hour_alone_is_compared_with_its_half_of_the_day() -> None:
     assert verify("#### 5 AM", "5 PM").outcome == "wrong"
     assert verify("#### 17:00", "5 PM").outcome == "right"
     assert verify("#### 5", "5 PM").outcome == "abstain"
+
+
+def test_a_time_in_words_before_another_time_leaves_doubt() -> None:
+    response = "They arrived at twenty to one. They had left at 2:10 PM."
+    assert verify(response, "12:40 AM").outcome == "abstain"
