@@ -38,6 +38,7 @@ _RESTATES = re.compile(
 _END = re.compile(r"(?<!i\.e)(?<!k\.a)(?<!i\. e)[.!?](?=\s|$)|\n")
 _GAP = re.compile(r"[\s$*,;:.()\\–—-]*")
 _OF_A_PART = frozenset(["at", "by", "each", "for", "from", "in", "of", "on", "per", "to", "with"])
+_NUMBERED = re.compile(r"[a-z] ?\d+\W*$")  # "Day 2: \\boxed{6}"
 _WORD = re.compile(r"[^\W\d_]+")
 _SHELL = " \t$*_`()[]{}\"'.,;:"
 
@@ -71,14 +72,11 @@ def may_break_down(numbers: Sequence[Number], text: str) -> bool:
     if any(number.percent or not _OF_A_PART.isdisjoint(number.unit[:1]) for number in numbers):
         return True
     explicit = _RESTATES.search(text)
-    units = {
-        number.unit
-        for number in numbers
-        if number.unit and not (explicit and UNIT_WORDS.isdisjoint(number.unit))
-    }
+    named = {number.unit for number in numbers if number.unit}
+    units = {unit for unit in named if not (explicit and UNIT_WORDS.isdisjoint(unit))}
     bare = any(not number.unit for number in numbers)
     if (
-        len(units) > 1
+        len(named) > 1  # "24 slices, or 3 pizzas"
         or (units and bare and not explicit)
         or any(_is_rounded(*pair) for pair in combinations(values, 2))
     ):
@@ -92,10 +90,11 @@ def _is_rounded(value: Fraction, other: Fraction) -> bool:
 
 def lists_answers(response: str, markers: Sequence[Marker]) -> bool:
     """Whether answers follow each other without the text that a solution in steps has between."""
-    between = [
-        _WORD.findall(response[one.end : two.start].lower()) for one, two in pairwise(markers)
-    ]
-    return all(len(words) <= MAX_BETWEEN and DOUBTS.isdisjoint(words) for words in between)
+    texts = [response[one.end : two.start].lower() for one, two in pairwise(markers)]
+    between = map(_WORD.findall, texts)
+    return not any(map(_NUMBERED.search, texts)) and all(
+        len(words) <= MAX_BETWEEN and DOUBTS.isdisjoint(words) for words in between
+    )
 
 
 def statement(response: str, markers: Sequence[Marker]) -> tuple[str, int]:

@@ -144,6 +144,7 @@ def test_a_unit_or_a_name_that_differs_leaves_doubt(response: str, reference: st
         ("\\boxed{5} miles, or 8.05 km", ["5", "8.05"]),
         ("The answer is 20 degrees Celsius, or 68 degrees Fahrenheit.", ["20", "68"]),
         ("The answer is 17, or more precisely 16.67", ["17", "16.67"]),
+        ("The answer is 24 slices, or 3 pizzas.", ["24", "3"]),
     ],
 )
 def test_one_amount_in_two_units_is_no_second_answer(response: str, references: list[str]) -> None:
@@ -519,3 +520,9 @@ def test_a_unit_may_be_named_before_the_marker(response: str, reference: str) ->
 def test_a_unit_before_the_marker_changes_no_value() -> None:
     assert verify("In hours, the answer is 17.", "17").outcome == "right"
     assert verify("In hours, the answer is 17.", "18").outcome == "wrong"
+
+
+def test_numbered_steps_with_a_box_each_are_no_guesses() -> None:
+    steps = [f"Day {day}: \\boxed{{{3 * day}}}" for day in range(1, 9)]
+    response = "\n".join([*steps, "Total: \\boxed{108}"])
+    assert verify(response, "108").outcome == "abstain"
