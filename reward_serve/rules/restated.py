@@ -76,7 +76,7 @@ def may_break_down(numbers: Sequence[Number], text: str) -> bool:
     units = {unit for unit in named if not (explicit and UNIT_WORDS.isdisjoint(unit))}
     bare = any(not number.unit for number in numbers)
     if (
-        len(named) > 1  # "203 students, or 29 groups"
+        len(named) > 1  # "247 pages, which is 13 chapters"
         or (units and bare and not explicit)
         or any(_is_rounded(*pair) for pair in combinations(values, 2))
     ):

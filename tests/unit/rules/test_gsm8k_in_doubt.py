@@ -144,7 +144,7 @@ def test_a_unit_or_a_name_that_differs_leaves_doubt(response: str, reference: st
         ("\\boxed{5} miles, or 8.05 km", ["5", "8.05"]),
         ("The answer is 20 degrees Celsius, or 68 degrees Fahrenheit.", ["20", "68"]),
         ("The answer is 17, or more precisely 16.67", ["17", "16.67"]),
-        ("The answer is 203 students, or 29 groups.", ["203", "29"]),
+        ("The answer is 247 pages, which is 13 chapters.", ["247", "13"]),
     ],
 )
 def test_one_amount_in_two_units_is_no_second_answer(response: str, references: list[str]) -> None:
