@@ -38,8 +38,8 @@ _QUESTION = (
     r"[ \t#*>]{0,9}(?:(?:next|new|another) )?"
     r"(?:Q|Question|Exercise|Human|User|Instruction)\b[ *\d]{0,9}:"
     # "Problem: I forgot the tax" is no question.
-    r"|[ \t#*>]{0,9}(?:(?:next|new|another) )?Problem\b[ *]{0,9}"
-    r"(?:\d[ *\d]{0,8}:|:(?=[^?]{0,400}\?))"
+    r"|[ \t#*>]{0,9}(?:next|new|another) Problem\b[ *\d]{0,9}:"
+    r"|[ \t#*>]{0,9}Problem\b[ *]{0,9}(?:\d[ *\d]{0,8}:|:(?=[^?]{0,400}\?))"
     r"|[ \t#*>]{0,9}(?:Question|Problem|Exercise|Example) \d{1,3}\b[ *.:)]{0,4}$"
     r"|Now (?:try|solve|answer) (?:this|another|the next)\b[^\n:]{0,40}:"
     r"|\#{1,6}[ ]{0,3}(?:Instruction|Input|Question|Problem|Human|User)s?\b[ \d]{0,9}$"

@@ -45,6 +45,7 @@ def test_thinking_and_analysis_are_no_part_of_it(response: str, text: str) -> No
         "\n**Problem 2:** What is 5 + 2?\n\\boxed{7}",
         "\n\nInput: What is 5 + 2?\nOutput: 7",
         "\n\nNext question: What is 5 + 2?\nAnswer: 7",
+        "\n\nNext problem: She adds 5 and 2.\nAnswer: 7",
         "\n\nExample 2\nWhat is 5 + 2?\nAnswer: 7",
         "\n\nNow try this one: What is 5 + 2? The answer is 7.",
         "\n\n### Instruction\nAdd 5 and 2.\n### Response\n7",
