@@ -37,7 +37,7 @@ LONG_PROMPT = 2**12
 _NO_LABEL: dict[Source, tuple[Status, str]] = {
     "remote": (
         Status.UNPARSEABLE,
-        "none of the labels is among the endpoint's likeliest tokens; set judge.mode: generate, "
+        "the endpoint's likeliest tokens include no label; set judge.mode: generate, "
         "or use a model that follows the template",
     ),
     "judge": (

@@ -35,7 +35,7 @@ from reward_serve.rules.texts import (
     normalised,
     same_text,
 )
-from reward_serve.rules.units import UNIT_WORDS, may_be_list, unit_after, units_conflict
+from reward_serve.rules.units import UNIT_WORDS, may_be_list, unit_around, units_conflict
 from reward_serve.rules.vocabulary import OPENER_WORDS
 
 MAX_OPENER = 300
@@ -48,11 +48,6 @@ _MATH_SIGNS = " \n$\\[]"
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _MARK = re.compile(r"^[^\x22\x27\u2018-\u201f]*\d[\x22\x27\u2018-\u201f]")  # 5' are 60 inches
 _GROUP = re.compile(r"\d{3}$|^\d$")  # "413 413" may be one number, and so may "1 1"
-_UNIT_LABEL = re.compile(
-    r"(?:\W{0,40}units?\W{1,9}|[\s$]{0,9}(?:\\(?:text|mathrm) ?\{ ?)?(?=in\W{0,9}\Z))([a-z]+)",
-    re.IGNORECASE,
-)
-_UNIT_BEFORE = re.compile(r"\bin ([a-z]+)\W{0,20}\Z", re.IGNORECASE)  # "In hours, \boxed{2}"
 _CHOICE = re.compile(
     r"(?<![^\W\d_])[A-J](?:[\W_]*$| (?:is|must|has)\b)|\([A-J]\)"
     r"|\b(?i:option|choice|letter)[\W_]{1,9}[A-J]\b"
@@ -219,11 +214,7 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
     begin = last.end - len(last.text)
     quote = response[begin - 1 : begin]
     text = last.text.partition(quote)[0] if quote in {'"', "'"} else last.text
-    label = _UNIT_LABEL.match(response, last.end)
-    lead = _UNIT_BEFORE.search(response, max(0, last.start - 60), last.start)
-    label = lead if lead and lead[1].lower() in MEASURES and not label else label
-    unit = f" {label[1]}" if label else unit_after(response[last.end :])
-    text = text if number.unit else text + unit
+    text = text if number.unit else text + unit_around(response, last.start, last.end)
     number = parse_number(text)
     if number is None:
         return Grade(ABSTAINED, "units_differ", answer)

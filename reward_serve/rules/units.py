@@ -30,6 +30,12 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 _NO_UNIT = frozenset(word_list("after from every per for each because since as"))
+_LABEL = re.compile(
+    r"(?:\W{0,40}units?\W{1,9}|[\s$]{0,9}(?:\\(?:text|mathrm) ?\{ ?)?(?=in\W{0,9}\Z))([a-z]+)",
+    re.IGNORECASE,
+)
+_BEFORE = re.compile(r"\bin ([a-z]+)\W{0,20}\Z", re.IGNORECASE)
+MAX_LEAD = 60  # characters
 MAX_BEFORE_UNIT = 4  # words: "2 full hours"
 _WORD = re.compile(r"(?<!\\)\b[a-z]+|%")
 _SIGN = re.compile(r"[$\s]*([\u00a2\u00a3\u20ac\u00a5\u20b9])")
@@ -78,8 +84,26 @@ def units_conflict(number: Number, other: Number, texts: tuple[str, str]) -> boo
     return all(currencies) and currencies[0] != currencies[1]
 
 
-def unit_after(tail: str) -> str:
-    r"""The unit that stands outside of a box or a tag: " hours" of "$ \text{ hours}."."""
+def unit_around(response: str, start: int, end: int) -> str:
+    r"""The unit that stands outside of an answer's box or tag, after a space; empty without one.
+
+    It may be a label ('"unit": "hours"'), precede the answer ("In hours, \boxed{2}") or follow it.
+
+    Args:
+        response: the text with the answer.
+        start: where the answer's marker starts, in characters.
+        end: where the answer ends.
+    """
+    if label := _LABEL.match(response, end):
+        return f" {label[1]}"
+    lead = _BEFORE.search(response, max(0, start - MAX_LEAD), start)
+    if lead and lead[1].lower() in MEASURES:
+        return f" {lead[1]}"
+    return _unit_after(response[end:])
+
+
+def _unit_after(tail: str) -> str:
+    r"""The unit at the start of a text: " hours" of "$ \text{ hours}."."""
     if sign := _SIGN.match(tail):
         return sign[1]
     clause = _CLAUSE.match(tail)

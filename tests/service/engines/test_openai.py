@@ -138,7 +138,7 @@ async def test_a_label_outside_the_likeliest_tokens_has_no_probability() -> None
     neither = Endpoint(completion(logprobs={"Sure": -0.1}))
     result = await neither.scorer().score(ASKED)
     assert (result["status"], result["score"]) == ("unparseable", None)  # no fault of ours
-    assert "none of the labels is among" in result["reason"]
+    assert "likeliest tokens include no label" in result["reason"]
 
 
 async def test_an_endpoint_without_logprobs_is_reported_with_the_remedy() -> None:
