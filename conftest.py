@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterator
 from unittest import mock
@@ -27,6 +28,15 @@ pytest_plugins = ["tests.tiers"]
 def service() -> Iterator[FakeService]:
     with FakeService() as service:
         yield service
+
+
+@pytest.fixture
+def serve_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What Serve's logger says, which does not propagate."""
+    serve = logging.getLogger("ray.serve")
+    serve.addHandler(caplog.handler)
+    yield caplog
+    serve.removeHandler(caplog.handler)
 
 
 @pytest.fixture(scope="session")

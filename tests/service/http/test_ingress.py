@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -36,15 +35,6 @@ NDJSON = {"accept": "application/x-ndjson"}
 def body_of(path: str) -> bytes:
     content = {"requests": [GOOD]} if path.endswith("batch") else GOOD
     return json.dumps(content).encode()
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """What Serve's logger says, which does not propagate."""
-    serve = logging.getLogger("ray.serve")
-    serve.addHandler(caplog.handler)
-    yield caplog
-    serve.removeHandler(caplog.handler)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +156,7 @@ class TestAKeysOwnLimit:
         [("/v1/score", 1, {}), ("/v1/score/batch", 2, {}), ("/v1/score/batch", 2, NDJSON)],
     )
     def test_items_beyond_it_are_429_until_those_in_flight_are_answered(
-        self, path: str, items: int, headers: dict[str, str], log: pytest.LogCaptureFixture
+        self, path: str, items: int, headers: dict[str, str], serve_log: pytest.LogCaptureFixture
     ) -> None:
         begun, go_on = threading.Event(), threading.Event()
 
@@ -189,8 +179,8 @@ class TestAKeysOwnLimit:
         assert refused.headers["retry-after"] == "1"
         detail = refused.json()["detail"]
         assert f"max_concurrent_items_per_key: {items}; retry" in detail
-        assert "key 'trainer'" in log.text
-        assert KEY not in log.text
+        assert "key 'trainer'" in serve_log.text
+        assert KEY not in serve_log.text
 
     @pytest.mark.parametrize("headers", [{}, NDJSON], ids=["whole", "streamed"])
     def test_it_counts_what_is_in_flight_and_not_what_was(self, headers: dict[str, str]) -> None:
@@ -296,7 +286,7 @@ class TestAFaultOfOurs:
         return served(KEYS, before)
 
     def test_it_is_a_json_500_that_tells_a_request_id_and_no_more(
-        self, log: pytest.LogCaptureFixture
+        self, serve_log: pytest.LogCaptureFixture
     ) -> None:
         headers = BEARER | {"x-request-id": "abc-123"}
         reply = self.broken().post("/v1/score", json=GOOD, headers=headers)
@@ -306,22 +296,22 @@ class TestAFaultOfOurs:
         assert self.SECRET not in reply.text
         assert "Traceback" not in reply.text
         assert reply.headers["x-content-type-options"] == "nosniff"
-        (record,) = [r for r in log.records if r.levelno == logging.ERROR]
+        (record,) = [r for r in serve_log.records if r.levelno == logging.ERROR]
         assert "request abc-123 failed: POST /v1/score, key trainer" in record.getMessage()
-        assert self.SECRET in log.text  # in the traceback
-        assert KEY not in log.text
+        assert self.SECRET in serve_log.text  # in the traceback
+        assert KEY not in serve_log.text
 
     def test_it_gets_an_id_where_the_caller_gave_none(self) -> None:
         reply = self.broken().post("/v1/score", json=GOOD, headers=BEARER)
         assert len(reply.json()["request_id"]) == 36
 
-    def test_a_callers_id_cannot_write_the_log(self, log: pytest.LogCaptureFixture) -> None:
+    def test_a_callers_id_cannot_write_the_log(self, serve_log: pytest.LogCaptureFixture) -> None:
         hostile = [(b"x-request-id", b"\x1b[31m\x85forged" + b"x" * 999)]
         raw = [*hostile, *((k.encode(), v.encode()) for k, v in BEARER.items())]
         reply = self.broken().post("/v1/score", json=GOOD, headers=raw)
         assert len(reply.json()["request_id"]) <= 64
-        assert "\x1b" not in log.text + reply.text
-        assert "\x85" not in log.text + reply.text
+        assert "\x1b" not in serve_log.text + reply.text
+        assert "\x85" not in serve_log.text + reply.text
 
     def test_it_gives_back_the_keys_items(self) -> None:
         def before() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
@@ -26,15 +25,6 @@ ITEMS = [
     for n in range(32)
 ]
 REQUEST: ContextVar[str] = ContextVar("as Serve keeps the request that is being answered")
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """What Serve's logger says, which does not propagate."""
-    serve = logging.getLogger("ray.serve")
-    serve.addHandler(caplog.handler)
-    yield caplog
-    serve.removeHandler(caplog.handler)
 
 
 @pytest.fixture
@@ -90,7 +80,7 @@ async def test_a_batch_is_split_over_the_replicas_and_joined_in_order(ask: Any) 
 @either_way
 @pytest.mark.parametrize(("end", "status"), ENDS, ids=lambda one: type(one).__name__)
 async def test_items_without_an_answer_are_typed_failures(
-    ask: Any, end: BaseException, status: str, log: pytest.LogCaptureFixture
+    ask: Any, end: BaseException, status: str, serve_log: pytest.LogCaptureFixture
 ) -> None:
     results = await ask(DeploymentClient(Handle(end)), ITEMS)
 
@@ -98,7 +88,7 @@ async def test_items_without_an_answer_are_typed_failures(
         parsed = ScoreResult.model_validate(result)
         assert (parsed.status.value, parsed.score, parsed.model) == (status, None, "judge")
         assert (parsed.id, parsed.metadata) == (item["id"], item["metadata"])
-    (record,) = log.records
+    (record,) = serve_log.records
     assert "judge: 32 items unanswered" in record.getMessage()
     assert type(end).__name__ in record.getMessage()
 
@@ -133,7 +123,7 @@ async def test_results_are_indexed_by_the_items_keys() -> None:
     assert {r["index"]: r["id"] for chunk in chunks for r in chunk} == {7: "0", 3: "1"}
 
 
-async def test_a_slow_reader_misses_no_item(log: pytest.LogCaptureFixture) -> None:
+async def test_a_slow_reader_misses_no_item(serve_log: pytest.LogCaptureFixture) -> None:
     items = [{**item, "timeout_s": 0.05} for item in ITEMS]
     client = DeploymentClient(Handle(right), grace_s=0.0)
     indices = []
@@ -141,7 +131,7 @@ async def test_a_slow_reader_misses_no_item(log: pytest.LogCaptureFixture) -> No
         await asyncio.sleep(0.01)
         indices += [result["index"] for result in chunk]
     assert sorted(indices) == list(range(32))
-    assert "judge: 0 items" not in log.text
+    assert "judge: 0 items" not in serve_log.text
 
 
 class TooLargeError(grpc.RpcError):  # type: ignore[misc]
