@@ -17,9 +17,16 @@ def request_hash(request: object) -> str:
     digest = hashlib.sha256()
     for name in ("response", "reference", "question", "template"):
         value = getattr(request, name, None) if fields is None else fields.get(name)
-        text = value if isinstance(value, str) else repr(value)
+        text = value if isinstance(value, str) else _shown(value)
         digest.update(f"{len(text)}:{text[-_HASHED_CHARACTERS:]}".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:16]
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # of an invalid request: an integer of 5,000 digits has no repr
+        return type(value).__name__
 
 
 def chosen(request_hash: str, rate: float) -> bool:

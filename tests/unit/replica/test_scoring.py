@@ -13,7 +13,7 @@ import pytest
 from reward_serve.config.models import RuleModel
 from reward_serve.engines.base import EngineError
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.observers import Times
+from reward_serve.replica.observers import FailureLog, Times
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel
 from reward_serve.reward_models.rule import RuleRewardModel
@@ -349,6 +349,16 @@ async def test_a_batch_keeps_its_order_and_a_failure_is_its_items_own(bench: Ben
         "invalid",
     ]
     assert {tuple(result) for result in results} == {KEYS}
+
+
+async def test_an_item_that_cannot_be_logged_does_not_fail_the_others() -> None:
+    rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
+    log = FailureLog("rule")
+    scorer = Scorer("rule", rule, Admission(8, 8), 8, observers=[log])
+    batch = [{"response": 10**5000}, {"response": "#### 18", "reference": "18"}]
+
+    assert [r["status"] for r in await scorer.score_batch(batch)] == ["invalid", "ok"]
+    assert {r["status"] for r in await stream_of(scorer, batch)} == {"invalid", "ok"}
 
 
 async def test_the_items_of_a_batch_are_worked_on_together(bench: Bench) -> None:
