@@ -43,9 +43,9 @@ def count_steps(current: Callable[[], int | None]) -> None:
 
 def sample_of(body: Mapping[str, Any], result: ScoreResult) -> dict[str, Any]:
     """The sample of a request and its result; its keys are ``COLUMNS``."""
-    question, response = (
-        str(body.get(key) or "")[-_CHARACTERS:] for key in ("question", "response")
-    )
+    said = (body.get(key) for key in ("question", "response"))
+    # An invalid request may have anything there, such as an array, which has no truth value.
+    question, response = (text[-_CHARACTERS:] if isinstance(text, str) else "" for text in said)
     values = (
         _step(), question, response, result.label, result.score,
         (result.probabilities or {}).get(result.label or ""),

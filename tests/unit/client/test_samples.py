@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterator
@@ -40,6 +41,28 @@ def test_what_was_judged_can_be_read(service: FakeService, tmp_path: Path) -> No
     assert (right["response_end"], right["source"]) == ("So it is\n#### 18", "rule")
     assert (refused["score"], refused["status"]) == (None, "invalid")
     assert "response" in refused["reason"]
+
+
+class Ambiguous:
+    """Has no truth value, as an array of numpy."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("The truth value of an array is ambiguous")
+
+
+@pytest.mark.parametrize("on_failure", ["none", "rule"])
+def test_a_request_of_any_type_is_answered_and_so_are_its_neighbours(
+    service: FakeService, tmp_path: Path, on_failure: str
+) -> None:
+    file = tmp_path / "samples.jsonl"
+    client = connect(url=service.url, on_failure=on_failure, samples=str(file), samples_every=1)
+
+    async def both() -> list[ScoreResult]:
+        async with asyncio.timeout(5):
+            return await client.ascore_batch([{"response": Ambiguous(), "reference": "18"}, ASKED])
+
+    assert [result.status for result in asyncio.run(both())] == [Status.INVALID, Status.OK]
+    assert len(lines(file)) == 2
 
 
 def test_one_of_several_is_written(service: FakeService, tmp_path: Path) -> None:
