@@ -155,10 +155,14 @@ class Client:
             request = request.model_dump(mode="json", exclude_unset=True)
         body = {**self._defaults, **request}
         self._in_this_process()
+        if isinstance(body.get("responses"), tuple):
+            body["responses"] = list(body["responses"])
         responses = list(body.get("responses") or ())
         self.counters.add(asked=len(responses))
         result = await on_own_loop(self._retrier.ask_group(body))
-        results = result.results or [failure(result.status, result.reason or "")] * len(responses)
+        results = result.results
+        if len(results) != len(responses):  # invalid, or more responses than a group may have
+            results = [failure(result.status, result.reason or "")] * len(responses)
         settled = []
         for response, found in zip(responses, results, strict=True):
             one = settle(

@@ -17,7 +17,7 @@ from reward_serve.client import (
 from reward_serve.client.transport import NotConnectedError, parse_group
 from reward_serve.groups.schema import GroupRequest, GroupResult, group_failure
 from reward_serve.schema import ScoreResult, Status, failure
-from tests.fake_service import FakeService, Reply
+from tests.fake_service import FakeService, Reply, free_port
 from tests.fake_transport import FakeTransport
 
 ASKED: dict[str, Any] = {"question": "?", "responses": ["a", "aa"]}
@@ -60,6 +60,18 @@ def test_over_http_each_response_has_a_result_in_order(service: FakeService) -> 
     assert service.calls[0].body["timeout_s"] == 60.0
     counts = client.counters.snapshot()
     assert (counts["asked"], counts["ok"], counts["failed"]) == (4, 4, 0)
+
+
+def test_a_tuple_of_responses_is_a_group_too(service: FakeService) -> None:
+    client = HttpRewardClient(service.url, timeout_s=5)
+    found = client.score_group({**ASKED, "responses": ("a", "aa")})
+    assert [one.score for one in found.results] == [0.5, 1.0]
+
+
+def test_a_group_too_large_is_a_typed_failure_for_each_response_without_a_service_too() -> None:
+    client = HttpRewardClient(f"http://127.0.0.1:{free_port()}", max_attempts=1)
+    found = client.score_group({**ASKED, "responses": ["a"] * 70})
+    assert [one.status for one in found.results] == [Status.ERROR] * 70
 
 
 @pytest.mark.parametrize(
