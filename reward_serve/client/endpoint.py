@@ -83,12 +83,7 @@ class Endpoint:
         Raises:
             ServiceUnavailableError: the call failed as a whole; wraps every exception.
         """
-        results = await self._recorded(self.transport.ascore_batch(bodies))
-        for body, result in zip(bodies, results, strict=True):
-            if result.status is Status.OK:
-                self._known_good = body
-                break
-        return results
+        return await self._recorded(bodies, self.transport.ascore_batch(bodies))
 
     async def ascore_groups(self, bodies: Sequence[dict[str, Any]]) -> list[GroupResult]:
         """The result of each group, one after the other; records and raises as ``ascore_batch``."""
@@ -96,9 +91,11 @@ class Endpoint:
         async def results() -> list[GroupResult]:
             return [await self.transport.ascore_group(body) for body in bodies]
 
-        return await self._recorded(results())
+        return await self._recorded(bodies, results())
 
-    async def _recorded(self, call: Awaitable[list[Result]]) -> list[Result]:
+    async def _recorded(
+        self, bodies: Sequence[dict[str, Any]], call: Awaitable[list[Result]]
+    ) -> list[Result]:
         try:
             results = await call
         except ServiceUnavailableError as error:
@@ -110,6 +107,10 @@ class Endpoint:
             raise ServiceUnavailableError(unexpected) from error
         if any(map(is_answer, results)):
             self._answered_at = time.monotonic()
+        for body, result in zip(bodies, results, strict=True):
+            if result.status is Status.OK:
+                self._known_good = body
+                break
         return results
 
     def offer(self, bodies: Sequence[dict[str, Any]]) -> None:
@@ -152,10 +153,16 @@ class Endpoint:
         logger.warning("%s answers again, after %.0f s", self.name, seconds)
 
     async def _answers(self, timeout_s: float) -> bool:
-        # Alone, a member of a cohort would wait for the others until it is a timeout.
-        request = {**self._candidates[0], "timeout_s": timeout_s, "group_size": None}
+        request = {**self._candidates[0], "timeout_s": timeout_s}
+        results: list[ScoreResult] | list[GroupResult]
         try:
-            if any(map(is_answer, await self.transport.ascore_batch([request]))):
+            if (
+                "responses" in request
+            ):  # as a single request it is invalid, whatever the engine does
+                results = [await self.transport.ascore_group(request)]
+            else:  # alone, a member of a cohort would wait for the others until it is a timeout
+                results = await self.transport.ascore_batch([{**request, "group_size": None}])
+            if any(map(is_answer, results)):
                 return True
             if len(self._candidates) > 1:
                 self._candidates.popleft()

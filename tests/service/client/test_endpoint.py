@@ -16,6 +16,7 @@ from ray.exceptions import RayActorError
 from reward_serve.client import Client, ServiceUnavailableError, connect, endpoint
 from reward_serve.client.handle import HandleTransport
 from reward_serve.client.transport import Request
+from reward_serve.groups.schema import GroupResult
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult, Status, failure
 from tests.fake_handle import Handle, right
@@ -102,6 +103,36 @@ def test_it_is_asked_again_without_a_restart_or_a_request(service: FakeService) 
     calls = len(service.calls)
     until(lambda: len(service.calls) > calls)  # nobody asks but the probe
     until(lambda: scores_again(client))
+
+
+@pytest.mark.parametrize("answered_before", [False, True])
+def test_groups_alone_do_not_close_the_circuit_of_an_engine_that_hangs(
+    answered_before: bool,
+) -> None:
+    class Hung(Service):
+        """Refuses a group as a single request, which needs no engine."""
+
+        hangs = not answered_before
+
+        async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
+            return [failure(Status.INVALID, "response: Field required")] * len(requests)
+
+        async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
+            answer = failure(Status.TIMEOUT, "late") if self.hangs else BACK
+            return GroupResult.of([answer] * 2)
+
+    service = Hung()
+    client = client_of(service)
+    group = {"question": "?", "responses": ["a", "b"]}
+    if answered_before:
+        assert client.score_group(group).status is Status.OK
+        service.hangs = True
+    assert client.score_group(group).status is Status.TIMEOUT
+    until(lambda: not client._endpoints[0].up)
+    time.sleep(5 * endpoint.PROBE_EVERY_S)
+    assert not client._endpoints[0].up
+    service.hangs = False
+    until(lambda: client.score_group(group).status is Status.OK)
 
 
 def test_a_request_that_fails_by_itself_is_not_the_only_one_that_is_probed_with() -> None:
