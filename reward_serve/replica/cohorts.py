@@ -20,6 +20,8 @@ JudgeGroup = Callable[[Sequence[ScoreRequest], float], Awaitable[Sequence[ScoreR
 
 _RETRIED = frozenset([Status.ERROR, Status.OVERLOADED])
 _PAUSE_S = 1.0
+_SHARED = {"group", "group_size", "template", "question", "messages", "reference"}
+"""Fields that all members of a group have in common: they are judged by those of the first."""
 
 
 @dataclass(eq=False)
@@ -61,7 +63,7 @@ class Cohorts:
     async def score(self, request: ScoreRequest) -> ScoreResult:
         """The result of a request with ``group`` and ``group_size``, judged with its group.
 
-        A request with the ``id`` of a member is a retry and gets that member's result.
+        A request with the ``id`` and response of a member is a retry and gets that member's result.
 
         Raises:
             OverloadedError: too many requests wait.
@@ -70,8 +72,8 @@ class Cohorts:
             raise OverloadedError(
                 f"{self.waiting} requests wait for their groups in this replica", _PAUSE_S
             )
-        key = (request.group, request.group_size, request.template, request.question)
-        name = object() if request.id is None else request.id
+        key = request.model_dump_json(include=_SHARED)
+        name = object() if request.id is None else (request.id, hash(request.response))
         cohort = self._cohort(key, name, request.group_size or 0)
         if cohort is None:
             reason = f"group: {request.group!r} was judged before this response arrived"
@@ -167,6 +169,7 @@ class Cohorts:
         elif any(result.status in _RETRIED for result in results):
             self._drop(key, cohort)  # retries form a new cohort
         for member, result in zip(members, results, strict=True):
+            del member.request  # the cohort is kept for retries, which need only the result
             if not member.answer.done():
                 member.answer.set_result(result)
 

@@ -171,11 +171,11 @@ def test_the_answer_to_another_group_is_an_error() -> None:
 
 def test_an_answer_that_is_no_groups_is_an_error(service: FakeService) -> None:
     short = RIGHT.model_copy(update={"results": RIGHT.results[:1]}).model_dump(mode="json")
-    client = HttpRewardClient(service.url, max_attempts=1)
     for content, reason in (
         (short, "not answered in full"),
         ({"status": "ok"}, "not that of a group"),
     ):
+        client = HttpRewardClient(service.url, max_attempts=1)
         service.replies["/v1/score/group"] = Reply(content)
         assert reason in (client.score_group(ASKED).reason or "")
 

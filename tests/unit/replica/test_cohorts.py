@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,6 +56,10 @@ class Bench:
         return not (self.cohorts.waiting or self.cohorts._open or self.cohorts._closed)
 
 
+def turn(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
 def now() -> float:
     return asyncio.get_running_loop().time()
 
@@ -65,6 +71,46 @@ def test_a_whole_cohort_is_judged_at_once_and_each_has_its_own_result() -> None:
         assert now() - began == 4.0
         assert [result.text for result in results] == ["r0", "r1", "r2", "r3"]
         assert bench.judged == [["r0", "r1", "r2", "r3"]]
+
+    virtual_time.run(main)
+
+
+def test_responses_with_the_same_id_are_members_of_their_own() -> None:
+    async def main() -> None:
+        bench = Bench()
+        results = await asyncio.gather(*(bench.ask(f"r{i}", id="prompt") for i in range(4)))
+        assert [result.text for result in results] == ["r0", "r1", "r2", "r3"]
+
+    virtual_time.run(main)
+
+
+@pytest.mark.parametrize("other", [{"reference": "19"}, {"messages": [turn("Or?")]}])
+def test_prompts_with_the_same_group_are_not_judged_by_the_first_ones_reference(other: Any) -> None:
+    async def main() -> None:
+        bench, prompt = Bench(), {"reference": "18", "messages": [turn("?")], "question": None}
+        asked = [prompt, prompt | other, prompt, prompt | other]
+        await asyncio.gather(
+            *(bench.ask(f"r{i}", group_size=2, **fields) for i, fields in enumerate(asked))
+        )
+        assert bench.judged == [["r0", "r2"], ["r1", "r3"]]
+
+    virtual_time.run(main)
+
+
+def test_a_judged_group_holds_no_texts_until_its_deadline() -> None:
+    async def main() -> None:
+        bench, requests = Bench(), list[weakref.ref[ScoreRequest]]()
+
+        async def ask(response: str) -> None:
+            fields = {"response": response, "id": response, "group": "g", "group_size": 2}
+            request = ScoreRequest.model_validate(fields | {"timeout_s": 3600.0})
+            requests.append(weakref.ref(request))
+            await bench.cohorts.score(request)
+
+        await asyncio.gather(ask("a"), ask("b"))
+        gc.collect()
+        assert [request() for request in requests] == [None, None]
+        assert not bench.is_empty()
 
     virtual_time.run(main)
 
