@@ -10,6 +10,7 @@ import asyncio
 import math
 import os
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -28,13 +29,14 @@ from reward_serve.client.transport import (
     parse_group,
     parse_result,
     warn_of_other_major,
+    with_time_left,
 )
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupResult
 from reward_serve.routing.calls import call_errors
 from reward_serve.routing.deployment_client import handle_of
 from reward_serve.routing.dispatch import Dispatcher
-from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult
+from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, longest_timeout_s
 
 DEFAULT_APP = "reward"
 _CONNECT_S = 30.0
@@ -113,7 +115,7 @@ class HandleTransport:
                 from one that is connected to it, or it cannot load the request router of a model
                 with several replicas.
         """
-        dispatcher = await self._connected(requests)
+        dispatcher, requests = await self._connected(requests)
         if len(requests) > self._max_batch_items:  # each replica sees only its part
             raise ServiceUnavailableError(
                 f"{self.name}: requests: {len(requests)} items; the limit is "
@@ -127,16 +129,23 @@ class HandleTransport:
 
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of a request's result; raises as ``ascore_batch``."""
-        content = await (await self._connected([request])).explain(request)
+        dispatcher, (request,) = await self._connected([request])
+        content = await dispatcher.explain(request)
         return parse_explanation(content, self.name)
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
-        content = await (await self._connected([request])).score_group(request)
+        dispatcher, (request,) = await self._connected([request])
+        content = await dispatcher.score_group(request)
         return parse_group(content, request, self.name)
 
-    async def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
-        """The connection. One thread opens it; callers wait for it until their own deadlines."""
+    async def _connected(
+        self, bodies: Sequence[dict[str, Any]]
+    ) -> tuple[Dispatcher, Sequence[dict[str, Any]]]:
+        """The connection, and the requests with the rest of their deadlines.
+
+        One thread opens it; callers wait for it until their own deadlines.
+        """
         if _forked_with_ray:  # the call would hang
             raise NotConnectedError(
                 f"{self.name}: this process was forked from one that is connected to Ray, "
@@ -145,7 +154,8 @@ class HandleTransport:
         if self._pid != os.getpid():
             self._start()
         if self._dispatcher is not None:
-            return self._dispatcher
+            return self._dispatcher, bodies
+        began = time.monotonic()
         with process_lock():
             if self._connecting is None or (
                 self._connecting.done() and self._connecting.exception() is not None
@@ -178,7 +188,10 @@ class HandleTransport:
                 "the cluster that this process belongs to (RAY_ADDRESS)? To score over HTTP, set "
                 "REWARD_SERVE_URL"
             ) from error
-        return self._dispatcher
+        waited_s = time.monotonic() - began
+        return self._dispatcher, [
+            with_time_left(body, longest_timeout_s([body]) - waited_s) for body in bodies
+        ]
 
     def _connect(self) -> Dispatcher:
         about = handle_of(self._app).models.remote().result(timeout_s=_CONNECT_S)

@@ -17,6 +17,7 @@ from reward_serve.client.transport import (
     TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
+    with_time_left,
 )
 from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
 from reward_serve.schema import (
@@ -225,9 +226,7 @@ class _Batch(Generic[Result]):
         if ticket not in self._sent:
             self._sent.add(ticket)
             return body
-        if longest_timeout_s([body]) != body.get("timeout_s"):
-            return body  # the service refuses the invalid deadline
-        return {**body, "timeout_s": max(self._ends[ticket] - time.monotonic(), 0.001)}
+        return with_time_left(body, self._ends[ticket] - time.monotonic())
 
     def answered(self, tickets: Sequence[Ticket], results: Sequence[Result]) -> None:
         """Store the results; those that are not retried are final."""

@@ -133,6 +133,13 @@ def answer_timeout_s(bodies: Sequence[Mapping[str, Any]]) -> float:
     return longest_timeout_s(bodies) + SERVICE_GRACE_S
 
 
+def with_time_left(body: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The request with this deadline; one whose deadline is invalid stays, for its refusal."""
+    if longest_timeout_s([body]) != body.get("timeout_s"):
+        return body
+    return {**body, "timeout_s": max(seconds, 0.001)}
+
+
 def warn_of_other_major(version: str) -> bool:
     """Warn if the service's major version is not the client's; returns whether it warned."""
     if version.split(".")[0] == __version__.split(".")[0]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from collections import Counter
 from typing import Any
 
@@ -272,6 +273,29 @@ async def test_with_the_router_models_of_several_replicas_answer(
 ) -> None:
     connected_to(monkeypatch, {**MIXED, "group_routed": ["judge", "rule"]})
     assert (await RewardClient("door").ascore(ASKED)).model == "judge/away"
+
+
+async def test_the_time_until_it_is_connected_counts_for_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(Door):
+        def remote(self) -> Call:
+            time.sleep(0.3)
+            return super().remote()
+
+    left_s: list[float] = []
+
+    class Timed(Found):
+        def remote(self, items: list[Any]) -> Call:
+            left_s.extend(item["timeout_s"] for item in items)
+            return super().remote(items)
+
+    monkeypatch.setattr(serve, "get_app_handle", lambda _: Slow({"applications": {"judge": "a"}}))
+    monkeypatch.setattr(serve, "get_deployment_handle", Timed)
+    first, second = RewardClient("door"), RewardClient("door")
+    for client, timeout_s in ((first, 10.0), (first, 10.0), (second, 0.2)):
+        await client.ascore({**ASKED, "timeout_s": timeout_s})
+    assert left_s[0] < 9.8 and left_s[1:] == [10.0, 0.001]
 
 
 def test_the_client_is_imported_without_ray() -> None:
