@@ -33,10 +33,10 @@ from reward_serve.client.transport import (
 )
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupResult
-from reward_serve.routing.calls import call_errors
+from reward_serve.routing.calls import NoAnswerError, call_errors
 from reward_serve.routing.deployment_client import handle_of
 from reward_serve.routing.dispatch import Dispatcher
-from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, longest_timeout_s
+from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status, longest_timeout_s
 
 DEFAULT_APP = "reward"
 _CONNECT_S = 30.0
@@ -101,6 +101,7 @@ class HandleTransport:
         self._connecting: Future[Dispatcher] | None = None
         self._dispatcher: Dispatcher | None = None
         self._max_batch_items: float = math.inf
+        self._unroutable: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._app,)
@@ -112,8 +113,9 @@ class HandleTransport:
             ServiceUnavailableError: the application does not exist, its answer is invalid, or it
                 accepts no batch of this size.
             NotConnectedError: Ray is not installed, there is no cluster, this process was forked
-                from one that is connected to it, or it cannot load the request router of a model
-                with several replicas.
+                from one that is connected to it, or it cannot load the request router of models
+                with several replicas and no request names another; beside others, theirs are
+                ``invalid`` results.
         """
         dispatcher, requests = await self._connected(requests)
         if len(requests) > self._max_batch_items:  # each replica sees only its part
@@ -124,6 +126,7 @@ class HandleTransport:
             )
         contents = await dispatcher.score_batch(list(requests))
         results = [parse_result(content, self.name) for content in contents]
+        self._check_routable(results)
         check_ids(results, requests, self.name)
         return results
 
@@ -131,13 +134,23 @@ class HandleTransport:
         """The explanation of a request's result; raises as ``ascore_batch``."""
         dispatcher, (request,) = await self._connected([request])
         content = await dispatcher.explain(request)
-        return parse_explanation(content, self.name)
+        explanation = parse_explanation(content, self.name)
+        self._check_routable([explanation.result])
+        return explanation
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
         dispatcher, (request,) = await self._connected([request])
         content = await dispatcher.score_group(request)
-        return parse_group(content, request, self.name)
+        group = parse_group(content, request, self.name)
+        self._check_routable(group.results)
+        return group
+
+    def _check_routable(self, results: Sequence[ScoreResult]) -> None:
+        """Raise NotConnectedError if all requests named models that cannot be called from here."""
+        lost = [result for result in results if result.model in self._unroutable]
+        if lost and len(lost) == len(results):
+            raise NotConnectedError(str(lost[0].reason))
 
     async def _connected(
         self, bodies: Sequence[dict[str, Any]]
@@ -200,12 +213,13 @@ class HandleTransport:
         # Behind a gateway, each model has an application of its own.
         handles = {name: handle_of(app, name) for name, app in about["applications"].items()}
         if (routed := about.get("group_routed")) and (fault := _router_fault()):
+            self._unroutable = set(routed)
             handles |= {name: _Unroutable(handles[name], fault) for name in routed}
         return Dispatcher(handles, about["aliases"], grace_s=SERVICE_GRACE_S, detached=True)
 
 
 class _Unroutable:
-    """Replaces the handle of a model whose request router this process cannot load: calls raise.
+    """Replaces the handle of a model whose request router this process cannot load: calls fail.
 
     Serve's handle would wait for each call's deadline, and once initialised it would stop the
     updates of replicas to all handles of the process.
@@ -219,11 +233,12 @@ class _Unroutable:
         return self
 
     def __getattr__(self, method: str) -> Any:
-        raise NotConnectedError(
+        raise NoAnswerError(
+            Status.INVALID,
             f"app {self.app_name!r}: {self.deployment_name!r} is served with several replicas, and "
             f"calling it by handle needs more of Ray Serve than is installed here ({self._fault}); "
             'install "reward-serve[serve]" (of it, the cluster\'s version of "ray[serve]" is '
-            "enough), or score over HTTP: connect(url=...) or REWARD_SERVE_URL"
+            "enough), or score over HTTP: connect(url=...) or REWARD_SERVE_URL",
         )
 
 

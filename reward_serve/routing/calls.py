@@ -12,7 +12,7 @@ class NoAnswerError(Exception):
     """No replica answered a call.
 
     Attributes:
-        status: ``timeout``, ``overloaded`` or ``error``.
+        status: ``timeout``, ``overloaded`` or ``error``; ``invalid`` if a retry cannot help.
         reason: why the call failed.
         too_large: the call or its result exceeds the message limit; do not retry it unchanged.
     """

@@ -259,6 +259,24 @@ async def test_a_model_of_several_replicas_that_cannot_be_called_from_here_says_
     assert set(used) == {"rule"}
 
 
+async def test_a_batch_for_it_and_another_model_fails_for_its_own_requests_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connected_to(monkeypatch, {**MIXED, "group_routed": ["judge"]})
+    monkeypatch.setitem(sys.modules, ROUTER, None)
+    models = ["rule", "gpt", "rule", None]
+    asked = [{**ASKED, "model": model, "id": str(n)} for n, model in enumerate(models)]
+    async with asyncio.timeout(5):
+        results = await RewardClient("door").ascore_batch(asked)
+
+    assert [(r.id, r.model) for r in results] == [
+        ("0", "rule/door"), ("1", "judge"), ("2", "rule/door"), ("3", "judge")
+    ]  # fmt: skip
+    refused = [results[1], results[3]]
+    assert {(r.status, r.score) for r in refused} == {(Status.INVALID, None)}
+    assert all("several replicas" in str(r.reason) for r in refused)
+
+
 @pytest.mark.parametrize("routed", [{}, {"group_routed": []}], ids=["an older service", "none"])
 async def test_without_the_router_other_models_answer(
     monkeypatch: pytest.MonkeyPatch, routed: dict[str, Any]
