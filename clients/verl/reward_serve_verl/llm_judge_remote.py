@@ -55,8 +55,10 @@ def compute_score(
         ScoringError: the service refuses a later row, and no rule decides it.
     """
     if solution_strs is not None or ground_truths is not None:
-        sources = data_sources or [""] * len(solution_strs or [])
-        return compute_score_batched(sources, solution_strs or [], ground_truths or [], extra_infos)
+        given = (data_sources, solution_strs, ground_truths)  # verl's columns are arrays
+        sources, solutions, truths = ([] if one is None else list(one) for one in given)
+        sources = sources or [""] * len(solutions)
+        return compute_score_batched(sources, solutions, truths, extra_infos)
     if solution_str is None:
         raise ValueError("solution_str: is missing; give it, or solution_strs and ground_truths")
     return compute_score_batched([""], [solution_str], [ground_truth], [extra_info])[0]

@@ -127,7 +127,8 @@ def _rows(
     ground_truths: Sequence[Any],
     extra_infos: Sequence[Mapping[str, Any] | None] | None,
 ) -> list[tuple[str, str, Any, Mapping[str, Any]]]:
-    infos = [info or {} for info in extra_infos or [None] * len(solution_strs)]
+    given = [] if extra_infos is None else list(extra_infos)  # verl's columns are arrays
+    infos = [info or {} for info in given or [None] * len(solution_strs)]
     lengths = {len(data_sources), len(solution_strs), len(ground_truths), len(infos)}
     if len(lengths) > 1:
         raise ValueError(

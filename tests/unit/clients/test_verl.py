@@ -48,6 +48,21 @@ def test_a_batch_is_answered_in_order(service: FakeService) -> None:
     assert [one["score"] for one in scored] == [1.0, 0.0, 0.0]
 
 
+def test_a_batch_of_verls_may_be_arrays(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, truths = np.array(["gsm8k"] * 2, object), np.array(["18", "17"], object)
+    infos = np.array([{"question": "?"}, None], object)
+    scored = compute_score_batched(
+        sources, [RIGHT, RIGHT], truths, infos, url=service.url, on_failure=0.0
+    )
+    assert [one["score"] for one in scored] == [1.0, 0.0]
+
+    monkeypatch.setenv("LLM_JUDGE_SERVER_URL", service.url)
+    batch: dict[str, Any] = {"data_sources": sources, "ground_truths": truths, "extra_infos": infos}
+    assert drop_in.compute_score(solution_strs=[RIGHT, RIGHT], **batch) == [1.0, 0.0]
+
+
 def test_without_a_service_the_rule_decides_and_reports_it() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     scored = compute_score_sync("gsm8k", RIGHT, "18", {"timeout": 1}, url=url, max_attempts=2)
