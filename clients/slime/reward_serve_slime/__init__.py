@@ -8,6 +8,7 @@ Set ``REWARD_SERVE_URL`` or ``REWARD_SERVE_APP`` to the service.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -23,12 +24,21 @@ _CENTRED = frozenset({"grpo", "gspo", "cispo", "reinforce_plus_plus_baseline"})
 _SCALED = frozenset({"grpo", "gspo", "cispo"})
 
 
-async def score(args: Any, sample: Any, **_: Any) -> float:
+async def score(args: Any, sample: Any, **_: Any) -> float | list[float]:
     """A sample's score; NaN if undecided, because slime treats None as not yet scored.
+
+    With ``--group-rm``, and for a trajectory of several samples, slime passes a list of samples,
+    and the result is a list too.
 
     Raises:
         RefusedRowError: the service refuses the run's first sample, for example without a label.
     """
+    if isinstance(sample, list):
+        return await asyncio.gather(*map(_scored, sample))
+    return await _scored(sample)
+
+
+async def _scored(sample: Any) -> float:
     request: dict[str, Any] = {"response": sample.response}
     if gold := texts_of(sample.label):
         request["reference"] = gold

@@ -91,3 +91,13 @@ async def test_undecided_is_nan_for_slime(
 
     assert await score(None, Sample(0, 0.0, response="#### 18")) == 1.0
     assert math.isnan(await score(None, Sample(0, 0.0, response="18 or 17, who knows?")))
+
+
+async def test_several_samples_at_once_have_a_score_each(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWARD_SERVE_URL", service.url)
+    right, wrong = (Sample(0, 0.0, response=f"#### {n}") for n in (18, 17))
+
+    assert await score(None, [right, wrong]) == [1.0, 0.0]
+    assert await score(None, []) == []
