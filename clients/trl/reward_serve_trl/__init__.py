@@ -17,6 +17,7 @@ from reward_serve.client.outcomes import components_of
 from reward_serve.client.rows import check_first_results, rubric_of, text_of, texts_of
 from reward_serve.client.samples import count_steps, sample_of
 from reward_serve.rules import verify_any
+from reward_serve.rules.grade import UnusableReferenceError
 from reward_serve.schema import ScoreResult
 
 __all__ = ["judge_components", "judge_reward", "judge_rewards"]
@@ -184,7 +185,7 @@ class _Judged:
     ) -> list[ScoreResult]:
         golds = self.references(columns, len(completions))
         questions = columns.get(self._question) if self._question else None
-        rubrics = columns[self._rubric] if self._rubric else None
+        rubrics = _column(columns, self._rubric, "rubric") if self._rubric else None
         absent = [None] * len(completions)
         rows = zip(completions, golds, questions or absent, rubrics or absent, strict=True)
         requests = [_request(*row) for row in rows]
@@ -204,13 +205,17 @@ class _Judged:
         """The gold answers of each sample; an empty list if it has none."""
         if self._reference is None:
             return [[]] * samples
-        if self._reference not in columns:
-            raise KeyError(
-                f"the data set has no column {self._reference!r}; its columns besides the prompt: "
-                f"{sorted(columns.keys() - _TRLS)}; pass the column of gold answers, or None: "
-                "judge_reward(reference=...)"
-            )
-        return [texts_of(cell) for cell in columns[self._reference]]
+        return [texts_of(cell) for cell in _column(columns, self._reference, "reference")]
+
+
+def _column(columns: Mapping[str, Any], name: str, argument: str) -> Any:
+    if name not in columns:
+        raise KeyError(
+            f"the data set has no column {name!r}; its columns besides the prompt: "
+            f"{sorted(columns.keys() - _TRLS)}; pass the right one, or None: "
+            f"judge_reward({argument}=...)"
+        )
+    return columns[name]
 
 
 def _request(completion: Any, references: list[str], question: Any, rubric: Any) -> dict[str, Any]:
@@ -249,7 +254,8 @@ def _groups(
         elif isinstance(of_prompts[0], str):
             asked["question"] = of_prompts[0]
         else:
-            turns = ({name: turn[name] for name in ("role", "content")} for turn in of_prompts[0])
+            names = ("role", "content")
+            turns = ({name: turn.get(name) for name in names} for turn in of_prompts[0])
             asked["messages"] = list(turns)
         groups.append(asked)
     return groups
@@ -267,7 +273,10 @@ def _text(completion: Any) -> str:
 def _agreement(response: str, references: list[str], score: float | None) -> float | None:
     if score is None or not references:
         return None
-    proven = verify_any(response, references)
+    try:
+        proven = verify_any(response, references)
+    except UnusableReferenceError:  # the score is a fallback
+        return None
     right = {"right": True, "wrong": False}.get(proven.outcome)
     return None if right is None else float(right == (score >= 0.5))
 

@@ -122,6 +122,22 @@ async def test_a_missing_column_is_named() -> None:
         await judge_reward(url="http://x")(prompts=["p"], completions=["1"], solution=["1"], **trls)
 
 
+async def test_a_missing_column_of_rubrics_is_named() -> None:
+    reward = judge_reward(url="http://x", rubric="criteria")
+    with pytest.raises(KeyError, match=r"no column 'criteria'.*judge_reward\(rubric=\.\.\.\)"):
+        await reward(prompts=["p"], completions=["1"], answer=["1"])
+
+
+async def test_a_rule_neither_agrees_nor_differs_where_a_reference_is_unusable(
+    service: FakeService,
+) -> None:
+    rewards = judge_rewards(url=service.url, on_failure=0.0)
+    found = await called(
+        rewards, ["#### 18"] * 2, answer=["18", "####"], completion_ids=[[1], [1, 2]]
+    )
+    assert found == [[1.0, 0.0], [1.0, None], [1.0, 2.0]]
+
+
 async def called(rewards: Any, completions: list[str], **columns: Any) -> list[Any]:
     """What reward functions say of a batch, called as TRL calls them."""
     shared = {"prompts": ["p"] * len(completions), "completions": completions, **columns}
@@ -230,6 +246,15 @@ async def test_a_conversation_is_the_prompt_of_a_group(service: FakeService) -> 
     turns = [{"role": "user", "content": "P?"}]
     assert await reward(prompts=[turns] * 2, completions=["a", "aa"]) == [0.5, 1.0]
     assert service.calls[0].body["messages"] == turns
+
+
+async def test_a_prompt_that_no_group_can_have_is_refused_by_its_field(
+    service: FakeService,
+) -> None:
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": []}]
+    reward = judge_reward(url=service.url, reference=None, group_size=2)
+    with pytest.raises(RefusedRowError, match=r"messages\.1\.content: .* valid string"):
+        await reward(prompts=[turns] * 2, completions=["a", "b"])
 
 
 @pytest.mark.parametrize("prompts", [["p", "p", "p"], ["p", "q", "q", "p"]])
