@@ -89,7 +89,8 @@ class OpenAIEngine:
             seed=sampling.sample,
         )
         written = reply.choices[0]
-        text = written.message.content or ""
+        # JSON may escape half of a character, which this service's own replies cannot carry.
+        text = (written.message.content or "").encode("utf-8", "replace").decode()
         return TextOutput(text, written.finish_reason == "length", _usage(reply))
 
     async def fatal_error(self) -> str | None:
@@ -166,7 +167,7 @@ def _usage(reply: Any) -> Usage:
         return Usage()
     details = getattr(used, "prompt_tokens_details", None)
     return Usage(
-        prompt_tokens=used.prompt_tokens,
+        prompt_tokens=used.prompt_tokens or 0,
         cached_tokens=getattr(details, "cached_tokens", None) or 0,
         completion_tokens=used.completion_tokens or 0,
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,6 +123,21 @@ async def test_a_written_verdict_is_read_as_a_local_judges() -> None:
     endpoint = Endpoint(completion("They", finish_reason="length"))
     result = await endpoint.scorer({"mode": "generate"}).score(ASKED)
     assert (result["status"], result["score"]) == ("truncated", None)
+
+
+async def test_half_a_character_does_not_fail_the_batch_that_it_is_in() -> None:
+    escaped = json.dumps(completion("Right \ud83d\nVERDICT: 1"))
+    reply = httpx.Response(200, text=escaped, headers={"content-type": "application/json"})
+    result = await Endpoint(reply).scorer({"mode": "generate"}).score(ASKED)
+    assert (result["score"], result["text"]) == (1.0, "Right ?\nVERDICT: 1")
+    orjson.dumps([result])  # as the ingress writes it
+
+
+async def test_usage_may_be_null() -> None:
+    reply = completion("VERDICT: 1")
+    reply["usage"] = {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}
+    result = await Endpoint(reply).scorer({"mode": "generate"}).score(ASKED)
+    assert (result["score"], result["usage"]["prompt_tokens"]) == (1.0, 0)
 
 
 async def test_equal_questions_are_paid_for_once() -> None:
