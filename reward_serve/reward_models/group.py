@@ -39,6 +39,7 @@ Place = Callable[[], AbstractAsyncContextManager[None]]
 
 _LONG_GROUP = 16
 _NUMBER = re.compile(r"\d+")
+_LONGEST_NUMBER = 20  # Python converts up to 4,300 digits
 
 _Answers = dict[Pair, ScoreResult]
 """The model's answer for each order, the response shown first named first."""
@@ -149,7 +150,8 @@ class GroupJudge:
             )
         text = None if output.cut_off else strip_thinking(output.text)
         found = list(re.finditer(comparison.template.generate.verdict, text or ""))
-        names = [int(each) - 1 for each in _NUMBER.findall(found[-1][1] or "")] if found else []
+        said = _NUMBER.findall(found[-1][1] or "") if found else []
+        names = [int(each) - 1 if len(each) < _LONGEST_NUMBER else -1 for each in said]
         status = Status.UNPARSEABLE
         reason = "the judge's ranking omits or repeats this response, or at least half of its group"
         if output.cut_off:

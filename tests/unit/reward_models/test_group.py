@@ -189,6 +189,7 @@ async def test_a_listing_is_one_call_whose_ranks_are_read_by_name() -> None:
         (("RANKING: 4 > 2", True), Status.TRUNCATED),
         (("They are all fine.", False), Status.UNPARSEABLE),
         (("RANKING: 3 > 1", False), Status.UNPARSEABLE),
+        ((f"RANKING: {'9' * 5000}", False), Status.UNPARSEABLE),
     ],
 )
 async def test_a_listing_without_a_ranking_scores_nothing(answer: Any, status: Status) -> None:
