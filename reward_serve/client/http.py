@@ -42,6 +42,7 @@ MAX_ANSWER_BYTES = 128 * 2**20
 """Maximum bytes of an answer; four times the service's default limit of a request."""
 
 _DETAIL_CHARACTERS = 2000
+_NOT_JSON = (TypeError, ValueError, RecursionError)
 _USERINFO = re.compile(r"//[^/?#]*@")
 
 
@@ -305,9 +306,18 @@ def _encoded(body: Mapping[str, Any]) -> bytes | ScoreResult:
     """
     try:
         return json.dumps(body).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        reason = f"cannot be written as JSON: {error}"
+    except _NOT_JSON as error:
+        field = next((str(name) for name in body if not _is_json(body[name])), "request")
+        reason = f"{field}: cannot be written as JSON: {error}; send plain Python values"
         return failure(Status.INVALID, reason, **echoes(dict(body)))
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except _NOT_JSON:
+        return False
+    return True
 
 
 async def _body_of(reply: httpx.Response, where: str) -> bytes:

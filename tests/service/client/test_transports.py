@@ -102,6 +102,7 @@ def test_a_request_that_is_not_json_is_that_items_fault(
 ) -> None:
     results = ask(HttpTransport(service.url), {**RIGHT, **fields}, RIGHT)
     assert [result.status for result in results] == [Status.INVALID, Status.OK]
+    assert str(results[0].reason).startswith(f"{next(iter(fields))}: ")
 
 
 def test_a_service_that_starts_again_is_asked_again(service: FakeService) -> None:
