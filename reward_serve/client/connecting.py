@@ -12,7 +12,7 @@ from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.handle import DEFAULT_APP, HandleTransport
 from reward_serve.client.loop import process_lock
 from reward_serve.keys import API_KEY_VARIABLE, read_key
-from reward_serve.schema import DEFAULT_TIMEOUT_S
+from reward_serve.schema import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S
 
 
 def connect(
@@ -96,11 +96,12 @@ def _api_key(given: str | None, file: str | None) -> str | None:
 def _timeout_s(given: float | None) -> float:
     text = os.environ.get("REWARD_SERVE_TIMEOUT_S") if given is None else given
     try:
-        seconds = float(text or DEFAULT_TIMEOUT_S)
+        seconds = DEFAULT_TIMEOUT_S if text in (None, "") else float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 < seconds < float("inf"):
+    if not 0 < seconds <= MAX_TIMEOUT_S:
         raise ValueError(
-            f"REWARD_SERVE_TIMEOUT_S or timeout_s: {text!r} is not a positive number of seconds"
+            f"REWARD_SERVE_TIMEOUT_S or timeout_s: {text!r} is not a number of seconds above 0, at "
+            f"most {MAX_TIMEOUT_S:g}"
         )
     return seconds

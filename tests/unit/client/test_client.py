@@ -199,6 +199,8 @@ def test_the_environment_names_the_target(
         ({}, {"URL": "http://a", "APP": "b"}, "REWARD_SERVE_URL and REWARD_SERVE_APP"),
         ({}, {"TIMEOUT_S": "soon"}, "REWARD_SERVE_TIMEOUT_S or timeout_s: 'soon'"),
         ({"timeout_s": -1}, {}, "timeout_s: -1"),
+        ({"timeout_s": 0}, {}, "timeout_s: 0 "),
+        ({"timeout_s": 7200}, {}, "timeout_s: 7200 is not .* at most 3600"),
         ({"url": "http://a", "on_failure": "zero"}, {}, "on_failure: 'zero'"),
     ],
 )
