@@ -192,4 +192,6 @@ def _reference(field: str, label: Any) -> dict[str, Any]:
     several = label if isinstance(label, list) else [label]
     if any(isinstance(one, bool) or not isinstance(one, str | int | float) for one in several):
         raise HTTPException(422, f"{field}: must be text or a number, or a list of them")
+    if any(isinstance(one, float) and not -(2**63) <= one < 2**64 for one in several):
+        raise HTTPException(422, f"{field}: has a number of more than 64 bits; send it as text")
     return {"reference": list(map(str, label)) if isinstance(label, list) else str(label)}

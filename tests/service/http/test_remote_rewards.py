@@ -164,6 +164,15 @@ def test_a_prompt_that_was_decoded_with_other_white_space_is_found() -> None:
     assert item["response"] == " 18"
 
 
+@pytest.mark.parametrize("label", [2**64, [-(2**70)], 10**30])
+def test_a_label_whose_digits_json_would_lose_is_refused(label: Any) -> None:
+    with served(compatible_with=BOTH) as client:
+        reply = client.post("/remote_rm", json=slime("18", label))
+        exact = client.post("/remote_rm", json=slime(f"#### {2**64 - 1}", 2**64 - 1))
+    assert (reply.status_code, exact.json()) == (422, 1.0)
+    assert "label: has a number of more than 64 bits; send it as text" in reply.json()["detail"]
+
+
 @pytest.mark.parametrize("label", [None, math.nan, "", " "])
 def test_a_missing_label_is_no_reference(label: Any) -> None:
     (one,) = openrlhf_items({"query": ["x"], "prompts": ["x"], "labels": [label]})
