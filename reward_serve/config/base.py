@@ -79,7 +79,9 @@ def _explain(fault: ErrorDetails, top: type[BaseModel]) -> str:
         return f"{shown}.kind: must be one of {known} (found {_found(kind)})"
     if shape := _SHAPES.get(fault["type"]):
         return f"{shown}: must be {shape[0]} (found {_found(fault['input'])}); {shape[1]}"
-    if fault["type"] in ("missing", "value_error"):
+    if fault["type"] == "missing":
+        return f"{shown}: is missing; add '{path[-1]}: ...' to {'.'.join(path[:-1]) or 'args'}"
+    if fault["type"] == "value_error":
         return f"{shown}: {message}"
     return f"{shown}: {message} (found {fault['input']!r})"
 

@@ -654,7 +654,10 @@ def test_a_rubrics_defaults_are_its_own() -> None:
             {"rubric": {"min_answered": 2}},
             "min_answered: 2 is not a share of the criteria; set 1.0",
         ),
-        ({"rubric": {"rubrics": {"s": [{"name": "a"}]}}}, "rubrics.s.0.text: Field required"),
+        (
+            {"rubric": {"rubrics": {"s": [{"name": "a"}]}}},
+            "rubrics.s.0.text: is missing; add 'text: ...' to models.0.rubric.rubrics.s.0",
+        ),
         ({"judge": {"samples": 2, "temperature": 1}}, "judge: samples: 2, but criteria"),
         (
             {"kind": "remote", "remote": {"model": "x"}, "rubric": {}, "judge": {"mode": "label"}},
@@ -754,7 +757,10 @@ def test_a_gateway_names_models_and_their_applications() -> None:
     [
         ({"models": []}, "models"),
         ({"models": [*GATEWAY["models"], GATEWAY["models"][0]]}, "two models are named 'judge'"),
-        ({"models": [{"name": "judge"}]}, "models.0.application: Field required"),
+        (
+            {"models": [{"name": "judge"}]},
+            "models.0.application: is missing; add 'application: ...' to models.0",
+        ),
         ({"models": [{"name": "judge", "app": "a"}]}, "models.0.app: unknown field"),
         ({"server": {"aliases": {"x": "y"}}}, "no model is named 'y'"),
         ({"modles": []}, "modles: unknown field; did you mean 'models'"),
