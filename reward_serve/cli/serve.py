@@ -25,6 +25,7 @@ from reward_serve.config.models import (
     RemoteModel,
     RuleModel,
 )
+from reward_serve.engines.bundled import BundledModelError, adapter_digest
 from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, is_folder
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm_settings import adapter_folder, locate
@@ -172,7 +173,7 @@ def untrained(models: list[ModelConfig]) -> list[str]:
 
 
 def missing(models: list[ModelConfig]) -> list[str]:
-    """Missing checkpoint folders, API keys and rule functions, each with the remedy.
+    """Missing checkpoint and adapter folders, API keys and rule functions, each with the remedy.
 
     Models with a ``runtime_env`` are skipped, because it may provide them.
     """
@@ -184,10 +185,12 @@ def missing(models: list[ModelConfig]) -> list[str]:
             if isinstance(model, RemoteModel):
                 remote_key(model.remote)
             elif isinstance(model, JudgeModel | ClassifierModel):
-                checkpoint = model.engine.model
+                checkpoint, adapter = model.engine.model, adapter_folder(model.engine)
                 if checkpoint != BUNDLED_MODEL and is_folder(checkpoint):
                     check_checkpoint(checkpoint)
-        except (CheckpointError, RemoteKeyError) as error:
+                elif adapter is not None:
+                    adapter_digest(adapter)
+        except (BundledModelError, CheckpointError, RemoteKeyError) as error:
             faults.append(f"{model.name}: {error}")
         if isinstance(model, RuleModel) and model.rule.function:
             command = [sys.executable, "-c", _IMPORT_FUNCTION, model.rule.function]

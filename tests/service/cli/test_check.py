@@ -50,6 +50,10 @@ def test_a_mistake_exits_1_and_names_the_field(tmp_path: Path) -> None:
         ("kind: judge, engine: {model: /none/judge}", "engine.model: there is no folder '/none/ju"),
         ("kind: judge, engine: {model: ./none}", "engine.model: there is no folder './none'"),
         ("kind: judge, engine: {model: ~/none}", "engine.model: there is no folder '~/none'"),
+        (
+            "kind: judge, engine: {adapter: /none/lora}",
+            "engine.adapter: /none/lora has no adapter_",
+        ),
     ],
 )
 def test_what_only_this_machine_lacks_is_a_warning(
