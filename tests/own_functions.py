@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 LEVEL = 3
@@ -24,6 +25,10 @@ async def later(response: str, reference: str, request: dict[str, Any]) -> float
 def scripted(response: str, reference: str, request: dict[str, Any]) -> Any:
     if response == "raise":
         raise KeyError("points")
+    if response == "exit":
+        sys.exit("no points")
+    if response == "next":
+        next(iter(()))
     return {"none": None, "nan": float("nan"), "inf": float("inf"), "text": "1", "seven": 7}[
         response
     ]

@@ -53,8 +53,8 @@ class FunctionVerifier(Verifier):
             if inspect.iscoroutinefunction(self._function):
                 value = await self._function(*arguments)
             else:
-                value = await asyncio.to_thread(self._function, *arguments)
-        except Exception as error:
+                value = await asyncio.to_thread(self._called, *arguments)
+        except (Exception, SystemExit) as error:  # a sample must not end the replica
             self._failed += 1
             if self._failed & (self._failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
                 logger.exception("rule.function %s failed, %d so far", self._path, self._failed)
@@ -62,6 +62,12 @@ class FunctionVerifier(Verifier):
                 f"rule.function {self._path}: {type(error).__name__}: {error}"
             ) from error
         return Grade(self._score(value), "function" if value is not None else "function_abstains")
+
+    def _called(self, *arguments: Any) -> Any:
+        try:
+            return self._function(*arguments)
+        except StopIteration as error:  # which a future cannot carry
+            raise RuntimeError(f"StopIteration: {error}") from error
 
     def _score(self, value: object) -> float | None:
         if value is None:

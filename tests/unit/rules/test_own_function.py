@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from pathlib import Path
@@ -38,14 +39,17 @@ async def test_none_abstains() -> None:
     ("response", "said"),
     [
         ("raise", "KeyError: 'points'"),
+        ("exit", "SystemExit: no points"),
+        ("next", "RuntimeError: StopIteration"),
         ("nan", r"returned nan \(float\); return a finite number"),
         ("inf", r"returned inf \(float\)"),
         ("text", r"returned '1' \(str\)"),
     ],
 )
 async def test_an_invalid_score_is_an_error_and_never_zero(response: str, said: str) -> None:
-    with pytest.raises(VerifierError, match=f"rule.function {MODULE}:scripted: {said}"):
-        await score("scripted", response)
+    async with asyncio.timeout(5):
+        with pytest.raises(VerifierError, match=f"rule.function {MODULE}:scripted: {said}"):
+            await score("scripted", response)
 
 
 async def test_a_traceback_is_logged_and_not_each_time(caplog: pytest.LogCaptureFixture) -> None:
