@@ -20,22 +20,25 @@ class RefusedRowError(ValueError):
 
 
 def text_of(cell: Any) -> str | None:
-    """A cell as text; None where it is missing: None, NaN or blank."""
+    """A cell as text, decoded if it is bytes; None where it is missing: None, NaN or blank."""
     try:
         missing = cell is None or bool(cell != cell)
     except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor unequal
         missing = True
+    if isinstance(cell, bytes):
+        cell = cell.decode(errors="replace")
     text = "" if missing else str(cell)
     return text if text.strip() else None
 
 
 def texts_of(cell: Any) -> list[str]:
-    """The gold answers in a cell, which may be one or several, without missing ones."""
+    """The gold answers in a cell, which may be one or several (or lists), without missing ones."""
     if hasattr(cell, "tolist"):  # of numpy
         cell = cell.tolist()
-    several = isinstance(cell, Iterable) and not isinstance(cell, str | bytes | Mapping)
-    texts = map(text_of, cell if several else [cell])
-    return [text for text in texts if text is not None]
+    if isinstance(cell, Iterable) and not isinstance(cell, str | bytes | Mapping):
+        return [text for each in cell for text in texts_of(each)]
+    text = text_of(cell)
+    return [] if text is None else [text]
 
 
 def rubric_of(cell: Any) -> str | list[Any] | None:

@@ -39,6 +39,9 @@ def test_a_missing_cell_has_no_text(cell: object) -> None:
         (np.array(["18", None], dtype=object), ["18"]),
         (np.array("18"), ["18"]),
         ([], []),
+        (b"18", ["18"]),
+        ([["18", None], "19"], ["18", "19"]),
+        (np.array([["18"], ["19"]]), ["18", "19"]),
     ],
 )
 def test_a_cells_gold_answers(cell: Any, texts: list[str]) -> None:
