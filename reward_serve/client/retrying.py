@@ -13,6 +13,7 @@ from reward_serve.client.coalescing import Ticket
 from reward_serve.client.endpoint import Endpoint, Result, is_answer
 from reward_serve.client.outcomes import Counters
 from reward_serve.client.transport import (
+    MALFORMED,
     SERVICE_GRACE_S,
     TOO_LARGE,
     NotConnectedError,
@@ -41,7 +42,8 @@ class Retrier:
     request is retried after a transport fault, ``overloaded`` or ``error``, until its deadline or
     ``max_attempts``. All other results are final. Retries keep the request's id, by which the
     service recognises a member of a group. The pause between attempts is exponential with jitter,
-    or longer if the service asks for it. A batch that is too large is split.
+    or longer if the service asks for it. A batch that is too large is split, as is one that the
+    service cannot read, since one request of another caller may be at fault.
 
     An endpoint that gave no answer probes its service. While all endpoints are down, requests fail
     at once.
@@ -157,7 +159,7 @@ class Retrier:
             raise
         except ServiceUnavailableError as error:
             half = len(tickets) // 2
-            if error.status_code == TOO_LARGE and half:
+            if error.status_code in (TOO_LARGE, MALFORMED) and half:
                 batch.close_due(time.monotonic())
                 halves = map(batch.open_of, (tickets[:half], tickets[half:]))
                 parts = [self._ask(endpoint, batch, part) for part in halves if part]

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 SERVICE_GRACE_S = 5.0
 """Seconds that a transport waits beyond the deadline, which the service enforces."""
 TOO_LARGE = 413
+MALFORMED = 422
 _TOO_MANY = 429
 _RETRYABLE = frozenset([408, 425, _TOO_MANY, 500, 502, 503, 504])
 

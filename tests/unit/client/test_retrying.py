@@ -136,6 +136,19 @@ async def test_a_batch_too_large_together_is_split() -> None:
     assert transport.asked == [["a", "b", "c"], ["a"], ["b", "c"]]
 
 
+async def test_a_request_that_makes_a_batch_unreadable_is_refused_alone() -> None:
+    class Reading(Scripted):
+        """Refuses a body that is nested too deep, whatever else is in it."""
+
+        async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
+            if any(each["id"] == "deep" for each in map(dict, requests)):
+                raise ServiceUnavailableError("body: is nested too deep", status_code=422)
+            return await super().ascore_batch(requests)
+
+    results, _ = await ask(Reading(), bodies("a", "b", "deep", "c"))
+    assert results == [("a", "ok"), ("b", "ok"), ("deep", "invalid"), ("c", "ok")]
+
+
 async def test_the_deadline_covers_all_attempts() -> None:
     transport = Scripted(*[ServiceUnavailableError("lost") for _ in range(99)])
     began = time.monotonic()

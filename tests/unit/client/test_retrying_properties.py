@@ -71,7 +71,7 @@ class Scripted(FakeTransport):
         self._calls += 1
         await asyncio.sleep(attempt.takes_s)
         if attempt.faulty:
-            if attempt.code == 413:
+            if attempt.code in (413, 422):
                 self.split |= set(ids)
             raise ServiceUnavailableError(
                 "lost", status_code=attempt.code, retry_after_s=attempt.pause_s
