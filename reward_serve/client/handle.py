@@ -28,15 +28,16 @@ from reward_serve.client.transport import (
     parse_explanation,
     parse_group,
     parse_result,
+    unsendable,
     warn_of_other_major,
     with_time_left,
 )
 from reward_serve.explanation import Explanation
-from reward_serve.groups.schema import GroupResult
+from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
 from reward_serve.routing.calls import NoAnswerError, call_errors
 from reward_serve.routing.deployment_client import handle_of
 from reward_serve.routing.dispatch import Dispatcher
-from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status, longest_timeout_s
+from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status, echoes, longest_timeout_s
 
 DEFAULT_APP = "reward"
 _CONNECT_S = 30.0
@@ -124,14 +125,18 @@ class HandleTransport:
                 f"{self._max_batch_items}, so split the batch",
                 status_code=TOO_LARGE,
             )
-        contents = await dispatcher.score_batch(list(requests))
-        results = [parse_result(content, self.name) for content in contents]
+        refusals = list(map(unsendable, requests))
+        sent = [body for body, refused in zip(requests, refusals, strict=True) if refused is None]
+        contents = iter(await dispatcher.score_batch(sent) if sent else ())
+        results = [refused or parse_result(next(contents), self.name) for refused in refusals]
         self._check_routable(results)
         check_ids(results, requests, self.name)
         return results
 
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of a request's result; raises as ``ascore_batch``."""
+        if refused := unsendable(request):
+            return Explanation(result=refused)
         dispatcher, (request,) = await self._connected([request])
         content = await dispatcher.explain(request)
         explanation = parse_explanation(content, self.name)
@@ -140,6 +145,8 @@ class HandleTransport:
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
+        if refused := unsendable(request):
+            return group_failure(refused, size_of_group(request), **echoes(request))
         dispatcher, (request,) = await self._connected([request])
         content = await dispatcher.score_group(request)
         group = parse_group(content, request, self.name)

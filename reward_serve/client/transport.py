@@ -18,6 +18,8 @@ from reward_serve.schema import (
     ScoreResult,
     Status,
     describe_errors,
+    echoes,
+    failure,
     longest_timeout_s,
 )
 from reward_serve.version import __version__
@@ -29,6 +31,8 @@ SERVICE_GRACE_S = 5.0
 TOO_LARGE = 413
 MALFORMED = 422
 _TOO_MANY = 429
+_MAX_DEPTH = 64
+_MAX_VALUES = 2**17
 _RETRYABLE = frozenset([408, 425, _TOO_MANY, 500, 502, 503, 504])
 
 Request = ScoreRequest | Mapping[str, Any]
@@ -110,6 +114,35 @@ def as_dict(request: Request, defaults: Mapping[str, Any]) -> dict[str, Any]:
 def with_id(body: dict[str, Any]) -> dict[str, Any]:
     """The request with an id: its own, or a generated one."""
     return {**body, "id": f"{_prefix}{next(_numbers)}"} if body.get("id") is None else body
+
+
+def unsendable(body: Mapping[str, Any]) -> ScoreResult | None:
+    """The refusal of a request that is not plain data, as the wire contract asks; else None.
+
+    A handle pickles requests, and what cannot be pickled here or loaded there would fail its whole
+    batch.
+    """
+    for field, value in body.items():
+        if value is None or isinstance(value, str | float):  # as most are
+            continue
+        layer = [value]
+        for _ in range(_MAX_DEPTH):
+            inner: list[Any] = []
+            for each in layer:
+                if isinstance(each, dict):
+                    inner += each.values()
+                elif isinstance(each, list | tuple):
+                    inner += each
+                elif not (each is None or isinstance(each, str | int | float)):
+                    reason = f"{field}: JSON has no {type(each).__name__}; send plain Python values"
+                    return failure(Status.INVALID, reason, **echoes(dict(body)))
+            if not inner:
+                break
+            layer = inner[:_MAX_VALUES]  # data that contain themselves have no end
+        else:
+            reason = f"{field}: is nested more than {_MAX_DEPTH} levels deep; flatten it"
+            return failure(Status.INVALID, reason, **echoes(dict(body)))
+    return None
 
 
 def check_ids(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from typing import Any
@@ -108,6 +110,43 @@ async def test_the_shared_client_asks_a_lost_replicas_items_again() -> None:
 
     assert (result.status, result.score) == (Status.OK, 1.0)
     assert client.counters.snapshot()["retried"] == 1
+
+
+def nested(levels: int) -> Any:
+    return {"a": nested(levels - 1)} if levels else 3
+
+
+def endless() -> Any:
+    metadata: dict[str, Any] = {}
+    metadata["a"] = metadata["b"] = metadata
+    return metadata
+
+
+@either_way
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"a": [threading.Lock()]}, "metadata: JSON has no lock; send plain"),
+        (nested(500), "metadata: is nested more than 64 levels"),
+        (endless(), "metadata: is nested more than 64 levels"),
+    ],
+)
+async def test_a_request_that_cannot_be_pickled_is_refused_alone(
+    ask: Any, value: Any, said: str
+) -> None:
+    def pickled(items: list[Any]) -> list[Any]:
+        pickle.dumps(items)
+        return right(items)
+
+    client = client_of(pickled)
+    async with asyncio.timeout(5):  # of a deadline of 60 s
+        results = await ask(client, [{**ASKED, "metadata": value, "id": "a"}, {**ASKED, "id": "b"}])
+        group = await client.ascore_group({"responses": ["a", "b"], "metadata": value})
+        explained = (await client.aexplain({**ASKED, "metadata": value})).result
+
+    assert [(r.id, r.status) for r in results] == [("a", Status.INVALID), ("b", Status.OK)]
+    for refused in (results[0], explained, *group.results):
+        assert refused.status is Status.INVALID and str(refused.reason).startswith(said)
 
 
 @pytest.mark.parametrize(
