@@ -52,7 +52,7 @@ class Client:
         samples_every: write every n-th result.
 
     Raises:
-        ValueError: ``on_failure`` is invalid.
+        ValueError: a setting is invalid.
     """
 
     def __init__(
@@ -69,6 +69,9 @@ class Client:
         samples_every: int = 50,
     ) -> None:
         self._on_failure = check_on_failure(on_failure)
+        for name, number in (("max_batch", max_batch), ("max_attempts", max_attempts)):
+            if number is not None and number < 1:  # 0 attempts would be as many as there is time
+                raise ValueError(f"{name}: {number} must be at least 1")
         several = transport if isinstance(transport, Sequence) else [transport]
         self._endpoints = [one if isinstance(one, Endpoint) else Endpoint(one) for one in several]
         self._settings: dict[str, Any] = {

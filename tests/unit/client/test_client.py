@@ -202,6 +202,8 @@ def test_the_environment_names_the_target(
         ({"timeout_s": 0}, {}, "timeout_s: 0 "),
         ({"timeout_s": 7200}, {}, "timeout_s: 7200 is not .* at most 3600"),
         ({"url": "http://a", "on_failure": "zero"}, {}, "on_failure: 'zero'"),
+        ({"url": "http://a", "max_attempts": 0}, {}, "max_attempts: 0 must be at least 1"),
+        ({"url": "http://a", "max_batch": -1}, {}, "max_batch: -1 must be at least 1"),
     ],
 )
 def test_a_wrong_setting_is_reported(
