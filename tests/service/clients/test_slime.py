@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -81,7 +82,7 @@ async def test_a_run_ends_where_its_first_sample_has_no_gold_answer(
         await score(None, unlabelled)
     assert "reference" not in service.calls[0].body["requests"][0]
     assert await score(None, Sample(0, 0.0, response="#### 18")) == 1.0
-    assert math.isnan(await score(None, unlabelled))  # later ones are left out
+    assert np.isnan(await score(None, unlabelled))  # later ones are left out
 
 
 async def test_undecided_is_nan_for_slime(
@@ -90,7 +91,7 @@ async def test_undecided_is_nan_for_slime(
     monkeypatch.setenv("REWARD_SERVE_URL", service.url)
 
     assert await score(None, Sample(0, 0.0, response="#### 18")) == 1.0
-    assert math.isnan(await score(None, Sample(0, 0.0, response="18 or 17, who knows?")))
+    assert np.isnan(await score(None, Sample(0, 0.0, response="18 or 17, who knows?")))
 
 
 async def test_several_samples_at_once_have_a_score_each(

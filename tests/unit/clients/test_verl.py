@@ -51,8 +51,9 @@ def test_a_batch_is_answered_in_order(service: FakeService) -> None:
 def test_a_batch_of_verls_may_be_arrays(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sources, truths = np.array(["gsm8k"] * 2, object), np.array(["18", "17"], object)
-    infos = np.array([{"question": "?"}, None], object)
+    sources: Any = np.array(["gsm8k"] * 2, object)
+    truths: Any = np.array(["18", "17"], object)
+    infos: Any = np.array([{"question": "?"}, None], object)
     scored = compute_score_batched(
         sources, [RIGHT, RIGHT], truths, infos, url=service.url, on_failure=0.0
     )

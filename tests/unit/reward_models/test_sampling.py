@@ -20,7 +20,14 @@ def test_a_long_response_is_hashed_by_its_end_and_length() -> None:
 
 
 def test_any_request_has_a_hash() -> None:
-    odd = (None, [1], "text", {}, {"response": "\ud800"}, {"response": [10**5000]})
+    odd: tuple[object, ...] = (
+        None,
+        [1],
+        "text",
+        {},
+        {"response": "\ud800"},
+        {"response": [10**5000]},
+    )
     hashes = {request_hash(each) for each in odd}
     assert all(len(one) == 16 for one in hashes)
 
