@@ -8,11 +8,11 @@ answers that precede their reasons.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-Encode = Callable[[str], tuple[list[int], list[int]]]
+Encode = Callable[[str], tuple[list[int], Sequence[int]]]
 """Tokenises a text: token ids, and the character offset at which each starts."""
 JOINT = "\n...\n"
 """Replaces the text that was cut between beginning and end."""
@@ -36,7 +36,7 @@ class _Read(NamedTuple):
 
     text: str
     ids: list[int]
-    starts: list[int]
+    starts: Sequence[int]
 
 
 class Shortened(NamedTuple):
