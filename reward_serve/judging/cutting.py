@@ -109,7 +109,7 @@ def _shortened(
     before: list[int] = []
     beginning, after = "", 0
     if 0 < head < budget:
-        _, first = _enough(response, head, read, at_end=False)
+        first = _enough(response, head, read, at_end=False)[1] if skipped else end
         beginning, before, after = _beginning(first, head, read(JOINT).ids)
     room = budget - len(before)
     start = end.starts[-room] if len(end.ids) > room else 0
