@@ -5,8 +5,10 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("requirements/dev.txt", "pyproject.toml", "lab/pyproject.toml")
-SOURCES += ("deployments/bundled_judge/pyproject.toml",)
+SOURCES = (
+    "requirements/dev.txt", "pyproject.toml", "lab/pyproject.toml",
+    "deployments/bundled_judge/pyproject.toml",
+)  # fmt: skip
 
 
 def test_another_python_is_refused_before_an_environment_is_made(tmp_path: Path) -> None:

@@ -268,8 +268,9 @@ async def test_clients_of_several_event_loops_share_connections(service: FakeSer
     [("on_fail", "did you mean 'on_failure'?"), ("retries", "choose from api_key, ")],
 )
 def test_an_unknown_setting_is_refused_by_name(setting: str, remedy: str) -> None:
+    settings: dict[str, Any] = {setting: "rule"}
     with pytest.raises(TypeError) as error:
-        connect(url="http://127.0.0.1:8000", **{setting: "rule"})
+        connect(url="http://127.0.0.1:8000", **settings)
     assert str(error.value).startswith(f"{setting}: unknown setting ({remedy}")
 
 
