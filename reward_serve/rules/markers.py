@@ -62,12 +62,13 @@ _LEADING_WORDS = frozenset(
 _SUPPOSED = re.compile(r"^\W*(?:had|were|should|provided|in case|when|once)\b")
 _SCALED = re.compile(  # "In thousands, the answer is 18"
     r"\bin (?:hundreds|thousands|millions|billions|dozens|pairs|tens|binary|octal|base)\b"
+    r"|\bthan or equal to\W*$|\bexceeds?\W*$"
 )
 _BEFORE_LABEL = re.compile(
     r"(?:^|[,:]|\b(?:so|thus|therefore|hence|then|and|finally|means|implies|conclude))"
     r"[\W_]*(?:that )?$"
 )
-_BEFORE_BOX = re.compile(r"(?:\s|\$|\*\*|\\[(\[\\$])*$")
+_BEFORE_BOX = re.compile(r"(?:\s|\$|\*\*|\\[(\[\\$,;:! ])*$")
 _BEFORE_BOX_COMMANDS = frozenset(["\\therefore", "\\implies", "\\rightarrow", "\\quad"])
 _OPERATOR_BEFORE = re.compile(r"[-+/^<>~(\u2212\u2013\u2248\u00d7]\s*$|(?<!\*)\*\s*$")
 

@@ -526,3 +526,18 @@ def test_numbered_steps_with_a_box_each_are_no_guesses() -> None:
     steps = [f"Day {day}: \\boxed{{{3 * day}}}" for day in range(1, 9)]
     response = "\n".join([*steps, "Total: \\boxed{108}"])
     assert verify(response, "108").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "So x \\neq\\; ",
+        "So $x = -\\, ",
+        "So $2 \\cdot\\: ",
+        "So x is greater than or equal to ",
+        "Hence the sum exceeds ",
+    ],
+)
+def test_a_space_or_a_comparison_before_a_box_hides_no_operator(lead: str) -> None:
+    assert verify(f"{lead}\\boxed{{18}}", "18").outcome == "abstain"
+    assert verify("So x =\\,\\boxed{18}", "18").outcome == "right"
