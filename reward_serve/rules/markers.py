@@ -49,7 +49,7 @@ _SENTENCE_START = re.compile(r"[.!?](?=\s)|\n")
 _WORD = re.compile(r"[a-z]+|\d+")
 
 _NEGATED = re.compile(
-    r"n't\b|~~|<!--|<(?:s|del|strike)>|%\s*$|\bn\u00e3o\b|\b\u043d\u0435\b|\u4e0d|\u975e"
+    r"n't\b|~~|<!--|<(?:s|del|strike)>|%\s*$|\bn\u00e3o\b|\b\u043d\u0435\b|[\u4e0d\u975e\u9519\u932f\u8bef\u8aa4]"
     r"|\u0644\u064a\u0633|\u05dc\u05d0|\u0928\u0939\u0940\u0902|\bkh\u00f4ng\b|\bnen\u00ed\b|\b\u03b4\u03b5\u03bd\b"
     r"|\b(?:nem|nu|nije|bukan|tidak|hindi|ei ole)\b"
 )
@@ -63,6 +63,7 @@ _SUPPOSED = re.compile(r"^\W*(?:had|were|should|provided|in case|when|once)\b")
 _SCALED = re.compile(  # "In thousands, the answer is 18"
     r"\bin (?:hundreds|thousands|millions|billions|dozens|pairs|tens|binary|octal|base)\b"
     r"|\bthan or equal to\W*$|\bexceeds?\W*$"
+    r"|\b(?:of|than|twice|half|think|say|guess|believe)(?: that)? (?:the|my|our) (?:final )?answer\b"
 )
 _BEFORE_LABEL = re.compile(
     r"(?:^|[,:]|\b(?:so|thus|therefore|hence|then|and|finally|means|implies|conclude))"

@@ -541,3 +541,20 @@ def test_numbered_steps_with_a_box_each_are_no_guesses() -> None:
 def test_a_space_or_a_comparison_before_a_box_hides_no_operator(lead: str) -> None:
     assert verify(f"{lead}\\boxed{{18}}", "18").outcome == "abstain"
     assert verify("So x =\\,\\boxed{18}", "18").outcome == "right"
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "It is tempting to say ",
+        "A common trap is ",
+        "La respuesta incorrecta es ",
+        "Falsch ist ",
+        "\u5e38\u89c1\u7684\u9519\u8bef\u7b54\u6848\u662f ",
+        "One would think the answer is ",
+        "Twice the answer is ",
+        "The negative of the answer is ",
+    ],
+)
+def test_an_answer_that_is_called_wrong_or_changed_before_its_box_leaves_doubt(lead: str) -> None:
+    assert verify(f"{lead}\\boxed{{18}}", "18").outcome == "abstain"
