@@ -45,12 +45,14 @@ MAX_ANSWERS = 7  # different answers; more than that is guessing
 _SIGNS = frozenset("<=>+-*/")  # "minus"
 _NO_PRICES = MEASURES | {"pesos", "yuan", "yen", "won", "francs", "rubles", "lira"}
 _MATH_SIGNS = " \n$\\[]"
+_LETTER = re.compile(r"(?:^|\bis)\W*[a-z]\W*$")  # a choice
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _MARK = re.compile(r"^[^\x22\x27\u2018-\u201f]*\d[\x22\x27\u2018-\u201f]")  # 5' are 60 inches
 _GROUP = re.compile(r"\d{3}$|^\d$")  # "413 413" may be one number, and so may "1 1"
 _CHOICE = re.compile(
     r"(?<![^\W\d_])[A-J](?:[\W_]*$| (?:is|must|has)\b)|\([A-J]\)"
     r"|\b(?i:option|choice|letter)[\W_]{1,9}[A-J]\b"
+    r"|(?<!\w)\([a-j]\)|\b(?i:options?|choices?)\b|\b(?i:statement) [IVX]+\b"
 )
 
 
@@ -156,6 +158,8 @@ def _is_only_opener(response: str) -> bool:
     if not all(each.isalnum() or is_blank_character(each) for each in response):
         return False  # a symbol may be a number: a keycap ten
     text = _STEP_ONE.sub("step", response.casefold())
+    if _LETTER.search(text):
+        return False
     return all(word in OPENER_WORDS for word in re.split(r"[\W_]+", text) if word)
 
 

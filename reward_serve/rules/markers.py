@@ -102,8 +102,9 @@ class Marker:
 
 def is_remark(text: str) -> bool:
     """Whether the text after a marker is a remark on the answer: "the answer is correct"."""
-    words = re.split(r"[\W_]+", text.lower())
-    return REMARK_WORDS.issuperset(word for word in words if word)
+    words = [word for word in re.split(r"[\W_]+", text.lower()) if word]
+    # A lone letter may be a choice: "the answer is a".
+    return REMARK_WORDS.issuperset(words) and any(len(word) > 1 for word in words)
 
 
 @lru_cache(maxsize=2)  # a response is read once, however many references it is compared with

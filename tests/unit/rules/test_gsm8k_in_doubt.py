@@ -558,3 +558,20 @@ def test_a_space_or_a_comparison_before_a_box_hides_no_operator(lead: str) -> No
 )
 def test_an_answer_that_is_called_wrong_or_changed_before_its_box_leaves_doubt(lead: str) -> None:
     assert verify(f"{lead}\\boxed{{18}}", "18").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "a",
+        "The answer is a.",
+        "So the value is \\boxed{a}.",
+        "**Answer:** A\n\nThis completes the solution.",
+        "So the correct one is (b), and that is it.",
+        "So the first option is the correct one, and that is it.",
+        "So the last of the choices is the correct one, and that is it.",
+        "So statement II is the one that holds, and that is it.",
+    ],
+)
+def test_a_choice_may_be_a_small_letter_or_named_by_its_place(response: str) -> None:
+    assert verify(response, "55").outcome == "abstain"
