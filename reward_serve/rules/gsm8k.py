@@ -306,7 +306,9 @@ def _judge_text(response: str, gold: str) -> Grade:
         return unsure
     if (same_text(last.text, gold) or is_same_time(last.text, gold)) and is_bare(tail):
         return Grade(RIGHT, "marker_matches", answer)
-    comparison = compare_formulas(last.text, gold)
+    unit = unit_around(response, last.start, last.end)
+    text = f"{last.text}\\text{{{unit}}}" if unit else last.text
+    comparison = compare_formulas(text, gold)
     if comparison == "equal":
         return Grade(RIGHT, "marker_matches", answer)
     return Grade(WRONG, "marker_differs", answer) if comparison == "unequal" else unsure

@@ -181,3 +181,14 @@ def test_a_name_at_the_end_is_not_read_as_a_unit(name: str) -> None:
     assert verify(response, f"4{name}^2 + 7{name}^3 + 3").outcome == "wrong"
     fraction = f"\\frac{{1}}{{2}} - {name}"
     assert verify(fraction, f"-\\frac{{1}}{{2}} + {name}").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "form", ["$\\boxed{{{}}}$ hours", "In hours, \\boxed{{{}}}", "\\boxed{{{}}}\\text{{ hours}}"]
+)
+def test_a_formula_has_the_unit_that_stands_outside_of_its_box(form: str) -> None:
+    response = form.format("2\\sqrt{3}")
+    assert verify(response, "2\\sqrt{3}\\text{ minutes}").outcome == "abstain"
+    assert verify(response, "2\\sqrt{3}\\text{ hours}").outcome == "right"
+    assert verify(response, "2\\sqrt{3}").outcome == "right"
+    assert verify(response, "2\\sqrt{5}").outcome == "wrong"
