@@ -285,6 +285,10 @@ def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "ma
     near = may_equal(number.value, gold.value, units=units) or may_round(number.value, gold.value)
     near = near or not SCALES.isdisjoint(number.unit + gold.unit)
     near = near or (units and may_convert(number.value, gold.value))
+    turns = (number.value - gold.value) / 360
+    angle = turns.denominator == 1 and number.value * gold.value < 0
+    if angle and "degrees" in number.unit + gold.unit:
+        return Grade(ABSTAINED, "value_in_doubt", answer)  # -30 and 330 degrees are one angle
     # "5 degrees colder" may be -5
     named = not UNIT_WORDS.issuperset(number.unit + gold.unit)
     opposite = number.value == -gold.value and not number.percent and not named

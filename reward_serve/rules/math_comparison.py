@@ -105,6 +105,9 @@ def _far_apart(one: Any, other: Any, *, units: bool) -> bool:
         return False  # a name, a root of a negative number, a division by zero
     small, large = sorted(abs(float(value)) for value in values)
     gap = abs(float(values[0] - values[1]))
+    turns = gap / math.tau
+    if values[0] * values[1] < 0 and abs(turns - round(turns)) < 1e-9:
+        return False  # -pi/6 and 11pi/6 are one angle
     near = units and any(abs(small * factor - large) * 10**6 < large for factor in _FACTORS)
     return gap * 100 >= large and not near
 

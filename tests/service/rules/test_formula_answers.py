@@ -146,6 +146,9 @@ def test_a_task_a_version_or_a_permutation_is_not_proven_right(
         ("\\boxed{[0.5, 2]}", "[2, 1/2]"),
         ("#### 2.5e-3", "0.25e-2"),
         ("\\boxed{\\sin 30}", "\\sin\\frac{\\pi}{6}"),
+        ("\\boxed{-\\frac{\\pi}{6}}", "\\frac{11\\pi}{6}"),
+        ("\\boxed{330^\\circ}", "-30"),
+        ("#### -97\u00b0", "263"),
     ],
 )
 def test_a_date_a_cycle_or_a_vector_is_not_disproven(response: str, reference: str) -> None:
