@@ -131,8 +131,9 @@ def may_hold(text: str, value: Fraction) -> bool:
     if readable is None:
         return True
     digits = str(abs(value * 10**12).numerator).rstrip("0") if value.denominator > 1 else ""
+    zeros = "0*" if digits else ""  # 45,60 euros
     digits = digits or str(abs(value.numerator))
-    if re.search(rf"(?<!\d){_BETWEEN_DIGITS.join(digits)}(?!\d)", readable):
+    if re.search(rf"(?<!\d){zeros}{_BETWEEN_DIGITS.join(digits)}{zeros}(?!\d)", readable):
         return True
     found = _numbers(readable)
     if len(found) > MAX_NUMBERS or any(

@@ -575,3 +575,16 @@ def test_an_answer_that_is_called_wrong_or_changed_before_its_box_leaves_doubt(l
 )
 def test_a_choice_may_be_a_small_letter_or_named_by_its_place(response: str) -> None:
     assert verify(response, "55").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("So it costs 45,60 euros, and that is it.", "45.6"),
+        ("So it costs 1.045,60 euros, and that is it.", "1045.60"),
+        ("So it weighs 0,00450 grams, and that is it.", "0.0045"),
+        ("45,60", "45.60"),
+    ],
+)
+def test_a_decimal_comma_may_be_followed_by_zeros(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
