@@ -77,7 +77,7 @@ _CANNOT_READ = re.compile(
     r"|\d\s*(?:hundred|thousand|million|billion|trillion)"
     rf"|\d ?(?:{_MEASURE})\b,?(?: and)? \d"
     rf"|\b(?:an|{ANY_NUMBER_WORD}) (?:hour|feet|foot|dollar|pound)s?,?(?: and)? {ANY_NUMBER_WORD}\b"
-    r"|ty[ -](?:first|second)\b"
+    r"|ty[ -](?:first|second)\b|\b(?:right|straight) angles?\b"
     r"|\b(?:hour|hr|feet|foot|yard|pound|week|day|year|month|minute|dollar|buck|gallon|quart|cup"
     r"|kilo\w*|meter|mile)s?,?(?: and)? [\w.]+(?:[ -][\w.]+)? (?:min|sec|cent|inch|day|week|month"
     r"|hour|ounce|gram|quart|pint|cup|feet|yard|meter|penn)"  # 2 hours and thirty-five minutes
@@ -101,8 +101,9 @@ _UNKNOWN = "\ufffd"
 _WORD = re.compile(r"[a-z]+")
 _PUNCTUATION = re.compile(r"[.!?;:,\n]")
 _ADDING = re.compile(
-    r"\b(?:another|extra|more|sum|than|addition to|(?:along|together) with)\b"
-)  # 16 and another, the sum of 16 and 2
+    r"\b(?:another|extra|more|sum|than|addition to|(?:along|together) with|except|excluding|save for"
+    rf"|apart from|all but|but (?:\d|{ANY_NUMBER_WORD}\b))"
+)  # 16 and another, the sum of 16 and 2, all but two of the 20
 _EACH = re.compile(  # 6 rows with 11 in each
     r"\b(?:each|every|apiece|(?:rows|boxes|bags|packs|groups|stacks|sets) of)\b"
 )

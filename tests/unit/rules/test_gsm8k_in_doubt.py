@@ -588,3 +588,18 @@ def test_a_choice_may_be_a_small_letter_or_named_by_its_place(response: str) -> 
 )
 def test_a_decimal_comma_may_be_followed_by_zeros(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("So the angle is a right angle, and that is it.", "90"),
+        ("So the sum is a straight angle, and that is it.", "180"),
+        ("So all but two of the twenty-five are there, and that is it.", "23"),
+        ("So they have all the 26 letters except 3, and that is it.", "23"),
+        ("So they have 26 letters apart from 3, and that is it.", "23"),
+        ("So they have all 26 letters but 3, and that is it.", "23"),
+    ],
+)
+def test_an_angle_by_name_or_all_but_a_few_is_not_absent(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
