@@ -75,6 +75,8 @@ def units_conflict(number: Number, other: Number, texts: tuple[str, str]) -> boo
         return True
     if units and others and _POWERS & set(number.unit) != _POWERS & set(other.unit):
         return True
+    if units and others and not MEASURES.isdisjoint(units ^ others):
+        return True  # 60 miles are not 60 miles a day
     if number.name and other.name and number.name != other.name:
         return True
     mark, gold = (_FEET.search(text) for text in texts)

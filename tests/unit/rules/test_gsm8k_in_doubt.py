@@ -603,3 +603,16 @@ def test_a_decimal_comma_may_be_followed_by_zeros(response: str, reference: str)
 )
 def test_an_angle_by_name_or_all_but_a_few_is_not_absent(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("The answer is 60 miles each hour.", "60 miles"),
+        ("#### 60 miles a day", "60 miles"),
+        ("The answer is 18 dollars.", "18 dollars a week"),
+    ],
+)
+def test_a_rate_needs_no_per(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+    assert verify(response, response).outcome == "right"
