@@ -44,6 +44,7 @@ _FILLERS = frozenset(["a", "an", "each", "every", "per", "of", "total", "the", "
 _FEET = re.compile(  # 5' and 5"
     r"(?<=\d)['\"](?=[\s.$]*$)"
 )
+_BITS = re.compile(r"(?<![A-Za-z\\])[kKMmGgTt][BbWw](?![A-Za-z])")  # MB are not Mb
 _POWERS = frozenset(["per", "an", "square", "cubic", "sq", "cu"])
 _CURRENCIES = re.compile(
     r"[$\u00a3\u20ac\u00a5\u20b9]|\b(?:us|ca|au)d?(?=\s?\$)|\b(?:dollar|euro|rupee|usd|eur|yen)(?=s?\b)"
@@ -77,6 +78,9 @@ def units_conflict(number: Number, other: Number, texts: tuple[str, str]) -> boo
         return True
     if units and others and not MEASURES.isdisjoint(units ^ others):
         return True  # 60 miles are not 60 miles a day
+    short, shorts = (set(_BITS.findall(text)) for text in texts)
+    if short != shorts and {each.lower() for each in short} == {each.lower() for each in shorts}:
+        return True
     if number.name and other.name and number.name != other.name:
         return True
     mark, gold = (_FEET.search(text) for text in texts)

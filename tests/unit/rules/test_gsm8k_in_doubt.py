@@ -616,3 +616,12 @@ def test_an_angle_by_name_or_all_but_a_few_is_not_absent(response: str, referenc
 def test_a_rate_needs_no_per(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
     assert verify(response, response).outcome == "right"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [("#### 11 MB", "11 Mb"), ("\\boxed{136\\ \\mathrm{Mb}}", "136\\text{ MB}"), ("3 MW", "3 mW")],
+)
+def test_bits_are_no_bytes_and_milliwatts_no_megawatts(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+    assert verify(f"#### {reference}", reference).outcome == "right"
