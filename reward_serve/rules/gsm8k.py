@@ -49,6 +49,7 @@ _LETTER = re.compile(r"(?:^|\bis)\W*[a-z]\W*$")  # a choice
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _MARK = re.compile(r"^[^\x22\x27\u2018-\u201f]*\d[\x22\x27\u2018-\u201f]")  # 5' are 60 inches
 _GROUP = re.compile(r"\d{3}$|^\d$")  # "413 413" may be one number, and so may "1 1"
+_SCORE = re.compile(r"^[^\w\\]*(\d{1,9}) ?/ ?\d{1,9}\b")  # 17/20 may be 17 points
 _CHOICE = re.compile(
     r"(?<![^\W\d_])[A-J](?:[\W_]*$| (?:is|must|has)\b)|\([A-J]\)"
     r"|\b(?i:option|choice|letter)[\W_]{1,9}[A-J]\b"
@@ -285,6 +286,8 @@ def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "ma
     near = may_equal(number.value, gold.value, units=units) or may_round(number.value, gold.value)
     near = near or not SCALES.isdisjoint(number.unit + gold.unit)
     near = near or (units and may_convert(number.value, gold.value))
+    score = _SCORE.search(texts[0])
+    near = near or (score is not None and int(score[1]) == gold.value)
     turns = (number.value - gold.value) / 360
     angle = turns.denominator == 1 and number.value * gold.value < 0
     if angle and "degrees" in number.unit + gold.unit:

@@ -625,3 +625,14 @@ def test_a_rate_needs_no_per(response: str, reference: str) -> None:
 def test_bits_are_no_bytes_and_milliwatts_no_megawatts(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
     assert verify(f"#### {reference}", reference).outcome == "right"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("#### 17/20", "17"),
+        ("The answer is **6/8**.", "6"),
+    ],
+)
+def test_a_score_may_be_written_with_its_maximum(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
