@@ -34,7 +34,10 @@ _LABEL = re.compile(
     r"(?:\W{0,40}units?\W{1,9}|[\s$]{0,9}(?:\\(?:text|mathrm) ?\{ ?)?(?=in\W{0,9}\Z))([a-z]+)",
     re.IGNORECASE,
 )
-_BEFORE = re.compile(r"\bin ([a-z]+)\W{0,20}\Z", re.IGNORECASE)
+_BEFORE = re.compile(
+    r"\bin ([a-z]+)\W{0,20}\Z|\b([a-z]+)\)?(?: (?:is|are|was)\b|[ *]{0,3}[=:])[^\w.,]{0,20}\Z",
+    re.IGNORECASE,
+)
 MAX_LEAD = 60  # characters
 MAX_BEFORE_UNIT = 4  # words: "2 full hours"
 _WORD = re.compile(r"(?<!\\)\b[a-z]+|%")
@@ -103,8 +106,9 @@ def unit_around(response: str, start: int, end: int) -> str:
     if label := _LABEL.match(response, end):
         return f" {label[1]}"
     lead = _BEFORE.search(response, max(0, start - MAX_LEAD), start)
-    if lead and lead[1].lower() in MEASURES:
-        return f" {lead[1]}"
+    word = (lead[1] or lead[2]) if lead else ""
+    if word.lower() in MEASURES:
+        return f" {word}"
     return _unit_after(response[end:])
 
 

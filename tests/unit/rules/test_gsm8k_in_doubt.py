@@ -636,3 +636,18 @@ def test_bits_are_no_bytes_and_milliwatts_no_megawatts(response: str, reference:
 )
 def test_a_score_may_be_written_with_its_maximum(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "The time in minutes is ",
+        "Total minutes = ",
+        "Number of minutes: ",
+        "**Total time (minutes):** ",
+    ],
+)
+def test_a_unit_may_be_what_is_equated_with_a_box(lead: str) -> None:
+    assert verify(f"{lead}\\boxed{{120}}", "2").outcome == "abstain"
+    assert verify(f"{lead}\\boxed{{120}}", "120").outcome == "right"
+    assert verify(f"{lead}\\boxed{{120}}", "121").outcome == "wrong"
