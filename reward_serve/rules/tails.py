@@ -70,6 +70,8 @@ _RESUMES = re.compile(
     r"[+=]|[a-z]\(|\\f?box|\bagain\b|\bhold on\b"
     r"|\b(?:let(?:'s| me| us)|(?:i|we)(?:'ll| will)) (?:now )?"
     r"(?:find|solve|work|start|read|do|get|see|take|add|begin|use|try|compute|calculate|determine)\b"
+    r"|\b(?:finally|then|now),? we (?:can )?(?:find|calculate|compute|determine|solve)\b"
+    r"|\b(?:is|are|was|the|an?|of|for|to|in|makes?|gets?|earns?|so|thus|then|we|she|he)[\s:*$]*\Z"
 )
 _TYPOGRAPHY = str.maketrans(
     {"\u2019": "'", "\u00d7": "*", "\u2212": "-", "\u00a0": " "}

@@ -651,3 +651,16 @@ def test_a_unit_may_be_what_is_equated_with_a_box(lead: str) -> None:
     assert verify(f"{lead}\\boxed{{120}}", "2").outcome == "abstain"
     assert verify(f"{lead}\\boxed{{120}}", "120").outcome == "right"
     assert verify(f"{lead}\\boxed{{120}}", "121").outcome == "wrong"
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        " a day.\n\nSo for the week she makes",
+        "\n\nTherefore the total for all is:",
+        ".\n\nFinally, we find the total.",
+        "\n\nThen we can find the total of it",
+    ],
+)
+def test_a_solution_that_is_cut_off_after_a_marker_leaves_doubt(tail: str) -> None:
+    assert verify(f"She sells eggs for a week. She makes \\boxed{{18}}{tail}", "18").score is None
