@@ -123,7 +123,9 @@ MEASURES = frozenset(
         tbsp tsp teaspoon teaspoons fortnight fortnights tonne tonnes acre acres hectare hectares
         mph kph yd yds mi wk wks yr yrs mo mos pt pts qt qts gal gals cl dl bit bits byte bytes
         kb mb gb kilobytes megabytes gigabytes kilometres centimetre centimetres millimetre
-        millimetres kilos kms cms fathoms furlongs carats rotations revolutions"""
+        millimetres kilos kms cms fathoms furlongs carats rotations revolutions
+        turns radians stone bushels pecks barrels knots nautical leagues reams shillings fivers
+        tenners"""
     )
 )
 # 3 pm may be 15, and 20 degrees 68.

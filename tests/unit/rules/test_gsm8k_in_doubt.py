@@ -312,6 +312,13 @@ def test_a_multiplier_of_another_language_or_base_is_no_unit(response: str, refe
         ("Answer: 3 qts", "12"),
         ("#### 45 bytes", "360"),
         ("#### 2 gb", "2048"),
+        ("\\boxed{18 \\text{ stone}}", "252"),
+        ("#### 5 knots", "9.26"),
+        ("#### 3 nautical miles", "5556"),
+        ("#### 2 turns", "720"),
+        ("#### 5 radians", "286.48"),
+        ("#### 3 tenners", "30"),
+        ("#### 2 barrels", "84"),
     ],
 )
 def test_an_abbreviated_unit_may_be_converted(response: str, reference: str) -> None:
