@@ -54,6 +54,7 @@ _CHOICE = re.compile(
     r"(?<![^\W\d_])[A-J](?:[\W_]*$| (?:is|must|has)\b)|\([A-J]\)"
     r"|\b(?i:option|choice|letter)[\W_]{1,9}[A-J]\b"
     r"|(?<!\w)\([a-j]\)|\b(?i:options?|choices?)\b|\b(?i:statement) [IVX]+\b"
+    r"|\*\*\(?[A-Ja-j]\)?[.):]?\*\*|\b(?:is|choose|pick|select|mark)\W{1,4}[A-J]\b"
 )
 
 

@@ -578,6 +578,8 @@ def test_an_answer_that_is_called_wrong_or_changed_before_its_box_leaves_doubt(l
         "So the first option is the correct one, and that is it.",
         "So the last of the choices is the correct one, and that is it.",
         "So statement II is the one that holds, and that is it.",
+        "So we see that the one that they have is **c**, and that is it.",
+        "We work it out, so we pick B and that is it.",
     ],
 )
 def test_a_choice_may_be_a_small_letter_or_named_by_its_place(response: str) -> None:
