@@ -40,6 +40,7 @@ from reward_serve.rules.vocabulary import OPENER_WORDS
 
 MAX_OPENER = 300
 MAX_FIRST = 40  # characters of a repeated number
+MAX_LEAD = 80
 MAX_ANSWERS = 7  # different answers; more than that is guessing
 
 _SIGNS = frozenset("<=>+-*/")  # "minus"
@@ -49,6 +50,11 @@ _LETTER = re.compile(r"(?:^|\bis)\W*[a-z]\W*$")  # a choice
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _MARK = re.compile(r"^[^\x22\x27\u2018-\u201f]*\d[\x22\x27\u2018-\u201f]")  # 5' are 60 inches
 _GROUP = re.compile(r"\d{3}$|^\d$")  # "413 413" may be one number, and so may "1 1"
+_NEGATIVE = re.compile(  # "a decrease of 5" is -5
+    r"\b(?:los[est]\w*|drop\w*|decreas\w*|declin\w*|reduc\w*|f[ae]ll\w*|down\w*|below|debt|ow(?:e[sd]?|ing)"
+    r"|deficit|negative|minus|west|south|left|backwards?)\b",
+    re.IGNORECASE,
+)
 _SCORE = re.compile(r"^[^\w\\]*(\d{1,9}) ?/ ?\d{1,9}\b")  # 17/20 may be 17 points
 _CHOICE = re.compile(
     r"(?<![^\W\d_])[A-J](?:[\W_]*$| (?:is|must|has)\b)|\([A-J]\)"
@@ -224,6 +230,9 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
     number = parse_number(text)
     if number is None:
         return Grade(ABSTAINED, "units_differ", answer)
+    lead = response[max(0, last.start - MAX_LEAD) : last.start]
+    if number.value == -gold.value and _NEGATIVE.search(lead):
+        return Grade(ABSTAINED, "value_in_doubt", answer)
     return _compare(number, gold, (text, gold_text))
 
 

@@ -489,6 +489,9 @@ def test_spaced_digits_may_be_one_number(response: str, reference: str) -> None:
     [
         ("The answer is 5 degrees colder.", "-5"),
         ("#### 200 feet down", "-200"),
+        ("She loses \\boxed{5} dollars.", "-5"),
+        ("So the change is a decrease of $\\boxed{5}$.", "-5"),
+        ("The temperature drops.\n#### 5", "-5"),
     ],
 )
 def test_a_word_may_be_a_sign(response: str, reference: str) -> None:
