@@ -47,6 +47,7 @@ _FILLERS = frozenset(["a", "an", "each", "every", "per", "of", "total", "the", "
 _FEET = re.compile(  # 5' and 5"
     r"(?<=\d)['\"](?=[\s.$]*$)"
 )
+_PRODUCT = re.compile(r"\dm?g(?=[\s.$}*]*$)")  # 2mg may be m times g
 _BITS = re.compile(r"(?<![A-Za-z\\])[kKMmGgTt][BbWw](?![A-Za-z])")  # MB are not Mb
 _POWERS = frozenset(["per", "an", "square", "cubic", "sq", "cu"])
 _CURRENCIES = re.compile(
@@ -78,6 +79,8 @@ def units_conflict(number: Number, other: Number, texts: tuple[str, str]) -> boo
     if units and others and not (units <= others or others <= units):
         return True
     if units and others and _POWERS & set(number.unit) != _POWERS & set(other.unit):
+        return True
+    if any(map(_PRODUCT.search, texts)) and not (units and others):
         return True
     if units and others and not MEASURES.isdisjoint(units ^ others):
         return True  # 60 miles are not 60 miles a day

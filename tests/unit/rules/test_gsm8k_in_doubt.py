@@ -676,3 +676,12 @@ def test_a_unit_may_be_what_is_equated_with_a_box(lead: str) -> None:
 )
 def test_a_solution_that_is_cut_off_after_a_marker_leaves_doubt(tail: str) -> None:
     assert verify(f"She sells eggs for a week. She makes \\boxed{{18}}{tail}", "18").score is None
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [("#### 18g", "18"), ("\\boxed{2}", "2mg"), ("\\boxed{$18g$}", "18")],
+)
+def test_grams_without_a_space_may_be_a_product(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+    assert verify("#### 500g", "500 grams").outcome == "right"
