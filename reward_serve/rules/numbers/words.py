@@ -107,7 +107,8 @@ UNIT_DOUBTS = DOUBTS | frozenset(
         repeating repeated recurring periodic bar
         let in too very so now then first next other another average case problem question part
         example draft placeholder dummy sample odd something somewhere backwards reversed inverted
-        swapped upside digit digits round rounds rounded rounding nearest going limit"""
+        swapped upside digit digits round rounds rounded rounding nearest going limit upward upwards
+        onward onwards"""
     )
 )
 # Units that convert into each other: 2 hours are 120 minutes.

@@ -685,3 +685,10 @@ def test_a_solution_that_is_cut_off_after_a_marker_leaves_doubt(tail: str) -> No
 def test_grams_without_a_space_may_be_a_product(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
     assert verify("#### 500g", "500 grams").outcome == "right"
+
+
+@pytest.mark.parametrize(
+    "answer", ["18 by", "18 of the", "18 eggs for", "18 upwards", "18\\text{ onwards}"]
+)
+def test_a_number_with_an_open_end_leaves_doubt(answer: str) -> None:
+    assert verify(f"The answer is {answer}", "18").outcome == "abstain"
