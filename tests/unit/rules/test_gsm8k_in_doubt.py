@@ -170,6 +170,8 @@ def test_one_amount_in_two_units_is_no_second_answer(response: str, references: 
         ("A v\u00e1lasz nem \\boxed{18}", "18"),
         ("\u0627\u0644\u062c\u0648\u0627\u0628 \u0644\u064a\u0633 \\boxed{18}", "18"),
         ("Answer: 18\n\u274c", "18"),
+        ("\\boxed{18} \U0001f44e", "18"),
+        ("\\boxed{18} \u274e", "18"),
         ("Answer:-18", "18"),
         ("So it is 17.\n\n\\begin{comment}\nAnswer: 18\n\\end{comment}", "18"),
         ("x = 3\nprint(x)\nanswer = 15\nanswer += x\nprint(answer)", "15"),
