@@ -63,7 +63,7 @@ _SUPPOSED = re.compile(r"^\W*(?:had|were|should|provided|in case|when|once)\b")
 _SCALED = re.compile(  # "In thousands, the answer is 18"
     r"\bin (?:hundreds|thousands|millions|billions|dozens|pairs|tens|binary|octal|base)\b"
     r"|\bthan or equal to\W*$|\bexceeds?\W*$"
-    r"|\b(?:of|than|twice|half|think|say|guess|believe)(?: that)? (?:the|my|our) (?:final )?answer\b"
+    r"|\b(?:of|than|twice|half|think|guess|believe)(?: that)? (?:the|my|our)(?: final)? answer\b"
 )
 _BEFORE_LABEL = re.compile(
     r"(?:^|[,:]|\b(?:so|thus|therefore|hence|then|and|finally|means|implies|conclude))"

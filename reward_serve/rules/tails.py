@@ -47,7 +47,10 @@ _COURTESY = re.compile(
 )
 _ANSWER = re.compile(r"\banswers?\s*(?::|is\b)")
 _UNKNOWN_LETTER = re.compile(r"[^\W\d_a-zA-Z]")
-_SIGNS = re.compile(r"[~?<>|\u274c\u274e\u26d4\u2717\u2718\U0001f44e\U0001f6ab]|[-+*/%!]=|\u2260|\u2248|\\end\{comment")
+_SIGNS = re.compile(
+    r"[~?<>|\u274c\u274e\u26d4\u2717\u2718\U0001f44e\U0001f6ab]|[-+*/%!]=|[\u2260\u2248]"
+    r"|\\end\{comment"
+)
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _ROMAN = re.compile(r"[ivxlcdm]{2,}")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")

@@ -102,8 +102,8 @@ _UNKNOWN = "\ufffd"
 _WORD = re.compile(r"[a-z]+")
 _PUNCTUATION = re.compile(r"[.!?;:,\n]")
 _ADDING = re.compile(
-    r"\b(?:another|extra|more|sum|than|addition to|(?:along|together) with|except|excluding|save for"
-    rf"|apart from|all but)|\w but (?:\d|{ANY_NUMBER_WORD}\b)"
+    r"\b(?:another|extra|more|sum|than|addition to|(?:along|together) with|except|excluding"
+    rf"|save for|apart from|all but)|\w but (?:\d|{ANY_NUMBER_WORD}\b)"
 )  # 16 and another, the sum of 16 and 2, all but two of the 20
 _EACH = re.compile(  # 6 rows with 11 in each
     r"\b(?:each|every|apiece|(?:rows|boxes|bags|packs|groups|stacks|sets) of)\b"
