@@ -56,11 +56,11 @@ _NEGATIVE = re.compile(  # "a decrease of 5" is -5
     re.IGNORECASE,
 )
 _SCORE = re.compile(r"^[^\w\\]*(\d{1,9}) ?/ ?\d{1,9}\b")  # 17/20 may be 17 points
-_CHOICE = re.compile(
-    r"(?<![^\W\d_])[A-J](?:[\W_]*$| (?:is|must|has)\b)|\([A-J]\)"
-    r"|\b(?i:option|choice|letter)[\W_]{1,9}[A-J]\b"
-    r"|(?<!\w)\([a-j]\)|\b(?i:options?|choices?)\b|\b(?i:statement) [IVX]+\b"
-    r"|\*\*\(?[A-Ja-j]\)?[.):]?\*\*|\b(?:is|choose|pick|select|mark)\W{1,4}[A-J]\b"
+_CHOICE = re.compile(  # each alternative begins with a letter or sign, which is faster
+    r"[A-J](?<![^\W\d_].)(?:[\W_]*$| (?:is|must|has)\b)|\((?:[A-J]|(?<!\w.)[a-j])\)"
+    r"|[oO](?<!\w.)(?:ptions?|PTIONS?)\b|[cC](?<!\w.)(?:hoices?|HOICES?)\b"
+    r"|[lL](?:etter|ETTER)[\W_]{1,9}[A-J]\b|[sS]tatement [IVX]+\b"
+    r"|\*\*\(?[A-Ja-j]\)?[.):]?\*\*|(?:is|choose|pick|select|mark)\W{1,4}[A-J]\b"
 )
 
 
