@@ -50,6 +50,7 @@ _LETTER = re.compile(r"(?:^|\bis)\W*[a-z]\W*$")  # a choice
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _MARK = re.compile(r"^[^\x22\x27\u2018-\u201f]*\d[\x22\x27\u2018-\u201f]")  # 5' are 60 inches
 _GROUP = re.compile(r"\d{3}$|^\d$")  # "413 413" may be one number, and so may "1 1"
+_SENTENCE = re.compile(r"[.!?]\s|\n")
 _NEGATIVE = re.compile(  # "a decrease of 5" is -5
     r"\b(?:los[est]\w*|drop\w*|decreas\w*|declin\w*|reduc\w*|f[ae]ll\w*|down\w*|below|debt|ow(?:e[sd]?|ing)"
     r"|deficit|negative|minus|west|south|left|backwards?)\b",
@@ -230,7 +231,7 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
     number = parse_number(text)
     if number is None:
         return Grade(ABSTAINED, "units_differ", answer)
-    lead = response[max(0, last.start - MAX_LEAD) : last.start]
+    lead = _SENTENCE.split(response[max(0, last.start - MAX_LEAD) : last.start])[-1]
     if number.value == -gold.value and _NEGATIVE.search(lead):
         return Grade(ABSTAINED, "value_in_doubt", answer)
     return _compare(number, gold, (text, gold_text))

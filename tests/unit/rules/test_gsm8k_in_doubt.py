@@ -493,11 +493,15 @@ def test_spaced_digits_may_be_one_number(response: str, reference: str) -> None:
         ("#### 200 feet down", "-200"),
         ("She loses \\boxed{5} dollars.", "-5"),
         ("So the change is a decrease of $\\boxed{5}$.", "-5"),
-        ("The temperature drops.\n#### 5", "-5"),
     ],
 )
 def test_a_word_may_be_a_sign(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+def test_a_sign_word_in_the_work_is_none_of_the_answer() -> None:
+    response = "40 points up, 55 points down. The difference is 15.\n#### 15"
+    assert verify(response, "-15").outcome == "wrong"
 
 
 @pytest.mark.parametrize(
