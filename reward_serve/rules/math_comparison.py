@@ -113,15 +113,19 @@ def _far_apart(one: Any, other: Any, *, units: bool) -> bool:
 
 
 def _other_polynomial(one: Expr, other: Expr) -> bool:
-    """Whether two polynomials differ by more than a constant summand or factor."""
+    """Whether two polynomials differ by more than a constant summand, factor or sign.
+
+    5k+1 and 1-5k may be one family of integers.
+    """
     try:
         polynomials = [Poly(each, *sorted(one.free_symbols, key=str)) for each in (one, other)]
     except PolynomialError:
         return False
     if any(each.get_domain() not in (ZZ, QQ) for each in polynomials):
         return False
-    difference = (polynomials[0] - polynomials[1]).total_degree() > 0
-    return bool(difference and polynomials[0].monic() != polynomials[1].monic())
+    one, other = polynomials
+    difference = min((one - other).total_degree(), (one + other).total_degree()) > 0
+    return bool(difference and one.monic() != other.monic())
 
 
 def _bare(gold: str) -> str:
