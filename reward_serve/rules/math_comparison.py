@@ -78,12 +78,13 @@ def _proportional(pairs: list[tuple[Any, Any]]) -> bool:
 
 
 def _compare_sets(items: list[Any], others: list[Any]) -> Literal["equal", "unknown"]:
+    rest = list(others)
     for item in items:
-        same = (other for other in others if verify(other, item, timeout_seconds=None))
-        found = next(same, None)
+        places = (at for at, other in enumerate(rest) if verify(other, item, timeout_seconds=None))
+        found = next(places, None)
         if found is None:
             return "unknown"
-        others = [other for other in others if other is not found]
+        del rest[found]
     return "equal"
 
 

@@ -144,6 +144,7 @@ def test_a_task_a_version_or_a_permutation_is_not_proven_right(
         ("\\boxed{(2,60)}", "(2,\\frac{\\pi}{3})"),
         ("\\boxed{(1+2t,4t)}", "(1+t,2t)"),
         ("\\boxed{(3, 4, 0.5)}", "(4,3,1/2)"),
+        ("\\boxed{(2, 2, 4)}", "(2,4,2)"),
         ("\\boxed{[0.5, 2]}", "[2, 1/2]"),
         ("#### 2.5e-3", "0.25e-2"),
         ("\\boxed{\\sin 30}", "\\sin\\frac{\\pi}{6}"),
