@@ -53,7 +53,10 @@ _RARE = tuple(
         *(42, 500, 1852, "1.151", "1.852", "57.296"),
     )
 )
-_ABOUT = tuple(map(Fraction, ("1.609", "2.205", "2.54", "28.35")))  # km in a mile, lb in a kg, ...
+_ABOUT = tuple(  # km in a mile, lb in a kg, cm in an inch, g in an ounce: less and more by 1%
+    (factor * Fraction("0.99"), factor * Fraction("1.01"))
+    for factor in map(Fraction, ("1.609", "2.205", "2.54", "28.35"))
+)
 
 # The text must contain one of these English words, or else it may be in another language, whose
 # number words could state the value.
@@ -140,7 +143,7 @@ def may_hold(text: str, value: Fraction) -> bool:
     found = _numbers(readable)
     if len(found) > MAX_NUMBERS or any(
         number is None or may_equal(number, value, units=True) or _may_round(number, value)
-        for number in found
+        for number in set(found)
     ):
         return True
     numbers = frozenset(filter(None, found))
@@ -190,7 +193,7 @@ def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:
     ratio = large / small
     if ratio in (100, 1000, 10**6, 10**9) or (units and ratio in CONVERSIONS):
         return True
-    if units and any(abs(ratio - about) * 100 < about for about in _ABOUT):
+    if units and any(less < ratio < more for less, more in _ABOUT):
         return True
     return (number.denominator > 1 or other.denominator > 1) and (large - small) * 100 < large
 
