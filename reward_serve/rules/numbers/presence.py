@@ -147,6 +147,8 @@ def may_hold(text: str, value: Fraction) -> bool:
     ):
         return True
     numbers = frozenset(filter(None, found))
+    if "degree" in readable and 360 - abs(value) in numbers:
+        return True  # -30 and 330
     if _EACH.search(readable) and any(value / number in numbers for number in numbers):
         return True
     return bool(_ADDING.search(readable)) and abs(value) <= _sum(readable)
