@@ -114,7 +114,7 @@ def _far_apart(one: Any, other: Any, *, units: bool) -> bool:
 
 
 def _other_polynomial(one: Expr, other: Expr) -> bool:
-    """Whether two polynomials differ by more than a constant summand, factor or sign.
+    """Whether two polynomials differ by more than a constant summand or factor.
 
     5k+1 and 1-5k may be one family of integers.
     """
@@ -125,7 +125,8 @@ def _other_polynomial(one: Expr, other: Expr) -> bool:
     if any(each.get_domain() not in (ZZ, QQ) for each in polynomials):
         return False
     one, other = polynomials
-    difference = min((one - other).total_degree(), (one + other).total_degree()) > 0
+    family = one.total_degree() == 1 and (one + other).total_degree() <= 0
+    difference = (one - other).total_degree() > 0 and not family
     return bool(difference and one.monic() != other.monic())
 
 

@@ -37,6 +37,7 @@ def test_a_formula_alone_is_right_where_it_equals_the_reference(
         ("x**4+2*x**3", "x**4 + 3*x**3"),
         ("#### -2x^2 - 2x", "-2x^2 + 2x"),
         ("2x^3 + 1", "x^4"),
+        ("-b^2 - 16", "b^2 - 16"),
     ],
 )
 def test_a_formula_alone_is_wrong_where_it_clearly_differs(response: str, reference: str) -> None:

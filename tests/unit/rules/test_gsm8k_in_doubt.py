@@ -612,7 +612,7 @@ def test_a_decimal_comma_may_be_followed_by_zeros(response: str, reference: str)
     ("response", "reference"),
     [
         ("So the angle is a right angle, and that is it.", "90"),
-        ("So the angle is -171 degrees, and that is it.", "189"),
+        ("So the angle is **-171 degrees**, and that is it.", "189"),
         ("So the sum is a straight angle, and that is it.", "180"),
         ("So all but two of the twenty-five are there, and that is it.", "23"),
         ("So they have all the 26 letters except 3, and that is it.", "23"),
