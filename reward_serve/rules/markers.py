@@ -65,6 +65,13 @@ _SCALED = re.compile(  # "In thousands, the answer is 18"
     r"|\bthan or equal to\W*$|\bexceeds?\W*$"
     r"|\b(?:of|than|twice|half|think|guess|believe)(?: that)? (?:the|my|our)(?: final)? answer\b"
 )
+_BOUNDED = re.compile(  # what LEAD_DOUBTS and MODIFIER_WORDS say in English
+    r"(?:\b(?:(?:mehr|weniger) als|mindestens|h\u00f6chstens|(?:h\u00e4lfte|drittel|doppelte) von"
+    r"|m\u00e1s de|menos(?: de)?|al menos|como m\u00e1ximo|(?:mitad|tercio|doble|triple) de|casi|fast"
+    r"|moins(?: de)?|au (?:moins|plus)|(?:moiti\u00e9|tiers|double|triple) de|presque)"
+    r"|[\u5927\u5c0f\u591a\u5c11]\u4e8e(?:\u7b49\u4e8e)?|\u81f3\u5c11|\u81f3\u591a|\u6700\u591a|\u500d\u7684?"
+    r"|\u53ef\u80fd\u662f|\u5047\u8bbe\w{0,4})\W*$"
+)
 _BEFORE_LABEL = re.compile(
     r"(?:^|[,:]|\b(?:so|thus|therefore|hence|then|and|finally|means|implies|conclude))"
     r"[\W_]*(?:that )?$"
@@ -215,7 +222,8 @@ def _is_doubted(match: re.Match[str], response: str) -> bool:
         before = f"{above.rstrip()} {line}"
     before = _SENTENCE_START.split(before)[-1].lower()
     doubts = LEAD_DOUBTS.intersection(_WORD.findall(before))
-    if doubts or _SCALED.search(before) or _NEGATED.search(before) or _SUPPOSED.search(before):
+    patterns = (_SCALED, _BOUNDED, _NEGATED, _SUPPOSED)
+    if doubts or any(pattern.search(before) for pattern in patterns):
         return True
     if match["label"] or match["key"]:
         return _BEFORE_LABEL.search(before) is None

@@ -699,3 +699,33 @@ def test_grams_without_a_space_may_be_a_product(response: str, reference: str) -
 )
 def test_a_number_with_an_open_end_leaves_doubt(answer: str) -> None:
     assert verify(f"The answer is {answer}", "18").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "Mehr als ",
+        "Die H\u00e4lfte von ",
+        "Angenommen, die Antwort ist ",
+        "M\u00e1s de ",
+        "La mitad de $",
+        "Si la respuesta fuera ",
+        "Au moins ",
+        "La moiti\u00e9 de ",
+        "Supposons que la r\u00e9ponse soit ",
+        "\u7b54\u6848\u5927\u4e8e $",
+        "\u7b54\u6848\u81f3\u5c11 ",
+        "\u7b54\u6848\u662f 2 \u500d\u7684 ",
+        "\u5047\u8bbe\u7b54\u6848\u662f ",
+    ],
+)
+def test_a_bound_or_a_supposition_in_another_language_leaves_doubt(lead: str) -> None:
+    assert verify(f"{lead}\\boxed{{18}}", "18").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "lead",
+    ["Die Antwort ist ", "La respuesta es $", "La r\u00e9ponse est ", "\u7b54\u6848\u662f $"],
+)
+def test_an_answer_in_another_language_is_read(lead: str) -> None:
+    assert verify(f"{lead}\\boxed{{18}}", "18").outcome == "right"
