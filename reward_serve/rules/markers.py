@@ -67,8 +67,8 @@ _SCALED = re.compile(  # "In thousands, the answer is 18"
 )
 _BOUNDED = re.compile(  # what LEAD_DOUBTS and MODIFIER_WORDS say in English
     r"(?:\b(?:(?:mehr|weniger) als|mindestens|h\u00f6chstens|(?:h\u00e4lfte|drittel|doppelte) von"
-    r"|m\u00e1s de|menos(?: de)?|al menos|como m\u00e1ximo|(?:mitad|tercio|doble|triple) de|casi|fast"
-    r"|moins(?: de)?|au (?:moins|plus)|(?:moiti\u00e9|tiers|double|triple) de|presque)"
+    r"|m\u00e1s de|menos(?: de)?|al menos|como m\u00e1ximo|(?:mitad|tercio|doble|triple) de|casi"
+    r"|moins(?: de)?|au (?:moins|plus)|(?:moiti\u00e9|tiers|double|triple) de|presque|fast)"
     r"|[\u5927\u5c0f\u591a\u5c11]\u4e8e(?:\u7b49\u4e8e)?|\u81f3\u5c11|\u81f3\u591a|\u6700\u591a|\u500d\u7684?"
     r"|\u53ef\u80fd\u662f|\u5047\u8bbe\w{0,4})\W*$"
 )
