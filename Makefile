@@ -56,6 +56,8 @@ help:  ## Show the targets
 setup: $(STAMP)  ## Build .venv (done by the other targets when needed)
 
 $(STAMP): requirements/dev.txt pyproject.toml lab/pyproject.toml deployments/bundled_judge/pyproject.toml $(wildcard clients/*/pyproject.toml)
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+	    { echo "$(PYTHON) is not Python 3.11: name one, as in make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -r requirements/dev.txt

@@ -40,6 +40,7 @@ def main(
         with HttpRewardClient(service.url) as client:
             runs = {"HTTP": judged(client, rows, "HTTP", {})}
             start_s = client.models()[0]["start_s"]
+            start_s["replica in all"] = start_s.pop("total")
         if data is None:
             runs["handle"] = judged(
                 RewardClient(APP), rows, "handle", {"options": {"cache": False}}
@@ -57,6 +58,8 @@ def report(runs: dict[str, Run], ready_s: float, parts: dict[str, float], out: P
     """Print a table of the runs, and write the first run's summary as JSON."""
     summaries = {name: run.summary() for name, run in runs.items()}
     console.print(summary_table(summaries))
+    if len(runs) > 1:
+        console.print("The second run's prompts are in the engine's prefix cache.")
     replica = ", ".join(f"{part} {seconds:.1f}" for part, seconds in parts.items())
     console.print(f"ready after {ready_s:.1f} s ({replica})", highlight=False)
     for run in runs.values():

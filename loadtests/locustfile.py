@@ -86,7 +86,8 @@ class Caller(FastHttpUser):
         """Send one call; in an open loop all calls, each when it is due."""
         run = self.test
         if not run.load.open_loop:
-            self.send(run.rollouts.group(run.size), time.perf_counter())
+            if not run.stopping.is_set():  # locust ends callers that were waiting
+                self.send(run.rollouts.group(run.size), time.perf_counter())
             return
         began, in_flight = time.perf_counter(), Group()
         while run.calls:

@@ -46,6 +46,11 @@ _SEVERAL: dict[str, JsonValue] = {
 }
 
 _SIMILAR = 0.7
+# What trainers and data sets call these fields.
+_OTHER_NAMES = {
+    "answer": "reference", "ground_truth": "reference", "solution": "reference",
+    "completion": "response", "output": "response", "prompt": "question",
+}  # fmt: skip
 _MAX_HINTS = 16
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 40
@@ -379,7 +384,8 @@ def probability_right(result: ScoreResult) -> float | None:
 def hint(name: str, known: Iterable[str]) -> str:
     """The remedy for an unknown name: a similar one, or all of them."""
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, 1, _SIMILAR)
+    other = _OTHER_NAMES.get(name)
+    near = [other] if other in known else difflib.get_close_matches(name, known, 1, _SIMILAR)
     return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
 
 

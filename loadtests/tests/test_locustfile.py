@@ -44,6 +44,22 @@ class DroppingOnce(FakeService):
         return super().answer(call)
 
 
+WOKEN_AS_THE_RUN_ENDS = """
+from types import SimpleNamespace
+from gevent.event import Event
+from loadtests.locustfile import HttpSingleUser
+
+stopping = Event()
+stopping.set()
+rollouts = SimpleNamespace(group=lambda size: [])
+load = SimpleNamespace(open_loop=False)
+caller = object.__new__(HttpSingleUser)
+caller.test = SimpleNamespace(load=load, stopping=stopping, rollouts=rollouts, size=1)
+caller.send = lambda *_: print("sent")
+caller.ask()
+"""
+
+
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
     path = tmp_path / "rows.jsonl"
@@ -92,6 +108,13 @@ def test_long_rollouts_are_generated_and_decided_by_rules(rows: Path, tmp_path: 
     )
     assert (figures["shape"], figures["data"]) == ("long_rollouts", "long_rows")
     assert sorted(asked)[8] > 16_000
+
+
+def test_a_caller_that_wakes_as_the_run_ends_sends_nothing() -> None:
+    command = [sys.executable, "-c", WOKEN_AS_THE_RUN_ENDS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout == ""  # locust would end the call, and its sample would count as lost
 
 
 def test_one_wrong_answer_fails_the_run(rows: Path, tmp_path: Path) -> None:

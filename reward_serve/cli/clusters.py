@@ -163,15 +163,23 @@ def _check_room(models: list[ModelConfig]) -> None:
     import ray
 
     available = ray.cluster_resources()
-    for model in models:
-        needed = {"CPU": model.resources.num_cpus, "GPU": model.resources.num_gpus or 0}
-        for what, number in needed.items():
-            if number > available.get(what, 0):
+    for what, field in (("CPU", "num_cpus"), ("GPU", "num_gpus")):
+        room, in_all = available.get(what, 0), 0.0
+        for model in models:
+            number = getattr(model.resources, field) or 0
+            if number > room:
                 raise LaunchError(
                     f"{model.name}: a replica needs {number:g} {what}, but this machine has "
-                    f"{available.get(what, 0):g}; lower --{what.lower()}s or --tp (in a file: "
-                    f"resources.num_{what.lower()}s), or join a cluster (--address)"
+                    f"{room:g}; lower --{what.lower()}s or --tp (in a file: resources.{field}), "
+                    "or join a cluster (--address)"
                 )
+            in_all += number * model.autoscaling.min_replicas
+        if round(in_all, 4) > room:
+            raise LaunchError(
+                f"the models need {in_all:g} {what} together, but this machine has {room:g}; "
+                f"lower resources.{field} or autoscaling.min_replicas of some, or join a cluster "
+                "(--address)"
+            )
 
 
 def _connect(address: str) -> Cluster:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.handle import DEFAULT_APP, HandleTransport
 from reward_serve.client.loop import process_lock
 from reward_serve.keys import API_KEY_VARIABLE, read_key
-from reward_serve.schema import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S
+from reward_serve.schema import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S, hint
 
 
 def connect(
@@ -39,9 +40,14 @@ def connect(
             ``REWARD_SERVE_SAMPLES``.
 
     Raises:
+        TypeError: a setting is unknown.
         ValueError: both ``url`` and ``app``, or both ``api_key`` and ``api_key_file``, are given,
             or a setting is invalid.
     """
+    known = inspect.signature(connect).parameters | inspect.signature(Client).parameters
+    for name in settings.keys() - known:
+        names = known.keys() - {"settings", "transport"}
+        raise TypeError(f"{name}: unknown setting ({hint(name, names)})")
     if url and app:
         raise ValueError(f"url and app={app!r} are both given; give one of them")
     if not url and not app:

@@ -122,7 +122,7 @@ class HandleTransport:
         if len(requests) > self._max_batch_items:  # each replica sees only its part
             raise ServiceUnavailableError(
                 f"{self.name}: requests: {len(requests)} items; the limit is "
-                f"{self._max_batch_items}, so split the batch",
+                f"server.max_batch_items: {self._max_batch_items}, so split the batch",
                 status_code=TOO_LARGE,
             )
         refusals = list(map(unsendable, requests))

@@ -108,6 +108,9 @@ def as_dict(request: Request, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """A request as a plain dict, with the client's defaults for fields that it does not set."""
     if isinstance(request, ScoreRequest):
         request = request.model_dump(mode="json", exclude_unset=True)
+    if not isinstance(request, Mapping):
+        found = type(request).__name__
+        raise TypeError(f"request: must be a dict or a ScoreRequest (found {found})")
     return {**defaults, **request}
 
 

@@ -33,7 +33,7 @@ class Tokenizer(Protocol):
     def encode_control(self, text: str) -> list[int]:
         """Tokenise trusted text; special tokens in it become control tokens."""
 
-    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
+    def encode_plain(self, text: str) -> tuple[list[int], Sequence[int]]:
         """Tokenise untrusted text; special tokens in it stay text.
 
         Returns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from reward_serve.engines.checkpoint import CheckpointError
 
@@ -60,7 +60,7 @@ class ChatTokenizer:
         ids: list[int] = self._control.encode(text, add_special_tokens=False).ids
         return ids
 
-    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
+    def encode_plain(self, text: str) -> tuple[list[int], Sequence[int]]:
         """Tokenise untrusted text; special tokens in it stay text.
 
         A character that the vocabulary can only encode as a special token (such as ``<unk>``) is
@@ -75,16 +75,16 @@ class ChatTokenizer:
             ids, starts, _ = self._plain_ids("".join(shown))
         return ids, starts
 
-    def _plain_ids(self, text: str) -> tuple[list[int], list[int], set[int]]:
+    def _plain_ids(self, text: str) -> tuple[list[int], Sequence[int], set[int]]:
         """Token ids, their offsets, and the characters that only a special token could encode."""
         if len(text) > _LONG:  # only a batch is encoded without the GIL
             (encoding,) = self._plain.encode_batch([text], add_special_tokens=False)
         else:
             encoding = self._plain.encode(text, add_special_tokens=False)
-        ids, spans = encoding.ids, encoding.offsets
+        ids = encoding.ids
         if self._special.isdisjoint(ids):
-            return ids, [start for start, _ in spans], set()
-        tokens = list(zip(ids, spans, strict=True))
+            return ids, _Starts(encoding), set()
+        tokens = list(zip(ids, encoding.offsets, strict=True))
         kept = [(i, start) for i, (start, _) in tokens if i not in self._special]
         unknown = {at for i, span in tokens if i in self._special for at in range(*span)}
         return [i for i, _ in kept], [start for _, start in kept], unknown
@@ -92,3 +92,23 @@ class ChatTokenizer:
     def _is_known(self, character: str) -> bool:
         ids, _, unknown = self._plain_ids(character)
         return bool(ids) and not unknown
+
+
+class _Starts(Sequence[int]):
+    """The offset at which each token starts; few are needed, and a list of all takes long."""
+
+    def __init__(self, encoding: Any) -> None:
+        self._encoding = encoding
+
+    def __len__(self) -> int:
+        return len(self._encoding)
+
+    @overload
+    def __getitem__(self, token: int) -> int: ...
+    @overload
+    def __getitem__(self, token: slice) -> list[int]: ...
+    def __getitem__(self, token: int | slice) -> int | list[int]:
+        if isinstance(token, slice):
+            return [start for start, _ in self._encoding.offsets[token]]
+        start, _ = self._encoding.token_to_chars(range(len(self))[token])
+        return int(start)

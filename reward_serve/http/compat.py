@@ -110,7 +110,10 @@ class CompatRoutes:
     def _admit(self, request: Request, items: int) -> None:
         limit = self._server.max_batch_items
         if items > limit:
-            raise HTTPException(413, f"{items} items; the limit is {limit}, so split the batch")
+            raise HTTPException(
+                413,
+                f"{items} items; the limit is server.max_batch_items: {limit}, so split the batch",
+            )
         self._hold(request, items)
 
     async def _scored(

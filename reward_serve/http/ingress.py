@@ -115,7 +115,9 @@ class Ingress:
         limit = self._server.max_batch_items
         if len(items) > limit:
             raise HTTPException(
-                413, f"requests: {len(items)} items; the limit is {limit}, so split the batch"
+                413,
+                f"requests: {len(items)} items; the limit is server.max_batch_items: {limit}, "
+                "so split the batch",
             )
         self._hold(request, len(items))
         await self._dispatcher.learn([i.get("model") for i in items if isinstance(i, dict)])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from reward_serve.engines.base import Prompt, Tokenizer
-from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, by_characters
+from reward_serve.judging.cutting import Read, by_characters, enough
 
 _MARKER = re.compile("\ue000([0-9]+)\ue001")
 _PROBE = "\ue000probe\ue001"
@@ -60,7 +60,8 @@ class ConversationRenderer:
         """
         texts = [turn["content"].strip() if self._trims else turn["content"] for turn in turns]
         first = 1 if turns[0]["role"] == "system" else 0
-        tokens = {i: self._tokens(text, self._max_tokens) for i, text in enumerate(texts)}
+        ends = [enough(text, self._max_tokens, self._read, at_end=True) for text in texts]
+        tokens = {i: _last(self._max_tokens, *end) for i, end in enumerate(ends)}
 
         @cache
         def cut_to(start: int) -> tuple[list[int], list[_Run], int, bool]:
@@ -81,7 +82,7 @@ class ConversationRenderer:
                 f"{self._max_tokens} tokens; shorten them, or raise engine.max_model_len"
             )
         if over:
-            tokens = self._shared(kept, texts, tokens, room)
+            tokens = self._shared(kept, ends, tokens, room)
         ids: list[int] = []
         for run, place in runs:
             ids += run
@@ -117,7 +118,7 @@ class ConversationRenderer:
     def _shared(
         self,
         kept: Sequence[int],
-        texts: Sequence[str],
+        ends: Sequence[tuple[int, Read]],
         tokens: dict[int, tuple[list[int], int]],
         room: int,
     ) -> dict[int, tuple[list[int], int]]:
@@ -131,20 +132,22 @@ class ConversationRenderer:
             )
         asked = len(tokens[before[-1]][0]) if before else 0
         answered = min(len(tokens[last][0]), max(room - asked, (room + 1) // 2))
-        shared = {**tokens, last: self._tokens(texts[last], answered)}
+        shared = {**tokens, last: _last(answered, *ends[last])}
         if before:
-            shared[before[-1]] = self._tokens(texts[before[-1]], room - answered)
+            shared[before[-1]] = _last(room - answered, *ends[before[-1]])
         return shared
 
-    def _tokens(self, text: str, budget: int) -> tuple[list[int], int]:
-        """The last ``budget`` tokens and the number of characters before them, in bounded time."""
-        if budget <= 0:
-            return [], len(text)
-        cut = max(0, len(text) - CHARACTERS_A_TOKEN * budget)
-        ids, starts = self._tokenizer.encode_plain(text[cut:])
-        if len(ids) <= budget:
-            return ids, cut
-        return ids[-budget:], cut + starts[-budget]
+    def _read(self, text: str) -> Read:
+        return Read(text, *self._tokenizer.encode_plain(text))
+
+
+def _last(budget: int, skipped: int, end: Read) -> tuple[list[int], int]:
+    """The last ``budget`` tokens of a text, and the number of characters before them."""
+    if budget <= 0:
+        return [], skipped + len(end.text)
+    if len(end.ids) <= budget:
+        return end.ids, skipped
+    return end.ids[-budget:], skipped + end.starts[-budget]
 
 
 def _starts(turns: Sequence[Turn], first: int) -> list[int]:

@@ -8,11 +8,11 @@ answers that precede their reasons.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-Encode = Callable[[str], tuple[list[int], list[int]]]
+Encode = Callable[[str], tuple[list[int], Sequence[int]]]
 """Tokenises a text: token ids, and the character offset at which each starts."""
 JOINT = "\n...\n"
 """Replaces the text that was cut between beginning and end."""
@@ -31,12 +31,12 @@ def by_characters(text: str) -> tuple[list[int], list[int]]:
     return starts, starts
 
 
-class _Read(NamedTuple):
+class Read(NamedTuple):
     """A text as it is shown, its tokens, and the character at which each starts."""
 
     text: str
     ids: list[int]
-    starts: list[int]
+    starts: Sequence[int]
 
 
 class Shortened(NamedTuple):
@@ -77,9 +77,9 @@ def shortened(
     """
 
     @cache  # the text from the answer on is needed again
-    def read(text: str) -> _Read:
+    def read(text: str) -> Read:
         text = shown(text)
-        return _Read(text, *encode(text))
+        return Read(text, *encode(text))
 
     return _shortened(response, budget, head if 2 * head <= budget else 0, read, answer)
 
@@ -88,10 +88,10 @@ def _shortened(
     response: str,
     budget: int,
     head: int,
-    read: Callable[[str], _Read],
+    read: Callable[[str], Read],
     answer: Callable[[], tuple[int, int] | None] = lambda: None,
 ) -> Shortened:
-    skipped, end = _enough(response, budget, read, at_end=True)
+    skipped, end = enough(response, budget, read, at_end=True)
     fits = len(end.ids) <= budget
     if fits and not skipped:
         return Shortened(end.text, end.ids, 0, 0)
@@ -109,7 +109,7 @@ def _shortened(
     before: list[int] = []
     beginning, after = "", 0
     if 0 < head < budget:
-        _, first = _enough(response, head, read, at_end=False)
+        first = enough(response, head, read, at_end=False)[1] if skipped else end
         beginning, before, after = _beginning(first, head, read(JOINT).ids)
     room = budget - len(before)
     start = end.starts[-room] if len(end.ids) > room else 0
@@ -117,12 +117,13 @@ def _shortened(
     return Shortened(beginning + end.text[start:], before + end.ids[-room:], cut, after)
 
 
-def _enough(
-    response: str, tokens: int, read: Callable[[str], _Read], at_end: bool
-) -> tuple[int, _Read]:
+def enough(
+    response: str, tokens: int, read: Callable[[str], Read], at_end: bool
+) -> tuple[int, Read]:
     """The end or the beginning of a response, and the number of characters left out.
 
-    Few texts exceed eight characters per token; only those are read further.
+    It has at least ``tokens`` tokens, if the response does within ``CHARACTERS_A_TOKEN`` characters
+    each. Few texts exceed eight characters per token; only those are read further.
     """
     for characters in (_USUAL_CHARACTERS * tokens, CHARACTERS_A_TOKEN * tokens):
         left_out = max(0, len(response) - characters)
@@ -164,7 +165,7 @@ def _written(wanted: str, size: int, show: Callable[[int], str]) -> tuple[int, b
     return (least, False) if found is None else (found, True)
 
 
-def _beginning(first: _Read, most: int, joint: list[int]) -> tuple[str, list[int], int]:
+def _beginning(first: Read, most: int, joint: list[int]) -> tuple[str, list[int], int]:
     """The first words with ``JOINT``, their tokens, and the words' number of characters."""
     text, ids, starts = first
     for end in range(min(most - len(joint), len(ids) - 1), 0, -1):

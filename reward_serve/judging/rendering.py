@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from reward_serve.engines.base import Prompt, Tokenizer
@@ -26,6 +26,8 @@ from reward_serve.schema import Mode
 from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Template
 
 _MAX_SKELETONS = 64
+_SHORT = 2**12  # characters of a text whose tokens are kept
+_SHORT_TEXTS = 512
 _USUAL_CHARACTERS = 4  # per token
 _CRITERION_STEP = 128  # tokens
 _AFTER_ANSWER = 100  # characters
@@ -93,6 +95,7 @@ class Renderer:
         self._max_prompt_tokens = max_prompt_tokens
         self._occurrence_tokens = max(len(self._encode(f" ({where})")[0]) for where in OCCURRENCES)
         self._skeletons: dict[tuple[str, str, Mode, bool], Skeleton] = {}
+        self._read_short = lru_cache(_SHORT_TEXTS)(self._read_any)
 
     def label_ids(self, template: Template) -> Mapping[str, int]:
         """Label to token id; empty without a tokenizer.
@@ -136,9 +139,10 @@ class Renderer:
         others = [name for name in template.fields if name not in responses]
         for name in others:
             self._check_length(name, fields[name], shown)
-        texts = {name: shown(fields[name]) for name in others}
+        read = {name: self._read(shown, fields[name]) for name in others}
+        texts = {name: text for name, (text, _) in read.items()}
+        encoded = {name: ids for name, (_, ids) in read.items()}
         reference = texts.get("reference") if template.occurrence else None
-        encoded = {name: self._encode(text)[0] for name, text in texts.items()}
         sizes = {name: len(ids) for name, ids in encoded.items()}
         if reference is not None:
             sizes["reference"] += self._occurrence_tokens
@@ -161,9 +165,16 @@ class Renderer:
         if reference is not None:
             clause = committed(fields["response"]).clause
             where = occurrence(reference, texts["response"], clause and shown(clause))
-            texts["reference"] = f"{reference} ({where})"
-            encoded["reference"] = self._encode(texts["reference"])[0]
+            texts["reference"], encoded["reference"] = self._read(str, f"{reference} ({where})")
         return skeleton.filled(texts, encoded, cut, head)
+
+    def _read(self, shown: Callable[[str], str], text: str) -> tuple[str, list[int]]:
+        """A field's text as shown, and its tokens; a group's samples have theirs in common."""
+        return (self._read_short if len(text) <= _SHORT else self._read_any)(shown, text)
+
+    def _read_any(self, shown: Callable[[str], str], text: str) -> tuple[str, list[int]]:
+        text = shown(text)
+        return text, self._encode(text)[0]
 
     def _shown_response(self, template: Template, text: str, budget: int) -> Shortened:
         if template.reference != "final_answer":
@@ -248,9 +259,11 @@ def _label_id(encode: Callable[[str], list[int]], prefix: str, label: str) -> in
 
 def shown_as(template: Template) -> Callable[[str], str]:
     """The transformation of a field's text before it is inserted into the prompt."""
-    if template.numerals == "canonical":
-        return lambda text: defuse(canonical(text))
-    return defuse
+    return _plain_numerals if template.numerals == "canonical" else defuse
+
+
+def _plain_numerals(text: str) -> str:
+    return defuse(canonical(text))
 
 
 def defuse(text: str) -> str:

@@ -12,14 +12,15 @@ import re
 from collections import deque
 
 _LABEL = re.compile(
-    r"""\banswer[*_]{2,3}[ ]*\n[^\n]{1,60}
+    r"""(?=[acijorstđоउ正答답정])(?:  # most places are passed over at once
+    \banswer[*_]{2,3}[ ]*\n[^\n]{1,60}
     | (?:\bans\b[*_]{0,3}[ ]?[.:=]
     | (?:\b(?:answer|result|solution|total|output|conclusion|in[ ]all|altogether)\b
         |\b(?:ответ|réponse|antwort|respuesta|resposta|risposta|odpowiedź|cevap|jawaban|đáp[ ]án)\b
         |答案|正解|答え?|정답|답|उत्तर)
       [*_]{0,3}(?:[ ]?\([^()\n]{1,20}\))?[ ]?(?:[:：=→|]|-[ ]|是|は)
       (?:[ ]*\n(?:[ |:-]*-[ |:-]*\n)?)?)  # on the next line, or in the next row of a table
-    [|*_ ]{0,9}\S[^\n|]{0,79}?(?=[.!?;](?:\s|$)|[ ]*[|\n]|\s*$)""",
+    [|*_ ]{0,9}\S[^\n|]{0,79}?(?=[.!?;](?:\s|$)|[ ]*[|\n]|\s*$))""",
     re.IGNORECASE | re.VERBOSE,
 )
 _LINE = re.compile(

@@ -121,11 +121,7 @@ def compare_formulas(answer: str, reference: str) -> Literal["equal", "unequal",
     pairs = list(zip(items, others, strict=False))
     if not alike or not all(_alike(*pair) and _is_evaluated(*pair) for pair in pairs):
         return "unknown"
-    order = "" if brackets == "\\{\\}" else "ordered"
-    try:
-        verdict = _child(os.getpid()).result("\n".join(items), "\n".join(others), order)
-    except RuntimeError:  # undecided, failed, or the interpreter is shutting down
-        return "unknown"
+    verdict = _compared(items, others, "" if brackets == "\\{\\}" else "ordered")
     if verdict == "unequal" and _may_be_listed_otherwise(brackets, items, others):
         return "unknown"
     if verdict == "equal" and any(_form(one) != _form(other) for one, other in pairs):
@@ -139,7 +135,15 @@ def _may_be_listed_otherwise(brackets: str, items: list[str], others: list[str])
         return False
     ordered = brackets == "()" and len(items) == 2
     lettered = any(map(re.compile("[a-z]").search, [*items, *others]))
-    return not brackets or lettered or (not ordered and sorted(items) == sorted(others))
+    return not brackets or lettered or (not ordered and _compared(items, others, "") == "equal")
+
+
+def _compared(items: list[str], others: list[str], order: str) -> str:
+    try:
+        compared = _child(os.getpid()).result("\n".join(items), "\n".join(others), order)
+    except RuntimeError:  # undecided, failed, or the interpreter is shutting down
+        return "unknown"
+    return str(compared)
 
 
 @functools.lru_cache(maxsize=1)

@@ -40,17 +40,28 @@ from reward_serve.rules.vocabulary import OPENER_WORDS
 
 MAX_OPENER = 300
 MAX_FIRST = 40  # characters of a repeated number
+MAX_LEAD = 80
 MAX_ANSWERS = 7  # different answers; more than that is guessing
 
 _SIGNS = frozenset("<=>+-*/")  # "minus"
 _NO_PRICES = MEASURES | {"pesos", "yuan", "yen", "won", "francs", "rubles", "lira"}
 _MATH_SIGNS = " \n$\\[]"
+_LETTER = re.compile(r"(?:^|\bis)\W*[a-z]\W*$")  # a choice
 _STEP_ONE = re.compile(r"\bstep 1\b")
 _MARK = re.compile(r"^[^\x22\x27\u2018-\u201f]*\d[\x22\x27\u2018-\u201f]")  # 5' are 60 inches
 _GROUP = re.compile(r"\d{3}$|^\d$")  # "413 413" may be one number, and so may "1 1"
-_CHOICE = re.compile(
-    r"(?<![^\W\d_])[A-J](?:[\W_]*$| (?:is|must|has)\b)|\([A-J]\)"
-    r"|\b(?i:option|choice|letter)[\W_]{1,9}[A-J]\b"
+_SENTENCE = re.compile(r"[.!?]\s|\n")
+_NEGATIVE = re.compile(  # "a decrease of 5" is -5
+    r"\b(?:los[est]\w*|drop\w*|decreas\w*|declin\w*|reduc\w*|f[ae]ll\w*|down\w*|below|debt|ow(?:e[sd]?|ing)"
+    r"|deficit|negative|minus|west|south|left|backwards?)\b",
+    re.IGNORECASE,
+)
+_SCORE = re.compile(r"^[^\w\\]*(\d{1,9}) ?/ ?\d{1,9}\b")  # 17/20 may be 17 points
+_CHOICE = re.compile(  # each alternative begins with a letter or sign, which is faster
+    r"[A-J](?<![^\W\d_].)(?:[\W_]*$| (?:is|must|has)\b)|\((?:[A-J]|(?<!\w.)[a-j])\)"
+    r"|[oO](?<!\w.)(?:ptions?|PTIONS?)\b|[cC](?<!\w.)(?:hoices?|HOICES?)\b"
+    r"|[lL](?:etter|ETTER)[\W_]{1,9}[A-J]\b|[sS]tatement [IVX]+\b"
+    r"|\*\*\(?[A-Ja-j]\)?[.):]?\*\*|(?:is|choose|pick|select|mark)\W{1,4}[A-J]\b"
 )
 
 
@@ -156,6 +167,8 @@ def _is_only_opener(response: str) -> bool:
     if not all(each.isalnum() or is_blank_character(each) for each in response):
         return False  # a symbol may be a number: a keycap ten
     text = _STEP_ONE.sub("step", response.casefold())
+    if _LETTER.search(text):
+        return False
     return all(word in OPENER_WORDS for word in re.split(r"[\W_]+", text) if word)
 
 
@@ -218,6 +231,9 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
     number = parse_number(text)
     if number is None:
         return Grade(ABSTAINED, "units_differ", answer)
+    lead = _SENTENCE.split(response[max(0, last.start - MAX_LEAD) : last.start])[-1]
+    if number.value == -gold.value and _NEGATIVE.search(lead):
+        return Grade(ABSTAINED, "value_in_doubt", answer)
     return _compare(number, gold, (text, gold_text))
 
 
@@ -281,6 +297,12 @@ def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "ma
     near = may_equal(number.value, gold.value, units=units) or may_round(number.value, gold.value)
     near = near or not SCALES.isdisjoint(number.unit + gold.unit)
     near = near or (units and may_convert(number.value, gold.value))
+    score = _SCORE.search(texts[0])
+    near = near or (score is not None and int(score[1]) == gold.value)
+    turns = (number.value - gold.value) / 360
+    angle = turns.denominator == 1 and number.value * gold.value < 0
+    if angle and "degrees" in number.unit + gold.unit:
+        return Grade(ABSTAINED, "value_in_doubt", answer)  # -30 and 330 degrees are one angle
     # "5 degrees colder" may be -5
     named = not UNIT_WORDS.issuperset(number.unit + gold.unit)
     opposite = number.value == -gold.value and not number.percent and not named
@@ -302,7 +324,9 @@ def _judge_text(response: str, gold: str) -> Grade:
         return unsure
     if (same_text(last.text, gold) or is_same_time(last.text, gold)) and is_bare(tail):
         return Grade(RIGHT, "marker_matches", answer)
-    comparison = compare_formulas(last.text, gold)
+    unit = unit_around(response, last.start, last.end)
+    text = f"{last.text}\\text{{{unit}}}" if unit else last.text
+    comparison = compare_formulas(text, gold)
     if comparison == "equal":
         return Grade(RIGHT, "marker_matches", answer)
     return Grade(WRONG, "marker_differs", answer) if comparison == "unequal" else unsure

@@ -49,7 +49,7 @@ _SENTENCE_START = re.compile(r"[.!?](?=\s)|\n")
 _WORD = re.compile(r"[a-z]+|\d+")
 
 _NEGATED = re.compile(
-    r"n't\b|~~|<!--|<(?:s|del|strike)>|%\s*$|\bn\u00e3o\b|\b\u043d\u0435\b|\u4e0d|\u975e"
+    r"n't\b|~~|<!--|<(?:s|del|strike)>|%\s*$|\bn\u00e3o\b|\b\u043d\u0435\b|[\u4e0d\u975e\u9519\u932f\u8bef\u8aa4]"
     r"|\u0644\u064a\u0633|\u05dc\u05d0|\u0928\u0939\u0940\u0902|\bkh\u00f4ng\b|\bnen\u00ed\b|\b\u03b4\u03b5\u03bd\b"
     r"|\b(?:nem|nu|nije|bukan|tidak|hindi|ei ole)\b"
 )
@@ -62,12 +62,21 @@ _LEADING_WORDS = frozenset(
 _SUPPOSED = re.compile(r"^\W*(?:had|were|should|provided|in case|when|once)\b")
 _SCALED = re.compile(  # "In thousands, the answer is 18"
     r"\bin (?:hundreds|thousands|millions|billions|dozens|pairs|tens|binary|octal|base)\b"
+    r"|\bthan or equal to\W*$|\bexceeds?\W*$"
+    r"|\b(?:of|than|twice|half|think|guess|believe)(?: that)? (?:the|my|our)(?: final)? answer\b"
+)
+_BOUNDED = re.compile(  # what LEAD_DOUBTS and MODIFIER_WORDS say in English
+    r"(?:\b(?:(?:mehr|weniger) als|mindestens|h\u00f6chstens|(?:h\u00e4lfte|drittel|doppelte) von"
+    r"|m\u00e1s de|menos(?: de)?|al menos|como m\u00e1ximo|(?:mitad|tercio|doble|triple) de|casi"
+    r"|moins(?: de)?|au (?:moins|plus)|(?:moiti\u00e9|tiers|double|triple) de|presque|fast)"
+    r"|[\u5927\u5c0f\u591a\u5c11]\u4e8e(?:\u7b49\u4e8e)?|\u81f3\u5c11|\u81f3\u591a|\u6700\u591a|\u500d\u7684?"
+    r"|\u53ef\u80fd\u662f|\u5047\u8bbe\w{0,4})\W*$"
 )
 _BEFORE_LABEL = re.compile(
     r"(?:^|[,:]|\b(?:so|thus|therefore|hence|then|and|finally|means|implies|conclude))"
     r"[\W_]*(?:that )?$"
 )
-_BEFORE_BOX = re.compile(r"(?:\s|\$|\*\*|\\[(\[\\$])*$")
+_BEFORE_BOX = re.compile(r"(?:\s|\$|\*\*|\\[(\[\\$,;:! ])*$")
 _BEFORE_BOX_COMMANDS = frozenset(["\\therefore", "\\implies", "\\rightarrow", "\\quad"])
 _OPERATOR_BEFORE = re.compile(r"[-+/^<>~(\u2212\u2013\u2248\u00d7]\s*$|(?<!\*)\*\s*$")
 
@@ -100,8 +109,9 @@ class Marker:
 
 def is_remark(text: str) -> bool:
     """Whether the text after a marker is a remark on the answer: "the answer is correct"."""
-    words = re.split(r"[\W_]+", text.lower())
-    return REMARK_WORDS.issuperset(word for word in words if word)
+    words = [word for word in re.split(r"[\W_]+", text.lower()) if word]
+    # A lone letter may be a choice: "the answer is a".
+    return REMARK_WORDS.issuperset(words) and any(len(word) > 1 for word in words)
 
 
 @lru_cache(maxsize=2)  # a response is read once, however many references it is compared with
@@ -212,7 +222,8 @@ def _is_doubted(match: re.Match[str], response: str) -> bool:
         before = f"{above.rstrip()} {line}"
     before = _SENTENCE_START.split(before)[-1].lower()
     doubts = LEAD_DOUBTS.intersection(_WORD.findall(before))
-    if doubts or _SCALED.search(before) or _NEGATED.search(before) or _SUPPOSED.search(before):
+    patterns = (_SCALED, _BOUNDED, _NEGATED, _SUPPOSED)
+    if doubts or any(pattern.search(before) for pattern in patterns):
         return True
     if match["label"] or match["key"]:
         return _BEFORE_LABEL.search(before) is None

@@ -78,12 +78,13 @@ def _proportional(pairs: list[tuple[Any, Any]]) -> bool:
 
 
 def _compare_sets(items: list[Any], others: list[Any]) -> Literal["equal", "unknown"]:
+    rest = list(others)
     for item in items:
-        same = (other for other in others if verify(other, item, timeout_seconds=None))
-        found = next(same, None)
+        places = (at for at, other in enumerate(rest) if verify(other, item, timeout_seconds=None))
+        found = next(places, None)
         if found is None:
             return "unknown"
-        others = [other for other in others if other is not found]
+        del rest[found]
     return "equal"
 
 
@@ -105,20 +106,28 @@ def _far_apart(one: Any, other: Any, *, units: bool) -> bool:
         return False  # a name, a root of a negative number, a division by zero
     small, large = sorted(abs(float(value)) for value in values)
     gap = abs(float(values[0] - values[1]))
+    turns = gap / math.tau
+    if values[0] * values[1] < 0 and abs(turns - round(turns)) < 1e-9:
+        return False  # -pi/6 and 11pi/6 are one angle
     near = units and any(abs(small * factor - large) * 10**6 < large for factor in _FACTORS)
     return gap * 100 >= large and not near
 
 
 def _other_polynomial(one: Expr, other: Expr) -> bool:
-    """Whether two polynomials differ by more than a constant summand or factor."""
+    """Whether two polynomials differ by more than a constant summand or factor.
+
+    5k+1 and 1-5k may be one family of integers.
+    """
     try:
         polynomials = [Poly(each, *sorted(one.free_symbols, key=str)) for each in (one, other)]
     except PolynomialError:
         return False
     if any(each.get_domain() not in (ZZ, QQ) for each in polynomials):
         return False
-    difference = (polynomials[0] - polynomials[1]).total_degree() > 0
-    return bool(difference and polynomials[0].monic() != polynomials[1].monic())
+    one, other = polynomials
+    family = one.total_degree() == 1 and (one + other).total_degree() <= 0
+    difference = (one - other).total_degree() > 0 and not family
+    return bool(difference and one.monic() != other.monic())
 
 
 def _bare(gold: str) -> str:

@@ -85,10 +85,15 @@ def _imported(path: str) -> Callable[..., Any]:
     try:
         function = pkgutil.resolve_name(path)
     except Exception as error:  # importing a user's module may raise anything
+        remedy = (
+            "write package.module:name, without .py, and where the replica runs put the module's "
+            "folder on PYTHONPATH before Ray starts, install it, or add it to resources.runtime_env"
+            if isinstance(error, ModuleNotFoundError)
+            else "correct the module, or write the name of a function that it has"
+        )
         raise ConfigError(
             f"rule.function: {path!r} cannot be imported ({type(error).__name__}: {error}); "
-            "write package.module:name, and where the replica runs put the module's folder on "
-            "PYTHONPATH before Ray starts, install it, or add it to resources.runtime_env"
+            f"{remedy}"
         ) from error
     try:
         inspect.signature(function).bind("", "", {})

@@ -47,7 +47,10 @@ _COURTESY = re.compile(
 )
 _ANSWER = re.compile(r"\banswers?\s*(?::|is\b)")
 _UNKNOWN_LETTER = re.compile(r"[^\W\d_a-zA-Z]")
-_SIGNS = re.compile(r"[~?<>|\u274c\u2717\u2718]|[-+*/%!]=|\u2260|\u2248|\\end\{comment")
+_SIGNS = re.compile(
+    r"[~?<>|\u274c\u274e\u26d4\u2717\u2718\U0001f44e\U0001f6ab]|[-+*/%!]=|[\u2260\u2248]"
+    r"|\\end\{comment"
+)
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _ROMAN = re.compile(r"[ivxlcdm]{2,}")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
@@ -70,6 +73,8 @@ _RESUMES = re.compile(
     r"[+=]|[a-z]\(|\\f?box|\bagain\b|\bhold on\b"
     r"|\b(?:let(?:'s| me| us)|(?:i|we)(?:'ll| will)) (?:now )?"
     r"(?:find|solve|work|start|read|do|get|see|take|add|begin|use|try|compute|calculate|determine)\b"
+    r"|\b(?:finally|then|now),? we (?:can )?(?:find|calculate|compute|determine|solve)\b"
+    r"|\b(?:is|are|was|the|an?|of|for|to|in|makes?|gets?|earns?|so|thus|then|we|she|he)[\s:*$]*\Z"
 )
 _TYPOGRAPHY = str.maketrans(
     {"\u2019": "'", "\u00d7": "*", "\u2212": "-", "\u00a0": " "}

@@ -34,7 +34,10 @@ _LABEL = re.compile(
     r"(?:\W{0,40}units?\W{1,9}|[\s$]{0,9}(?:\\(?:text|mathrm) ?\{ ?)?(?=in\W{0,9}\Z))([a-z]+)",
     re.IGNORECASE,
 )
-_BEFORE = re.compile(r"\bin ([a-z]+)\W{0,20}\Z", re.IGNORECASE)
+_BEFORE = re.compile(
+    r"\bin ([a-z]+)\W{0,20}\Z|\b([a-z]+)\)?(?: (?:is|are|was)\b|[ *]{0,3}[=:])[^\w.,]{0,20}\Z",
+    re.IGNORECASE,
+)
 MAX_LEAD = 60  # characters
 MAX_BEFORE_UNIT = 4  # words: "2 full hours"
 _WORD = re.compile(r"(?<!\\)\b[a-z]+|%")
@@ -44,6 +47,8 @@ _FILLERS = frozenset(["a", "an", "each", "every", "per", "of", "total", "the", "
 _FEET = re.compile(  # 5' and 5"
     r"(?<=\d)['\"](?=[\s.$]*$)"
 )
+_PRODUCT = re.compile(r"\dm?g(?=[\s.$}*]*$)")  # 2mg may be m times g
+_BITS = re.compile(r"(?<![A-Za-z\\])[kKMmGgTt][BbWw](?![A-Za-z])")  # MB are not Mb
 _POWERS = frozenset(["per", "an", "square", "cubic", "sq", "cu"])
 _CURRENCIES = re.compile(
     r"[$\u00a3\u20ac\u00a5\u20b9]|\b(?:us|ca|au)d?(?=\s?\$)|\b(?:dollar|euro|rupee|usd|eur|yen)(?=s?\b)"
@@ -75,6 +80,13 @@ def units_conflict(number: Number, other: Number, texts: tuple[str, str]) -> boo
         return True
     if units and others and _POWERS & set(number.unit) != _POWERS & set(other.unit):
         return True
+    if any(map(_PRODUCT.search, texts)) and not (units and others):
+        return True
+    if units and others and not MEASURES.isdisjoint(units ^ others):
+        return True  # 60 miles are not 60 miles a day
+    short, shorts = (set(_BITS.findall(text)) for text in texts)
+    if short != shorts and {each.lower() for each in short} == {each.lower() for each in shorts}:
+        return True
     if number.name and other.name and number.name != other.name:
         return True
     mark, gold = (_FEET.search(text) for text in texts)
@@ -97,8 +109,9 @@ def unit_around(response: str, start: int, end: int) -> str:
     if label := _LABEL.match(response, end):
         return f" {label[1]}"
     lead = _BEFORE.search(response, max(0, start - MAX_LEAD), start)
-    if lead and lead[1].lower() in MEASURES:
-        return f" {lead[1]}"
+    word = (lead[1] or lead[2]) if lead else ""
+    if word.lower() in MEASURES:
+        return f" {word}"
     return _unit_after(response[end:])
 
 

@@ -65,7 +65,10 @@ LEAD_DOUBTS = DOUBTS | frozenset(
         """example instance format template sample placeholder dummy hypothetical told wants
         instructed naive attempt judge grader evaluator system user human reference hint
         verdict key gold truth other another previous earlier part student claim
-        nicht kein keine niet pas ikke inte nie"""
+        tempting tempted trap distractor ruled wrongly mistakenly falsely erroneous erroneously
+        nicht kein keine niet pas ikke inte nie falsch falsche falsa falso fausse faux incorrecta
+        incorrecto incorrecte errada errado sbagliata sbagliato
+        niemals nunca jamais angenommen wenn falls supongamos suponiendo supposons si"""
     )
 )
 # "Master key" responses (Zhao et al. 2025, "One Token to Fool LLM-as-a-Judge") use these words.

@@ -253,7 +253,12 @@ def test_a_value_that_cannot_be_shown_is_still_described(request_: object) -> No
 
 @pytest.mark.parametrize(
     ("name", "remedy"),
-    [("referense", "did you mean 'reference'?"), ("gold", "choose from group, group_size, ")],
+    [
+        ("referense", "did you mean 'reference'?"),
+        ("answer", "did you mean 'reference'?"),
+        ("completion", "did you mean 'response'?"),
+        ("gold", "choose from group, group_size, "),
+    ],
 )
 def test_an_unknown_field_is_named_with_a_field_that_exists(name: str, remedy: str) -> None:
     with pytest.raises(ValidationError) as caught:

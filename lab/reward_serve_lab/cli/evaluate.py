@@ -120,7 +120,7 @@ def evaluate(
     batches_in_flight: Count = 8,
     timeout_s: Timeout = 300.0,
 ) -> None:
-    """Measure a deployed judge against labelled rows.
+    """Measure a deployed judge against labelled rows; exit 1 if no row gets a score.
 
     Reports agreement, confusion, AUC, Cohen's kappa, calibration, false accepts and false rejects,
     in total and by answer format, response length, deciding stage and criterion.
@@ -156,6 +156,13 @@ def evaluate(
         progress.print(str(error), style="red", markup=False)
         raise typer.Exit(1) from None
     _write(runs, reports, results, out, plot)
+    results_of_all = itertools.chain.from_iterable(run.results for run in runs.values())
+    if all(result.score is None and not result.components for result in results_of_all):
+        for report in reports.values():
+            for status, reason in report["reasons"].items():
+                line = f"no row was scored; {status}, first reason: {shown_text(reason)}"
+                progress.print(line, style="red", markup=False)
+        raise typer.Exit(1)
     _print(runs, reports, disagreements)
 
 

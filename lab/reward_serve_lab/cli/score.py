@@ -14,8 +14,9 @@ from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve_lab.cli.evaluate import Count, Model, Timeout, check_outputs
 from reward_serve_lab.evaluation.bulk import read_rows, write_results
+from reward_serve_lab.evaluation.report import first_reasons
 from reward_serve_lab.evaluation.runs import score_with_progress
-from reward_serve_lab.evaluation.tables import summary_table
+from reward_serve_lab.evaluation.tables import shown_text, summary_table
 
 console = Console(stderr=True)
 
@@ -65,5 +66,8 @@ def score(
     else:
         write_results(run, sys.stdout)
     console.print(summary_table({str(file): run.summary()}))
+    for status, reason in first_reasons(run).items():
+        line = f"{status}, first reason: {shown_text(reason)}"
+        console.print(line, style="yellow", markup=False)
     if summary:
         summary.write_text(json.dumps(run.summary(), indent=1) + "\n", encoding="utf-8")

@@ -27,7 +27,7 @@ def report_of(run: Run, template: str | None, mode: str | None) -> dict[str, Any
         "template": template,
         "mode": mode,
         "fingerprints": fingerprints(run.results),
-        "reasons": _reasons(run),
+        "reasons": first_reasons(run),
         "by_format": by_format(judged),
         "by_length": by_length(judged),
         "stages": stages(judged),
@@ -50,7 +50,7 @@ def disagreements(run: Run) -> list[tuple[Row, ScoreResult]]:
     return sorted(differing, key=uncertainty)
 
 
-def _reasons(run: Run) -> dict[str, str]:
+def first_reasons(run: Run) -> dict[str, str]:
     """The first reason of each status."""
     reasons: dict[str, str] = {}
     for result in run.results:

@@ -37,6 +37,7 @@ _CHARACTERS = str.maketrans(
         "\uff04": "$",
     }
 )
+_FOREIGN = re.compile(r"[^\x00-\x7f]")
 _VULGAR = re.compile(r"(\d)([\u00bc-\u00be\u2150-\u215e])")
 _PARTS = {
     **dict.fromkeys(("half", "halves"), 2),
@@ -96,13 +97,12 @@ def canonical(text: str) -> str:
 def _canonical(text: str) -> str:
     if not text.isascii():
         text = _VULGAR.sub(r"\1 \2", text)
-        text = "".join(map(_plain, text.translate(_CHARACTERS)))
+        text = _FOREIGN.sub(_plain, text.translate(_CHARACTERS))
     return applied(_STEPS, plain_formulas(text))
 
 
-def _plain(character: str) -> str:
-    if character.isascii():
-        return character
+def _plain(found: re.Match[str]) -> str:
+    character = found[0]
     category = unicodedata.category(character)
     if category == "Nd":
         return str(unicodedata.decimal(character))
@@ -163,6 +163,8 @@ def _decimal(found: re.Match[str]) -> str:
     text = found[0]
     if len(text) > MAX_DIGITS or (text[0] == "0" and text[1:2].isdigit()):
         return text
+    if len(text) - text.index(".") <= _PLACES + 1:
+        return text.rstrip("0").rstrip(".")
     return _digits(Fraction(text))
 
 
@@ -245,6 +247,7 @@ def _negative(found: re.Match[str]) -> str:
 
 
 _steps = partial(steps, flags=re.IGNORECASE)
+_found = re.compile
 _CURRENCIES = "$€£¥₹"
 _STEPS = (
     _steps(("{,}", "\\"), (r"(?<=\d)(?:\{,\}|\\,|\\!|\{,\}\\!)(?=\d{3})", ",")),
@@ -269,21 +272,36 @@ _STEPS = (
     ),
     _steps((" point ",), (rf"{_NUMERAL} point (\d(?: ?\d)*)\b", _point)),
     # separators, decimal commas
-    _steps(",'_", (r"(?<![\d.,[])(?<!\\\{)(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped)),
-    _steps(" ", (r"(?<![\d.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3})(?!\d| \d)(\.\d+)?", _grouped)),
-    _steps(",", (r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d,]|\.\d)", _grouped_by_points)),
-    _steps(",", (r"(?<![\d.,])(\d+),(\d{1,2})(?![\d,]|\.\d)", _decimal_comma)),
-    _steps(".", (r"(?<![\w.])\.(\d+)", r"0.\1")),
+    _steps(
+        _found(r"[,'_]\d{3}"),
+        (r"(?<![\d.,[])(?<!\\\{)(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped),
+    ),
+    _steps(
+        _found(r"\d \d{3}"),
+        (r"(?<![\d.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3})(?!\d| \d)(\.\d+)?", _grouped),
+    ),
+    _steps(
+        _found(r",\d"),
+        (r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d,]|\.\d)", _grouped_by_points),
+        (r"(?<![\d.,])(\d+),(\d{1,2})(?![\d,]|\.\d)", _decimal_comma),
+    ),
+    _steps(".", (r"\.(?<![\w.]\.)(\d+)", r"0.\1")),
     # currency
     _steps(_CURRENCIES, (r"([-+]?)[$€£¥₹]\s?([-+]?)(?=\d)", r"\1\2")),
     _steps(
         (*_CURRENCIES, ",-", ".-", ",–", ".–", ",—", ".—"),
-        (r"(?<=\d)\s?[€£₹]|(?<=\d)\$|(?<=\d)[,.][-–—](?!\s?\w)", ""),
+        (r"(\d)(?:\s?[€£₹]|\$|[,.][-–—](?!\s?\w))", r"\1"),
     ),
     _steps((" cent",), (rf"{_NUMERAL} dollars? and (\d{{1,2}}) cents?\b", _dollars)),
     # powers, scales
-    _steps((), (rf"{_NUMERAL}(?:{_POWER_OF_TEN})(?!\w)", _power)),
-    _steps("^*", (rf"(?<![\w.^)}}\]])(?<!\^\{{)(?<![x×*·/] ){_TEN}(?![\d.])", _ten)),
+    _steps(
+        _found(r"\d(?:\s?[xX×*·]\s?10|[eE][+-]?\d)"),
+        (rf"{_NUMERAL}(?:{_POWER_OF_TEN})(?!\w)", _power),
+    ),
+    _steps(
+        _found(r"10\s?[\^*]"),
+        (rf"(?<![\w.^)}}\]])(?<!\^\{{)(?<![x×*·/] ){_TEN}(?![\d.])", _ten),
+    ),
     _steps(
         ("thousand", "million", "billion", "hundred"),
         (rf"{_NUMERAL}\s?(thousand|million|billion|hundred)s?(?!\w)", _scaled),
@@ -292,7 +310,7 @@ _STEPS = (
         ("score", "lakh", "crore", "mille", "parts per", "basis", "ppm"),
         (rf"{_NUMERAL}\s({_LESS_COMMON})(?!\w)", _scaled),
     ),
-    _steps(("k", "m", "bn"), (rf"{_NUMERAL}((?-i:k|K|M|mn|bn))(?!\w)", _scaled)),
+    _steps(_found(r"\d(?:k|K|M|mn|bn)"), (rf"{_NUMERAL}((?-i:k|K|M|mn|bn))(?!\w)", _scaled)),
     # fractions
     _steps(
         ("hal", "third", "quarter", "fourth", "fifth", "sixth", "eighth", "tenth"),
@@ -323,9 +341,9 @@ _STEPS = (
     _steps(
         (),
         (
-            r"(?<=\d)(?=(?!(?:st|nd|rd|th|pi|sqrt|cbrt|sin|cos|tan|log|ln)\b)"
+            r"(\d)(?=(?!(?:st|nd|rd|th|pi|sqrt|cbrt|sin|cos|tan|log|ln)\b)"
             r"(?:[a-z]{2,}|(?-i:[ghlLm]))\b)",
-            " ",
+            r"\1 ",
         ),
     ),
     # zeros, percent, signs
@@ -336,5 +354,7 @@ _STEPS = (
     ),
     _steps(("negative", "minus"), (r"\b(?:negative|minus)\s+(?=\d)(\d+(?:\.\d+)?)", _negative)),
     _steps("-", (r"(?<=[=:(])(\s?)- (?=\d)", r"\1-")),
-    _steps("+", (r"(?:^|(?<=[$({[:=*,→])|(?<=[:=#,→] )|(?<=\bis ))\+(?=\d)", "")),
+    _steps(
+        "+", (r"\+(?=\d)(?:(?<=^\+)|(?<=[$({[:=*,→]\+)|(?<=[:=#,→] \+)|(?<=\bis \+))", "")
+    ),
 )  # fmt: skip

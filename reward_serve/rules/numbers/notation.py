@@ -153,9 +153,9 @@ def _ratio(found: re.Match[str]) -> str:
 
 
 def _sorted_sum(found: re.Match[str]) -> str:
-    terms = _SPLIT.findall(found[0])
-    if not any(map(_is_algebraic, (term for _, term in terms))) or _is_word(found[0]):
+    if not _is_algebraic(found[0]) or _is_word(found[0]):
         return found[0]
+    terms = _SPLIT.findall(found[0])
     terms.sort(key=lambda term: (not _is_algebraic(term[1]), term[1]))
     return "".join(f"{sign or '+'}{term}" for sign, term in terms).removeprefix("+")
 
@@ -229,7 +229,7 @@ _BRACED = (
 _AFTER = (
     steps("\x02\x03", (r"\x02", "{"), (r"\x03", "}")),
     steps(
-        ("*", "\\cdot"),
+        re.compile(r"(?:\*|\\cdot)\s?[A-Za-z(]"),
         (rf"(?<=\d){_TIMES}(?={_NAME}|\()", ""),
         (rf"(?:(?<![A-Za-z][A-Za-z])(?<=[A-Za-z])|(?<=\))){_TIMES}(?={_NAME}|\()", ""),
     ),
@@ -240,12 +240,12 @@ _AFTER = (
     steps(
         "+-",
         (r"\s?([+-])\s?", _tight),
-        (r"(?<=[\d)])([+-]\d+) ([+-]) (?=\d)", r"\1\2"),
+        (r"([+-](?<=[\d)].)\d+) ([+-]) (?=\d)", r"\1\2"),
     ),
     steps((")/",), (_RATIO.pattern, _ratio)),
     steps("+-", (_SUM.pattern, _sorted_sum)),
     steps(
-        "=",
+        re.compile(r"=[^=]*[a-zA-Z]\s?="),
         (
             rf"(?<!,)(?<!, )(?<!and ){_ASSIGNMENT.pattern}"
             rf"(?:(?:,\s?(?:and |or )?| and | or |; ?){_ASSIGNMENT.pattern}){{1,3}}"
@@ -254,14 +254,14 @@ _AFTER = (
         ),
     ),
     steps(
-        "<",
+        re.compile(r"<=?\s?[a-zA-Z]\s?<"),
         (
             rf"(?<![\w.)/-])({_BOUND})\s?(<=?)\s?[a-zA-Z]\s?(<=?)\s?({_BOUND})(?![\w(])",
             _interval,
         ),
     ),
     steps(
-        "<>",
+        re.compile(r"[<>](?<=[a-zA-Z\s].)=?\s?[-\w]"),
         (
             rf"(?<![<>=] )(?<![\w.)/<>=])[a-zA-Z]\s?([<>]=?)\s?({_BOUND})(?![\w(<>=]| ?[<>=])",
             _half_line,
@@ -274,10 +274,16 @@ _AFTER = (
             rf"(\\\{{|[(\[]|(?<![\w}}\])])\{{)\s?({_ITEM}(?:,{_ITEM}){{1,30}})(\\\}}|[)\]}}])",
             _listed,
         ),
+    ),
+    steps(
+        re.compile(r",-?\d+[./,\d]"),
         (rf"(?<![\w.,]){_NUMBER}(?:,{_NUMBER}){{2,30}}(?![\w]|,\d)", _bare_list),
+    ),
+    steps(
+        ",",
         (
-            r"(?<=\d),(?=-\d|\\frac|\d+/\d|-?\d*sqrt\()|(?<=[)}]),(?=[-\d(])|(?<=/\d),(?=[-\d])"
-            r"|(?<=[A-Za-z]),(?=[A-Za-z-])",
+            r",(?:(?<=\d,)(?=-\d|\\frac|\d+/\d|-?\d*sqrt\()|(?<=[)}],)(?=[-\d(])"
+            r"|(?<=/\d,)(?=[-\d])|(?<=[A-Za-z],)(?=[A-Za-z-]))",
             ", ",
         ),
     ),

@@ -86,6 +86,7 @@ _DECIMAL = re.compile(
 _SPELLED = re.compile(rf"(?:a )?{ANY_NUMBER_WORD}(?:[ -](?:and )?{ANY_NUMBER_WORD})*(?![a-z])")
 _NO_UNIT_ENDINGS = ("ly", "eenth", "eenths", "ieth", "ieths", "fold", "illion", "illions")
 _UNIT_WORD = re.compile(r"[a-z]+(?:'s|s')?")
+_CUT_OFF = frozenset(["a", "an", "at", "by", "for", "from", "of", "on", "per", "the", "to", "with"])
 _ATTACHED_UNIT = re.compile(
     r"(?:[km]?g|kgs|lbs?|oz|[cmk]m|ft|[mk]ph|hrs?|mins?|secs?|ml|[ap]m|usd|$)"
 )
@@ -275,7 +276,7 @@ def _with_unit(value: Fraction, rest: str, *, plain: bool) -> Number | None:
         return None
     if len(words) > MAX_UNIT_WORDS or not all(_is_unit_word(word) for word in words):
         return None
-    if words and words[-1] == "a":
+    if words and words[-1] in _CUT_OFF:
         return None
     return Number(value, bool(percent), tuple(words), plain)
 

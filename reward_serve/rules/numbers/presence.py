@@ -50,9 +50,13 @@ _RARE = tuple(
         *(525_600, 31_536_000, "22/15", "2.471", "2.59", "3.281", "3.6", "3.785", "4.546", "4.929"),
         *("6.452", "10.764", "14.787", "25.4", "29.574", "30.48", "35.274", "39.37", "91.44"),
         *("236.6", "453.6", "473.2", "907.2", "946.4", 200, 220, 1024),
+        *(42, 500, 1852, "1.151", "1.852", "57.296"),
     )
 )
-_ABOUT = tuple(map(Fraction, ("1.609", "2.205", "2.54", "28.35")))  # km in a mile, lb in a kg, ...
+_ABOUT = tuple(  # km in a mile, lb in a kg, cm in an inch, g in an ounce: less and more by 1%
+    (factor * Fraction("0.99"), factor * Fraction("1.01"))
+    for factor in map(Fraction, ("1.609", "2.205", "2.54", "28.35"))
+)
 
 # The text must contain one of these English words, or else it may be in another language, whose
 # number words could state the value.
@@ -77,7 +81,7 @@ _CANNOT_READ = re.compile(
     r"|\d\s*(?:hundred|thousand|million|billion|trillion)"
     rf"|\d ?(?:{_MEASURE})\b,?(?: and)? \d"
     rf"|\b(?:an|{ANY_NUMBER_WORD}) (?:hour|feet|foot|dollar|pound)s?,?(?: and)? {ANY_NUMBER_WORD}\b"
-    r"|ty[ -](?:first|second)\b"
+    r"|ty[ -](?:first|second)\b|\b(?:right|straight) angles?\b"
     r"|\b(?:hour|hr|feet|foot|yard|pound|week|day|year|month|minute|dollar|buck|gallon|quart|cup"
     r"|kilo\w*|meter|mile)s?,?(?: and)? [\w.]+(?:[ -][\w.]+)? (?:min|sec|cent|inch|day|week|month"
     r"|hour|ounce|gram|quart|pint|cup|feet|yard|meter|penn)"  # 2 hours and thirty-five minutes
@@ -101,8 +105,9 @@ _UNKNOWN = "\ufffd"
 _WORD = re.compile(r"[a-z]+")
 _PUNCTUATION = re.compile(r"[.!?;:,\n]")
 _ADDING = re.compile(
-    r"\b(?:another|extra|more|sum|than|addition to|(?:along|together) with)\b"
-)  # 16 and another, the sum of 16 and 2
+    r"\b(?:another|extra|more|sum|than|addition to|(?:along|together) with|except|excluding"
+    rf"|save for|apart from|all but)|\w but (?:\d|{ANY_NUMBER_WORD}\b)"
+)  # 16 and another, the sum of 16 and 2, all but two of the 20
 _EACH = re.compile(  # 6 rows with 11 in each
     r"\b(?:each|every|apiece|(?:rows|boxes|bags|packs|groups|stacks|sets) of)\b"
 )
@@ -131,16 +136,19 @@ def may_hold(text: str, value: Fraction) -> bool:
     if readable is None:
         return True
     digits = str(abs(value * 10**12).numerator).rstrip("0") if value.denominator > 1 else ""
+    zeros = "0*" if digits else ""  # 45,60 euros
     digits = digits or str(abs(value.numerator))
-    if re.search(rf"(?<!\d){_BETWEEN_DIGITS.join(digits)}(?!\d)", readable):
+    if re.search(rf"(?<!\d){zeros}{_BETWEEN_DIGITS.join(digits)}{zeros}(?!\d)", readable):
         return True
     found = _numbers(readable)
     if len(found) > MAX_NUMBERS or any(
         number is None or may_equal(number, value, units=True) or _may_round(number, value)
-        for number in found
+        for number in set(found)
     ):
         return True
     numbers = frozenset(filter(None, found))
+    if "degree" in readable and 360 - abs(value) in numbers:
+        return True  # -30 and 330
     if _EACH.search(readable) and any(value / number in numbers for number in numbers):
         return True
     return bool(_ADDING.search(readable)) and abs(value) <= _sum(readable)
@@ -187,7 +195,7 @@ def may_equal(number: Fraction, other: Fraction, *, units: bool) -> bool:
     ratio = large / small
     if ratio in (100, 1000, 10**6, 10**9) or (units and ratio in CONVERSIONS):
         return True
-    if units and any(abs(ratio - about) * 100 < about for about in _ABOUT):
+    if units and any(less < ratio < more for less, more in _ABOUT):
         return True
     return (number.denominator > 1 or other.denominator > 1) and (large - small) * 100 < large
 

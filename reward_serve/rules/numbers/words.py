@@ -107,7 +107,8 @@ UNIT_DOUBTS = DOUBTS | frozenset(
         repeating repeated recurring periodic bar
         let in too very so now then first next other another average case problem question part
         example draft placeholder dummy sample odd something somewhere backwards reversed inverted
-        swapped upside digit digits round rounds rounded rounding nearest going limit"""
+        swapped upside digit digits round rounds rounded rounding nearest going limit upward upwards
+        onward onwards"""
     )
 )
 # Units that convert into each other: 2 hours are 120 minutes.
@@ -123,7 +124,9 @@ MEASURES = frozenset(
         tbsp tsp teaspoon teaspoons fortnight fortnights tonne tonnes acre acres hectare hectares
         mph kph yd yds mi wk wks yr yrs mo mos pt pts qt qts gal gals cl dl bit bits byte bytes
         kb mb gb kilobytes megabytes gigabytes kilometres centimetre centimetres millimetre
-        millimetres kilos kms cms fathoms furlongs carats rotations revolutions"""
+        millimetres kilos kms cms fathoms furlongs carats rotations revolutions
+        turns radians stone bushels pecks barrels knots nautical leagues reams shillings fivers
+        tenners"""
     )
 )
 # 3 pm may be 15, and 20 degrees 68.

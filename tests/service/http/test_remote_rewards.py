@@ -104,6 +104,7 @@ def test_more_samples_than_a_batch_takes_are_refused() -> None:
     with served(compatible_with=BOTH, max_batch_items=2) as client:
         reply = client.post("/get_reward", json=openrlhf(["1"] * 3, ["1"] * 3))
     assert reply.status_code == 413
+    assert "3 items; the limit is server.max_batch_items: 2, so" in reply.json()["detail"]
 
 
 ENDS = ["<|im_end|>", "</s></s>\n", "<|eot_id|>", "<|end\u2581of\u2581sentence|>", ""]

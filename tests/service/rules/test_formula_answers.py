@@ -37,6 +37,7 @@ def test_a_formula_alone_is_right_where_it_equals_the_reference(
         ("x**4+2*x**3", "x**4 + 3*x**3"),
         ("#### -2x^2 - 2x", "-2x^2 + 2x"),
         ("2x^3 + 1", "x^4"),
+        ("-b^2 - 16", "b^2 - 16"),
     ],
 )
 def test_a_formula_alone_is_wrong_where_it_clearly_differs(response: str, reference: str) -> None:
@@ -47,6 +48,7 @@ def test_a_formula_alone_is_wrong_where_it_clearly_differs(response: str, refere
     ("response", "reference"),
     [
         ("x^2/2 + 3x + 1", "x^2/2 + 3x"),  # antiderivatives differ by a constant
+        ("1 - 5k", "5k + 1"),  # integers with a remainder
         ("2x + 2y", "x + y"),  # as do the sides of an equation, by a factor
         ("x + y", "x + z"),
         ("So we get x + 1.", "x + 2"),
@@ -142,8 +144,14 @@ def test_a_task_a_version_or_a_permutation_is_not_proven_right(
         ("\\boxed{(2,4,6)}", "(1,2,3)"),
         ("\\boxed{(2,60)}", "(2,\\frac{\\pi}{3})"),
         ("\\boxed{(1+2t,4t)}", "(1+t,2t)"),
+        ("\\boxed{(3, 4, 0.5)}", "(4,3,1/2)"),
+        ("\\boxed{(2, 2, 4)}", "(2,4,2)"),
+        ("\\boxed{[0.5, 2]}", "[2, 1/2]"),
         ("#### 2.5e-3", "0.25e-2"),
         ("\\boxed{\\sin 30}", "\\sin\\frac{\\pi}{6}"),
+        ("\\boxed{-\\frac{\\pi}{6}}", "\\frac{11\\pi}{6}"),
+        ("\\boxed{330^\\circ}", "-30"),
+        ("#### -97\u00b0", "263"),
     ],
 )
 def test_a_date_a_cycle_or_a_vector_is_not_disproven(response: str, reference: str) -> None:
@@ -181,3 +189,14 @@ def test_a_name_at_the_end_is_not_read_as_a_unit(name: str) -> None:
     assert verify(response, f"4{name}^2 + 7{name}^3 + 3").outcome == "wrong"
     fraction = f"\\frac{{1}}{{2}} - {name}"
     assert verify(fraction, f"-\\frac{{1}}{{2}} + {name}").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "form", ["$\\boxed{{{}}}$ hours", "In hours, \\boxed{{{}}}", "\\boxed{{{}}}\\text{{ hours}}"]
+)
+def test_a_formula_has_the_unit_that_stands_outside_of_its_box(form: str) -> None:
+    response = form.format("2\\sqrt{3}")
+    assert verify(response, "2\\sqrt{3}\\text{ minutes}").outcome == "abstain"
+    assert verify(response, "2\\sqrt{3}\\text{ hours}").outcome == "right"
+    assert verify(response, "2\\sqrt{3}").outcome == "right"
+    assert verify(response, "2\\sqrt{5}").outcome == "wrong"

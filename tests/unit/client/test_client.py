@@ -265,3 +265,20 @@ async def test_clients_of_several_event_loops_share_connections(service: FakeSer
     await asyncio.to_thread(lambda: asyncio.run(client.ascore(asked(2))))
     await client.aclose()
     assert service.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "remedy"),
+    [("on_fail", "did you mean 'on_failure'?"), ("retries", "choose from api_key, ")],
+)
+def test_an_unknown_setting_is_refused_by_name(setting: str, remedy: str) -> None:
+    settings: dict[str, Any] = {setting: "rule"}
+    with pytest.raises(TypeError) as error:
+        connect(url="http://127.0.0.1:8000", **settings)
+    assert str(error.value).startswith(f"{setting}: unknown setting ({remedy}")
+
+
+def test_a_request_that_is_only_a_text_is_refused_with_the_form_to_send() -> None:
+    client = connect(url=f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(TypeError, match=r"request: must be a dict or a ScoreRequest .found str"):
+        client.score("#### 18")  # type: ignore[arg-type]

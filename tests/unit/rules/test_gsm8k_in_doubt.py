@@ -170,6 +170,8 @@ def test_one_amount_in_two_units_is_no_second_answer(response: str, references: 
         ("A v\u00e1lasz nem \\boxed{18}", "18"),
         ("\u0627\u0644\u062c\u0648\u0627\u0628 \u0644\u064a\u0633 \\boxed{18}", "18"),
         ("Answer: 18\n\u274c", "18"),
+        ("\\boxed{18} \U0001f44e", "18"),
+        ("\\boxed{18} \u274e", "18"),
         ("Answer:-18", "18"),
         ("So it is 17.\n\n\\begin{comment}\nAnswer: 18\n\\end{comment}", "18"),
         ("x = 3\nprint(x)\nanswer = 15\nanswer += x\nprint(answer)", "15"),
@@ -312,6 +314,13 @@ def test_a_multiplier_of_another_language_or_base_is_no_unit(response: str, refe
         ("Answer: 3 qts", "12"),
         ("#### 45 bytes", "360"),
         ("#### 2 gb", "2048"),
+        ("\\boxed{18 \\text{ stone}}", "252"),
+        ("#### 5 knots", "9.26"),
+        ("#### 3 nautical miles", "5556"),
+        ("#### 2 turns", "720"),
+        ("#### 5 radians", "286.48"),
+        ("#### 3 tenners", "30"),
+        ("#### 2 barrels", "84"),
     ],
 )
 def test_an_abbreviated_unit_may_be_converted(response: str, reference: str) -> None:
@@ -482,10 +491,17 @@ def test_spaced_digits_may_be_one_number(response: str, reference: str) -> None:
     [
         ("The answer is 5 degrees colder.", "-5"),
         ("#### 200 feet down", "-200"),
+        ("She loses \\boxed{5} dollars.", "-5"),
+        ("So the change is a decrease of $\\boxed{5}$.", "-5"),
     ],
 )
 def test_a_word_may_be_a_sign(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+def test_a_sign_word_in_the_work_is_none_of_the_answer() -> None:
+    response = "40 points up, 55 points down. The difference is 15.\n#### 15"
+    assert verify(response, "-15").outcome == "wrong"
 
 
 @pytest.mark.parametrize(
@@ -526,3 +542,190 @@ def test_numbered_steps_with_a_box_each_are_no_guesses() -> None:
     steps = [f"Day {day}: \\boxed{{{3 * day}}}" for day in range(1, 9)]
     response = "\n".join([*steps, "Total: \\boxed{108}"])
     assert verify(response, "108").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "So x \\neq\\; ",
+        "So $x = -\\, ",
+        "So $2 \\cdot\\: ",
+        "So x is greater than or equal to ",
+        "Hence the sum exceeds ",
+    ],
+)
+def test_a_space_or_a_comparison_before_a_box_hides_no_operator(lead: str) -> None:
+    assert verify(f"{lead}\\boxed{{18}}", "18").outcome == "abstain"
+    assert verify("So x =\\,\\boxed{18}", "18").outcome == "right"
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "It is tempting to say ",
+        "A common trap is ",
+        "La respuesta incorrecta es ",
+        "Falsch ist ",
+        "\u5e38\u89c1\u7684\u9519\u8bef\u7b54\u6848\u662f ",
+        "One would think the answer is ",
+        "Twice the answer is ",
+        "The negative of the answer is ",
+    ],
+)
+def test_an_answer_that_is_called_wrong_or_changed_before_its_box_leaves_doubt(lead: str) -> None:
+    assert verify(f"{lead}\\boxed{{18}}", "18").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "a",
+        "The answer is a.",
+        "So the value is \\boxed{a}.",
+        "**Answer:** A\n\nThis completes the solution.",
+        "So the correct one is (b), and that is it.",
+        "So the first option is the correct one, and that is it.",
+        "So the last of the choices is the correct one, and that is it.",
+        "So statement II is the one that holds, and that is it.",
+        "So we see that the one that they have is **c**, and that is it.",
+        "We work it out, so we pick B and that is it.",
+    ],
+)
+def test_a_choice_may_be_a_small_letter_or_named_by_its_place(response: str) -> None:
+    assert verify(response, "55").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("So it costs 45,60 euros, and that is it.", "45.6"),
+        ("So it costs 1.045,60 euros, and that is it.", "1045.60"),
+        ("So it weighs 0,00450 grams, and that is it.", "0.0045"),
+        ("45,60", "45.60"),
+    ],
+)
+def test_a_decimal_comma_may_be_followed_by_zeros(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("So the angle is a right angle, and that is it.", "90"),
+        ("So the angle is **-171 degrees**, and that is it.", "189"),
+        ("So the sum is a straight angle, and that is it.", "180"),
+        ("So all but two of the twenty-five are there, and that is it.", "23"),
+        ("So they have all the 26 letters except 3, and that is it.", "23"),
+        ("So they have 26 letters apart from 3, and that is it.", "23"),
+        ("So they have all 26 letters but 3, and that is it.", "23"),
+    ],
+)
+def test_an_angle_by_name_or_all_but_a_few_is_not_absent(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("The answer is 60 miles each hour.", "60 miles"),
+        ("#### 60 miles a day", "60 miles"),
+        ("The answer is 18 dollars.", "18 dollars a week"),
+    ],
+)
+def test_a_rate_needs_no_per(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+    assert verify(response, response).outcome == "right"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [("#### 11 MB", "11 Mb"), ("\\boxed{136\\ \\mathrm{Mb}}", "136\\text{ MB}"), ("3 MW", "3 mW")],
+)
+def test_bits_are_no_bytes_and_milliwatts_no_megawatts(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+    assert verify(f"#### {reference}", reference).outcome == "right"
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [
+        ("#### 17/20", "17"),
+        ("The answer is **6/8**.", "6"),
+    ],
+)
+def test_a_score_may_be_written_with_its_maximum(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "The time in minutes is ",
+        "Total minutes = ",
+        "Number of minutes: ",
+        "**Total time (minutes):** ",
+    ],
+)
+def test_a_unit_may_be_what_is_equated_with_a_box(lead: str) -> None:
+    assert verify(f"{lead}\\boxed{{120}}", "2").outcome == "abstain"
+    assert verify(f"{lead}\\boxed{{120}}", "120").outcome == "right"
+    assert verify(f"{lead}\\boxed{{120}}", "121").outcome == "wrong"
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        " a day.\n\nSo for the week she makes",
+        "\n\nTherefore the total for all is:",
+        ".\n\nFinally, we find the total.",
+        "\n\nThen we can find the total of it",
+    ],
+)
+def test_a_solution_that_is_cut_off_after_a_marker_leaves_doubt(tail: str) -> None:
+    assert verify(f"She sells eggs for a week. She makes \\boxed{{18}}{tail}", "18").score is None
+
+
+@pytest.mark.parametrize(
+    ("response", "reference"),
+    [("#### 18g", "18"), ("\\boxed{2}", "2mg"), ("\\boxed{$18g$}", "18")],
+)
+def test_grams_without_a_space_may_be_a_product(response: str, reference: str) -> None:
+    assert verify(response, reference).outcome == "abstain"
+    assert verify("#### 500g", "500 grams").outcome == "right"
+
+
+@pytest.mark.parametrize(
+    "answer", ["18 by", "18 of the", "18 eggs for", "18 upwards", "18\\text{ onwards}"]
+)
+def test_a_number_with_an_open_end_leaves_doubt(answer: str) -> None:
+    assert verify(f"The answer is {answer}", "18").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "Mehr als ",
+        "Die H\u00e4lfte von ",
+        "Angenommen, die Antwort ist ",
+        "M\u00e1s de ",
+        "La mitad de $",
+        "Si la respuesta fuera ",
+        "Au moins ",
+        "La moiti\u00e9 de ",
+        "Supposons que la r\u00e9ponse soit ",
+        "\u7b54\u6848\u5927\u4e8e $",
+        "\u7b54\u6848\u81f3\u5c11 ",
+        "\u7b54\u6848\u662f 2 \u500d\u7684 ",
+        "\u5047\u8bbe\u7b54\u6848\u662f ",
+    ],
+)
+def test_a_bound_or_a_supposition_in_another_language_leaves_doubt(lead: str) -> None:
+    assert verify(f"{lead}\\boxed{{18}}", "18").outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "lead",
+    ["Die Antwort ist ", "La respuesta es $", "La r\u00e9ponse est ", "\u7b54\u6848\u662f $"],
+)
+def test_an_answer_in_another_language_is_read(lead: str) -> None:
+    assert verify(f"{lead}\\boxed{{18}}", "18").outcome == "right"

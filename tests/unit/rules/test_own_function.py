@@ -65,14 +65,15 @@ async def test_a_traceback_is_logged_and_not_each_time(caplog: pytest.LogCapture
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("no.such.module:f", "ModuleNotFoundError"),
-        (f"{MODULE}:no_such", "AttributeError"),
-        (f"{MODULE}:LEVEL", "is not a callable object"),
-        (f"{MODULE}:two", "too many positional arguments"),
+        ("no.such.module:f", "ModuleNotFoundError.*PYTHONPATH"),
+        ("tests.own_functions.py:half", "ModuleNotFoundError.*without .py"),
+        (f"{MODULE}:no_such", "AttributeError.*; correct the module, or write"),
+        (f"{MODULE}:LEVEL", "is not a callable object.*; change "),
+        (f"{MODULE}:two", "too many positional arguments; change "),
     ],
 )
 def test_a_faulty_path_is_reported_with_its_field_and_remedy(path: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=f"rule.function: '{path}'.*{said}.*; (write|change) "):
+    with pytest.raises(ConfigError, match=f"rule.function: '{path}'.*{said}"):
         FunctionVerifier(path)
 
 

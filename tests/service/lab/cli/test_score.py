@@ -235,3 +235,9 @@ def test_scoring_shows_how_far_it_is(service: FakeService, rows: Path, tmp_path:
     result = invoke("score", rows, "--url", service.url, "--out", tmp_path / "out.jsonl")
     assert "scoring" in result.stderr
     assert "100%" in result.stderr
+
+
+def test_rows_that_are_refused_show_the_reason(service: FakeService, tmp_path: Path) -> None:
+    rows = written(tmp_path, json.dumps({"response": "#### 18", "reference": 18}))
+    result = invoke("score", rows, "--url", service.url, "--out", tmp_path / "out.jsonl")
+    assert "invalid, first reason: reference: must be a non-blank string" in result.stderr

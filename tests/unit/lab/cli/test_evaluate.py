@@ -139,7 +139,11 @@ def test_templates_and_modes_run_side_by_side_over_the_same_rows(
 def test_names_from_service_and_caller_are_printed_without_markup(
     client: FakeClient, rows: Path
 ) -> None:
-    client.answer = lambda request, _: failure(Status.ERROR, "[/x]\x1b[2J")
+    def answer(request: dict[str, Any], together: int) -> ScoreResult:
+        first = request["response"] == "1"
+        return by_parity(request, together) if first else failure(Status.ERROR, "[/x]\x1b[2J")
+
+    client.answer = answer
     result = invoke(rows, "--template", "[/y]", "--template", "z")
     assert result.exit_code == 0, result.output
     assert r"[/x]\x1b[2J" in result.stdout
@@ -318,6 +322,16 @@ def test_an_unreachable_url_exits_1_with_the_reason(rows: Path, tmp_path: Path) 
     assert result.exit_code == 1
     assert f"{url}: ConnectError" in result.stderr
     assert not out.exists()
+
+
+def test_rows_of_which_none_can_be_scored_exit_1_with_the_reason(
+    rows: Path, client: FakeClient
+) -> None:
+    reason = "model: no model is named 'jugde'; choose from judge"
+    client.answer = lambda request, together: failure(Status.INVALID, reason)
+    result = invoke(rows, "--model", "jugde")
+    assert result.exit_code == 1
+    assert result.output.rstrip().endswith(f"no row was scored; invalid, first reason: {reason}")
 
 
 def test_an_unknown_application_exits_1_with_the_reason(
