@@ -10,7 +10,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self, TypeVar
 
-from reward_serve.client.transport import ServiceTransport, ServiceUnavailableError
+from reward_serve.client.transport import (
+    NotConnectedError,
+    ServiceTransport,
+    ServiceUnavailableError,
+)
 from reward_serve.groups.schema import GroupResult
 from reward_serve.schema import ScoreResult, Status, longest_timeout_s
 
@@ -51,6 +55,7 @@ class Endpoint:
         self.up = True
         self.on_outage: set[Callable[[], None]] = set()
         self._answered_at = float("-inf")
+        self._asked = False
         self._known_good: Any = None
         self._candidates: deque[dict[str, Any]] = deque()
         self._lost_at = 0.0
@@ -96,11 +101,14 @@ class Endpoint:
     async def _recorded(
         self, bodies: Sequence[dict[str, Any]], call: Awaitable[list[Result]]
     ) -> list[Result]:
+        first, self._asked = not self._asked, True
         try:
             results = await call
         except ServiceUnavailableError as error:
             if error.answered:
                 self._answered_at = time.monotonic()
+            elif first and not isinstance(error, NotConnectedError):
+                logger.warning("asking again until each request's deadline: %s", error)
             raise
         except Exception as error:
             unexpected = f"{self.name}: {type(error).__name__}: {error}"
@@ -156,9 +164,7 @@ class Endpoint:
         request = {**self._candidates[0], "timeout_s": timeout_s}
         results: list[ScoreResult] | list[GroupResult]
         try:
-            if (
-                "responses" in request
-            ):  # as a single request it is invalid, whatever the engine does
+            if "responses" in request:  # any service refuses a group that is sent as a request
                 results = [await self.transport.ascore_group(request)]
             else:  # alone, a member of a cohort would wait for the others until it is a timeout
                 results = await self.transport.ascore_batch([{**request, "group_size": None}])

@@ -121,6 +121,16 @@ async def test_a_service_that_is_away_for_long_is_asked_until_the_deadline() -> 
     assert (len(transport.asked), retried) == (41, 40)
 
 
+async def test_the_first_failure_of_a_service_that_never_answered_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await ask(Scripted(*[ServiceUnavailableError("lost") for _ in range(4)]), bodies("a"))
+    await ask(Scripted({"a": OVERLOADED}), bodies("a"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "asking again until each request's deadline: lost"
+    ]
+
+
 async def test_after_the_last_attempt_the_failure_is_returned() -> None:
     transport = Scripted(*[ServiceUnavailableError("lost") for _ in range(9)])
     results, retried = await ask(transport, bodies("a"), attempts=3)
