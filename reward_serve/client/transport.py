@@ -32,7 +32,6 @@ TOO_LARGE = 413
 MALFORMED = 422
 _TOO_MANY = 429
 _MAX_DEPTH = 64
-_MAX_VALUES = 2**17
 _RETRYABLE = frozenset([408, 425, _TOO_MANY, 500, 502, 503, 504])
 
 Request = ScoreRequest | Mapping[str, Any]
@@ -141,7 +140,8 @@ def unsendable(body: Mapping[str, Any]) -> ScoreResult | None:
                     return failure(Status.INVALID, reason, **echoes(dict(body)))
             if not inner:
                 break
-            layer = inner[:_MAX_VALUES]  # data that contain themselves have no end
+            # Data that share parts, or contain themselves, would have values without end.
+            layer = list({id(each): each for each in inner}.values())
         else:
             reason = f"{field}: is nested more than {_MAX_DEPTH} levels deep; flatten it"
             return failure(Status.INVALID, reason, **echoes(dict(body)))
