@@ -37,6 +37,18 @@ class FakeTokenizer:
         return [ord(character) for character in text], list(range(len(text)))
 
 
+class Counting(FakeTokenizer):
+    """Counts the characters that it tokenises as plain text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = 0
+
+    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
+        self.read += len(text)
+        return super().encode_plain(text)
+
+
 def turns(*texts: str, system: str | None = None) -> list[dict[str, str]]:
     roles = ["user", "assistant"] * len(texts)
     made = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
@@ -141,3 +153,11 @@ def test_the_texts_of_a_conversation_are_what_its_tokens_say(trims: bool) -> Non
     for text, turn, begin in parts:
         if turn >= 0:
             assert asked[turn]["content"][begin : begin + len(text)] == text
+
+
+def test_of_a_long_response_only_the_end_is_tokenised_and_once() -> None:
+    tokenizer = Counting()
+    rendered = ConversationRenderer(tokenizer, 100).render(turns("2 + 3?", "so " * 10_000))
+
+    assert len(rendered.token_ids) == 100
+    assert tokenizer.read < 10 * 100

@@ -588,6 +588,22 @@ class FakeLowercaseTokenizer:
         return self.encode_control(text), list(range(len(text)))
 
 
+def test_the_samples_of_a_group_have_their_question_and_reference_tokenised_once() -> None:
+    class Recording(FakeLowercaseTokenizer):
+        def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
+            read.append(text)
+            return super().encode_plain(text)
+
+    read: list[str] = []
+    tokenizer: Any = Recording()
+    renderer = Renderer(tokenizer, max_prompt_tokens=2048)
+    for response in ("it is 18.", "it is 19."):
+        fields = {**HARMLESS, "response": response}
+        renderer.render(EVERY_FIELD, fields, "label", response_tokens=32, reserve_tokens=1)
+    assert [read.count(HARMLESS[name]) for name in ("question", "reference")] == [1, 1]
+    assert {"it is 18.", "it is 19."} <= set(read)
+
+
 def test_labels_that_share_a_token_are_an_error() -> None:
     tokenizer: Any = FakeLowercaseTokenizer()
     renderer = Renderer(tokenizer, max_prompt_tokens=2048)
