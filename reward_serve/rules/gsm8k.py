@@ -231,9 +231,10 @@ def _judge_numbers(response: str, gold: Number, gold_text: str) -> Grade:
     number = parse_number(text)
     if number is None:
         return Grade(ABSTAINED, "units_differ", answer)
-    lead = _SENTENCE.split(response[max(0, last.start - MAX_LEAD) : last.start])[-1]
-    if number.value == -gold.value and _NEGATIVE.search(lead):
-        return Grade(ABSTAINED, "value_in_doubt", answer)
+    if number.value == -gold.value:
+        lead = _SENTENCE.split(response[max(0, last.start - MAX_LEAD) : last.start])[-1]
+        if _NEGATIVE.search(lead):
+            return Grade(ABSTAINED, "value_in_doubt", answer)
     return _compare(number, gold, (text, gold_text))
 
 
@@ -299,9 +300,8 @@ def _compare(number: Number, gold: Number, texts: tuple[str, str], by: str = "ma
     near = near or (units and may_convert(number.value, gold.value))
     score = _SCORE.search(texts[0])
     near = near or (score is not None and int(score[1]) == gold.value)
-    turns = (number.value - gold.value) / 360
-    angle = turns.denominator == 1 and number.value * gold.value < 0
-    if angle and "degrees" in number.unit + gold.unit:
+    degrees = "degrees" in number.unit + gold.unit
+    if degrees and number.value * gold.value < 0 and (number.value - gold.value) % 360 == 0:
         return Grade(ABSTAINED, "value_in_doubt", answer)  # -30 and 330 degrees are one angle
     # "5 degrees colder" may be -5
     named = not UNIT_WORDS.issuperset(number.unit + gold.unit)
