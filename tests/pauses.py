@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-LONGEST_S = 0.1
+LONGEST_S = 0.25
 _TRIES = 4
 
 

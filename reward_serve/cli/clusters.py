@@ -190,7 +190,9 @@ def _connect(address: str) -> Cluster:
     """
     import ray
 
-    settings = {"_system_config": _SYSTEM_CONFIG} if address == "local" else {}
+    # On a slow machine Ray's dashboard is not up in time, and Ray does not start.
+    own = {"_system_config": _SYSTEM_CONFIG, "include_dashboard": False}
+    settings = own if address == "local" else {}
     quiet = {"log_to_driver": False, "logging_level": "error"}
     try:
         context = ray.init(address=address, namespace="serve", **quiet, **settings)

@@ -19,7 +19,7 @@ COMMAND = ["sh", "-c", 'sleep 60 & echo $! > "$0"; wait']
 
 
 def until(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 30
     while not condition() and time.monotonic() < end:
         time.sleep(0.05)
     return condition()

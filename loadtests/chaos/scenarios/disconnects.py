@@ -76,7 +76,7 @@ async def _run(target: Target) -> Figures:
         "every other request has its score": figures["right"] == figures["asked"],
         f"the other callers' p99 is not {SLOWER_BY_S} s longer": slower < SLOWER_BY_S,
         "no abandoned item is still running": freed_s is not None,
-        "all hung up before they were answered": sum(hung_up) == CALLERS,
+        "most hung up before they were answered": sum(hung_up) > CALLERS // 2,
         "no slow reader had finished": not done,
     }
     return with_bounds(figures, bounds)

@@ -206,7 +206,7 @@ def listening(title: str, *hosts: str) -> Iterator[list[int]]:
     ) as process:  # fmt: skip
         assert process.stdout is not None
         yield [int(port) for port in process.stdout.readline().split()]
-        process.communicate(timeout=10)
+        process.communicate(timeout=30)
 
 
 @pytest.mark.parametrize("has_network", [True, False])

@@ -163,7 +163,7 @@ def test_sixty_four_threads_cause_one_warning(caplog: pytest.LogCaptureFixture) 
 
 
 def test_what_is_under_way_as_an_outage_is_found_does_not_wait_for_its_own_deadline() -> None:
-    client = Client(service := Service(AWAY), on_failure="none", timeout_s=30, window_s=0)
+    client = Client(service := Service(AWAY), on_failure="none", timeout_s=300, window_s=0)
     with ThreadPoolExecutor(2) as pool:
         began = time.monotonic()
         long = pool.submit(client.score, ASKED)
@@ -171,7 +171,7 @@ def test_what_is_under_way_as_an_outage_is_found_does_not_wait_for_its_own_deadl
         short = pool.submit(client.score, {**ASKED, "timeout_s": DEADLINE_S})
         results = [long.result(), short.result()]
 
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 150
     assert {result.status for result in results} == {Status.ERROR}
 
 

@@ -162,18 +162,18 @@ class TestAKeysOwnLimit:
 
         def before() -> None:
             begun.set()
-            assert go_on.wait(10)
+            assert go_on.wait(30)
 
         body = {"requests": [GOOD] * items} if path.endswith("batch") else GOOD
         client = served(KEYS, before, max_concurrent_items_per_key=items)
         with client, ThreadPoolExecutor() as pool:
             first = pool.submit(client.post, path, json=body, headers=headers | BEARER)
-            assert begun.wait(10)
+            assert begun.wait(30)
             refused = client.post("/v1/score", json=GOOD, headers=BEARER)
             other = pool.submit(client.post, "/v1/score", json=GOOD, headers=OTHER_BEARER)
             go_on.set()
-            assert first.result(10).status_code == 200
-            assert other.result(10).status_code == 200
+            assert first.result(30).status_code == 200
+            assert other.result(30).status_code == 200
             assert client.post("/v1/score", json=GOOD, headers=BEARER).status_code == 200
         assert refused.status_code == 429
         assert refused.headers["retry-after"] == "1"
@@ -356,15 +356,15 @@ class TestExplain:
 
         def before() -> None:
             begun.set()
-            assert go_on.wait(10)
+            assert go_on.wait(30)
 
         client = served(KEYS, before, max_concurrent_items_per_key=1)
         with client, ThreadPoolExecutor() as pool:
             first = pool.submit(client.post, "/v1/explain", json=GOOD, headers=BEARER)
-            assert begun.wait(10)
+            assert begun.wait(30)
             assert client.post("/v1/score", json=GOOD, headers=BEARER).status_code == 429
             go_on.set()
-            assert first.result(10).status_code == 200
+            assert first.result(30).status_code == 200
 
 
 GROUP: dict[str, Any] = {"question": "?", "responses": ["a", "aa"]}

@@ -145,12 +145,12 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_texts_take_time_that_grows_with_their_length_alone(text: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     slime_items(slime(text, "18"))
     for query, prompt in ((f"{text}18", text), (text, f"{text[:-2]}b"), (text, "a " * 5_000 + "b")):
         with contextlib.suppress(HTTPException):
             openrlhf_items({"query": [query], "prompts": [prompt]})
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("label", [{"answer": "18"}, True, ["18", None], [["18"]]])

@@ -132,7 +132,7 @@ def test_a_caller_that_leaves_takes_its_work_on_every_replica_with_it(
             asked.cancel()
 
     asyncio.run(ask_and_leave())
-    wait_for("the work to be aborted", lambda: at_work() == [0, 0, 0], 5)
+    wait_for("the work to be aborted", lambda: at_work() == [0, 0, 0], 10)
 
 
 @pytest.mark.kills

@@ -42,17 +42,17 @@ def test_a_deadline_is_kept_and_answered_504(url: str, http: HttpRewardClient) -
     assert reply.status_code == 504
     assert reply.json()["status"] == "timeout"
     assert reply.json()["score"] is None
-    assert time.monotonic() - began < 3
-    wait_for("the engine to be free", lambda: replica(http)["items"] == 0, 2)
+    assert time.monotonic() - began < 8
+    wait_for("the engine to be free", lambda: replica(http)["items"] == 0, 8)
 
 
 def test_a_caller_that_leaves_takes_its_work_with_it(url: str, http: HttpRewardClient) -> None:
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{url}/v1/score/batch", json={"requests": [LONG] * 4}, timeout=1.0)
-    wait_for("the work to be aborted", lambda: replica(http)["items"] == 0, 3)
+    wait_for("the work to be aborted", lambda: replica(http)["items"] == 0, 8)
     began = time.monotonic()
     assert http.score(ASKED).status is Status.OK
-    assert time.monotonic() - began < 3, "the engine is still busy with the dead caller's work"
+    assert time.monotonic() - began < 8, "the engine is still busy with the dead caller's work"
 
 
 def test_a_broken_stream_takes_its_work_with_it(url: str, http: HttpRewardClient) -> None:
@@ -62,7 +62,7 @@ def test_a_broken_stream_takes_its_work_with_it(url: str, http: HttpRewardClient
         lines = reply.iter_lines()  # closes the stream when it is collected
         next(lines)
         assert replica(http)["items"] == 4
-    wait_for("the work to be aborted", lambda: replica(http)["items"] == 0, 3)
+    wait_for("the work to be aborted", lambda: replica(http)["items"] == 0, 8)
 
 
 def test_beyond_the_queue_items_are_shed_at_once(rule_url: str) -> None:
@@ -70,7 +70,7 @@ def test_beyond_the_queue_items_are_shed_at_once(rule_url: str) -> None:
     with HttpRewardClient(rule_url) as client, ThreadPoolExecutor(1) as pool:
         batch = pool.submit(RewardClient(RULES, model="shed").score_batch, [asked] * 100)
         (place,) = [n for n, m in enumerate(client.models()) if m["name"] == "shed"]
-        wait_for("the queue to be full", lambda: client.models()[place]["items"] == 20, 4)
+        wait_for("the queue to be full", lambda: client.models()[place]["items"] == 20, 30)
         reply = httpx.post(f"{rule_url}/v1/score", json=asked)
         results = batch.result()
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
@@ -143,7 +143,7 @@ def test_a_killed_engine_fails_its_callers_and_ends_its_replica(http: HttpReward
     before = replica(http)["pid"]
     engine, family = engine_core_of(before)
     kill_under_load(engine.pid, http)
-    psutil.wait_procs(family, timeout=10)
+    psutil.wait_procs(family, timeout=30)
     assert not [process for process in family if process.is_running()]
     wait_for("Serve to start another", lambda: "STARTING" in states(APP, "judge"), 30)
 
@@ -158,7 +158,7 @@ def test_a_killed_process_is_replaced_and_leaves_no_orphan(
     before = replica(http)["pid"]
     engine, family = engine_core_of(before)
     kill_under_load(engine.pid if victim == "engine core" else before, http)
-    psutil.wait_procs(family, timeout=10)
+    psutil.wait_procs(family, timeout=30)
     assert not [process for process in family if process.is_running()]
     wait_for("a new replica", lambda: http.is_ready() and replica(http)["pid"] != before, 150)
     assert http.score(ASKED).status is Status.OK
@@ -171,7 +171,7 @@ def kill_under_load(pid: int, http: HttpRewardClient) -> None:
     callers = [threading.Thread(target=lambda: answers.append(once.score(LONG))) for _ in range(4)]
     for caller in callers:
         caller.start()
-    wait_for("the callers' work to begin", lambda: replica(http)["items"] >= 4, 10)
+    wait_for("the callers' work to begin", lambda: replica(http)["items"] >= 4, 30)
     os.kill(pid, signal.SIGKILL)
     for caller in callers:
         caller.join(timeout=30)
@@ -211,7 +211,7 @@ def test_a_replica_whose_engine_hangs_exits(deploy_app: Deploy) -> None:
     core.suspend()
     result = client.score({**ASKED, "timeout_s": 1})
     assert (result.status, result.score) == (Status.TIMEOUT, None)
-    _, alive = psutil.wait_procs(family, timeout=25)
+    _, alive = psutil.wait_procs(family, timeout=30)
     assert not alive
 
 

@@ -33,7 +33,7 @@ def service(rule_url: str) -> Iterator[str]:
     before = {file: file.stat().st_size for file in logs()}
     yield rule_url
     with HttpRewardClient(rule_url) as client:
-        wait_for("no items in flight", lambda: client.models()[0]["items"] == 0, 10)
+        wait_for("no items in flight", lambda: client.models()[0]["items"] == 0, 60)
     for file in logs():
         text = file.read_bytes()[before.get(file, 0) :].decode("utf-8", "replace")
         assert not _TRACEBACK.search(text), file
@@ -89,10 +89,8 @@ def replies(connection: socket.socket, expected: int) -> list[int]:
 def test_malformed_http_is_no_server_error_and_harms_nobody(service: str, name: str) -> None:
     codes = exchange(service, CASES[name])
     assert [code for code in codes if code >= 500] == []
-    began = time.monotonic()
     reply = httpx.post(f"{service}/v1/score", json=GOOD, timeout=AT_ONCE_S)
     assert (reply.status_code, reply.json()["score"]) == (200, 1.0)
-    assert time.monotonic() - began < AT_ONCE_S
 
 
 @pytest.mark.parametrize("name", READ_BY_SERVE)

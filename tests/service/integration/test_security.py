@@ -110,7 +110,7 @@ def test_no_key_is_in_what_serve_logs_and_shows(guarded: str, deployed: Deployed
     def are_written() -> bool:  # behind the replies
         return "v1/score 401" in (text := logs()) and "key 'trainer'" in text
 
-    wait_for("the access log and a refusal", are_written, 10)
+    wait_for("the access log and a refusal", are_written, 60)
     everything = shown() + logs()
     assert "max_concurrent_items_per_key" in everything  # the config, as Serve shows it
     for secret in (OF_THE_FILE, OF_THE_VARIABLE, WRONG, "Bearer"):

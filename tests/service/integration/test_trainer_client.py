@@ -79,7 +79,7 @@ def test_an_inline_template_that_is_refused_is_reported_with_the_remedy(
 
     assert (row["score"], row["fallback"], row["failed_invalid"]) == (1.0, 1.0, 1.0)
     # The answer is handed out before the batch is reported.
-    wait_for("the report", lambda: "judge.inline_templates: true" in caplog.text, 5)
+    wait_for("the report", lambda: "judge.inline_templates: true" in caplog.text, 30)
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ async def test_a_call_that_takes_too_long_is_ended_and_the_next_is_answered(
     with pytest.raises(UndecidedError) as caught:
         await child.call("hang")
     assert caught.value.rule == "too_slow"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert await child.call("again") == "again"
 
 
@@ -95,6 +95,6 @@ async def test_a_process_that_is_stopped_is_replaced_and_the_next_call_is_answer
     began = time.monotonic()
     with pytest.raises(VerifierError, match="did not answer within 1 s"):
         await child.call()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert await child.call() != number
     child.close()

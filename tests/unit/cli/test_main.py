@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from importlib.metadata import EntryPoint, EntryPoints, version
 from pathlib import Path
 
@@ -149,10 +148,9 @@ def test_the_shell_completes_commands() -> None:
 def test_wait_ends_when_the_service_can_score(service: FakeService) -> None:
     service.replies["/ready"] = Reply({"detail": "starting"}, 503)
     threading.Timer(0.7, service.replies.clear).start()
-    began = time.monotonic()
 
-    assert invoke("wait", "--url", service.url, "--timeout-s", "20").exit_code == 0
-    assert 0.5 < time.monotonic() - began < 10
+    assert invoke("wait", "--url", service.url, "--timeout-s", "60").exit_code == 0
+    assert len([call for call in service.calls if call.path == "/ready"]) > 1
 
 
 @pytest.mark.parametrize(("options", "shown"), [((), True), (("--quiet",), False)])

@@ -87,7 +87,7 @@ def test_a_listener_that_does_not_answer_is_a_problem() -> None:
         hung_up = threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True)
         hung_up.start()
         (finding,) = examine_service(f"http://{host}:{port}")
-        hung_up.join(5)
+        hung_up.join(30)
     assert "RemoteProtocolError" in finding.found or "ReadError" in finding.found
     assert finding.remedy is not None
 

@@ -148,7 +148,7 @@ def test_a_group_fails_at_once_while_no_service_answers() -> None:
     transport = Scripted(ServiceUnavailableError("gone"))
     client = Client(transport, on_failure="none", max_attempts=1)
     client.score_group(ASKED)
-    until = time.monotonic() + 2
+    until = time.monotonic() + 30
     while client._endpoints[0].up and time.monotonic() < until:
         time.sleep(0.01)
     sent = len(transport.asked)  # the group and its probe
@@ -205,7 +205,7 @@ async def test_a_probe_joins_no_group(service: FakeService) -> None:
         endpoint = client._endpoints[0]
         lost = {"response": "a", "group": "g", "group_size": 2}
         endpoint.lost([lost], time.monotonic(), "gone")
-        async with asyncio.timeout(2):  # alone in its group, it would wait for the other member
+        async with asyncio.timeout(30):  # alone in its group, it would wait for the other member
             while endpoint.in_doubt:  # noqa: ASYNC110 - nothing to await
                 await asyncio.sleep(0.01)
     assert endpoint.up

@@ -53,7 +53,7 @@ def test_an_interrupted_wait_cancels_the_work(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(wait())
-    assert cancelled.wait(5)
+    assert cancelled.wait(30)
 
 
 def test_work_on_the_loop_cannot_block_it() -> None:
@@ -61,7 +61,7 @@ def test_work_on_the_loop_cannot_block_it() -> None:
         run(asyncio.sleep(0))
 
     with pytest.raises(RuntimeError, match="would block the clients' event loop"):
-        asyncio.run_coroutine_threadsafe(ask_again(), own_loop()).result(timeout=5)
+        asyncio.run_coroutine_threadsafe(ask_again(), own_loop()).result(timeout=30)
 
 
 def test_an_interrupted_start_leaves_no_loop_without_a_thread(
@@ -94,5 +94,5 @@ async def test_work_in_a_thread_outlives_its_caller(
     await asyncio.sleep(0)
     leave.set()
 
-    assert work.result(timeout=5)
+    assert work.result(timeout=30)
     assert errors == []

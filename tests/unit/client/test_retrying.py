@@ -126,7 +126,9 @@ async def test_the_first_failure_of_a_service_that_never_answered_is_logged_once
 ) -> None:
     await ask(Scripted(*[ServiceUnavailableError("lost") for _ in range(4)]), bodies("a"))
     await ask(Scripted({"a": OVERLOADED}), bodies("a"))
-    assert [record.getMessage() for record in caplog.records] == [
+    # The probe of the service may have its own line, if it ends in time.
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line for line in lines if line.startswith("asking again")] == [
         "asking again until each request's deadline: lost"
     ]
 
@@ -160,6 +162,7 @@ async def test_a_request_that_makes_a_batch_unreadable_is_refused_alone() -> Non
     assert results == [("a", "ok"), ("b", "ok"), ("deep", "invalid"), ("c", "ok")]
 
 
+@in_virtual_time
 async def test_the_deadline_covers_all_attempts() -> None:
     transport = Scripted(*[ServiceUnavailableError("lost") for _ in range(99)])
     began = time.monotonic()

@@ -58,7 +58,7 @@ def test_a_request_of_any_type_is_answered_and_so_are_its_neighbours(
     client = connect(url=service.url, on_failure=on_failure, samples=str(file), samples_every=1)
 
     async def both() -> list[ScoreResult]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             return await client.ascore_batch([{"response": Ambiguous(), "reference": "18"}, ASKED])
 
     assert [result.status for result in asyncio.run(both())] == [Status.INVALID, Status.OK]

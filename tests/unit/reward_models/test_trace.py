@@ -102,7 +102,7 @@ async def test_a_model_that_hangs_leaves_a_rule_its_verdict_within_the_deadline(
 
     asked = request("#### 18", timeout_s=0.2)
     model = judge(FakeHangingEngine(), rules_first=True)
-    verdict, trace, _ = await asyncio.wait_for(explained(model, asked), 5)
+    verdict, trace, _ = await asyncio.wait_for(explained(model, asked), 30)
 
     assert verdict.score == 1.0
     assert trace.model is not None
@@ -131,14 +131,14 @@ async def test_an_answer_of_the_cache_is_marked() -> None:
 async def test_the_time_of_each_part_is_measured() -> None:
     class FakeSlowEngine(FakeEngine):
         async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(1)
             return await super().label_logprobs(prompt, labels)
 
     model = judge(FakeSlowEngine(label=RIGHT))
     _, trace, _ = await explained(model, request("eighteen", ["17", "18", "19"]))
 
     assert set(trace.seconds) == {"rules", "rendering", "engine"}
-    assert 0.19 < trace.seconds["engine"] < 0.55, "three at once count once"
+    assert 0.9 < trace.seconds["engine"] < 2.5, "three at once count once"
 
 
 async def test_generate_mode_shows_what_was_asked_and_written() -> None:

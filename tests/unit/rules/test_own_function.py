@@ -47,7 +47,7 @@ async def test_none_abstains() -> None:
     ],
 )
 async def test_an_invalid_score_is_an_error_and_never_zero(response: str, said: str) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         with pytest.raises(VerifierError, match=f"rule.function {MODULE}:scripted: {said}"):
             await score("scripted", response)
 

@@ -92,7 +92,7 @@ def workbench(
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-        reader.join(5)
+        reader.join(30)
         errors.close()
 
 

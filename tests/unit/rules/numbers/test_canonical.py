@@ -167,9 +167,9 @@ def test_it_changes_nothing_a_second_time() -> None:
 )
 def test_a_flood_takes_no_time(flood: str) -> None:
     text = flood * (60_000 // len(flood))
-    began = time.perf_counter()
+    began = time.process_time()
     canonical(text)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_a_long_text_is_rewritten_as_its_lines_are() -> None:

@@ -124,6 +124,6 @@ def test_any_text_is_shown_without_signs_of_our_own(text: str) -> None:
     "piece", ["(", "1,", "$a", "a+b", "(a,", r"\sqrt{", "x=1,", "x<", "(1+", "x^", "(((a+b)/2"]
 )
 def test_the_time_is_proportional_to_the_length(piece: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     plain_formulas(piece * (2**16 // len(piece)))
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
