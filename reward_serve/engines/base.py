@@ -15,6 +15,14 @@ class EngineError(RuntimeError):
     """The engine failed on a request, or has stopped."""
 
 
+class RefusedError(EngineError):
+    """The engine refuses the request and always will."""
+
+
+class UnusableReplyError(EngineError):
+    """The reply is final, and no verdict can be read from it."""
+
+
 class OverloadedError(RuntimeError):
     """The request was rejected for lack of capacity and not processed.
 

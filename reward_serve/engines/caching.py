@@ -68,6 +68,11 @@ class CachingEngine:
         key = _key("generate", prompt, (sampling.max_tokens, sampling.thinking_tokens))
         return await self._once(key, lambda: self._engine.generate(prompt, sampling))
 
+    def forget(self, prompt: Prompt, sampling: Sampling) -> None:
+        """Drop a text without a verdict, so that the next call asks the engine again."""
+        key = _key("generate", prompt, (sampling.max_tokens, sampling.thinking_tokens))
+        self._kept.pop(key, None)
+
     async def _once(self, key: bytes, ask: Callable[[], Awaitable[Output]]) -> Output:
         kept: Any = self._kept.get(key)
         if kept is not None:
@@ -113,8 +118,11 @@ def _cached(output: Output) -> Output:
 
 
 def _is_sound(output: LabelOutput | TextOutput) -> bool:
-    """Whether the output is usable; NaN probabilities are not."""
-    return isinstance(output, TextOutput) or not any(map(math.isnan, output.logprobs.values()))
+    """Whether the output is usable; NaN probabilities, or no label at all, are not."""
+    if isinstance(output, TextOutput):
+        return True
+    values = output.logprobs.values()
+    return not any(map(math.isnan, values)) and max(values, default=0.0) > -math.inf
 
 
 def _size(output: LabelOutput | TextOutput) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,23 @@ from reward_serve.engines.base import (
     LabelOutput,
     OverloadedError,
     Prompt,
+    RefusedError,
     Sampling,
     TextOutput,
+    UnusableReplyError,
 )
 from reward_serve.keys import read_key
 from reward_serve.schema import Usage
 
 if TYPE_CHECKING:
+    import openai
     from openai import AsyncOpenAI
 
 _CHARACTERS_PER_TOKEN = 3
+_REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
+_QUOTED = re.compile(r"""['"`](\w+)['"`]""")
+_FINAL = frozenset(["stop", "eos_token", "stop_sequence"])  # the latter two are TGI's
+_DROPPABLE = frozenset(["temperature", "top_p", "seed", "reasoning_effort"])
 
 
 class OpenAIEngine:
@@ -49,6 +57,11 @@ class OpenAIEngine:
             max_retries=config.max_retries,
             timeout=config.timeout_s,
         )
+        reasoning = config.reasoning
+        if reasoning is None:
+            reasoning = _REASONING.match(config.model) is not None
+        self._limit = "max_completion_tokens" if reasoning else "max_tokens"
+        self._dropped = {"temperature", "top_p", "seed"} if reasoning else set[str]()
         limits = (config.requests_per_minute, config.tokens_per_minute)
         self._requests, self._tokens = (AsyncLimiter(n, 60) if n else None for n in limits)
 
@@ -67,7 +80,10 @@ class OpenAIEngine:
             prompt, max_tokens=1, temperature=0.0,
             logprobs=True, top_logprobs=self._config.top_logprobs,
         )  # fmt: skip
-        logprobs = reply.choices[0].logprobs
+        first = reply.choices[0]
+        if first.finish_reason != "length":
+            _check_final(first.finish_reason)
+        logprobs = first.logprobs
         if logprobs is None or not logprobs.content:
             raise EngineError(
                 f"remote.model: {self._config.model} returns no logprobs; set judge.mode: generate"
@@ -89,9 +105,12 @@ class OpenAIEngine:
             seed=sampling.sample,
         )
         written = reply.choices[0]
+        cut_off = written.finish_reason == "length"
+        if not cut_off:
+            _check_final(written.finish_reason)
         # JSON may escape half of a character, which this service's own replies cannot carry.
         text = (written.message.content or "").encode("utf-8", "replace").decode()
-        return TextOutput(text, written.finish_reason == "length", _usage(reply))
+        return TextOutput(text, cut_off, _usage(reply))
 
     async def fatal_error(self) -> str | None:
         """None: an unreachable endpoint may recover, and each request reports its own failure."""
@@ -109,11 +128,43 @@ class OpenAIEngine:
         if self._tokens:
             asked = sum(len(message["content"]) for message in messages) // _CHARACTERS_PER_TOKEN
             await self._tokens.acquire(min(asked + max_tokens, self._tokens.max_rate))
+        if self._config.reasoning_effort:
+            settings["reasoning_effort"] = self._config.reasoning_effort
+        while True:
+            sent = {name: value for name, value in settings.items() if name not in self._dropped}
+            sent[limit := self._limit] = max_tokens
+            try:
+                reply = await self._create(messages, sent)
+                break
+            except openai.BadRequestError as error:
+                if not self._learns(error, sent, limit):
+                    raise RefusedError(f"the endpoint: {_shortened(error)}") from None
+        if not reply.choices:
+            raise EngineError("the endpoint's reply has no choices")
+        return reply
+
+    def _learns(self, error: openai.BadRequestError, sent: dict[str, Any], limit: str) -> bool:
+        """Whether the endpoint refuses a parameter that later calls can do without."""
+        quoted = _QUOTED.search(error.message)  # not every endpoint fills in `param`
+        name = error.param or (quoted[1] if quoted else "")
+        if name == limit == "max_tokens":
+            self._limit = "max_completion_tokens"
+        elif name in _DROPPABLE and name in sent:
+            self._dropped.add(name)
+        else:
+            return False
+        return True
+
+    async def _create(self, messages: Any, settings: dict[str, Any]) -> Any:
+        import openai
+
         try:
-            reply = await self._client.chat.completions.create(
-                model=self._config.model, messages=messages, max_tokens=max_tokens,
+            return await self._client.chat.completions.create(
+                model=self._config.model, messages=messages,
                 extra_body=self._config.extra_body or None, **settings,
             )  # fmt: skip
+        except openai.BadRequestError:
+            raise
         except openai.RateLimitError as error:
             pause = error.response.headers.get("retry-after", "")
             raise OverloadedError(
@@ -122,9 +173,6 @@ class OpenAIEngine:
             ) from None
         except (openai.OpenAIError, ValueError) as error:  # a reply that is not JSON
             raise EngineError(f"the endpoint: {_shortened(error)}") from error
-        if not reply.choices:
-            raise EngineError("the endpoint's reply has no choices")
-        return reply
 
 
 class RemoteKeyError(RuntimeError):
@@ -154,6 +202,15 @@ def remote_key(config: RemoteConfig) -> str:
             "endpoint needs no key"
         )
     return key
+
+
+def _check_final(finish_reason: str | None) -> None:
+    """Raise ``UnusableReplyError`` unless the model ended its reply itself."""
+    if finish_reason not in _FINAL:
+        raise UnusableReplyError(
+            f"the endpoint ended its reply with finish_reason: {ascii(finish_reason)[:64]}, which "
+            "is no verdict"
+        )
 
 
 def _shortened(error: Exception) -> str:

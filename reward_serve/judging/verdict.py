@@ -13,7 +13,8 @@ from reward_serve.templates import Template
 
 _THINK_END = "</think>"
 _THINK_START = "<think>"
-_DECORATION = " \t\r*_`$.'\""
+_DECORATION = " \t\r*_`$'\""
+_NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
 
 
 def read_verdict(template: Template, text: str, cut_off: bool) -> ScoreResult:
@@ -36,7 +37,12 @@ def read_verdict(template: Template, text: str, cut_off: bool) -> ScoreResult:
         return written
     # The pattern is loose, so that a planted verdict does not win over a conclusion in markdown.
     # The match is parsed strictly, so that "1.5" is not read as "1".
-    label = written.strip(_DECORATION).removeprefix("\\boxed{").removesuffix("}")
+    label = (
+        written.lstrip(_DECORATION)
+        .rstrip(_DECORATION + ".")
+        .removeprefix("\\boxed{")
+        .removesuffix("}")
+    )
     score = _score(template, label)
     if score is None:
         reason = (
@@ -78,8 +84,7 @@ def _score(template: Template, label: str) -> float | None:
         return template.label.values[label]
     if template.label and template.label.binary:
         return {"0": 0.0, "1": 1.0}.get(label)
-    try:
-        value = float(label) / template.generate.scale
-    except ValueError:
+    if not _NUMBER.fullmatch(label):
         return None
+    value = float(label) / template.generate.scale
     return value if 0.0 <= value <= 1.0 else None

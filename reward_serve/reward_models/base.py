@@ -8,7 +8,14 @@ import math
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from reward_serve.engines.base import EngineError, FrozenModel, OverloadedError, TextOutput
+from reward_serve.engines.base import (
+    EngineError,
+    FrozenModel,
+    OverloadedError,
+    RefusedError,
+    TextOutput,
+    UnusableReplyError,
+)
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
 
 if TYPE_CHECKING:
@@ -82,13 +89,15 @@ def failure_of(error: Exception, what: str) -> ScoreResult:
         what: the model and request, for the log.
     """
     match error:
-        case InvalidRequestError():
+        case InvalidRequestError() | RefusedError():
             return failure(Status.INVALID, str(error))
         case OverloadedError():
             pause = {"retry_after_s": error.retry_after_s}
             return failure(Status.OVERLOADED, str(error), details=pause)
         case DeadlinePassedError():
             return failure(Status.TIMEOUT, str(error))
+        case UnusableReplyError():
+            return failure(Status.UNPARSEABLE, str(error))
         case EngineError():
             return failure(Status.ERROR, str(error))
     logger.error("%s failed", what, exc_info=error)

@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from reward_serve.engines.base import LabelOutput, LanguageModel, Prompt, TextOutput
+from reward_serve.engines.caching import CachingEngine
 from reward_serve.explanation import Cut, ShownPrompt, Turn
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, cut_span
 from reward_serve.judging.rendering import LabelError, Renderer, shown_as
@@ -132,9 +133,18 @@ class Comparison:
             for sample in range(self.generation.samples)
         )
         details = cut_details(prompt) or None
-        return aggregate(
-            [self._written(output, details) for output in outputs], self.generation.aggregate
-        )
+        results = [self._written(output, details) for output in outputs]
+        if results[0].score is None:
+            self.forget(prompt)
+        return aggregate(results, self.generation.aggregate)
+
+    def forget(self, prompt: Prompt) -> None:
+        """Let a hosted endpoint answer again what it gave no verdict for.
+
+        A model of our own writes the same text again, which the cache keeps.
+        """
+        if self.source == "remote" and isinstance(self.engine, CachingEngine):
+            self.engine.forget(prompt, self.generation.sampling)
 
     def _written(self, output: TextOutput, details: dict[str, Any] | None) -> ScoreResult:
         """The result of one generated answer."""

@@ -167,6 +167,8 @@ class GroupJudge:
             )
             for index, score in enumerate(ranking.placed(names, size))
         ]
+        if any(result.score is None for result in results):
+            comparison.forget(prompt)
         return GroupResult.of(results, details={"strategy": "listwise", "calls": 1})
 
     def _template(self, request: GroupRequest, strategy: Strategy) -> Template:

@@ -226,6 +226,7 @@ async def _in_one_text(
     )
     written = last_match(comparison.template, output.text, output.cut_off)
     if isinstance(written, ScoreResult):
+        comparison.forget(prompt)
         results = [written] * len(criteria)
     else:
         said = _said(written)
@@ -234,6 +235,8 @@ async def _in_one_text(
             _chosen(said.get(criterion.name), values, source)
             for criterion, values in zip(criteria, choices, strict=True)
         ]
+        if any(result.score is None for result in results):
+            comparison.forget(prompt)
     first = {"usage": output.usage, "text": output.text, "details": cut_details(prompt)}
     return [results[0].model_copy(update=first), *results[1:]]
 

@@ -68,6 +68,8 @@ class Endpoint:
         reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
         if isinstance(reply, Exception):
             raise reply
+        if callable(reply):
+            return reply(body)
         return reply if isinstance(reply, httpx.Response) else httpx.Response(200, json=reply)
 
     def engine(self, **settings: Any) -> OpenAIEngine:
@@ -78,7 +80,7 @@ class Endpoint:
             max_retries=0,
             http_client=http,
         )
-        return OpenAIEngine(RemoteConfig(model="m", **settings), client)
+        return OpenAIEngine(RemoteConfig(**{"model": "m", **settings}), client)
 
     def scorer(self, judge: dict[str, Any] | None = None, **settings: Any) -> Scorer:
         config = RemoteModel.model_validate(
@@ -163,7 +165,106 @@ async def test_an_endpoint_without_logprobs_is_reported_with_the_remedy() -> Non
     assert "judge.mode: generate" in result["reason"]
 
 
-@pytest.mark.parametrize("code", [400, 401, 404, 500, 503])
+@pytest.mark.parametrize(
+    "ended", ["content_filter", "tool_calls", "function_call", "eos", None, "insufficient_system"]
+)
+@pytest.mark.parametrize("mode", ["label", "generate"])
+async def test_a_reply_that_did_not_end_by_itself_is_no_verdict(ended: Any, mode: str) -> None:
+    reply = completion("VERDICT: 1", logprobs={"1": -0.1, "0": -3.0}, finish_reason=ended)
+    result = await Endpoint(reply).scorer({"mode": mode}).score(ASKED)
+    assert (result["status"], result["score"]) == ("unparseable", None)
+    assert str(ended) in result["reason"]
+
+
+@pytest.mark.parametrize("ended", ["stop", "eos_token", "stop_sequence"])
+async def test_a_reply_that_ended_by_itself_is_a_verdict(ended: str) -> None:
+    reply = completion("VERDICT: 1", finish_reason=ended)
+    assert (await Endpoint(reply).scorer({"mode": "generate"}).score(ASKED))["score"] == 1.0
+
+
+@pytest.mark.parametrize(("ended", "status"), [("stop", "unparseable"), ("length", "truncated")])
+async def test_a_verdict_is_never_read_from_the_reasoning(ended: str, status: str) -> None:
+    reply = completion(finish_reason=ended)
+    reply["choices"][0]["message"] |= {"content": "", "reasoning_content": "VERDICT: 1"}
+    result = await Endpoint(reply).scorer({"mode": "generate"}).score(ASKED)
+    assert (result["status"], result["score"]) == (status, None)
+
+
+@pytest.mark.parametrize("reply", ["I cannot say.", "VERDICT: perhaps"])
+async def test_a_reply_without_a_verdict_is_asked_for_again(reply: str) -> None:
+    endpoint = Endpoint(completion(reply), completion("VERDICT: 1"))
+    scorer = endpoint.scorer({"mode": "generate"})
+    results = [await scorer.score(ASKED) for _ in range(3)]
+    assert [each["status"] for each in results] == ["unparseable", "ok", "ok"]
+    assert len(endpoint.asked) == 2
+
+
+async def test_likeliest_tokens_without_a_label_are_asked_for_again() -> None:
+    endpoint = Endpoint(completion(logprobs={"Sure": -0.1}), completion(logprobs={"1": -0.1}))
+    scorer = endpoint.scorer()
+    assert [(await scorer.score(ASKED))["status"] for _ in range(2)] == ["unparseable", "ok"]
+
+
+SAMPLING = {"max_tokens", "temperature", "top_p", "seed"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "reasons"),
+    [
+        ({"model": "gpt-5-mini"}, True),
+        ({"model": "openai/o3"}, True),
+        ({"model": "o4-mini-2025-04-16"}, True),
+        ({"model": "gpt-4o-mini"}, False),
+        ({"model": "olmo-3"}, False),
+        ({"model": "mine", "reasoning": True}, True),
+        ({"model": "gpt-5", "reasoning": False}, False),
+        ({"model": "gpt-5-chat-latest"}, False),
+    ],
+)
+async def test_a_reasoning_model_is_sent_what_it_takes(settings: Any, reasons: bool) -> None:
+    endpoint = Endpoint(completion("VERDICT: 1"))
+    await endpoint.engine(**settings, reasoning_effort="low").generate(EMPTY, Sampling(64))
+    (asked,) = endpoint.asked
+    assert asked["reasoning_effort"] == "low"
+    assert SAMPLING & asked.keys() == (set() if reasons else SAMPLING)
+    assert asked.get("max_completion_tokens") == (64 if reasons else None)
+
+
+def refusing(names_param: bool) -> Reply:
+    """An endpoint of a reasoning model under a name of its own."""
+
+    def reply(body: dict[str, Any]) -> httpx.Response:
+        for name in ("max_tokens", "temperature", "top_p", "seed"):
+            if name in body:
+                error = {"message": f"Unsupported parameter: '{name}' is not supported"}
+                error |= {"param": name} if names_param else {}
+                return httpx.Response(400, json={"error": error})
+        return httpx.Response(200, json=completion("VERDICT: 1"))
+
+    return reply
+
+
+@pytest.mark.parametrize("names_param", [True, False])
+async def test_what_an_endpoint_refuses_is_learnt(names_param: bool) -> None:
+    endpoint = Endpoint(refusing(names_param))
+    scorer = endpoint.scorer({"mode": "generate"})
+    for number in range(3):
+        result = await scorer.score({**ASKED, "response": f"She has {number} left."})
+        assert result["score"] == 1.0, result["reason"]
+    assert len(endpoint.asked) == 4 + 3
+    assert endpoint.asked[-1]["max_completion_tokens"] > 1
+
+
+async def test_a_request_that_will_always_be_refused_is_invalid() -> None:
+    refusal = httpx.Response(400, json={"error": {"message": "too long for this model"}})
+    endpoint = Endpoint(refusal)
+    result = await endpoint.scorer().score(ASKED)
+    assert (result["status"], result["score"]) == ("invalid", None)
+    assert "too long for this model" in result["reason"]
+    assert len(endpoint.asked) == 1
+
+
+@pytest.mark.parametrize("code", [401, 404, 500, 503])
 async def test_an_endpoint_that_refuses_is_an_error_without_a_score(code: int) -> None:
     refusal = httpx.Response(code, json={"error": {"message": "no\n\x1b[31m"}})
     result = await Endpoint(refusal).scorer().score(ASKED)

@@ -29,7 +29,7 @@ from tests.service.integration.applications import (
 
 Deploy = Callable[[str, dict[str, Any]], RewardClient]
 
-START_S = 240.0
+START_S = 480.0
 OF_THE_FILE = "key-of-the-file-0123456789"
 OF_THE_VARIABLE = "key-of-the-variable-0123456789"
 

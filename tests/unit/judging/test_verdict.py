@@ -179,7 +179,9 @@ def test_thinking_is_stripped(text: str, answer: str | None) -> None:
         ("10", 1.0),
         ("1.5", 0.15),
         ("10.0", 1.0),
-        ("1e1", 1.0),
+        (".7", 0.07),
+        ("7.", 0.7),
+        ("**7**", 0.7),
         ("good", 1.0),
         ("fair", 0.4),
         ("bad", 0.0),
@@ -189,12 +191,26 @@ def test_a_graded_verdict_is_a_label_or_a_number_on_the_scale(written: str, scor
     verdict = read_verdict(GRADED, f"Score: 3\nScore: {written}", cut_off=False)
     assert verdict.status is Status.OK
     assert verdict.score == pytest.approx(score)
-    assert verdict.label == written
+    assert verdict.label == written.strip("*").rstrip("*.")
 
 
 @pytest.mark.parametrize(
     "written",
-    ["11", "10.01", "-1", "-0.1", "1e9", "nan", "inf", "-inf", "excellent", "7/10", "GOOD", "7,5"],
+    [
+        "11",
+        "10.01",
+        "-1",
+        "-0.1",
+        "1e0",
+        "nan",
+        "inf",
+        "excellent",
+        "7/10",
+        "GOOD",
+        "7,5",
+        "7%",
+        "+7",
+    ],
 )
 def test_a_graded_verdict_off_the_scale_is_unparseable_not_clipped(written: str) -> None:
     verdict = read_verdict(GRADED, f"Score: 3\nScore: {written}", cut_off=False)
