@@ -43,6 +43,7 @@ START_SETTINGS = {
 _SYSTEM_CONFIG = {"task_events_shutdown_flush_timeout_ms": 500}  # 5,000 delays exit without a GCS
 _PR_SET_CHILD_SUBREAPER = 36
 _KILL_ROUNDS = 5
+_STARTS = 3  # Ray gives its processes 30 s, which a busy machine exceeds
 
 
 class LaunchError(RuntimeError):
@@ -190,20 +191,26 @@ def _connect(address: str) -> Cluster:
     """
     import ray
 
-    # On a slow machine Ray's dashboard is not up in time, and Ray does not start.
     own = {"_system_config": _SYSTEM_CONFIG, "include_dashboard": False}
     settings = own if address == "local" else {}
     quiet = {"log_to_driver": False, "logging_level": "error"}
-    try:
-        context = ray.init(address=address, namespace="serve", **quiet, **settings)
-        signals.listen()
-        logs = Path(context.address_info["session_dir"], "logs", "serve")
-        return Cluster(str(ray.get_runtime_context().gcs_address), ray_endpoints(), logs)
-    except SystemExit:  # raised by Ray's SIGTERM handler
-        raise Stopped from None
-    except Exception as error:  # Ray's own type, if one of its processes starts too slowly
-        failed = "Ray did not start; try again" if address == "local" else f"--address {address}"
-        raise LaunchError(f"{failed}: {error}") from None
+    for starts_left in reversed(range(_STARTS if address == "local" else 1)):
+        try:
+            context = ray.init(address=address, namespace="serve", **quiet, **settings)
+            signals.listen()
+            logs = Path(context.address_info["session_dir"], "logs", "serve")
+            return Cluster(str(ray.get_runtime_context().gcs_address), ray_endpoints(), logs)
+        except SystemExit:  # raised by Ray's SIGTERM handler
+            raise Stopped from None
+        except Exception as error:  # Ray's own type, if one of its processes starts too slowly
+            failed = (
+                "Ray did not start; try again" if address == "local" else f"--address {address}"
+            )
+            if not starts_left:
+                raise LaunchError(f"{failed}: {error}") from None
+            ray.shutdown()
+            _kill_descendants()
+    raise AssertionError("unreachable")
 
 
 def _check_beside(content: dict[str, Any]) -> None:

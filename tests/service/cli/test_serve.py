@@ -343,6 +343,22 @@ def test_a_cluster_is_joined_from_one_of_its_machines() -> None:
     assert "--address auto" in result.stderr
 
 
+def test_ray_is_started_again_where_its_processes_were_too_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    starts = []
+
+    def too_slow(**settings: Any) -> None:
+        starts.append(settings)
+        raise RuntimeError("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", too_slow)
+    result = invoke("serve", "rule.yaml", "--port", free_port())
+    assert result.exit_code == 1
+    assert "Ray did not start; try again: The current node timed out" in result.stderr
+    assert len(starts) == 3
+
+
 class Service:
     """``reward-serve serve rule.yaml`` in a session of its own, as a shell's background has it."""
 
@@ -384,6 +400,7 @@ class Service:
         return found
 
     def serves(self) -> bool:
+        assert self.process.poll() is None, self.log()
         return f"REWARD_SERVE_URL={self.url}" in self.log()
 
 
@@ -409,7 +426,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 def test_it_serves_until_a_signal_and_leaves_no_process(
     number: signal.Signals, service: Service
 ) -> None:
-    until(service.serves, 200, service.log)
+    until(service.serves, 400, service.log)
     with HttpRewardClient(service.url) as client:
         assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
     (workbench,) = [line for line in service.log().splitlines() if "reward-serve ui" in line]
@@ -437,7 +454,7 @@ def test_ctrl_c_while_it_starts_leaves_no_process(starting: str, service: Servic
 def test_it_ends_with_a_reason_and_leaves_no_process_when_ray_is_killed(
     what: str, service: Service
 ) -> None:
-    until(service.serves, 200, service.log)
+    until(service.serves, 400, service.log)
     service.started(what)[0].kill()
     assert service.process.wait(60) == 1, service.log()
     name = {"raylet/raylet": "raylet", "gcs_server": "GCS"}[what]
@@ -449,7 +466,7 @@ def test_it_ends_with_a_reason_and_leaves_no_process_when_ray_is_killed(
 
 @pytest.mark.slow
 def test_a_signal_to_its_group_ends_it_at_once(service: Service) -> None:
-    until(service.serves, 200, service.log)
+    until(service.serves, 400, service.log)
     os.killpg(service.process.pid, signal.SIGTERM)  # as systemd does
     assert service.process.wait(60) == 0, service.log()
     until(lambda: not service.family(), 60, service.log)
