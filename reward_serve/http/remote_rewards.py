@@ -25,6 +25,8 @@ _TOKEN = re.compile(
     r"<[|\uff5c][^<>|\uff5c\s]{1,40}[|\uff5c]>|</?s>|<bos>|<eos>|<pad>|<end_of_turn>"
 )
 _LONGEST_TOKEN = 44
+_SHORTEST_OVERLAP = 32  # characters besides whitespace; fewer might agree by accident
+_MOST_PLACES = 1_000
 _SPACE = re.compile(r"\s*")
 
 
@@ -145,24 +147,44 @@ def _texts(body: dict[str, Any], name: str) -> list[str]:
 
 
 def _response(index: int, query: str, prompt: str) -> str:
-    """The text after the prompt, which may have been decoded with different whitespace."""
+    """The text after the prompt, or after its end where the prompt was cut from the left.
+
+    The prompt may have been decoded with different whitespace.
+    """
     shown = prompt[_after_tokens(prompt) :]
     start = _after_tokens(query)
     if shown and query.startswith(shown, start):
         return _without_turn_end(query[start + len(shown) :])
-    shown = "".join(shown.split())
-    end, missing = start, len(shown)
-    for word in re.finditer(r"\S+", query[start:]) if missing else ():
+    missing = _overlap("".join(shown.split()), "".join(query[start:].split()))
+    if not missing:
+        raise HTTPException(
+            422,
+            f"prompts.{index}: query.{index} begins neither with it nor with its end; send the "
+            "prompt as sampled",
+        )
+    end = start
+    for word in re.finditer(r"\S+", query[start:]):
         end = start + min(word.end(), word.start() + missing)
         missing -= len(word[0])
         if missing <= 0:
             break
-    if not shown or "".join(query[start:end].split()) != shown:
-        raise HTTPException(
-            422,
-            f"prompts.{index}: query.{index} does not begin with it; send the prompt as sampled",
-        )
     return _without_turn_end(query[end:])
+
+
+def _overlap(prompt: str, query: str) -> int:
+    """The length of the longest end of the prompt with which the query begins; 0 if too short."""
+    if prompt and query.startswith(prompt):
+        return len(prompt)
+    head, place = query[:_SHORTEST_OVERLAP], -1
+    if len(head) < _SHORTEST_OVERLAP:
+        return 0
+    for _ in range(_MOST_PLACES):
+        place = prompt.find(head, place + 1)
+        if place < 0:
+            break
+        if query.startswith(prompt[place:]):
+            return len(prompt) - place
+    return 0
 
 
 def _after_tokens(text: str) -> int:

@@ -126,6 +126,36 @@ def test_a_response_that_ends_in_no_token_stays_as_it_is(text: str) -> None:
     assert item["response"] == text
 
 
+LONG_PROMPT = "".join(f"[{n}] What is {n} + {n}? " for n in range(200)) + "[INST] Go on. [/INST]\n"
+
+
+@pytest.mark.parametrize("kept", [60, 300, 3_000])
+@pytest.mark.parametrize("response", ["#### 18", "\n\n#### 18", "[199] What is 199 + 199?", ""])
+def test_a_prompt_that_was_cut_from_the_left_is_found(kept: int, response: str) -> None:
+    cut = LONG_PROMPT[-kept:]
+    for shown in (cut, " ".join(cut.split())):
+        body = {"query": [f"<|pad|>{shown}{response}</s>"], "prompts": [LONG_PROMPT]}
+        (item,) = openrlhf_items(body)
+        assert (item["response"].strip(), item["question"]) == (response.strip(), LONG_PROMPT)
+
+
+@pytest.mark.parametrize("query", [f"{LONG_PROMPT[-20:]}18", f"a{LONG_PROMPT[-300:]}18", "18"])
+def test_a_query_with_too_little_of_its_prompt_is_refused(query: str) -> None:
+    with pytest.raises(HTTPException, match="begins neither with it nor with its end"):
+        openrlhf_items({"query": [query], "prompts": [LONG_PROMPT]})
+
+
+def test_a_cut_prompt_is_scored_over_http() -> None:
+    with served(compatible_with=BOTH) as client:
+        body = {
+            "query": [LONG_PROMPT[-300:] + "#### 18"],
+            "prompts": [LONG_PROMPT],
+            "labels": ["18"],
+        }
+        reply = client.post("/get_reward", json=body)
+    assert (reply.status_code, reply.json()["rewards"]) == (200, [1.0])
+
+
 def test_a_prompt_that_the_response_repeats_is_no_second_beginning() -> None:
     prompt = "[INST] 9 + 9? [/INST]"
     query = f"<s>[INST] 9 + 9?  [/INST] It is 17. {prompt} #### 18</s>"
@@ -189,8 +219,8 @@ def test_a_missing_label_is_no_reference(label: Any) -> None:
         ({"query": ["x"]}, "prompts: must be a list of texts"),
         ({"query": ["x", "y"], "prompts": ["x"]}, "equal length"),
         ({"query": ["x"], "prompts": ["x"], "labels": "18"}, "equal length"),
-        ({"query": ["x"], "prompts": ["another"]}, "prompts.0: query.0 does not begin with it"),
-        ({"query": ["x"], "prompts": [""]}, "prompts.0: query.0 does not begin with it"),
+        ({"query": ["x"], "prompts": ["another"]}, "prompts.0: query.0 begins neither"),
+        ({"query": ["x"], "prompts": [""]}, "prompts.0: query.0 begins neither"),
         ({"query": ["x"], "prompts": ["x"], "labels": [{}]}, "labels.0: must be text"),
     ],
 )
