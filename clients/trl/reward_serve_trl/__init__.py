@@ -8,7 +8,8 @@ With ``log_completions=True``, TRL's table shows the judge's status, source, lab
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -20,9 +21,9 @@ from reward_serve.rules import verify_any
 from reward_serve.rules.grade import UnusableReferenceError
 from reward_serve.schema import ScoreResult
 
-__all__ = ["judge_components", "judge_reward", "judge_rewards"]
+__all__ = ["RewardFunction", "judge_components", "judge_reward", "judge_rewards"]
 
-RewardFunction = Callable[..., Awaitable[list[float | None]]]
+_AVERAGES_NONE = "GRPOWithReplayBufferTrainer"
 _TRLS = frozenset(
     ["completion_ids", "environments", "log_extra", "log_metric", "prompts", "trainer_state"]
 )
@@ -38,7 +39,7 @@ def judge_reward(
     group_size: int | None = None,
     **settings: Any,
 ) -> RewardFunction:
-    """An ``async def`` reward function; TRL runs it concurrently with other reward functions.
+    """An async reward function; TRL runs it concurrently with other reward functions.
 
     Args:
         reference: the data set's column of gold answers or solutions; None if it has none.
@@ -58,16 +59,7 @@ def judge_reward(
     ``ValueError`` if a batch does not consist of whole groups.
     """
     judged = _Judged(reference, question, settings, rubric, group_size)
-
-    async def reward(
-        prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
-    ) -> list[float | None]:
-        """The service's score of each completion; None for a failed verdict."""
-        results = await judged.results(completions, {"prompts": prompts, **columns})
-        return [result.score for result in results]
-
-    reward.__name__ = name
-    return reward
+    return RewardFunction(name, judged, _score)
 
 
 def judge_rewards(
@@ -91,31 +83,9 @@ def judge_rewards(
         **settings: as in ``judge_reward``.
     """
     judged = _Judged(reference, question, settings)
-
-    async def judge(
-        prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
-    ) -> list[float | None]:
-        """The service's score."""
-        return [result.score for result in await judged.results(completions, columns)]
-
-    async def rule_agreement(
-        prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
-    ) -> list[float | None]:
-        """Whether the rule verifier agrees; None if it abstains."""
-        results = await judged.results(completions, columns)
-        rows = zip(completions, judged.references(columns, len(results)), results, strict=True)
-        return [_agreement(_text(text), gold, result.score) for text, gold, result in rows]
-
-    async def length(
-        prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
-    ) -> list[float | None]:
-        """The completion's token count."""
-        results = await judged.results(completions, columns)
-        rows = zip(columns["completion_ids"], results, strict=True)
-        return [None if r.score is None else float(len(tokens)) for tokens, r in rows]
-
-    judge.__name__ = name
-    return [judge, rule_agreement, length]
+    parts: dict[str, Callable[..., float | None]]
+    parts = {name: _score, "rule_agreement": _rule_agreement, "length": _length}
+    return [RewardFunction(each, judged, read) for each, read in parts.items()]
 
 
 def judge_components(
@@ -139,19 +109,56 @@ def judge_components(
         **settings: as in ``judge_reward``; ``on_failure`` does not affect components.
     """
     judged = _Judged(reference, question, settings, rubric)
+    return [RewardFunction(name, judged, partial(_component, name)) for name in names]
 
-    def component(name: str) -> RewardFunction:
-        async def reward(
-            prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
-        ) -> list[float | None]:
-            """The component's score; None if it has none."""
-            results = await judged.results(completions, columns)
-            return [components_of(result).get(name) for result in results]
 
-        reward.__name__ = name
-        return reward
+class RewardFunction:
+    """A reward function for TRL, which a spawned rollout worker can unpickle.
 
-    return list(map(component, names))
+    Args:
+        name: its name in TRL's logs.
+        judged: the batch's results, shared by the functions that are read from one request.
+        read: one reward of a result; None for a sample without one.
+    """
+
+    def __init__(self, name: str, judged: _Judged, read: Callable[..., float | None]) -> None:
+        self.__name__ = name
+        self._judged, self._read = judged, read
+
+    async def __call__(
+        self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+    ) -> list[float | None]:
+        """The reward of each completion; None where the verdict failed.
+
+        Raises:
+            TypeError: the trainer averages None away.
+        """
+        trainer = getattr(columns.get("log_metric"), "__self__", None)
+        if any(each.__name__ == _AVERAGES_NONE for each in type(trainer).__mro__):
+            raise TypeError(
+                f"{_AVERAGES_NONE} counts a reward of None as 0; use GRPOTrainer, or set on_failure"
+            )
+        results = await self._judged.results(completions, {"prompts": prompts, **columns})
+        golds = self._judged.references(columns, len(results))
+        tokens = columns.get("completion_ids") or [[]] * len(results)
+        return [
+            self._read(result, _text(completion), gold, len(ids))
+            for result, completion, gold, ids in zip(
+                results, completions, golds, tokens, strict=True
+            )
+        ]
+
+
+def _score(result: ScoreResult, *_: object) -> float | None:
+    return result.score
+
+
+def _component(name: str, result: ScoreResult, *_: object) -> float | None:
+    return components_of(result).get(name)
+
+
+def _length(result: ScoreResult, response: str, golds: list[str], tokens: int) -> float | None:
+    return None if result.score is None else float(tokens)
 
 
 class _Judged:
@@ -167,9 +174,22 @@ class _Judged:
     ) -> None:
         self._reference, self._question, self._rubric = reference, question, rubric
         self._group_size = group_size
-        self._client: Client = connect(**{"on_failure": "none", **settings})
+        self._settings = {"on_failure": "none", **settings}
+        self._connect()
+
+    def _connect(self) -> None:
+        self._client: Client = connect(**self._settings)
         self._batch: Sequence[Any] | None = None
         self._pending: asyncio.Future[list[ScoreResult]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Settings alone: the copy in another process has connections of its own."""
+        ours = ("_client", "_batch", "_pending")
+        return {name: value for name, value in vars(self).items() if name not in ours}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._connect()
 
     async def results(
         self, completions: Sequence[Any], columns: Mapping[str, Any]
@@ -270,7 +290,10 @@ def _text(completion: Any) -> str:
     return str(texts[-1] or "") if texts else ""
 
 
-def _agreement(response: str, references: list[str], score: float | None) -> float | None:
+def _rule_agreement(
+    result: ScoreResult, response: str, references: list[str], *_: object
+) -> float | None:
+    score = result.score
     if score is None or not references:
         return None
     try:

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import json
 import math
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from tests.fake_service import FakeService, Reply, free_port
 def test_trl_awaits_it_and_knows_its_name() -> None:
     reward = judge_reward(url="http://127.0.0.1:1", name="judge")
 
-    assert inspect.iscoroutinefunction(reward)
+    assert inspect.iscoroutinefunction(reward.__call__)  # as TRL asks of a callable object
     assert reward.__name__ == "judge"
 
 
@@ -67,6 +68,30 @@ async def test_fallbacks_of_a_dead_service_are_counted() -> None:
 
     assert scores == [1.0]
     assert logged == {"judge/ok": 0.0, "judge/fallback": 1.0}
+
+
+async def test_functions_of_one_request_work_in_another_process(service: FakeService) -> None:
+    rewards = judge_rewards(url=service.url, name="judge")
+    columns: dict[str, Any] = {"prompts": ["p"], "answer": ["18"], "completion_ids": [[1, 2]]}
+    await rewards[0](completions=["#### 18"], **columns)
+    copies = pickle.loads(pickle.dumps(rewards))
+    assert [each.__name__ for each in copies] == ["judge", "rule_agreement", "length"]
+    sent, completions = len(service.calls), ["#### 18"]
+    scores = [await copy(completions=completions, **columns) for copy in copies]
+    assert scores == [[1.0], [1.0], [2.0]]
+    assert len(service.calls) == sent + 1
+
+
+async def test_a_trainer_that_counts_none_as_zero_is_refused(service: FakeService) -> None:
+    class GRPOWithReplayBufferTrainer:
+        def _log_metric(self, name: str, value: float) -> None: ...
+
+    trainer = type("Mine", (GRPOWithReplayBufferTrainer,), {})()
+    with pytest.raises(TypeError, match="counts a reward of None as 0"):
+        await judge_reward(url=service.url)(
+            prompts=["p"], completions=["18"], answer=["18"], log_metric=trainer._log_metric
+        )
+    assert not service.calls
 
 
 @pytest.mark.parametrize("settings", [{"on_failur": "none"}, {"on_failure": "zero"}])
