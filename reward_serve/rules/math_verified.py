@@ -8,7 +8,7 @@ from reward_serve.rules.base import Verifier
 from reward_serve.rules.child_process import ChildProcess
 from reward_serve.rules.committed import without_thinking
 from reward_serve.rules.grade import ABSTAINED, Grade, UndecidedError, UnusableReferenceError
-from reward_serve.rules.texts import gold_answer
+from reward_serve.rules.texts import ends_in_open_box, gold_answer
 from reward_serve.schema import ScoreRequest
 
 LIMIT_S = 2.0
@@ -20,8 +20,8 @@ class MathVerifier(Verifier):
 
     The reference is parsed as LaTeX (``\frac{1}{2}``, with or without ``$`` or ``\boxed``).
     math-verify extracts the answer from the response's last 5,000 characters, preferring boxes to
-    formulas and formulas to numbers. It runs in a child process; beyond ``LIMIT_S`` seconds of CPU
-    time the verifier abstains.
+    formulas and formulas to numbers. It runs in a child process. The verifier abstains beyond
+    ``LIMIT_S`` seconds of CPU time, and where the last box is unclosed.
     """
 
     def __init__(self, version: str) -> None:
@@ -38,6 +38,8 @@ class MathVerifier(Verifier):
         """
         gold = gold_answer(reference)
         visible = without_thinking(request.response)
+        if ends_in_open_box(visible):
+            return Grade(ABSTAINED, "cut_off")
         try:
             compared = await self._child.call(visible[-TAIL_CHARACTERS:], gold)
         except UndecidedError as error:

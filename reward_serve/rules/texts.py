@@ -43,6 +43,15 @@ def final_answer(reference: str) -> str:
     return inner[0].strip()
 
 
+def ends_in_open_box(response: str) -> bool:
+    r"""Whether the last ``\boxed{`` is unclosed: the last answer was cut off."""
+    last = deque(_BOX.finditer(response), maxlen=1)
+    if not last:
+        return False
+    rest = response[last[0].end() :].lstrip()
+    return not rest or (rest[0] == "{" and braced(response, last[0].end()) is None)
+
+
 def gold_answer(reference: str) -> str:
     """The answer in a reference: the text after its last ``####``, or else all of it.
 

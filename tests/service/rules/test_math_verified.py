@@ -39,6 +39,15 @@ async def test_formulas_compare_by_value(verifier: MathVerifier) -> None:
         assert (await grade(verifier, response, reference)).score == score, response
 
 
+@pytest.mark.parametrize("cut", [r"\boxed{1", r"\boxed{", r"\boxed{\frac{1}{2}", r"\boxed"])
+async def test_of_a_corrected_answer_that_was_cut_off_the_first_guess_is_not_graded(
+    verifier: MathVerifier, cut: str
+) -> None:
+    for first in ("17", "18"):
+        grade_ = await grade(verifier, rf"\boxed{{{first}}}. No, wait: it is {cut}", "18")
+        assert (grade_.score, grade_.rule) == (None, "cut_off")
+
+
 async def test_a_hostile_formula_costs_a_bounded_time_and_no_score(verifier: MathVerifier) -> None:
     hostile = await grade(verifier, r"\boxed{9^{9^{9^{9}}}}", "18")
     assert (hostile.score, hostile.rule) == (None, "too_slow")

@@ -35,6 +35,12 @@ def test_the_last_number_counts_by_value(
     assert score >= verls
 
 
+@pytest.mark.parametrize("cut", [r"\boxed{1", r"\boxed{", r"\boxed", r"\boxed {\frac{1}{2}"])
+def test_an_answer_that_was_cut_off_is_none(cut: str) -> None:
+    grade = grade_numeric(rf"\boxed{{17}}. No, wait: it is {cut}", "17")
+    assert (grade.score, grade.rule) == (None, "cut_off")
+
+
 @pytest.mark.parametrize(
     "reference", ["#### 1,800", "$1800", "1800 dollars", "so it is\n#### 1800"]
 )
