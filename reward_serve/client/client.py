@@ -188,8 +188,10 @@ class Client:
 
     async def aexplain(self, request: Request) -> Explanation:
         """``explain``, awaited."""
-        endpoint = next((one for one in self._endpoints if one.up), self._endpoints[0])
-        return await endpoint.transport.aexplain(as_dict(request, self._defaults))
+        body = as_dict(request, self._defaults)
+        endpoints = self._retrier.endpoints(body)
+        endpoint = next((one for one in endpoints if one.up), endpoints[0])
+        return await endpoint.transport.aexplain(body)
 
     @contextmanager
     def _submitted(
@@ -214,7 +216,7 @@ class Client:
 
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
         """Answer a batch's tickets."""
-        unscored: list[ScoreResult] = []
+        unscored: list[tuple[Ticket, ScoreResult]] = []
 
         def deliver(results: Sequence[tuple[Ticket, ScoreResult]]) -> None:
             scored = [each for each in results if each[1].status is Status.OK]
@@ -222,7 +224,7 @@ class Client:
             self.counters.add(ok=len(scored))
             hand_out(scored)
             failed = [each for each in results if each[1].status is not Status.OK]
-            unscored.extend(result for _, result in failed)
+            unscored.extend(failed)
             if failed and self._on_failure in ("rule", "lexical"):  # may take long for a formula
                 in_thread(lambda: self._settle(failed))
             else:
@@ -232,8 +234,13 @@ class Client:
             await self._retrier.ask(tickets, deliver)
         except NotConnectedError as error:
             hand_out((ticket, error) for ticket in tickets)
-        if unscored and not self._retrier.in_doubt:  # an outage is logged once
-            self._report(unscored)
+        reported = [
+            result
+            for ticket, result in unscored  # an outage is logged once, by each endpoint
+            if not all(endpoint.in_doubt for endpoint in self._retrier.endpoints(ticket.body))
+        ]
+        if reported:
+            self._report(reported)
 
     def _settle(self, failed: Sequence[tuple[Ticket, ScoreResult]]) -> None:
         for ticket, result in failed:

@@ -1,4 +1,4 @@
-"""One service with a circuit breaker, which probes until the service answers again."""
+"""A model of a service with a circuit breaker, which probes until it answers again."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
 )
 from reward_serve.groups.schema import GroupResult
+from reward_serve.routing.calls import is_answer
 from reward_serve.schema import ScoreResult, Status, longest_timeout_s
 
 Result = TypeVar("Result", bound=ScoreResult | GroupResult)
@@ -26,32 +27,33 @@ PROBE_EVERY_S = 2.0
 _MAX_CANDIDATES = 8  # requests that a probe may repeat
 _SUSPICION_S = 2.0
 """How long a first probe may take before the circuit opens."""
-_NO_ANSWER = frozenset([Status.ERROR, Status.TIMEOUT])
 
 
 class Endpoint:
-    """A transport with a circuit breaker. For one event loop.
+    """A transport with a circuit breaker for one of its models. For one event loop.
 
     When a call ends without an answer, the endpoint probes the service with a request that was
     answered before, or with the unanswered ones in turn. The circuit opens if the probe fails or
     takes long. While it is open, a probe is sent every ``PROBE_EVERY_S`` seconds; the first answer
-    closes it. Any status but ``error`` and ``timeout`` is an answer.
+    closes it. Any result of a replica is an answer, a ``timeout`` too.
 
     Args:
         transport: the transport to the service.
+        model: the model's name; None for the service's first.
 
     Attributes:
         up: whether the circuit is closed, so that requests are sent.
         on_outage: called when the circuit opens.
     """
 
-    def __init__(self, transport: ServiceTransport) -> None:
-        self.name = transport.name
+    def __init__(self, transport: ServiceTransport, model: str | None = None) -> None:
+        self.name = f"{transport.name}, model {model!r}" if model else transport.name
         self.transport = transport
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
+        self._of_models: dict[str, Endpoint] = {}
         self.up = True
         self.on_outage: set[Callable[[], None]] = set()
         self._answered_at = float("-inf")
@@ -70,6 +72,12 @@ class Endpoint:
         if self._pid != os.getpid():
             self._start()
         return self
+
+    def of_model(self, name: object) -> Endpoint:
+        """The endpoint of the model that a request names."""
+        if not isinstance(name, str):
+            return self
+        return self._of_models.setdefault(name, Endpoint(self.transport, name))
 
     @property
     def in_doubt(self) -> bool:
@@ -189,8 +197,3 @@ class Endpoint:
         )  # fmt: skip
         for call in list(self.on_outage):
             call()
-
-
-def is_answer(result: ScoreResult | GroupResult) -> bool:
-    """Whether this result proves that the service is up."""
-    return result.status not in _NO_ANSWER

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic
 
 from reward_serve.client.coalescing import Ticket
-from reward_serve.client.endpoint import Endpoint, Result, is_answer
+from reward_serve.client.endpoint import Endpoint, Result
 from reward_serve.client.outcomes import Counters
 from reward_serve.client.transport import (
     MALFORMED,
@@ -21,6 +21,7 @@ from reward_serve.client.transport import (
     with_time_left,
 )
 from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
+from reward_serve.routing.calls import is_answer
 from reward_serve.schema import (
     ScoreResult,
     Status,
@@ -45,8 +46,8 @@ class Retrier:
     or longer if the service asks for it. A batch that is too large is split, as is one that the
     service cannot read, since one request of another caller may be at fault.
 
-    An endpoint that gave no answer probes its service. While all endpoints are down, requests fail
-    at once.
+    Requests of different models are sent apart, and each model has its own circuit: an endpoint
+    that gave no answer probes its service, and while all endpoints are down, requests fail at once.
 
     Args:
         endpoints: the services, in order of preference.
@@ -61,10 +62,9 @@ class Retrier:
         self._counters = counters
         self._max_attempts = max_attempts
 
-    @property
-    def in_doubt(self) -> bool:
-        """Whether every endpoint waits for its probe's answer; each logs its own outage."""
-        return all(endpoint.in_doubt for endpoint in self._endpoints)
+    def endpoints(self, body: Mapping[str, Any]) -> list[Endpoint]:
+        """The endpoints of the model that a request names."""
+        return [endpoint.of_model(body.get("model")) for endpoint in self._endpoints]
 
     async def ask(self, tickets: Sequence[Ticket], deliver: Deliver[ScoreResult]) -> None:
         """Deliver a result for each request; one that was never answered is ``error``.
@@ -78,7 +78,23 @@ class Retrier:
         Raises:
             NotConnectedError: this process cannot reach the service.
         """
-        await self._ask_until_final(_Batch(tickets, deliver, Endpoint.ascore_batch, _failed))
+        by_model: dict[tuple[Endpoint, ...], list[Ticket]] = {}
+        for ticket in tickets:
+            by_model.setdefault(tuple(self.endpoints(ticket.body)), []).append(ticket)
+        batches = [
+            _Batch(endpoints, of_model, deliver, Endpoint.ascore_batch, _failed)
+            for endpoints, of_model in by_model.items()
+        ]
+        if len(batches) == 1:
+            await self._ask_until_final(batches[0])
+            return
+        ended = await asyncio.gather(*map(self._ask_until_final, batches), return_exceptions=True)
+        for batch, error in zip(batches, ended, strict=True):
+            if isinstance(error, NotConnectedError) and None in ended:  # others were answered
+                batch.fail(batch.open, Status.INVALID, str(error))
+                batch.close(batch.open)
+            elif error is not None:
+                raise error
 
     async def ask_group(self, body: dict[str, Any]) -> GroupResult:
         """The result of a group, which is retried while no response has a score.
@@ -89,7 +105,9 @@ class Retrier:
         final: dict[Ticket, GroupResult] = {}
         ticket = Ticket(body)
         await self._ask_until_final(
-            _Batch([ticket], final.update, Endpoint.ascore_groups, _failed_group)
+            _Batch(
+                self.endpoints(body), [ticket], final.update, Endpoint.ascore_groups, _failed_group
+            )
         )
         return final[ticket]
 
@@ -108,7 +126,7 @@ class Retrier:
                 if batch.open:
                     await asyncio.sleep(pause_s)
                 batch.open -= {ticket for ticket in batch.open if ticket.gone}
-        for endpoint in self._endpoints:
+        for endpoint in batch.endpoints:
             since = batch.unanswered_since.get(endpoint)
             if since is None:
                 endpoint.offer(batch.bodies)
@@ -121,26 +139,26 @@ class Retrier:
         """During the block, end each request at its own deadline, and all when an outage begins."""
 
         def give_up() -> None:
-            if not any(endpoint.up for endpoint in self._endpoints):
-                reason = "; ".join(endpoint.outage for endpoint in self._endpoints)
+            if not any(endpoint.up for endpoint in batch.endpoints):
+                reason = "; ".join(endpoint.outage for endpoint in batch.endpoints)
                 batch.fail(batch.open, Status.ERROR, reason)
                 batch.close(batch.open)
 
         give_up()
         timers = batch.expire_later()
-        for endpoint in self._endpoints:
+        for endpoint in batch.endpoints:
             endpoint.on_outage.add(give_up)
         try:
             yield
         finally:
-            for endpoint in self._endpoints:
+            for endpoint in batch.endpoints:
                 endpoint.on_outage.discard(give_up)
             for timer in timers:
                 timer.cancel()
 
     async def _attempt(self, batch: _Batch[Any]) -> None:
         """Ask the endpoints in turn until one answers."""
-        for endpoint in [each for each in self._endpoints if each.up] or self._endpoints:
+        for endpoint in [each for each in batch.endpoints if each.up] or batch.endpoints:
             if not batch.open:
                 return
             since = batch.unanswered_since.setdefault(endpoint, time.monotonic())
@@ -148,7 +166,7 @@ class Retrier:
                 del batch.unanswered_since[endpoint]
                 return
             batch.close_due(time.monotonic())
-            if batch.open and any(other.up for other in self._endpoints if other is not endpoint):
+            if batch.open and any(other.up for other in batch.endpoints if other is not endpoint):
                 endpoint.lost(batch.bodies, since, batch.last_reason)
 
     async def _ask(self, endpoint: Endpoint, batch: _Batch[Any], tickets: Sequence[Ticket]) -> bool:
@@ -171,9 +189,10 @@ class Retrier:
 
 
 class _Batch(Generic[Result]):
-    """The requests and their latest results.
+    """The requests of one model and their latest results.
 
     Attributes:
+        endpoints: of the model, in order of preference.
         open: the requests without a final result.
         unanswered_since: when each endpoint without an answer was first asked, on the monotonic
             clock.
@@ -183,12 +202,14 @@ class _Batch(Generic[Result]):
 
     def __init__(
         self,
+        endpoints: Sequence[Endpoint],
         tickets: Sequence[Ticket],
         deliver: Deliver[Result],
         ask: Callable[[Endpoint, Sequence[dict[str, Any]]], Awaitable[list[Result]]],
         failed: Callable[[dict[str, Any], Status, str], Result],
     ) -> None:
         now = time.monotonic()
+        self.endpoints = endpoints
         self.tickets = tickets
         self.ask = ask
         self.bodies = [ticket.body for ticket in tickets]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from reward_serve.schema import Status
+from reward_serve.groups.schema import GroupResult
+from reward_serve.schema import ScoreResult, Status
 
 
 class NoAnswerError(Exception):
@@ -19,6 +20,19 @@ class NoAnswerError(Exception):
 
     def __init__(self, status: Status, reason: str, too_large: bool = False) -> None:
         self.status, self.reason, self.too_large = status, reason, too_large
+
+    @property
+    def details(self) -> dict[str, Any] | None:
+        """The details of the result: a replica's own failures are answers, this may be an outage.
+
+        ``is_answer`` reads them.
+        """
+        return {"unanswered": True} if self.status in (Status.TIMEOUT, Status.ERROR) else None
+
+
+def is_answer(result: ScoreResult | GroupResult) -> bool:
+    """Whether a result shows that its model's replicas answer."""
+    return not (result.details or {}).get("unanswered")
 
 
 async def answer_of(call: Any, until: float) -> Any:

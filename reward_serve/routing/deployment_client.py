@@ -211,9 +211,8 @@ class DeploymentClient:
 
     def _failures(self, items: Iterable[Any], error: NoAnswerError) -> list[Result]:
         model, cause = self._handle.deployment_name, error.__cause__
-        failures = [
-            failure(error.status, error.reason, model=model, **echoes(item)) for item in items
-        ]
+        fields = {"details": error.details, "model": model}
+        failures = [failure(error.status, error.reason, **fields, **echoes(item)) for item in items]
         level = logging.DEBUG if self._detached else logging.WARNING
         logger.log(level, "reward model %s: %d items unanswered: %r", model, len(failures), cause)
         return [result.model_dump(mode="json") for result in failures]

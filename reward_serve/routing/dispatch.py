@@ -170,7 +170,7 @@ class Dispatcher:
         try:
             return await ask(self._models[model], part[0])
         except NoAnswerError as error:
-            return failure(error.status, error.reason, model=model)
+            return failure(error.status, error.reason, model=model, details=error.details)
 
     async def complete(self, model: str, body: dict[str, Any], within_s: float) -> dict[str, Any]:
         """The model's chat completion.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -26,6 +27,12 @@ _WITHOUT_UNITS = replace(
 )
 # Factors that a difference in units may explain, including degrees and "in terms of pi".
 _FACTORS = [*map(float, CONVERSIONS), math.pi, 180 / math.pi]
+# What may be a number of more digits than anyone writes: (10^9)!, 9^{9^9}, 2^{99999}, C(10^9, 9).
+_HUGE = re.compile(
+    r"\d{4}[)}\]]? ?!|\^[({ ]{0,4}\d+[)} ]*!|[({\[][^(){}a-zA-Z]{0,20}\^[^()a-zA-Z]{0,20}[)}\]] ?!"
+    r"|\^[({ ]{0,4}-?\d+ ?\^|\^[({ ]{0,4}-?\d{5}"
+    r"|\\[dt]?binom(?:[^\\]{0,9}\^|\D{0,9}\d{5})|(?:\([^()]{0,9}){30}|(?:\{[^{}]{0,9}){30}"
+)
 
 
 def compare(response: str, gold: str) -> dict[str, Any]:
@@ -36,6 +43,9 @@ def compare(response: str, gold: str) -> dict[str, Any]:
     )
     if not expected:
         return {"score": None, "rule": "reference_not_read", "answer": None}
+    answer = response[max(response.rfind("\\boxed"), 0) :]
+    if _HUGE.search(answer) and not _HUGE.search(gold):
+        return {"score": None, "rule": "too_large", "answer": None}
     found = parse(response, [latex, ExprExtractionConfig()], parsing_timeout=None)
     if not found:
         return {"score": 0.0, "rule": "no_answer", "answer": None}
@@ -135,3 +145,16 @@ def _bare(gold: str) -> str:
     for opening, closing in (("\\(", "\\)"), ("\\[", "\\]")):
         text = text.removeprefix(opening).removesuffix(closing)
     return text.strip()
+
+
+# The first comparison of a kind imports and compiles much; processes are forked after it.
+for _kind in (
+    "0.5",
+    "2^{500}",
+    r"\int_0^1 x dx",
+    r"\sum_{k=1}^{9} k",
+    r"\sin(3)",
+    "(x+1)^3",
+    r"\sqrt{3}",
+):
+    compare(f"\\boxed{{{_kind}}}", r"\frac{1}{2}")

@@ -11,7 +11,7 @@ from reward_serve.rules.grade import ABSTAINED, Grade, UndecidedError, UnusableR
 from reward_serve.rules.texts import ends_in_open_box, gold_answer
 from reward_serve.schema import ScoreRequest
 
-LIMIT_S = 2.0
+LIMIT_S = 1.0
 TAIL_CHARACTERS = 5_000
 
 
@@ -20,8 +20,9 @@ class MathVerifier(Verifier):
 
     The reference is parsed as LaTeX (``\frac{1}{2}``, with or without ``$`` or ``\boxed``).
     math-verify extracts the answer from the response's last 5,000 characters, preferring boxes to
-    formulas and formulas to numbers. It runs in a child process. The verifier abstains beyond
-    ``LIMIT_S`` seconds of CPU time, and where the last box is unclosed.
+    formulas and formulas to numbers. It runs in child processes. The verifier abstains beyond
+    ``LIMIT_S`` seconds of CPU time, where a power, factorial or binomial in the last box may be a
+    number of tens of thousands of digits, and where the last box is unclosed.
     """
 
     def __init__(self, version: str) -> None:

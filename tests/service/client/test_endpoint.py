@@ -16,7 +16,7 @@ from ray.exceptions import RayActorError
 from reward_serve.client import Client, ServiceUnavailableError, connect, endpoint
 from reward_serve.client.handle import HandleTransport
 from reward_serve.client.transport import Request
-from reward_serve.groups.schema import GroupResult
+from reward_serve.groups.schema import GroupResult, group_failure
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult, Status, failure
 from tests.fake_handle import Handle, right
@@ -43,6 +43,8 @@ class Service(FakeTransport):
 
 
 AWAY = ServiceUnavailableError("ConnectError")
+LOST = failure(Status.ERROR, "lost", details={"unanswered": True})
+LATE = failure(Status.TIMEOUT, "late", details={"unanswered": True})
 BACK = ScoreResult(status=Status.OK, score=1.0)
 
 
@@ -118,8 +120,7 @@ def test_groups_alone_do_not_close_the_circuit_of_an_engine_that_hangs(
             return [failure(Status.INVALID, "response: Field required")] * len(requests)
 
         async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
-            answer = failure(Status.TIMEOUT, "late") if self.hangs else BACK
-            return GroupResult.of([answer] * 2)
+            return group_failure(LATE, 2) if self.hangs else GroupResult.of([BACK] * 2)
 
     service = Hung()
     client = client_of(service)
@@ -138,9 +139,7 @@ def test_groups_alone_do_not_close_the_circuit_of_an_engine_that_hangs(
 def test_a_request_that_fails_by_itself_is_not_the_only_one_that_is_probed_with() -> None:
     class Poisoned(Service):
         async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
-            return [
-                failure(Status.ERROR, "poisoned") if "poison" in each else BACK for each in requests
-            ]
+            return [LOST if "poison" in each else BACK for each in requests]
 
     client = client_of(Poisoned())
     poison = {**ASKED, "poison": True}
@@ -175,8 +174,32 @@ def test_what_is_under_way_as_an_outage_is_found_does_not_wait_for_its_own_deadl
     assert {result.status for result in results} == {Status.ERROR}
 
 
-@pytest.mark.parametrize("silence", [AWAY, failure(Status.ERROR, "lost"),
-                                     failure(Status.TIMEOUT, "late")])  # fmt: skip
+@pytest.mark.parametrize("status", [Status.TIMEOUT, Status.ERROR])
+async def test_what_a_replica_could_not_do_in_time_is_no_outage(status: Status) -> None:
+    client = client_of(service := Service(failure(status, "it takes long")), max_attempts=1)
+    for step in range(3):
+        assert (await client.ascore(numbered(step))).status is status
+    assert {each["id"] for each in service.asked} == {"0", "1", "2"}
+
+
+async def test_a_model_without_an_answer_closes_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    class OneDead(Service):
+        async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
+            self.asked.extend(requests)
+            return [LATE if dict(each).get("model") == "dead" else BACK for each in requests]
+
+    client = client_of(service := OneDead(), max_attempts=1)
+    dead = {**ASKED, "model": "dead"}
+    for _ in range(3):
+        both = await client.ascore_batch([dead, {**ASKED, "model": "live"}, ASKED])
+        assert [each.score for each in both] == [None, 1.0, 1.0]
+        await asyncio.sleep(0)
+    assert "model 'dead'" in str(both[0].reason)
+    assert sum(dict(each).get("model") == "live" for each in service.asked) == 3
+    assert announced(caplog) == ["away"]
+
+
+@pytest.mark.parametrize("silence", [AWAY, LOST, LATE])
 async def test_a_service_is_out_where_no_replica_answers(silence: Any) -> None:
     service = Service(silence)
     client = client_of(service)

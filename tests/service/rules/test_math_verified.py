@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 
@@ -49,9 +50,39 @@ async def test_of_a_corrected_answer_that_was_cut_off_the_first_guess_is_not_gra
 
 
 async def test_a_hostile_formula_costs_a_bounded_time_and_no_score(verifier: MathVerifier) -> None:
-    hostile = await grade(verifier, r"\boxed{9^{9^{9^{9}}}}", "18")
-    assert (hostile.score, hostile.rule) == (None, "too_slow")
+    huge = await grade(verifier, r"\boxed{9^{9^{9^{9}}}}", "18")
+    assert (huge.score, huge.rule) == (None, "too_large")
+    slow = await grade(verifier, r"\boxed{(x+y+z+w)^{200}}", "18")
+    assert (slow.score, slow.rule) == (None, "too_slow")
     assert (await grade(verifier, r"\boxed{18}", "18")).score == 1.0
+
+
+HOSTILE = {
+    "factorials": r"\boxed{{(10^9+{0})!}}",
+    "powers": r"\boxed{{((10^{{9999}})^{{9999}})^{{9{0}}}}}",
+    "polynomials": r"\boxed{{(x+y+z+w)^{{20{0}}}}}",
+    "integrals": r"\boxed{{\int_0^{0} \frac{{\sin(x^5+\ln x)}}{{\sqrt{{1+x^5+e^x}}}} dx}}",
+}
+
+
+@pytest.mark.parametrize("sort", HOSTILE)
+async def test_ordinary_formulas_do_not_wait_for_hostile_ones(
+    verifier: MathVerifier, sort: str
+) -> None:
+    hostile = [
+        asyncio.create_task(grade(verifier, HOSTILE[sort].format(i), "18")) for i in range(1, 21)
+    ]
+    await asyncio.sleep(0)
+    ordinary = await asyncio.gather(
+        *(
+            grade(verifier, rf"\boxed{{\frac{{{2 * i}}}{{{3 * i}}}}}", r"\frac{2}{3}")
+            for i in range(1, 31)
+        )
+    )
+    assert [each.score for each in ordinary] == [1.0] * 30
+    assert sort == "factorials" or sum(task.done() for task in hostile) < 20
+    for task in hostile:
+        task.cancel()
 
 
 async def test_a_reference_that_is_no_formula_cannot_be_used(verifier: MathVerifier) -> None:
