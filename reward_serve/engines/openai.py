@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
+import random
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.engine import RemoteConfig
@@ -31,6 +35,9 @@ _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
 _FINAL = frozenset(["stop", "eos_token", "stop_sequence"])  # the latter two are TGI's
 _DROPPABLE = frozenset(["temperature", "top_p", "seed", "reasoning_effort"])
+_BUSY = frozenset([408, 429, 503, 529])
+_FIRST_CALLS = 8
+_MAX_PAUSE_S = 8.0
 
 
 class OpenAIEngine:
@@ -54,7 +61,7 @@ class OpenAIEngine:
         self._client = client or AsyncOpenAI(
             api_key=remote_key(config),
             base_url=config.base_url,
-            max_retries=config.max_retries,
+            max_retries=0,  # by _create, which learns from them
             timeout=config.timeout_s,
         )
         reasoning = config.reasoning
@@ -62,6 +69,7 @@ class OpenAIEngine:
             reasoning = _REASONING.match(config.model) is not None
         self._limit = "max_completion_tokens" if reasoning else "max_tokens"
         self._dropped = {"temperature", "top_p", "seed"} if reasoning else set[str]()
+        self._concurrency = _Concurrency()
         limits = (config.requests_per_minute, config.tokens_per_minute)
         self._requests, self._tokens = (AsyncLimiter(n, 60) if n else None for n in limits)
 
@@ -158,21 +166,82 @@ class OpenAIEngine:
     async def _create(self, messages: Any, settings: dict[str, Any]) -> Any:
         import openai
 
+        for attempt in range(self._config.max_retries + 1):
+            try:
+                async with self._concurrency.place() as sent_at:
+                    return await self._client.chat.completions.create(
+                        model=self._config.model, messages=messages,
+                        extra_body=self._config.extra_body or None, **settings,
+                    )  # fmt: skip
+            except openai.BadRequestError:
+                raise
+            except (openai.APIStatusError, openai.APIConnectionError) as error:
+                status = getattr(error, "status_code", None)
+                pause_s = _retry_after_s(error)
+                if status in _BUSY or isinstance(error, openai.APITimeoutError):
+                    self._concurrency.lower(sent_at, pause_s or 0.0)
+                elif status is not None and status < 500:
+                    raise EngineError(f"the endpoint: {_shortened(error)}") from error
+                if attempt < self._config.max_retries:
+                    backoff_s = min(0.25 * 2.0**attempt, _MAX_PAUSE_S)
+                    await asyncio.sleep(random.uniform(1, 2) * (pause_s or backoff_s))
+                elif status == 429:
+                    reason = f"the endpoint's rate limit: {_shortened(error)}"
+                    raise OverloadedError(reason, pause_s or 1.0) from None
+                else:
+                    raise EngineError(f"the endpoint: {_shortened(error)}") from error
+            except (openai.OpenAIError, ValueError) as error:  # a reply that is not JSON
+                raise EngineError(f"the endpoint: {_shortened(error)}") from error
+        raise AssertionError
+
+
+class _Concurrency:
+    """Limits the calls in progress to what the endpoint takes, which its refusals tell.
+
+    The limit is halved by a refusal, and grows by one: with each answer until the first refusal,
+    then with each ten rounds of answers (Chiu and Jain, 1989).
+    """
+
+    def __init__(self) -> None:
+        self._limit = float(_FIRST_CALLS)
+        self._grows_by = 1.0
+        self._calls = 0
+        self._lowered_at = self._not_before = float("-inf")
+        self._free = asyncio.Condition()
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[float]:
+        """Wait for a place and hold it; yields when it was taken, on the monotonic clock."""
+        async with self._free:
+            await self._free.wait_for(lambda: self._calls < int(self._limit))
+            self._calls += 1
         try:
-            return await self._client.chat.completions.create(
-                model=self._config.model, messages=messages,
-                extra_body=self._config.extra_body or None, **settings,
-            )  # fmt: skip
-        except openai.BadRequestError:
-            raise
-        except openai.RateLimitError as error:
-            pause = error.response.headers.get("retry-after", "")
-            raise OverloadedError(
-                f"the endpoint's rate limit: {_shortened(error)}",
-                float(pause) if pause.replace(".", "", 1).isdecimal() else 1.0,
-            ) from None
-        except (openai.OpenAIError, ValueError) as error:  # a reply that is not JSON
-            raise EngineError(f"the endpoint: {_shortened(error)}") from error
+            await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
+            yield time.monotonic()
+            self._limit += self._grows_by
+        finally:
+            self._calls -= 1
+            async with self._free:
+                self._free.notify(2)
+
+    def lower(self, sent_at: float, pause_s: float) -> None:
+        """Record a refusal of a call that was sent then, after which nothing is sent for a pause.
+
+        Of the calls that were in progress at once, one counts.
+        """
+        now = time.monotonic()
+        self._not_before = max(self._not_before, now + min(pause_s, _MAX_PAUSE_S))
+        if sent_at > self._lowered_at:
+            self._lowered_at = now
+            self._limit = max(1.0, self._limit / 2)
+        self._grows_by = 0.1 / self._limit
+
+
+def _retry_after_s(error: Exception) -> float | None:
+    """The pause that the endpoint asks for, in seconds."""
+    response = getattr(error, "response", None)
+    pause = response.headers.get("retry-after", "") if response is not None else ""
+    return float(pause) if pause.replace(".", "", 1).isdecimal() else None
 
 
 class RemoteKeyError(RuntimeError):

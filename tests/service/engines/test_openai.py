@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Callable
@@ -72,15 +73,15 @@ class Endpoint:
             return reply(body)
         return reply if isinstance(reply, httpx.Response) else httpx.Response(200, json=reply)
 
-    def engine(self, **settings: Any) -> OpenAIEngine:
-        http: Any = httpx.AsyncClient(transport=httpx.MockTransport(self))
+    def engine(self, answer: Any = None, **settings: Any) -> OpenAIEngine:
+        http: Any = httpx.AsyncClient(transport=httpx.MockTransport(answer or self))
         client = AsyncOpenAI(
             api_key=KEY,
             base_url="http://me:s3cret@judge.example/v1",
             max_retries=0,
             http_client=http,
         )
-        return OpenAIEngine(RemoteConfig(**{"model": "m", **settings}), client)
+        return OpenAIEngine(RemoteConfig(**{"model": "m", "max_retries": 0, **settings}), client)
 
     def scorer(self, judge: dict[str, Any] | None = None, **settings: Any) -> Scorer:
         config = RemoteModel.model_validate(
@@ -285,6 +286,27 @@ async def test_the_endpoints_own_limit_is_overload_with_its_pause() -> None:
 
     with pytest.raises(OverloadedError):
         await Endpoint(httpx.Response(429)).engine().generate(EMPTY, Sampling(1))
+
+
+@pytest.mark.parametrize("refusal", [429, 503, None])
+async def test_replicas_learn_how_many_calls_an_endpoint_takes(refusal: int | None) -> None:
+    """Two at a time, 20 ms each; more are refused, or wait for the others."""
+    places = asyncio.Semaphore(2)
+    calls = 0
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        nonlocal calls
+        calls += 1
+        if refusal and places.locked():
+            return httpx.Response(refusal, json={"error": {"message": "busy"}})
+        async with places:
+            await asyncio.sleep(0.02)
+            return httpx.Response(200, json=completion())
+
+    engines = [Endpoint(()).engine(answer=answer, max_retries=5) for _ in range(2)]
+    asked = [engines[i % 2].generate(EMPTY, Sampling(1)) for i in range(64)]
+    assert len(await asyncio.gather(*asked)) == 64
+    assert calls <= 128
 
 
 async def test_an_answer_that_is_not_json_is_an_error() -> None:
