@@ -56,7 +56,8 @@ class Criterion(BaseModel):
     required: bool = Field(
         False,
         strict=True,
-        description="Whether the rubric has no score if this criterion has none.",
+        description="Whether the rubric has no score if this criterion has none, and scores 0 if "
+        "this one, of a weight above 0, does.",
     )
 
     @model_validator(mode="after")

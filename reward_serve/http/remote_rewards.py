@@ -155,13 +155,17 @@ def _response(index: int, query: str, prompt: str) -> str:
     start = _after_tokens(query)
     if shown and query.startswith(shown, start):
         return _without_turn_end(query[start + len(shown) :])
-    missing = _overlap("".join(shown.split()), "".join(query[start:].split()))
-    if not missing:
+    while query.startswith("\ufffd", start):  # what is left of a character that was cut
+        start += 1
+    overlaps = _overlaps("".join(shown.split()), "".join(query[start:].split()))
+    if len(overlaps) != 1:
+        found = "begins neither with it nor with its end"
+        if overlaps:
+            found = "begins with its end in several ways, since the prompt repeats itself"
         raise HTTPException(
-            422,
-            f"prompts.{index}: query.{index} begins neither with it nor with its end; send the "
-            "prompt as sampled",
+            422, f"prompts.{index}: query.{index} {found}; send the prompt as sampled"
         )
+    missing = overlaps[0]
     end = start
     for word in re.finditer(r"\S+", query[start:]):
         end = start + min(word.end(), word.start() + missing)
@@ -171,20 +175,19 @@ def _response(index: int, query: str, prompt: str) -> str:
     return _without_turn_end(query[end:])
 
 
-def _overlap(prompt: str, query: str) -> int:
-    """The length of the longest end of the prompt with which the query begins; 0 if too short."""
+def _overlaps(prompt: str, query: str) -> list[int]:
+    """The lengths of the ends of the prompt with which the query begins, of those long enough."""
     if prompt and query.startswith(prompt):
-        return len(prompt)
+        return [len(prompt)]
     head, place = query[:_SHORTEST_OVERLAP], -1
-    if len(head) < _SHORTEST_OVERLAP:
-        return 0
-    for _ in range(_MOST_PLACES):
+    lengths: list[int] = []
+    for _ in range(_MOST_PLACES if len(head) == _SHORTEST_OVERLAP else 0):
         place = prompt.find(head, place + 1)
         if place < 0:
             break
         if query.startswith(prompt[place:]):
-            return len(prompt) - place
-    return 0
+            lengths.append(len(prompt) - place)
+    return lengths
 
 
 def _after_tokens(text: str) -> int:

@@ -14,6 +14,9 @@ from reward_serve.templates import Template
 _THINK_END = "</think>"
 _THINK_START = "<think>"
 _DECORATION = " \t\r*_`$'\""
+_NUMERIC = frozenset("0123456789.")
+_BEGUN = re.compile(r"(?:\d[\d.,]*(?: ?/ ?|[:eE][+-]?)?|[.,]|[+-])+\Z")
+_CONTINUED = re.compile(r"\d*(?: ?[.,/:eE]? ?[+-]?\d+| ?%)+")
 _NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
 
 
@@ -67,7 +70,17 @@ def last_match(template: Template, text: str, cut_off: bool) -> str | ScoreResul
     if not matches:
         reason = f"the judge's text does not match {pattern!r}"
         return failure(Status.UNPARSEABLE, reason, text=text)
-    return matches[-1][1] or ""
+    return _whole(answer, *matches[-1].span(1))
+
+
+def _whole(text: str, start: int, end: int) -> str:
+    """The captured text, with what continues its number where a pattern took a part: 7 of 7/10."""
+    captured = text[start:end] if start >= 0 else ""
+    if captured[:1] in _NUMERIC and (before := _BEGUN.search(text, max(0, start - 32), start)):
+        start = before.start()
+    if captured[-1:] in _NUMERIC and (rest := _CONTINUED.match(text, end)):
+        end = rest.end()
+    return text[start:end] if captured else ""
 
 
 def strip_thinking(text: str) -> str | None:

@@ -145,6 +145,8 @@ class RubricJudge(Judge):
         score = RUBRIC_AGGREGATES[self._rubric.aggregate](scores) if enough else None
         if score and self._rubric.aggregate in NEED_EVERY_PART and len(scores) < len(criteria):
             score, needed = None, len(criteria)
+        if score and any(c.required and c.weight > 0 and not parts[c.name].score for c in criteria):
+            score = 0.0
         if score is None:
             status = status_to_report(list(parts.values()), needed, required)
             why = missing(parts, needed, "criteria")
@@ -158,6 +160,7 @@ class RubricJudge(Judge):
         text = json.dumps([criterion.model_dump() for criterion in criteria])
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         rule = f"{self._rubric.aggregate}-{self._rubric.min_answered}"
+        rule += "-gated" if any(c.required for c in criteria) else ""
         return f"{fingerprint};rubric={digest};aggregate={rule}"
 
 

@@ -7,7 +7,7 @@ from reward_serve.rules.gsm8k import verify, verify_any
 from reward_serve.rules.strict import verify_strict_any
 from reward_serve.rules.texts import final_answer
 
-VERIFIER_VERSION = "13"
+VERIFIER_VERSION = "14"
 """Incremented when a rule's decisions change; part of fingerprints."""
 
 __all__ = [

@@ -9,7 +9,8 @@ from collections import deque
 from reward_serve.rules.grade import UnusableReferenceError
 from reward_serve.rules.markers import braced
 
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-z])")
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-z])")
+_NO_ANSWER = re.compile(r"(?:####|answer is:?)[\s$*]*\Z")
 _FORMULA_SIGNS = re.compile(r"[\\^_{}=<>+*/|'\u2032]")
 WRAPPINGS = (("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _IN_TEXT = re.compile(r"^\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox) ?\{([^{}\\]*)\}$")
@@ -44,12 +45,16 @@ def final_answer(reference: str) -> str:
 
 
 def ends_in_open_box(response: str) -> bool:
-    r"""Whether the last ``\boxed{`` is unclosed: the last answer was cut off."""
+    r"""Whether the last answer was cut off: an unclosed ``\boxed{``, or nothing after ``####``."""
+    if _NO_ANSWER.search(response[-100:]):
+        return True
     last = deque(_BOX.finditer(response), maxlen=1)
     if not last:
         return False
     rest = response[last[0].end() :].lstrip()
-    return not rest or (rest[0] == "{" and braced(response, last[0].end()) is None)
+    if rest.startswith("{"):
+        return braced(response, last[0].end()) is None
+    return not rest or (rest.startswith(("[", "\\")) and rest.count("{") > rest.count("}"))
 
 
 def gold_answer(reference: str) -> str:

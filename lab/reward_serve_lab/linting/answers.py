@@ -19,7 +19,6 @@ from reward_serve_lab.linting.finding import Finding
 PATTERN_LIMIT_S = 1.0
 _PROMPT_TOKENS = 100_000
 _MAX_CHARACTERS = 20_000
-_DIGITS = "7777"
 
 
 def check_labels(template: Template) -> Iterator[Finding]:
@@ -74,19 +73,12 @@ def check_verdict(template: Template) -> Iterator[Finding]:
 
 
 def check_reading(template: Template) -> Iterator[Finding]:
-    """The example's verdict must be a valid score, and the pattern must not cut it short."""
+    """The example's verdict must be a valid score."""
     form = template.generate
     verdict = read_verdict(template, form.example, cut_off=False)
     if verdict.status is not Status.OK:
         remedy = "write a verdict that is a label, or a number from 0 to generate.scale"
         yield Finding("generate.example", verdict.reason or "has no verdict", remedy)
-        return
-    last = list(re.finditer(form.verdict, form.example))[-1]
-    longer = form.example[: last.end(1)] + _DIGITS + form.example[last.end(1) :]
-    if read_verdict(template, longer, cut_off=False).label == verdict.label:
-        found = f"reads {last[1] + _DIGITS!r} as a verdict of {last[1]!r}"
-        remedy = r"capture the rest of the line, such as ([^\n]*); it is then parsed strictly"
-        yield Finding("generate.verdict", found, remedy)
 
 
 def _is_slow(pattern: re.Pattern[str], example: str) -> bool:

@@ -42,6 +42,7 @@ def check_rubric(path: Path, tokenizer: Tokenizer) -> list[Finding]:
         *_labels(rubric, tokenizer),
         *_texts(rubric, tokenizer),
         *_weights(rubric),
+        *_required(rubric),
     ]
     return sorted(findings, key=lambda finding: finding.severity)
 
@@ -107,3 +108,13 @@ def _weights(rubric: Sequence[Criterion]) -> Iterator[Finding]:
                 found,
                 "give 0.0 to the choice for a response without this fault",
             )
+
+
+def _required(rubric: Sequence[Criterion]) -> Iterator[Finding]:
+    """A response that does nothing fulfils every criterion that says what not to do."""
+    if len(rubric) > 1 and not any(one.required and one.weight > 0 for one in rubric):
+        remedy = (
+            "set required: true for what only a response that does its task fulfils; "
+            "reward-serve attack --rubric FILE says what an empty response earns"
+        )
+        yield Finding("required", "no criterion is required", remedy, "warning")

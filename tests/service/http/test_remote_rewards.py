@@ -145,6 +145,26 @@ def test_a_query_with_too_little_of_its_prompt_is_refused(query: str) -> None:
         openrlhf_items({"query": [query], "prompts": [LONG_PROMPT]})
 
 
+@pytest.mark.parametrize(
+    ("prompt", "kept"),
+    [
+        ("Count them.\n" + "one apple and two more pears in a bowl\n" * 6, 3 * 39),
+        ("Fill in: " + "_" * 100, 60),
+        ("Copy. " + "She sells sea shells by the sea shore. " * 20, 5 * 39),
+    ],
+)
+def test_an_overlap_that_may_be_the_response_is_refused(prompt: str, kept: int) -> None:
+    query = prompt[-kept:] + prompt[-39:] + "#### 18"
+    with pytest.raises(HTTPException, match="in several ways"):
+        openrlhf_items({"query": [query], "prompts": [prompt]})
+
+
+def test_a_character_that_was_cut_does_not_hide_the_overlap() -> None:
+    query = "\ufffd\ufffd" + LONG_PROMPT[-100:] + "#### 18"
+    (item,) = openrlhf_items({"query": [query], "prompts": [LONG_PROMPT]})
+    assert item["response"] == "#### 18"
+
+
 def test_a_cut_prompt_is_scored_over_http() -> None:
     with served(compatible_with=BOTH) as client:
         body = {

@@ -219,3 +219,12 @@ def test_a_graded_verdict_off_the_scale_is_unparseable_not_clipped(written: str)
     assert verdict.reason is not None
     assert repr(written) in verdict.reason
     assert "0 to 10" in verdict.reason
+
+
+@pytest.mark.parametrize("pattern", [r"([0-9.]+)", r"Score:\D*(\d+)", r"Score: (\d)"])
+@pytest.mark.parametrize("written", ["7/10", "7 / 10", "7e1", "-7", "7,5", "7%", "7:3"])
+def test_a_pattern_that_takes_a_part_of_a_number_gives_no_score(pattern: str, written: str) -> None:
+    form = GRADED.generate.model_copy(update={"verdict": pattern})
+    own = GRADED.model_copy(update={"generate": form})
+    assert read_verdict(own, f"Score: {written}", cut_off=False).status is Status.UNPARSEABLE
+    assert read_verdict(own, "Score: 7.", cut_off=False).score == 0.7

@@ -30,8 +30,15 @@ CLEAR = criterion("clear", "A: very clear, B: hard to follow.", choices={"A": 1.
 
 
 def test_a_rubric_without_faults_has_no_findings(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    rubric = [criterion("brief", "It is brief."), CLEAR, criterion("rude", "Rude?", weight=-1)]
+    rubric = [
+        criterion("brief", "It is brief.", required=True),
+        CLEAR,
+        criterion("rude", "Rude?", weight=-1),
+    ]
     assert found(tmp_path, rubric, tokenizer) == []
+    del rubric[0]["required"]
+    (nothing_required,) = found(tmp_path, rubric, tokenizer)
+    assert nothing_required.startswith("warning: required: no criterion is required")
 
 
 @pytest.mark.parametrize(

@@ -186,3 +186,29 @@ def test_an_unreachable_url_exits_1_with_the_reason() -> None:
     assert result.exit_code == 1
     assert f"{url}: ConnectError" in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_rubric_that_rewards_doing_nothing_is_told_what_to_require(
+    judge: FakeJudge, tmp_path: Path
+) -> None:
+    """A response without a word breaks no rule, and covers nothing."""
+    names = {"silent": "It reveals no secret.", "covers": "It covers the main topics."}
+    rubric = [{"name": name, "text": text} for name, text in names.items()]
+    (file := tmp_path / "rubric.yaml").write_text(json.dumps(rubric))
+
+    def answer(request: dict[str, Any]) -> ScoreResult:
+        parts = {"silent": 1.0, "covers": 0.0}
+        components = {n: {"score": s, "status": "ok"} for n, s in parts.items()}
+        gated = any(one["required"] for one in request["rubric"])
+        return ScoreResult.model_validate(
+            {"status": "ok", "score": 0.0 if gated else 0.5, "components": components}
+        )
+
+    judge.answer = answer
+    result = invoke("--rubric", file, "--question", "Summarise the chapter.")
+    assert result.exit_code == 1
+    assert "make covers required" in result.output
+    assert {each["response"] for each in judge.requests} >= {"", ".", "Summarise the chapter."}
+    rubric[1]["required"] = True  # type: ignore[assignment]
+    file.write_text(json.dumps(rubric))
+    assert invoke("--rubric", file).exit_code == 0
