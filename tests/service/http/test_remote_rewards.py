@@ -162,7 +162,7 @@ def test_an_overlap_that_may_be_the_response_is_refused(prompt: str, kept: int) 
 def test_a_character_that_was_cut_does_not_hide_the_overlap() -> None:
     query = "\ufffd\ufffd" + LONG_PROMPT[-100:] + "#### 18"
     (item,) = openrlhf_items({"query": [query], "prompts": [LONG_PROMPT]})
-    assert item["response"] == "#### 18"
+    assert item["response"].strip() == "#### 18"
 
 
 def test_a_cut_prompt_is_scored_over_http() -> None:

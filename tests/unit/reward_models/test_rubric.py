@@ -254,6 +254,13 @@ async def test_a_required_criterion_that_failed_leaves_no_score() -> None:
     assert scores(result)["brief"] == 1.0
 
 
+async def test_a_required_criterion_that_is_not_met_leaves_nothing() -> None:
+    engine = CriteriaEngine(told({"covers": "no", "brief": "yes"}))
+    rubric = criteria("covers", required=True) + criteria("brief")
+    result = await of_engine(engine).score(request(rubric))
+    assert (result.score, scores(result)) == (0.0, {"covers": 0.0, "brief": 1.0})
+
+
 async def test_no_positive_weight_left_is_no_score() -> None:
     engine = CriteriaEngine(told({"true": EngineError("it broke"), "rude": "no"}))
     rubric = criteria("true") + criteria("rude", weight=-1)

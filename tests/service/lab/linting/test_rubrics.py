@@ -91,6 +91,7 @@ def test_a_finding_names_the_criterion_and_the_remedy(
     content: Any, said: str, tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
     findings = found(tmp_path, content, tokenizer)
+    findings = [each for each in findings if "no criterion is required" not in each]
     assert len(findings) == 1
     assert findings[0].startswith(said)
     assert "; " in findings[0]

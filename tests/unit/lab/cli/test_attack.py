@@ -20,13 +20,16 @@ Answer = Callable[[dict[str, Any]], ScoreResult]
 class FakeJudge:
     """A client whose judge gives the test's answers."""
 
+    name = "the judge"
+
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.requests: list[dict[str, Any]] = []
 
     async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
         self.requests.extend(requests)
-        return [self.answer(request) for request in requests]
+        answers = [(self.answer(request), request.get("id")) for request in requests]
+        return [answer.model_copy(update={"id": number}) for answer, number in answers]
 
 
 def always(score: float) -> Answer:
