@@ -11,14 +11,7 @@ from typing import Any
 
 from reward_serve.client.coalescing import Coalescer, Outcome, Ticket, hand_out
 from reward_serve.client.endpoint import Endpoint
-from reward_serve.client.loop import (
-    in_thread,
-    on_own_loop,
-    own_loop,
-    process_lock,
-    refuse_to_block,
-    run,
-)
+from reward_serve.client.loop import in_thread, on_own_loop, own_loop, refuse_to_block, run
 from reward_serve.client.outcomes import Counters, OnFailure, check_on_failure, settle
 from reward_serve.client.retrying import Retrier
 from reward_serve.client.samples import SampleWriter
@@ -33,7 +26,7 @@ logger = logging.getLogger(__name__)
 class Client:
     """Scores through a transport, from any thread and any event loop.
 
-    A forked process starts with fresh connections and counters. Pickling keeps the settings only.
+    Not for a process forked afterwards: call ``connect`` there. Pickling keeps the settings only.
 
     Args:
         transport: the transport to the service, or several to try in this order.
@@ -80,20 +73,11 @@ class Client:
             "samples": samples, "samples_every": samples_every,
         }  # fmt: skip
         self._defaults = {"timeout_s": timeout_s, **({"model": model} if model else {})}
-        self._start()
-
-    def _start(self) -> None:
-        """Create what a forked process does not inherit: the loop's thread, tasks and locks."""
-        settings = self._settings
         self.counters = Counters()
         self._reported = 0
-        file = settings["samples"]
-        self._samples = SampleWriter(file, settings["samples_every"]) if file else None
-        endpoints = [endpoint.in_this_process() for endpoint in self._endpoints]
-        self._retrier = Retrier(endpoints, self.counters, settings["max_attempts"])
-        self._coalescer = Coalescer(
-            self._ask, own_loop(), settings["window_s"], settings["max_batch"]
-        )
+        self._samples = SampleWriter(samples, samples_every) if samples else None
+        self._retrier = Retrier(self._endpoints, self.counters, max_attempts)
+        self._coalescer = Coalescer(self._ask, own_loop(), window_s, max_batch)
         self._pid = os.getpid()
 
     def __getstate__(self) -> Any:
@@ -108,9 +92,10 @@ class Client:
 
         Raises:
             ScoringError: there is no score and ``on_failure`` is ``raise``.
-            NotConnectedError: by handle, Ray is not installed, there is no cluster, this process
-                was forked from one that is connected to it, or the model has several replicas and
-                only ``ray[default]`` is installed.
+            NotConnectedError: this process was forked after the client was made; by handle, Ray is
+                not installed, there is no cluster, this process was forked from one that is
+                connected to it, or the model has several replicas and only ``ray[default]`` is
+                installed.
         """
         return self.score_batch([request])[0]
 
@@ -210,9 +195,10 @@ class Client:
 
     def _in_this_process(self) -> None:
         if self._pid != os.getpid():
-            with process_lock():
-                if self._pid != os.getpid():
-                    self._start()
+            raise NotConnectedError(
+                "this client was made before fork(), and its connections are the parent's; call "
+                "reward_serve.connect (or make the client) in this process"
+            )
 
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
         """Answer a batch's tickets."""

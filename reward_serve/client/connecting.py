@@ -61,7 +61,7 @@ def connect(
     seconds = _timeout_s(timeout_s)
     settings = dict(sorted(settings.items()))
     with process_lock():
-        return _client(os.getpid(), urls, app, key, timeout_s=seconds, **settings)
+        return _client(urls, app, key, timeout_s=seconds, **settings)
 
 
 @functools.cache
@@ -70,15 +70,17 @@ def _client(*target: Any, **settings: Any) -> Client:
 
 
 @functools.cache
-def _endpoints(
-    process: int, urls: tuple[str, ...], app: str | None, key: str | None
-) -> list[Endpoint]:
+def _endpoints(urls: tuple[str, ...], app: str | None, key: str | None) -> list[Endpoint]:
     """The endpoints of a service, shared by its clients, so that they detect an outage together."""
     if urls:
         from reward_serve.client.http import HttpTransport
 
         return [Endpoint(HttpTransport(url, key)) for url in urls]
     return [Endpoint(HandleTransport(app or DEFAULT_APP))]
+
+
+os.register_at_fork(after_in_child=_client.cache_clear)
+os.register_at_fork(after_in_child=_endpoints.cache_clear)
 
 
 def _urls(url: str | Sequence[str]) -> list[str]:

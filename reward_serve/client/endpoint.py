@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from reward_serve.client.transport import (
     NotConnectedError,
@@ -49,10 +48,6 @@ class Endpoint:
     def __init__(self, transport: ServiceTransport, model: str | None = None) -> None:
         self.name = f"{transport.name}, model {model!r}" if model else transport.name
         self.transport = transport
-        self._start()
-
-    def _start(self) -> None:
-        self._pid = os.getpid()
         self._of_models: dict[str, Endpoint] = {}
         self.up = True
         self.on_outage: set[Callable[[], None]] = set()
@@ -66,12 +61,6 @@ class Endpoint:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.transport,)
-
-    def in_this_process(self) -> Self:
-        """The endpoint, reset after a fork: its tasks belong to the parent."""
-        if self._pid != os.getpid():
-            self._start()
-        return self
 
     def of_model(self, name: object) -> Endpoint:
         """The endpoint of the model that a request names."""

@@ -95,10 +95,6 @@ class HandleTransport:
     def __init__(self, app: str) -> None:
         self.name = f"app {app!r}"
         self._app = app
-        self._start()
-
-    def _start(self) -> None:
-        self._pid = os.getpid()
         self._connecting: Future[Dispatcher] | None = None
         self._dispatcher: Dispatcher | None = None
         self._max_batch_items: float = math.inf
@@ -171,8 +167,6 @@ class HandleTransport:
                 f"{self.name}: this process was forked from one that is connected to Ray, "
                 "which fork() does not support; start it with spawn, or score over HTTP"
             )
-        if self._pid != os.getpid():
-            self._start()
         if self._dispatcher is not None:
             return self._dispatcher, bodies
         began = time.monotonic()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
@@ -113,7 +112,7 @@ class HttpRewardClient(Client):
 class HttpTransport:
     """Scores over HTTP, with the connections of the clients' event loop.
 
-    A forked process opens its own; pickling drops them.
+    Pickling drops them.
 
     Args:
         url: the service.
@@ -144,7 +143,7 @@ class HttpTransport:
         self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
-        self._clients: dict[int, httpx.AsyncClient] = {}  # by process id, as forks share sockets
+        self._client: httpx.AsyncClient | None = None
         self._warned = False
         self._is_known = False  # whether this service has answered
 
@@ -215,7 +214,8 @@ class HttpTransport:
 
     async def aclose(self) -> None:
         """Close the connections. On the clients' event loop."""
-        if client := self._clients.pop(os.getpid(), None):
+        client, self._client = self._client, None
+        if client is not None:
             await client.aclose()
 
     async def _ask(
@@ -240,9 +240,7 @@ class HttpTransport:
     async def _exchange(
         self, method: str, path: str, content: bytes | None
     ) -> tuple[httpx.Response, bytes]:
-        client = self._clients.get(os.getpid())
-        if client is None:
-            client = self._clients[os.getpid()] = self._opened()
+        client = self._client = self._client or self._opened()
         # The client's own way to make a request merges settings, which takes longer than to send.
         request = httpx.Request(method, self._at(path), headers=client.headers, content=content)
         async with aclosing(await client.send(request, stream=True)) as reply:
@@ -321,26 +319,20 @@ def _is_json(value: object) -> bool:
 
 
 async def _body_of(reply: httpx.Response, where: str) -> bytes:
-    """Read the body of an answer, which must be uncompressed to be bounded.
+    """Read the body of an answer.
 
     Raises:
-        ServiceUnavailableError: it is compressed, or larger than ``MAX_ANSWER_BYTES``; the message
-            names ``where`` it came from.
+        ServiceUnavailableError: it exceeds ``MAX_ANSWER_BYTES``; the message names ``where`` it
+            came from.
     """
-    coding = reply.headers.get("content-encoding", "identity")
-    if coding != "identity":
-        raise ServiceUnavailableError(
-            f"{where}: the answer is compressed ({coding}), which the request did not accept"
-        )
-    parts, size = [], 0
-    async for part in reply.aiter_raw():
-        parts.append(part)
-        size += len(part)
-        if size > MAX_ANSWER_BYTES:
+    body = bytearray()
+    async for part in reply.aiter_bytes():
+        body += part
+        if len(body) > MAX_ANSWER_BYTES:
             raise ServiceUnavailableError(
                 f"{where}: the answer exceeds {MAX_ANSWER_BYTES} bytes; send fewer requests at once"
             )
-    return b"".join(parts)
+    return bytes(body)
 
 
 @functools.cache

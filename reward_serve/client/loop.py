@@ -12,15 +12,16 @@ Result = TypeVar("Result")
 _THREAD = "reward-serve"
 
 _lock = threading.RLock()
-_loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process id, as threads do not survive a fork
+_loop: asyncio.AbstractEventLoop | None = None
 
 
-def _new_lock() -> None:
-    global _lock
-    _lock = threading.RLock()  # another thread may have held it at the fork
+def _forget() -> None:
+    global _lock, _loop
+    # Threads do not survive a fork, and one may have held the lock.
+    _lock, _loop = threading.RLock(), None
 
 
-os.register_at_fork(after_in_child=_new_lock)
+os.register_at_fork(after_in_child=_forget)
 
 
 def process_lock() -> threading.RLock:
@@ -30,15 +31,14 @@ def process_lock() -> threading.RLock:
 
 def own_loop() -> asyncio.AbstractEventLoop:
     """This process's loop; the first call starts it."""
-    loop = _loops.get(os.getpid())
-    if loop is None:
+    global _loop
+    if _loop is None:
         with _lock:
-            loop = _loops.get(os.getpid())
-            if loop is None:
+            if _loop is None:
                 loop = asyncio.new_event_loop()
                 threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
-                _loops[os.getpid()] = loop  # last, as Ctrl-C may come before
-    return loop
+                _loop = loop  # last, as Ctrl-C may come before
+    return _loop
 
 
 def refuse_to_block() -> None:

@@ -69,18 +69,17 @@ def test_an_interrupted_start_leaves_no_loop_without_a_thread(
 ) -> None:
     def interrupted(thread: threading.Thread) -> None:
         monkeypatch.undo()
-        monkeypatch.setattr(loop, "_loops", loops)
+        monkeypatch.setattr(loop, "_loop", None)
         raise KeyboardInterrupt
 
-    loops: dict[int, asyncio.AbstractEventLoop] = {}
     unused = asyncio.new_event_loop()
     monkeypatch.setattr(asyncio, "new_event_loop", lambda: unused)
-    monkeypatch.setattr(loop, "_loops", loops)
+    monkeypatch.setattr(loop, "_loop", None)
     monkeypatch.setattr(threading.Thread, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         own_loop()
     unused.close()
-    assert loops == {}
+    assert loop._loop is None
 
 
 async def test_work_in_a_thread_outlives_its_caller(
