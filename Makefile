@@ -38,8 +38,6 @@ unexport PYTHONDONTWRITEBYTECODE
 export RAY_USAGE_STATS_ENABLED ?= 0
 # By default Ray runs its workers, and so replicas and engines, at nice 15.
 export RAY_worker_niceness ?= 0
-# Serve's HTTP proxy answers 500 if a header that it reads is not UTF-8.
-export RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH ?= reward_serve.http.proxy:middleware
 
 DATA ?=
 OUT ?=

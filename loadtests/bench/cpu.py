@@ -52,7 +52,7 @@ def _titled(process: psutil.Process | None) -> str | None:
         return None
     if "vllm.entrypoints" in title:
         return "vLLM's server"
-    if "vllm.v1.engine.core" in title:  # what the engine's fork server preloads
+    if "vllm.v1.engine.core" in title:
         return "engine"
     return next((part for start, part in _PARTS.items() if title.startswith(start)), None)
 

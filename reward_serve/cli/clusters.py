@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 START_SETTINGS = {
     # By default Ray runs its workers, and so replicas and engines, at nice 15.
     "RAY_worker_niceness": "0",
-    # Serve's own HTTP proxy answers 500 if a header that it reads is not UTF-8.
-    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "reward_serve.http.proxy:middleware",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 

