@@ -45,7 +45,7 @@ def final_answer(reference: str) -> str:
 
 
 def ends_in_open_box(response: str) -> bool:
-    r"""Whether the last answer was cut off: an unclosed ``\boxed{``, or nothing after ``####``."""
+    r"""Whether the last answer was cut off: an unclosed or empty ``\boxed{``, a bare ``####``."""
     if _NO_ANSWER.search(response[-100:]):
         return True
     last = deque(_BOX.finditer(response), maxlen=1)
@@ -53,7 +53,8 @@ def ends_in_open_box(response: str) -> bool:
         return False
     rest = response[last[0].end() :].lstrip()
     if rest.startswith("{"):
-        return braced(response, last[0].end()) is None
+        inner = braced(response, last[0].end())
+        return inner is None or not inner[0].strip()
     return not rest or (rest.startswith(("[", "\\")) and rest.count("{") > rest.count("}"))
 
 
