@@ -42,7 +42,8 @@ async def test_formulas_compare_by_value(verifier: MathVerifier) -> None:
 
 @pytest.mark.parametrize(
     "cut",
-    [r"\boxed{1", r"\boxed{", r"\boxed{\frac{1}{2}", r"\boxed", r"\framebox{1", r"\boxed\frac{1", r"\boxed{ }",
+    [r"\boxed{1", r"\boxed{", r"\boxed{\frac{1}{2}", r"\boxed", r"\framebox{1",
+     r"\boxed\frac{1", r"\boxed{ }",
      "#### ", "the answer is"],
 )  # fmt: skip
 async def test_of_a_corrected_answer_that_was_cut_off_the_first_guess_is_not_graded(
