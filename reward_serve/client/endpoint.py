@@ -66,7 +66,9 @@ class Endpoint:
         """The endpoint of the model that a request names."""
         if not isinstance(name, str):
             return self
-        return self._of_models.setdefault(name, Endpoint(self.transport, name))
+        if name not in self._of_models:
+            self._of_models[name] = Endpoint(self.transport, name)
+        return self._of_models[name]
 
     @property
     def in_doubt(self) -> bool:

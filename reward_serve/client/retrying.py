@@ -78,12 +78,12 @@ class Retrier:
         Raises:
             NotConnectedError: this process cannot reach the service.
         """
-        by_model: dict[tuple[Endpoint, ...], list[Ticket]] = {}
+        by_model: dict[str, list[Ticket]] = {}
         for ticket in tickets:
-            by_model.setdefault(tuple(self.endpoints(ticket.body)), []).append(ticket)
+            by_model.setdefault(repr(ticket.body.get("model")), []).append(ticket)
         batches = [
-            _Batch(endpoints, of_model, deliver, Endpoint.ascore_batch, _failed)
-            for endpoints, of_model in by_model.items()
+            _Batch(self.endpoints(same[0].body), same, deliver, Endpoint.ascore_batch, _failed)
+            for same in by_model.values()
         ]
         if len(batches) == 1:
             await self._ask_until_final(batches[0])

@@ -166,7 +166,8 @@ class OpenAIEngine:
     async def _create(self, messages: Any, settings: dict[str, Any]) -> Any:
         import openai
 
-        for attempt in range(self._config.max_retries + 1):
+        attempt = 0
+        while True:
             try:
                 async with self._concurrency.place() as sent_at:
                     return await self._client.chat.completions.create(
@@ -184,6 +185,7 @@ class OpenAIEngine:
                     raise EngineError(f"the endpoint: {_shortened(error)}") from error
                 if attempt < self._config.max_retries:
                     backoff_s = min(0.25 * 2.0**attempt, _MAX_PAUSE_S)
+                    attempt += 1
                     await asyncio.sleep(random.uniform(1, 2) * (pause_s or backoff_s))
                 elif status == 429:
                     reason = f"the endpoint's rate limit: {_shortened(error)}"
@@ -192,7 +194,6 @@ class OpenAIEngine:
                     raise EngineError(f"the endpoint: {_shortened(error)}") from error
             except (openai.OpenAIError, ValueError) as error:  # a reply that is not JSON
                 raise EngineError(f"the endpoint: {_shortened(error)}") from error
-        raise AssertionError
 
 
 class _Concurrency:

@@ -176,14 +176,14 @@ def _response(index: int, query: str, prompt: str) -> str:
 
 
 def _overlaps(prompt: str, query: str) -> list[int]:
-    """The lengths of the ends of the prompt with which the query begins, of those long enough."""
+    """The lengths of the prompt's ends with which the query begins: of the long ones, up to two."""
     if prompt and query.startswith(prompt):
         return [len(prompt)]
     head, place = query[:_SHORTEST_OVERLAP], -1
     lengths: list[int] = []
     for _ in range(_MOST_PLACES if len(head) == _SHORTEST_OVERLAP else 0):
         place = prompt.find(head, place + 1)
-        if place < 0:
+        if place < 0 or len(lengths) > 1:
             break
         if query.startswith(prompt[place:]):
             lengths.append(len(prompt) - place)

@@ -23,10 +23,7 @@ class NoAnswerError(Exception):
 
     @property
     def details(self) -> dict[str, Any] | None:
-        """The details of the result: a replica's own failures are answers, this may be an outage.
-
-        ``is_answer`` reads them.
-        """
+        """The details of the results, by which ``is_answer`` tells them from a replica's own."""
         return {"unanswered": True} if self.status in (Status.TIMEOUT, Status.ERROR) else None
 
 

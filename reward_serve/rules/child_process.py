@@ -8,7 +8,7 @@ an import of sympy takes a second, a fork some milliseconds.
 A call first has ``_QUICK_S`` seconds of CPU time; if it needs more, it is repeated in a lane of its
 own, so that others do not wait for it.
 
-A process that is stopped or waits uses no CPU time. It is killed after ten times the CPU limit.
+A process that is stopped or waits uses no CPU time. It is killed after twenty times the CPU limit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from reward_serve.rules.grade import UndecidedError, VerifierError
 _MEMORY_BYTES = 2**30
 _QUICK_S = 0.15
 _MAX_QUICK = 4
-_WALL = 10  # wall-clock limit of a call, in CPU time limits: others may use the cores
+_WALL = 20  # wall-clock limit of a call, in CPU time limits: others may use the cores
 _START_S = 30.0  # for the first process, which may import sympy
 
 
@@ -113,11 +113,10 @@ class ChildProcess:
 
     def _worker(self) -> _Worker:
         with self._lock:
-            if self._idle:
-                return self._idle.pop()
             if self._forker is None or not self._forker.alive:
+                self._idle.clear()
                 self._forker = _Forker(self._function)
-            return self._forker.fork()
+            return self._idle.pop() if self._idle else self._forker.fork()
 
 
 class _Worker:
@@ -160,7 +159,11 @@ class _Forker:
         return self._process.poll() is None
 
     def fork(self) -> _Worker:
-        """A new worker; raises VerifierError if there is none."""
+        """Start another worker.
+
+        Raises:
+            VerifierError: it did not start.
+        """
         ours, theirs = socket.socketpair()
         with theirs:
             process = self._order(b"fork", theirs.fileno())

@@ -18,6 +18,7 @@ from sympy.functions.elementary.trigonometric import (  # type: ignore[import-un
     TrigonometricFunction,
 )
 
+from reward_serve.rules.markers import braced
 from reward_serve.rules.numbers.presence import CONVERSIONS
 
 # As a unit, the last t of 3 + 7t would be dropped.
@@ -29,7 +30,7 @@ _WITHOUT_UNITS = replace(
 _FACTORS = [*map(float, CONVERSIONS), math.pi, 180 / math.pi]
 # What may be a number of more digits than anyone writes: (10^9)!, 9^{9^9}, 2^{99999}, C(10^9, 9).
 _HUGE = re.compile(
-    r"\d{4}[)}\]]? ?!|\^[({ ]{0,4}\d+[)} ]*!|[({\[][^(){}a-zA-Z]{0,20}\^[^()a-zA-Z]{0,20}[)}\]] ?!"
+    r"\d{5} ?!|\^[({ ]{0,4}\d+[)} ]*!|[({\[][^(){}a-zA-Z]{0,20}\^[^()a-zA-Z]{0,20}[)}\]] ?!"
     r"|\^[({ ]{0,4}-?\d+ ?\^|\^[({ ]{0,4}-?\d{5}"
     r"|\\[dt]?binom(?:[^\\]{0,9}\^|\D{0,9}\d{5})|(?:\([^()]{0,9}){30}|(?:\{[^{}]{0,9}){30}"
 )
@@ -43,8 +44,9 @@ def compare(response: str, gold: str) -> dict[str, Any]:
     )
     if not expected:
         return {"score": None, "rule": "reference_not_read", "answer": None}
-    answer = response[max(response.rfind("\\boxed"), 0) :]
-    if _HUGE.search(answer) and not _HUGE.search(gold):
+    _, box, end = response.rpartition("\\boxed")
+    boxed = braced(end, 0) if box else None
+    if boxed and _HUGE.search(boxed[0]) and not _HUGE.search(gold):
         return {"score": None, "rule": "too_large", "answer": None}
     found = parse(response, [latex, ExprExtractionConfig()], parsing_timeout=None)
     if not found:

@@ -8,7 +8,7 @@ from reward_serve.rules.base import Verifier
 from reward_serve.rules.child_process import ChildProcess
 from reward_serve.rules.committed import without_thinking
 from reward_serve.rules.grade import ABSTAINED, Grade, UndecidedError, UnusableReferenceError
-from reward_serve.rules.texts import ends_in_open_box, gold_answer
+from reward_serve.rules.texts import ends_without_answer, gold_answer
 from reward_serve.schema import ScoreRequest
 
 LIMIT_S = 1.0
@@ -22,7 +22,7 @@ class MathVerifier(Verifier):
     math-verify extracts the answer from the response's last 5,000 characters, preferring boxes to
     formulas and formulas to numbers. It runs in child processes. The verifier abstains beyond
     ``LIMIT_S`` seconds of CPU time, where a power, factorial or binomial in the last box may be a
-    number of tens of thousands of digits, and where the last box is unclosed.
+    number of tens of thousands of digits, and where the last marker has no answer.
     """
 
     def __init__(self, version: str) -> None:
@@ -39,7 +39,7 @@ class MathVerifier(Verifier):
         """
         gold = gold_answer(reference)
         visible = without_thinking(request.response)
-        if ends_in_open_box(visible):
+        if ends_without_answer(visible):
             return Grade(ABSTAINED, "cut_off")
         try:
             compared = await self._child.call(visible[-TAIL_CHARACTERS:], gold)

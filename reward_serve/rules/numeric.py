@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from reward_serve.rules.grade import ABSTAINED, WRONG, Grade, UnusableReferenceError
 from reward_serve.rules.numbers.parsing import parse_number
-from reward_serve.rules.texts import ends_in_open_box, gold_answer
+from reward_serve.rules.texts import ends_without_answer, gold_answer
 from reward_serve.rules.trainers_gsm8k import CLIP_CHARACTERS
 
 _RUN = re.compile(r"-?[0-9.,]+")
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
 def grade_numeric(response: str, reference: str) -> Grade:
     """Right if the last number has the reference's value, whatever surrounds it.
 
-    Abstains where the last box is unclosed, so that the last answer was cut off.
+    Abstains where the last marker has no answer.
 
     Raises:
         UnusableReferenceError: the reference is not a number.
@@ -32,7 +32,7 @@ def grade_numeric(response: str, reference: str) -> Grade:
         raise UnusableReferenceError(
             f"{reference[-64:]!a} is not a number; send one, or set rule.verifier: math or exact"
         )
-    if ends_in_open_box(response):
+    if ends_without_answer(response):
         return Grade(ABSTAINED, "cut_off")
     runs = _RUN.findall(response[-CLIP_CHARACTERS:])
     found = next((run for run in reversed(runs) if run not in (".", ",")), None)

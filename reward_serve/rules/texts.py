@@ -44,8 +44,8 @@ def final_answer(reference: str) -> str:
     return inner[0].strip()
 
 
-def ends_in_open_box(response: str) -> bool:
-    r"""Whether the last answer was cut off: an unclosed or empty ``\boxed{``, a bare ``####``."""
+def ends_without_answer(response: str) -> bool:
+    r"""Whether the last marker has no answer: an open or empty ``\boxed{``, a bare ``####``."""
     if _NO_ANSWER.search(response[-100:]):
         return True
     last = deque(_BOX.finditer(response), maxlen=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from reward_serve.cli.console import App, Url, client_for
-from reward_serve.client import Client
-from reward_serve.client.transport import ServiceTransport, ServiceUnavailableError
-from reward_serve.rubrics import Rubric
+from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.rubrics import Criterion, Rubric
 from reward_serve_lab.attacks.data import read_attacks
 from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.problems import GENERIC_QUESTION
@@ -26,6 +26,7 @@ from reward_serve_lab.attacks.tables import accepted_table, family_table
 from reward_serve_lab.cli.evaluate import Model, ModeName, check_outputs
 from reward_serve_lab.evaluation.bulk import Row, Run
 from reward_serve_lab.evaluation.json_lines import LinesError
+from reward_serve_lab.evaluation.report import first_reasons
 from reward_serve_lab.evaluation.runs import score_with_progress
 from reward_serve_lab.evaluation.tables import shown_text
 
@@ -55,9 +56,6 @@ RubricFile = Annotated[
     Path | None, typer.Option(help="Test this rubric, a YAML file of criteria, instead.")
 ]
 Question = Annotated[str, typer.Option(help="With --rubric: the task that responses are to do.")]
-MaxEarned = Annotated[
-    float, typer.Option(min=0, max=1, help="With --rubric: the most that doing nothing may earn.")
-]
 
 
 def attack(
@@ -74,73 +72,78 @@ def attack(
     out: Out = None,
     rubric: RubricFile = None,
     question: Question = GENERIC_QUESTION,
-    max_earned: MaxEarned = 0.0,
 ) -> None:
     """Test a deployed judge with responses that deserve 0; exit 1 if it accepts any.
 
     Also exits 1 if more than 1% of the rows got no score. With --rubric, print what responses that
-    do nothing earn by these criteria; exit 1 if one earns more than --max-earned, or has no score.
+    do nothing earn by these criteria; exit 1 if one earns more than 0, or has no score.
     """
     check_outputs(out)
-    if rubric is not None:
-        raise typer.Exit(_attack_rubric(rubric, question, max_earned, client_for(url, app), model))
-    attacks = [*_suite(seed, references, sample), *_user_attacks(data)]
     given = {"model": model, "template": template, "options": {"mode": mode} if mode else None}
     settings = {key: value for key, value in given.items() if value is not None}
+    if rubric is not None:
+        criteria = _criteria(rubric)
+        idle = _idle_responses(criteria, question)
+        asked = {"question": question, "rubric": [one.model_dump(mode="json") for one in criteria]}
+        rows = [Row(n, {"response": text, **asked}) for n, text in enumerate(idle.values(), 1)]
+        _report_rubric(criteria, idle, _scored(url, app, rows, settings))
+        return
+    attacks = [*_suite(seed, references, sample), *_user_attacks(data)]
+    run = _scored(url, app, _rows(attacks), settings)
+    _report(attacks, run, max_false_accepts, out, {"seed": seed, "references": references})
+
+
+def _scored(url: str | None, app: str | None, rows: list[Row], settings: dict[str, Any]) -> Run:
     try:
         client = client_for(url, app)
-        run = score_with_progress(
-            progress, client, _rows(attacks), settings | {"timeout_s": TIMEOUT_S}, title="attacking"
+        return score_with_progress(
+            progress, client, rows, settings | {"timeout_s": TIMEOUT_S}, title="attacking"
         )
     except ServiceUnavailableError as error:
         progress.print(str(error), style="red", markup=False)
         raise typer.Exit(1) from None
-    _report(attacks, run, max_false_accepts, out, {"seed": seed, "references": references})
 
 
-def _attack_rubric(
-    file: Path, question: str, max_earned: float, transport: ServiceTransport, model: str | None
-) -> int:
-    """Print what responses that do nothing earn by a rubric; returns the exit code."""
+def _criteria(file: Path) -> list[Criterion]:
     try:
-        criteria = Rubric.validate_python(yaml.safe_load(file.read_bytes()))
+        return Rubric.validate_python(yaml.safe_load(file.read_bytes()))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise typer.BadParameter(f"{file}: {error}; see reward-serve rubric check") from None
-    responses = {
+
+
+def _idle_responses(criteria: list[Criterion], question: str) -> dict[str, str]:
+    """Responses that do nothing of what is asked, by what they are."""
+    words = re.findall(r"\w+", " ".join(criterion.text for criterion in criteria))
+    return {
         "empty": "",
         "a full stop": ".",
-        "keywords": " ".join(dict.fromkeys(re.findall(r"\w+", " ".join(c.text for c in criteria)))),
+        "keywords": " ".join(dict.fromkeys(words)),
         "the question": question,
     }
-    fields = {"question": question, "rubric": [c.model_dump(mode="json") for c in criteria]}
-    client = Client(transport, on_failure="none", timeout_s=TIMEOUT_S, model=model)
-    results = client.score_batch([{"response": text, **fields} for text in responses.values()])
+
+
+def _report_rubric(criteria: list[Criterion], names: Iterable[str], run: Run) -> None:
+    """Print what each response earns; exit 1 if one earns anything, or has no score."""
     table = Table("response", "earns", *(shown_text(one.name) for one in criteria))
-    earned = {one.name: 0.0 for one in criteria if one.weight > 0}
-    for name, result in zip(responses, results, strict=True):
-        parts = [(result.components or {}).get(one.name) for one in criteria]
-        scores = [None if part is None else part.score for part in parts]
-        shown = ["-" if score is None else f"{score:.2f}" for score in (result.score, *scores)]
-        table.add_row(name, *shown)
-        if result.score is None:
-            console.print(
-                f"{name}: {result.status.value}: {result.reason}", style="yellow", markup=False
-            )
-        for one, score in zip(criteria, scores, strict=True):
-            if one.name in earned:
-                earned[one.name] = max(earned[one.name], 1.0 if score is None else score)
+    met: set[str] = set()
+    for name, result in zip(names, run.results, strict=True):
+        parts = result.components or {}
+        scores = {one.name: parts[one.name].score for one in criteria if one.name in parts}
+        met.update(criterion for criterion, score in scores.items() if score != 0)
+        shown = [result.score, *(scores.get(one.name) for one in criteria)]
+        table.add_row(name, *("-" if score is None else f"{score:.2f}" for score in shown))
     console.print(table)
-    if all(result.score is not None and result.score <= max_earned for result in results):
-        return 0
-    fulfilled_by_none = [name for name, most in earned.items() if most == 0]
-    remedy = (
-        f"make {' or '.join(fulfilled_by_none)} required: none of these responses fulfils it"
-        if fulfilled_by_none
-        else "add a required criterion that only a response that does the task fulfils; each of "
-        "the rubric's is fulfilled by one of these"
-    )
+    for status, reason in first_reasons(run).items():
+        line = shown_text(f"{status}, first reason: {reason}")
+        console.print(line, style="yellow", markup=False)
+    if all(result.score == 0 for result in run.results):
+        return
+    never = [one.name for one in criteria if one.weight > 0 and one.name not in met]
+    remedy = "add a criterion that only a response that does the task meets, with required: true"
+    if never:
+        remedy = f"none of these responses meets {' or '.join(never)}: set required: true for it"
     console.print(remedy, style="red", markup=False)
-    return 1
+    raise typer.Exit(1)
 
 
 def _suite(seed: int, references: int, sample: int | None) -> list[Attack]:

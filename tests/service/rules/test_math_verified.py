@@ -31,6 +31,8 @@ async def test_formulas_compare_by_value(verifier: MathVerifier) -> None:
         (r"$(1, 2)$", r"\( (1,2) \)", 1.0),
         (r"first $17$, then \boxed{18}", "18", 1.0),
         ("<think>17</think> 18", "18", 1.0),
+        (r"\boxed{1500}!", "1500", 1.0),
+        (r"Of $(10^9)!$, $9^{9^9}$ and \boxed{1500}", "1500", 1.0),
         (r"\boxed{17}", "18", 0.0),
         (r"\boxed{-18}", "18", 0.0),
         ("I cannot tell", "18", 0.0),

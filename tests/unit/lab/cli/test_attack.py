@@ -20,16 +20,13 @@ Answer = Callable[[dict[str, Any]], ScoreResult]
 class FakeJudge:
     """A client whose judge gives the test's answers."""
 
-    name = "the judge"
-
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.requests: list[dict[str, Any]] = []
 
     async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
         self.requests.extend(requests)
-        answers = [(self.answer(request), request.get("id")) for request in requests]
-        return [answer.model_copy(update={"id": number}) for answer, number in answers]
+        return [self.answer(request) for request in requests]
 
 
 def always(score: float) -> Answer:
@@ -210,7 +207,7 @@ def test_a_rubric_that_rewards_doing_nothing_is_told_what_to_require(
     judge.answer = answer
     result = invoke("--rubric", file, "--question", "Summarise the chapter.")
     assert result.exit_code == 1
-    assert "make covers required" in result.output
+    assert "none of these responses meets covers" in result.output
     assert {each["response"] for each in judge.requests} >= {"", ".", "Summarise the chapter."}
     rubric[1]["required"] = True  # type: ignore[assignment]
     file.write_text(json.dumps(rubric))
