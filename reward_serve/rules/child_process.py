@@ -8,7 +8,8 @@ an import of sympy takes a second, a fork some milliseconds.
 A call first has ``_QUICK_S`` seconds of CPU time; if it needs more, it is repeated in a lane of its
 own, so that others do not wait for it.
 
-A process that is stopped or waits uses no CPU time. It is killed after twenty times the CPU limit.
+A process that is stopped or waits uses no CPU time: it is killed after twenty times the CPU limit,
+in the slow lane after sixty times, since others may use the cores.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from reward_serve.rules.grade import UndecidedError, VerifierError
 _MEMORY_BYTES = 2**30
 _QUICK_S = 0.15
 _MAX_QUICK = 4
-_WALL = 20  # wall-clock limit of a call, in CPU time limits: others may use the cores
+_WALL = 20  # wall-clock limit of a quick call, in CPU time limits
+_SLOW_WALL = 60
 _START_S = 30.0  # for the first process, which may import sympy
 
 
@@ -89,7 +91,7 @@ class ChildProcess:
             self._forker.close()
 
     def _ask(self, arguments: tuple[str, ...], limit_s: float) -> Any:
-        wall_s = _WALL * self._limit_s
+        wall_s = (_WALL if limit_s < self._limit_s else _SLOW_WALL) * self._limit_s
         worker = self._worker()
         try:
             reply = worker.exchange([limit_s, *arguments], wall_s)

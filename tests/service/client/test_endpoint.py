@@ -25,6 +25,7 @@ from tests.fake_transport import FakeTransport
 
 DEADLINE_S = 0.4
 STEPS = 50
+CANDIDATES = endpoint._MAX_CANDIDATES  # of the unanswered requests, a probe repeats these
 ASKED = {"response": "#### 18", "reference": "18"}
 
 
@@ -278,7 +279,8 @@ async def test_with_all_of_several_away_steps_cost_one_deadline() -> None:
     results = [await client.ascore(numbered(step)) for step in range(STEPS)]
 
     assert {result.status for result in results} == {Status.ERROR}
-    assert {each["id"] for service in services for each in service.asked} <= {"0", "1"}
+    for service in services:
+        assert len({each["id"] for each in service.asked}) <= CANDIDATES
 
 
 async def test_by_handle_too(caplog: pytest.LogCaptureFixture) -> None:
@@ -300,7 +302,7 @@ async def test_by_handle_too(caplog: pytest.LogCaptureFixture) -> None:
     results += [await client.ascore(numbered(step)) for step in range(1, STEPS)]
 
     assert {result.status for result in results} == {Status.ERROR}
-    assert asked == {"0"}
+    assert len(asked) <= CANDIDATES
     there.set()
     await asyncio.to_thread(until, lambda: client.score(numbered(0)).status is Status.OK)
     assert announced(caplog, "app 'reward'") == ["away", "back"]
