@@ -53,13 +53,13 @@ help:  ## Show the targets
 
 setup: $(STAMP)  ## Build .venv (done by the other targets when needed)
 
-$(STAMP): requirements/dev.txt pyproject.toml lab/pyproject.toml deployments/bundled_judge/pyproject.toml $(wildcard clients/*/pyproject.toml)
+$(STAMP): requirements/dev.txt pyproject.toml answers/pyproject.toml lab/pyproject.toml deployments/bundled_judge/pyproject.toml $(wildcard clients/*/pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	    { echo "$(PYTHON) is not Python 3.11: name one, as in make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -r requirements/dev.txt
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . --editable lab \
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . --editable answers --editable lab \
 	    --editable deployments/bundled_judge \
 	    --editable clients/skyrl --editable clients/slime --editable clients/trl --editable clients/verl
 	@touch $@
@@ -70,7 +70,7 @@ demo: $(STAMP)  ## Deploy the bundled judge, score a labelled file (DATA= OUT= R
 serve: $(STAMP)  ## Serve the bundled judge on 127.0.0.1:8000 until interrupted (ARGS="MODEL --port 8001")
 	$(BIN)/python -m reward_serve serve $(ARGS)
 
-WHEELS := . lab deployments/bundled_judge $(patsubst %/pyproject.toml,%,$(wildcard clients/*/pyproject.toml))
+WHEELS := . answers lab deployments/bundled_judge $(patsubst %/pyproject.toml,%,$(wildcard clients/*/pyproject.toml))
 
 wheels: $(STAMP)  ## Build every distribution's wheel into dist/ (OUT=)
 	@for each in $(WHEELS); do $(UV) build --quiet --wheel --out-dir "$(or $(OUT),dist)" $$each || exit 1; done
@@ -105,7 +105,7 @@ test-all: $(STAMP) $(SKY_STAMP)  ## Every test: whole tables, faults in real tim
 $(VERL_STAMP): $(STAMP) requirements/verl.txt clients/verl/pyproject.toml
 	@test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
 	$(UV) pip install --quiet --python $(VERL)/bin/python --no-deps -r requirements/verl.txt
-	$(UV) pip install --quiet --python $(VERL)/bin/python --no-deps --editable . --editable clients/verl
+	$(UV) pip install --quiet --python $(VERL)/bin/python --no-deps --editable . --editable answers --editable clients/verl
 	@touch $@
 
 # skyrl asks for Python 3.12, for which there is no CPU build of torch everywhere.
@@ -145,15 +145,16 @@ format: $(STAMP)  ## Rewrite files in the project's format
 
 LOCK := pip compile --quiet --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 CPU_LOCK := $(LOCK) --python-version 3.11 --override requirements/overrides.txt \
-    --override requirements/cpu-overrides.txt --extra serve --extra bundled --extra remote
+    --override requirements/cpu-overrides.txt --no-emit-package reward-serve-answers --extra serve --extra bundled --extra remote
 
 lock:  ## Recompile requirements/*.txt (needs uv)
 	$(UV) $(CPU_LOCK) -o requirements/cpu.txt pyproject.toml requirements/cpu.in
 	$(UV) $(CPU_LOCK) --constraint requirements/cpu.txt --extra train --extra grpo --extra load --extra dev \
-	    --no-emit-package reward-serve -o requirements/dev.txt pyproject.toml lab/pyproject.toml requirements/cpu.in
+	    --no-emit-package reward-serve -o requirements/dev.txt pyproject.toml answers/pyproject.toml lab/pyproject.toml \
+	    requirements/cpu.in
 	env -u UV_FIND_LINKS -u UV_TORCH_BACKEND $(UV) $(LOCK) --python-version 3.12 \
 	    --python-platform x86_64-manylinux_2_35 --override requirements/overrides.txt \
-	    --extra serve --extra vllm --extra bundled --extra remote \
+	    --no-emit-package reward-serve-answers --extra serve --extra vllm --extra bundled --extra remote \
 	    -o requirements/cuda.txt pyproject.toml
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/verl.txt requirements/verl.in
 	$(UV) $(LOCK) --python-version 3.12 -o requirements/tinker.txt requirements/tinker.in

@@ -40,8 +40,8 @@ from examples.demo import SAMPLES
 from loadtests.recorded_env import SEEN
 from reward_serve import HttpRewardClient
 from reward_serve.cli.console import prepare_with_progress
-from reward_serve.rules import verify_any
 from reward_serve.schema import ScoreResult, Status
+from reward_serve_answers import verify_any
 
 if sys.version_info < (3, 12):  # all that skyrl's generator needs of Python 3.12
     typing.TypedDict = typing_extensions.TypedDict

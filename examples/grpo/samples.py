@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from skyrl_gym.envs.gsm8k.utils import compute_score
 
-from reward_serve.rules import final_answer
+from reward_serve_answers import final_answer
 
 Answer = int | str | list[str]
 """The right answer, or the accepted ones."""

@@ -16,8 +16,8 @@ from typing import Any
 from reward_serve.config.resolve import installed_build
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.rendering import Renderer
-from reward_serve.rules import final_answer
 from reward_serve.templates import load_template
+from reward_serve_answers import final_answer
 
 Request = dict[str, Any]
 

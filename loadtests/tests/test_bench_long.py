@@ -4,8 +4,8 @@ from random import Random
 
 from loadtests.bench.long import absent_or_wrong, rollouts
 from loadtests.load.long_rows import LONGEST_CHARS, MEDIAN_CHARS
-from reward_serve.rules import verify_any
 from reward_serve.schema import ScoreResult, Status
+from reward_serve_answers import verify_any
 
 
 def test_rollouts_are_long_and_decided_by_rules() -> None:

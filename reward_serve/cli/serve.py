@@ -41,7 +41,7 @@ _TRAINED_ON = JudgeConfig.model_fields["template"].default
 _IMPORT_FUNCTION = """
 import sys
 from reward_serve.config.base import ConfigError
-from reward_serve.rules.own_function import FunctionVerifier
+from reward_serve.reward_models.verifiers import FunctionVerifier
 try:
     FunctionVerifier(sys.argv[1])
 except ConfigError as error:

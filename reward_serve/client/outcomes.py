@@ -76,15 +76,15 @@ def _by_rule(request: Mapping[str, Any], lexical: bool) -> float | None:
     With ``lexical``, instead of None the best token overlap, unless a reference is a number.
     """
     # Imported here because it takes a sixth of the package's import time.
-    from reward_serve.rules import verify_any
+    from reward_serve_answers import verify_any
 
     try:
         parsed = ScoreRequest.model_validate(request)
         score = verify_any(parsed.response, parsed.references).score
         if score is not None or not lexical:
             return score
-        from reward_serve.rules.numbers.parsing import parse_number
-        from reward_serve.rules.texts import gold_answer
+        from reward_serve_answers.numbers import parse_number
+        from reward_serve_answers.texts import gold_answer
 
         if any(parse_number(gold_answer(reference)) for reference in parsed.references):
             return None

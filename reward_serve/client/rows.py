@@ -12,7 +12,7 @@ from reward_serve.schema import ScoreResult, Status
 PROBED_ROWS = 8
 """Number of a data set's first rows to check before training."""
 PROBE_RESPONSE = "I do not know."
-"""A wrong response that no rule decides, so that the model is asked."""
+"""A response that every verifier and judge calls wrong."""
 
 
 class RefusedRowError(ValueError):

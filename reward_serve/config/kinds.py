@@ -17,10 +17,11 @@ VerifierName = Literal[
     "numeric",
     "math",
     "exact",
+    "choice",
     "regex",
     "function",
 ]
-"""All verifiers; ``reward_serve.rules.registry`` has their implementations."""
+"""All verifiers; ``reward_serve.reward_models.verifiers`` makes them."""
 
 
 class ClassifierConfig(Section):

@@ -17,13 +17,13 @@ from functools import lru_cache, partial
 from typing import Any
 
 from reward_serve.engines.base import Prompt, Tokenizer
+from reward_serve.judging.canonical import canonical
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, Shortened, by_characters, shortened
 from reward_serve.judging.occurrence import OCCURRENCES, occurrence
 from reward_serve.judging.stated import stated
-from reward_serve.rules.committed import MAX_RESPONSE, Committed, committed
-from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.schema import Mode
 from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Template
+from reward_serve_answers.committed import MAX_RESPONSE, Committed, committed
 
 _MAX_SKELETONS = 64
 _SHORT = 2**12  # characters of a text whose tokens are kept

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from reward_serve.reward_models.sampling import chosen, request_hash
-from reward_serve.rules.grade import RIGHT, Grade
 from reward_serve.schema import ScoreRequest, ScoreResult
+from reward_serve_answers import Grade
+from reward_serve_answers.grade import RIGHT
 
 logger = logging.getLogger(__name__)
 

@@ -20,14 +20,13 @@ from reward_serve.explanation import Cut, ShownPrompt, Turn
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, cut_span
 from reward_serve.judging.rendering import LabelError, Renderer, shown_as
 from reward_serve.judging.verdict import read_verdict
-from reward_serve.off_loop import off_loop
+from reward_serve.off_loop import off_loop, takes_long
 from reward_serve.reward_models.base import InvalidRequestError, gathered, summed_usage
 from reward_serve.reward_models.generation import Aggregate, Generation
 from reward_serve.reward_models.trace import Trace, filled, timed
-from reward_serve.rules import final_answer
-from reward_serve.rules.base import takes_long
 from reward_serve.schema import Mode, ScoreRequest, ScoreResult, Source, Status
 from reward_serve.templates import Template
+from reward_serve_answers import final_answer
 
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
 

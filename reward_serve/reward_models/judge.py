@@ -17,7 +17,7 @@ from reward_serve.config.models import JudgeModel, RemoteModel
 from reward_serve.engines.base import Engine
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.judging.rendering import Renderer
-from reward_serve.off_loop import off_loop
+from reward_serve.off_loop import off_loop, takes_long
 from reward_serve.reward_models.audit import Audit
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
@@ -33,14 +33,12 @@ from reward_serve.reward_models.generation import Generation, generation_of
 from reward_serve.reward_models.group import GroupJudge
 from reward_serve.reward_models.rule import result_of
 from reward_serve.reward_models.trace import Trace, timed
-from reward_serve.rules import VERIFIER_VERSION
-from reward_serve.rules.base import takes_long
-from reward_serve.rules.grade import Grade, UnusableReferenceError
-from reward_serve.rules.registry import RULES
-from reward_serve.rules.texts import gold_answer
+from reward_serve.reward_models.verifiers import RULES
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status, failure
 from reward_serve.templates import RulesName, Template
 from reward_serve.templates.inline import inline_template, is_inline
+from reward_serve_answers import VERSION, Grade, UnusableReferenceError
+from reward_serve_answers.texts import gold_answer
 
 
 class Judge(RewardModel):
@@ -178,7 +176,7 @@ class Judge(RewardModel):
                 takes_long(request), RULES[name], request.response, request.references
             )
         if comparison.trace is not None:
-            await comparison.trace.graded(grade, request)
+            comparison.trace.graded(grade, request)
         return grade
 
     async def _by_model(self, comparison: Comparison) -> ScoreResult:
@@ -243,7 +241,7 @@ class Judge(RewardModel):
 
     def _fingerprint(self, template: Template, mode: Mode, generation: Generation) -> str:
         name = self._rules(template)
-        rules = f"{name}-{VERIFIER_VERSION}" if name else "off"
+        rules = f"{name}-{VERSION}" if name else "off"
         generated = generation.settings if mode == "generate" else ""
         return (
             f"{self._engine_key};context={self.engine.max_model_len};"

@@ -7,9 +7,10 @@ from typing import Any
 from reward_serve.config.models import RuleModel
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, best, gathered
 from reward_serve.reward_models.trace import Trace, timed
-from reward_serve.rules.grade import RIGHT, Grade, UnusableReferenceError, VerifierError
-from reward_serve.rules.registry import make_verifier
+from reward_serve.reward_models.verifiers import make_verifier
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
+from reward_serve_answers import Grade, UnusableReferenceError, VerifierError
+from reward_serve_answers.grade import RIGHT
 
 
 class RuleRewardModel(RewardModel):
@@ -49,7 +50,7 @@ class RuleRewardModel(RewardModel):
         result = best([result_of(grade, fingerprint) for grade in grades], highest=RIGHT)
         if trace is not None:
             chosen = next(grade for grade in grades if grade.score == result.score)
-            await trace.graded(chosen, request)
+            trace.graded(chosen, request)
         return result
 
     def describe(self) -> dict[str, Any]:

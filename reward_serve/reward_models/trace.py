@@ -17,11 +17,8 @@ from reward_serve.explanation import (
     Span,
 )
 from reward_serve.judging.rendering import Parts
-from reward_serve.off_loop import off_loop
-from reward_serve.rules.base import takes_long
-from reward_serve.rules.grade import Grade
-from reward_serve.rules.spans import located
 from reward_serve.schema import ScoreRequest, ScoreResult
+from reward_serve_answers import Grade
 
 Part = Literal["rules", "rendering", "engine"]
 
@@ -63,15 +60,17 @@ class Trace:
                 spent = time.perf_counter() - began
                 self.seconds[part] = self.seconds.get(part, 0.0) + spent
 
-    async def graded(self, grade: Grade, request: ScoreRequest) -> None:
-        """Record the rules' grade, with the place of its match in the response."""
-        found = await off_loop(takes_long(request), located, request.response, grade)
+    def graded(self, grade: Grade, request: ScoreRequest) -> None:
+        """Record the rules' grade, with the answer's last place in the response."""
+        span, response = grade.span, request.response
+        if span is None and grade.answer and (start := response.rfind(grade.answer)) >= 0:
+            span = (start, start + len(grade.answer))
         self.rule = RuleOutcome(
-            outcome=found.outcome,
-            score=found.score,
-            rule=found.rule,
-            answer=found.answer,
-            span=Span(start=found.span[0], end=found.span[1]) if found.span else None,
+            outcome=grade.outcome,
+            score=grade.score,
+            rule=grade.rule,
+            answer=grade.answer,
+            span=Span(start=span[0], end=span[1]) if span else None,
         )
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (
-    "requirements/dev.txt", "pyproject.toml", "lab/pyproject.toml",
+    "requirements/dev.txt", "pyproject.toml", "answers/pyproject.toml",
+    "lab/pyproject.toml",
     "deployments/bundled_judge/pyproject.toml",
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.rules import verify
+from reward_serve_answers import verify
 
 FORMATS = Path(__file__).parents[2] / "examples" / "gsm8k" / "formats.jsonl"
 KEYS = {"id", "question", "reference", "response", "correct", "format"}

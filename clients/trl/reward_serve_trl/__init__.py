@@ -17,9 +17,9 @@ from reward_serve.client import Client, connect, metrics_of
 from reward_serve.client.outcomes import components_of
 from reward_serve.client.rows import check_first_results, rubric_of, text_of, texts_of
 from reward_serve.client.samples import count_steps, sample_of
-from reward_serve.rules import verify_any
-from reward_serve.rules.grade import UnusableReferenceError
 from reward_serve.schema import ScoreResult
+from reward_serve_answers import verify_any
+from reward_serve_answers.grade import UnusableReferenceError
 
 __all__ = ["RewardFunction", "judge_components", "judge_reward", "judge_rewards"]
 

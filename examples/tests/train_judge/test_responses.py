@@ -17,8 +17,8 @@ from examples.train_judge.responses import (
     make_first,
 )
 from examples.train_judge.texts import KINDS
-from reward_serve.rules import verify
-from reward_serve.rules.numbers.canonical import canonical
+from reward_serve.judging.canonical import canonical
+from reward_serve_answers import verify
 
 MATERIAL = Material(
     [

@@ -7,7 +7,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from reward_serve.rules import final_answer
+from reward_serve_answers import final_answer
 from reward_serve_lab.evaluation.tables import shown_text
 
 _HEAD, _TAIL = 60, 40

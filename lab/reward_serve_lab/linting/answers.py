@@ -6,14 +6,14 @@ import asyncio
 import re
 from collections.abc import Iterator
 
+from reward_serve.child_process import ChildProcess
 from reward_serve.engines.base import Tokenizer
 from reward_serve.judging.rendering import LabelError, Renderer
 from reward_serve.judging.verdict import read_verdict
-from reward_serve.rules.child_process import ChildProcess
-from reward_serve.rules.grade import UndecidedError
 from reward_serve.schema import Status
 from reward_serve.templates import Template
 from reward_serve.templates.inline import PERCENT_SCALE
+from reward_serve_answers.grade import UndecidedError
 from reward_serve_lab.linting.finding import Finding
 
 PATTERN_LIMIT_S = 1.0
@@ -88,7 +88,7 @@ def _is_slow(pattern: re.Pattern[str], example: str) -> bool:
     parts = (start, start[:-1] or start, "a", " ", "\n", "1", "*", "a ")
     repeated = [(part * _MAX_CHARACTERS)[:_MAX_CHARACTERS] for part in parts]
     texts = [text + end for text in repeated for end in ("", "\x00")]
-    child = ChildProcess("reward_serve.rules.pattern:last_match", PATTERN_LIMIT_S)
+    child = ChildProcess("reward_serve_answers.verifiers:last_match", PATTERN_LIMIT_S)
 
     async def match_all() -> None:
         for text in texts:

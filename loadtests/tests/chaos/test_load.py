@@ -20,8 +20,8 @@ from loadtests.chaos.load import (
 )
 from loadtests.chaos.questions import Question, Questions, chosen, marked, prose
 from reward_serve.client import ServiceUnavailableError
-from reward_serve.rules import verify_any
 from reward_serve.schema import ScoreResult, Status, failure
+from reward_serve_answers import verify_any
 
 Body = dict[str, Any]
 

@@ -4,7 +4,7 @@ from random import Random
 
 from loadtests.load.corpus import Rollouts
 from loadtests.load.long_rows import LONGEST_CHARS, MEDIAN_CHARS, length, long_rows, rollout
-from reward_serve.rules import verify_any
+from reward_serve_answers import verify_any
 
 
 def test_lengths_are_log_normal_with_a_maximum() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from reward_serve.reward_models.verifiers import FunctionVerifier
 from reward_serve.rubrics import Rubric
-from reward_serve.rules.own_function import FunctionVerifier
 from reward_serve.schema import ScoreRequest
 from tests.fake_service import FakeService, Reply
 from tests.service.docs.pages import COOKBOOK, DOCS, Block, blocks, commands

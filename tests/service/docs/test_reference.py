@@ -80,7 +80,8 @@ def test_users_pages_name_no_internal_row_or_test(page: Path) -> None:
 def test_the_readers_guide_names_what_exists() -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     guide = guide[guide.index("## Read") : guide.index("## Add")]
-    code = "\n".join(file.read_text("utf-8") for file in (ROOT / "reward_serve").rglob("*.py"))
+    files = (*ROOT.glob("reward_serve/**/*.py"), *ROOT.glob("answers/*/*.py"))
+    code = "\n".join(file.read_text("utf-8") for file in files)
     defined = re.findall(r"^ *(?:async )?(?:def|class) (\w+)|^ *(\w+)(?:: | = )", code, re.M)
     known = {name for names in defined for name in names}
     named = {part for name in re.findall(r"`([\w.]+)`", guide) for part in name.split(".")}

@@ -328,7 +328,7 @@ class TestExplain:
         assert reply.status_code == 200
         content = reply.json()
         assert (content["result"]["score"], content["result"]["id"]) == (1.0, "a")
-        assert content["rule"]["span"] == {"start": 0, "end": 7}
+        assert content["rule"]["span"] == {"start": 5, "end": 7}
 
     def test_turned_off_it_is_404_and_says_so_and_is_in_no_document(self) -> None:
         client = served(explain=False)

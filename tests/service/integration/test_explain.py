@@ -51,7 +51,7 @@ def test_where_a_rule_decides_the_model_is_asked_too(http: HttpRewardClient) -> 
     assert (explanation.result.source, explanation.result.score) == ("rule", 1.0)
     assert explanation.rule is not None
     assert explanation.rule.span is not None
-    assert (explanation.rule.span.start, explanation.rule.span.end) == (11, 18)
+    assert (explanation.rule.span.start, explanation.rule.span.end) == (16, 18)
     assert explanation.model is not None
     assert (explanation.model.source, explanation.model.score) == ("judge", 1.0)
 

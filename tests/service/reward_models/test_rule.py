@@ -8,8 +8,8 @@ from reward_serve.config.models import RuleModel
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.reward_models.trace import Trace
-from reward_serve.rules import VERIFIER_VERSION
 from reward_serve.schema import ScoreRequest, Status, Usage
+from reward_serve_answers import VERSION
 
 
 @pytest.fixture
@@ -76,10 +76,10 @@ async def test_what_the_verifier_proves_is_the_score(
 @pytest.mark.parametrize(
     ("response", "reference", "why"),
     [
-        pytest.param("She makes 18", "18", "no_rule_applies", id="no marker"),
+        pytest.param("She makes 18", "18", "no_marker", id="no marker"),
         pytest.param("#### 17 to 18", "18", "marker_not_understood", id="a range"),
         pytest.param("It is Paris", "Paris", "reference_not_numeric", id="no number"),
-        pytest.param("She makes 18", ["17", "18"], "no_rule_applies", id="unsure of one"),
+        pytest.param("She makes 18", ["17", "18"], "no_marker", id="unsure of one"),
     ],
 )
 async def test_what_it_cannot_prove_is_unparseable_not_zero(
@@ -108,7 +108,7 @@ async def test_a_reference_without_an_answer_is_refused(
 
 async def test_every_verdict_carries_the_fingerprint_it_describes(rule: RuleRewardModel) -> None:
     fingerprint = rule.describe()["fingerprint"]
-    assert fingerprint == f"verifier=gsm8k;version={VERIFIER_VERSION}"
+    assert fingerprint == f"verifier=gsm8k;version={VERSION}"
     assert rule.describe()["kind"] == "rule"
     for response in ("#### 18", "#### 17", "She makes 18"):
         verdict = await rule.score(ScoreRequest(response=response, reference="18"))
@@ -158,13 +158,13 @@ async def test_a_reference_that_the_verifier_cannot_use_is_refused() -> None:
 @pytest.mark.parametrize(
     ("verifier", "response", "words"),
     [
-        ("gsm8k", "So\n#### 18\n", "#### 18"),
+        ("gsm8k", "So\n#### 18\n", "18"),
         ("gsm8k_strict_first", "#### 18 and #### 19", "#### 18"),
         ("gsm8k_strict_last", "x" * 400 + "#### 18 and #### 19", "#### 19"),
         ("numeric", "17, or 18.", "18."),
         ("exact", "<think>hm</think>18", "18"),
         ("regex", "A: 17\nA: 18\nB", "A: 18"),
-        ("math", r"It is $\boxed{18}$", r"\boxed{18}"),
+        ("math", r"It is $\boxed{18}$", "18"),
         ("numeric", "none", None),
     ],
 )

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reward_serve.judging.canonical import canonical
 from reward_serve.judging.occurrence import occurrence
-from reward_serve.rules.committed import committed
-from reward_serve.rules.numbers.canonical import canonical
+from reward_serve_answers.committed import committed
 
 
 def where(reference: str, response: str) -> str:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.judging.canonical import canonical
 from reward_serve.judging.rendering import LabelError, Renderer, defuse
-from reward_serve.rules.numbers.canonical import canonical
 from reward_serve.schema import Mode
 from reward_serve.templates import (
     FIELDS,

@@ -29,7 +29,6 @@ from reward_serve.reward_models import judge as judge_module
 from reward_serve.reward_models.base import InvalidRequestError, best
 from reward_serve.reward_models.comparison import softmax
 from reward_serve.reward_models.judge import Judge
-from reward_serve.rules import VERIFIER_VERSION
 from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve.templates import (
     GenerateForm,
@@ -38,6 +37,7 @@ from reward_serve.templates import (
     load_template,
     template_names,
 )
+from reward_serve_answers import VERSION
 
 
 class FakeTokenizer:
@@ -661,8 +661,8 @@ class TestFingerprint:
     @pytest.mark.parametrize(
         ("template", "rules"),
         [
-            ("final_answer", f"gsm8k-{VERIFIER_VERSION}"),
-            ("gsm8k_strict", f"gsm8k_strict-{VERIFIER_VERSION}"),
+            ("final_answer", f"gsm8k-{VERSION}"),
+            ("gsm8k_strict", f"gsm8k_strict-{VERSION}"),
             ("graded", "off"),
         ],
     )

@@ -71,7 +71,7 @@ async def test_the_rules_and_the_model_are_both_shown_whichever_decides() -> Non
     assert trace.rule is not None
     assert (trace.rule.outcome, trace.rule.rule) == ("right", "marker_matches")
     assert trace.rule.span is not None
-    assert (trace.rule.span.start, trace.rule.span.end) == (0, 7)
+    assert (trace.rule.span.start, trace.rule.span.end) == (5, 7)
     assert trace.model is not None
     assert (trace.model.source, trace.model.score) == ("judge", 0.0)
 

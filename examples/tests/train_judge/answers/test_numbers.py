@@ -8,7 +8,7 @@ import pytest
 from examples.train_judge.answers.base import near_miss
 from examples.train_judge.answers.numbers import Number, invented, lookalikes, numbers_in, parse
 from examples.train_judge.answers.numerals import spelled
-from reward_serve.rules.numbers.parsing import parse_number
+from reward_serve_answers.numbers import parse_number
 
 
 @pytest.mark.parametrize(

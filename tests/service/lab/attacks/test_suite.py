@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from reward_serve.judging.verdict import read_verdict
-from reward_serve.rules import final_answer, verify
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import load_template, template_names
+from reward_serve_answers import final_answer, verify
 from reward_serve_lab.attacks import FAMILIES, Attack, Family, crossed
 from reward_serve_lab.attacks.families.altered_values import OTHER_AMOUNTS
 from reward_serve_lab.attacks.families.master_keys import MAX_CHARACTERS

@@ -107,7 +107,7 @@ def test_the_python_snippet_runs(
     service: FakeService, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REWARD_SERVE_API_KEY", "from-the-environment")
-    request = {"response": HOSTILE + "\n#### 18", "reference": "18", "options": {"mode": "label"}}
+    request = {"question": HOSTILE, "response": "#### 18", "reference": "18"}
     exec(as_python(service.url, request, True), {})
     assert "score=1.0" in capsys.readouterr().out
     call = service.calls[-1]

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from reward_serve.rules import final_answer
+from reward_serve_answers import final_answer
 from reward_serve_lab.attacks.mentions import mentions
 from reward_serve_lab.attacks.problems import Problem, problems
 

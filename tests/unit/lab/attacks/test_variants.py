@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from reward_serve.rules import verify
+from reward_serve_answers import verify
 from reward_serve_lab.attacks import FAMILIES
 from reward_serve_lab.attacks.mentions import mentions
 from reward_serve_lab.attacks.variants import variants

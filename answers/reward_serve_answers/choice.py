@@ -1,0 +1,176 @@
+r"""Decide answers to multiple-choice questions: letters, or an option's text.
+
+grade_choice("The answer is (B).", "B").outcome                                     # "right"
+grade_choice(r"\boxed{\text{Paris}}", "B", "Capital?\nA) Rome\nB) Paris").outcome   # "right"
+grade_choice("It is A or B.", "B").outcome                                          # "wrong"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import zip_longest
+
+from reward_serve_answers.committed import asks_again, committed
+from reward_serve_answers.grade import ABSTAINED, RIGHT, WRONG, Grade, UnusableReferenceError
+from reward_serve_answers.gsm8k import is_closing, is_doubted
+from reward_serve_answers.markers import Marker
+from reward_serve_answers.texts import gold_answer, is_blank, same_text
+
+_OPTION = re.compile(r"(?:^|\n|(?<=\s))[*_]{0,2}(?:\(([A-J])\)|([A-J])[).:])[*_]{0,2}[ \t]+(?=\S)")
+_LABELLED = re.compile(
+    r"[\s*_(]*([A-J])(?:[).:]{1,2}[\s*_]*|\s*[-\u2013]\s+|[*_]+\s+)(\S.*)", re.DOTALL
+)
+_STYLE = re.compile(
+    r"\\(?:text|textbf|textrm|mathrm|mathbf|mbox|boxed) ?\{([^{}]*)\}|[$*_`]|\\[()\[\] ]"
+)
+_LETTERS = re.compile(
+    r"(?:the )?(?:correct |right |best )?(?:options?|choices?|answers?|letters?)?[ :]*"
+    r"\(?[A-J]\)?(?:(?: ?,? ?(?:and|&) ?| ?[,;/+] ?)\(?[A-J]\)?)*(?: only)?[.)]?",
+)
+_RUN = re.compile(r"[A-J]{2,10}")
+_EITHER = re.compile(r"\(?([A-J])\)?(?:,? or (?:\(?([A-J])\)?))+[.)]?")
+_LETTER = re.compile(r"(?<![A-Za-z])[A-J](?![A-Za-z])")
+_STATED = re.compile(  # an answer without a marker
+    r"\b(?:(?:correct|right|best) (?:option|choice|letter)(?: here)? (?:is|would be)|it is|it's"
+    r"|(?:option|choice)(?= \(?[A-J]\)? is (?:the )?(?:correct|right|best))"
+    r"|I(?:'d| would)? (?:choose|pick|select|go with))"
+    r"[ :]*(?:option |choice )?(\**\(?[A-J]\)?\**)(?![A-Za-z'])",
+    re.IGNORECASE,
+)
+_NO_ANSWER = re.compile(r"(?<![a-z])[a-j](?![a-z])|none|neither|both|all", re.IGNORECASE)
+
+
+def grade_choice(response: str, reference: str, question: str = "") -> Grade:
+    """Compare the letters, or the option, that a response commits to with the reference's.
+
+    Several letters are right if they are the reference's. Two letters of which one is the
+    reference's are wrong; a denied letter, or another one after the answer, is undecided.
+
+    Args:
+        response: the policy's response; any text.
+        reference: the gold letter or letters ("B", "(B) Paris", "A, C"), or an option's text.
+        question: the question with its options ("A) Rome"); without it, an option's text is known
+            from the reference alone.
+
+    Raises:
+        UnusableReferenceError: the reference names no option.
+    """
+    gold_text = gold_answer(reference)
+    options = _options(question)
+    labelled = _LABELLED.fullmatch(gold_text)
+    if labelled and not _LETTERS.fullmatch(gold_text):
+        options.setdefault(labelled[1], labelled[2].strip())
+    gold = _read(gold_text, options)
+    if not gold:
+        raise UnusableReferenceError(
+            f"{gold_text[-64:]!a} names no option; send a letter from A to J, or an option's text "
+            "with the question"
+        )
+    if is_blank(response):
+        return Grade(WRONG, "empty_response")
+    found = committed(response)
+    text = found.text
+    if asks_again(text) or found.markers is None:
+        return Grade(ABSTAINED, "another_question")
+    if not found.markers:
+        return _without_marker(text, gold, options)
+    last = found.markers[-1]
+    answer = last.text.strip()
+    if last.kind == "open_box":
+        return Grade(ABSTAINED, "cut_off", answer)
+    letters = _read(answer, options)
+    earlier = [_read(marker.text, options) for marker in found.markers[:-1]]
+    if any(each and each != letters for each in earlier):
+        return Grade(ABSTAINED, "markers_disagree", answer)
+    if is_doubted(text, last) or not _stands(text, last, letters, options):
+        return Grade(ABSTAINED, "marker_in_doubt", answer)
+    return _compared(letters, gold, answer, "marker")
+
+
+def _compared(letters: frozenset[str], gold: frozenset[str], answer: str, by: str) -> Grade:
+    if not letters:
+        either = _EITHER.fullmatch(_plain(answer))
+        wrong = either and len(gold) == 1
+        return (
+            Grade(WRONG, "two_letters", answer) if wrong else Grade(ABSTAINED, "no_letter", answer)
+        )
+    right = letters == gold
+    return Grade(RIGHT if right else WRONG, f"{by}_{'matches' if right else 'differs'}", answer)
+
+
+def _stands(text: str, last: Marker, letters: frozenset[str], options: Mapping[str, str]) -> bool:
+    """Whether what follows an answer is nothing, or the text of the same option."""
+    tail = text[last.end :]
+    if is_closing(tail):
+        return True
+    rest = _plain(tail).strip(" .):,-\u2013\n")
+    return len(letters) == 1 and any(same_text(rest, options.get(letter, "")) for letter in letters)
+
+
+def _without_marker(text: str, gold: frozenset[str], options: Mapping[str, str]) -> Grade:
+    letters = _read(text, options)
+    if letters or _EITHER.fullmatch(_plain(text)):
+        return _compared(letters, gold, text.strip(), "letter")
+    stated = list(_STATED.finditer(text))
+    if stated:
+        answer = stated[-1][1]
+        marker = Marker(answer, stated[-1].start(), stated[-1].end(), "hash")
+        letters = _read(answer, options)
+        rest = text[: stated[-1].start()] + text[stated[-1].end() :]
+        alone = set(_LETTER.findall(rest)) <= letters | {"A", "I"} and len(stated) == 1
+        after = text[marker.end :].strip()
+        told = not after or re.fullmatch(
+            r"(?i)\W*(?:is (?:the )?(?:correct|right|best)[a-z ]*)?\W*", after
+        )
+        if letters and alone and told and not is_doubted(text, marker):
+            return _compared(letters, gold, answer, "letter")
+    if (
+        not stated
+        and not _NO_ANSWER.search(text)
+        and not any(o.lower() in text.lower() for o in options.values())
+    ):
+        return Grade(WRONG, "no_letter")
+    return Grade(ABSTAINED, "no_marker")
+
+
+def _plain(text: str) -> str:
+    """The text without LaTeX's and Markdown's styles."""
+    for _ in range(3):
+        text = _STYLE.sub(lambda found: found[1] or " ", text)
+    return " ".join(text.split())
+
+
+def _read(text: str, options: Mapping[str, str]) -> frozenset[str]:
+    """The letters that are the whole of a text, or of the option whose text it is."""
+    if len(text) > 2_000:
+        return frozenset()
+    plain = _plain(text)
+    if _LETTERS.fullmatch(plain):
+        return frozenset(
+            _LETTER.findall(re.sub(r"(?i)^.*(?:option|choice|answer|letter)s?\b", "", plain))
+        )
+    if _RUN.fullmatch(plain) and list(plain) == sorted(set(plain)):
+        return frozenset(plain)
+    labelled = _LABELLED.fullmatch(plain)
+    if labelled and same_text(labelled[2], options.get(labelled[1], "\0")):
+        return frozenset(labelled[1])
+    same = [letter for letter, option in options.items() if _same_option(plain, option)]
+    return frozenset(same) if len(same) == 1 else frozenset()
+
+
+def _same_option(text: str, option: str) -> bool:
+    bare = [each.strip(" .").casefold() for each in (text, _plain(option))]
+    return bare[0] == bare[1] != ""
+
+
+def _options(question: str) -> dict[str, str]:
+    """The options of a question by letter; empty unless they are A, B and so on in order."""
+    found = list(_OPTION.finditer(question[-20_000:]))
+    options: dict[str, str] = {}
+    for each, following in zip_longest(found, found[1:]):
+        letter = each[1] or each[2]
+        if ord(letter) == ord("A") + len(options):
+            end = following.start() if following else None
+            options[letter] = each.string[each.end() : end].strip(" \n,;*_")
+    return options if len(options) > 1 else {}

@@ -1,0 +1,321 @@
+r"""Decide what a response committed to, once, for rules and judge alike.
+
+    committed("<think>17?</think>So \\boxed{18}. As 9 * 2 = 18.\n\nQuestion: What is 5 + 2?\nA: 7")
+    # text "So \\boxed{18}. As 9 * 2 = 18.", clause "18", span (3, 13)
+
+Thinking, what follows the answer to the question, and what a reader of the rendered page would not
+see are no part of it. The text may still take back its last marker's answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+
+from reward_serve_answers.markers import Marker, first_marker, is_remark, read_markers
+
+MAX_RESPONSE = 200_000
+"""Characters; of a longer response, only the end is read."""
+MAX_TURNS = 1_000
+MAX_QUESTION = 300
+MAX_SHORT_ANSWER = 4  # words
+
+MAX_ARGUMENT = 200
+MAX_UNSEEN = 2_000
+# A percent sign is common, so a LaTeX comment begins a line or follows a formula or a sentence.
+_LATEX_COMMENT = re.compile(
+    r"(?:^[ \t]*|(?<=[}$\]).,;:!])[ \t]+)%"
+    r"(?![ \t]*(?:\(|(?:of|off|and|or|is|for|in|to|by|per|more|less|increase|decrease|discount"
+    r"|change)\b))[^\n]*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PHANTOM = re.compile(
+    r"\\[hv]?phantom(?=\s?\{)"
+    r"|\\textcolor\s?(?:\[\w{1,9}\])?\{\s?(?:white|transparent|\#?f{3}(?:f{3})?)\s?\}(?=\s?\{)"
+    r"|\\color\s?\{\s?(?:white|transparent)\s?\}(?=\s?\{)"
+    r"|(?=\{\s?\\color\s?\{\s?(?:white|transparent)\s?\})",
+    re.IGNORECASE,
+)
+_BRACE = re.compile(r"[{}]")
+_WHITE = re.compile(r"\\color\s?\{\s?(?:white|transparent)\s?\}[^\n]*", re.IGNORECASE)
+_UNSEEN = (
+    r"color\s?[:=]\s?[\"']?(?:white|transparent|\#fff(?:fff)?)\b|display\s?:\s?none"
+    r"|visibility\s?:\s?hidden|font-size\s?:\s?0(?![.\d])|opacity\s?:\s?0(?![.\d])|\shidden\b"
+)
+_UNSEEN_TAG = re.compile(
+    rf"<([a-z]{{1,9}})\b(?=[^<>]{{0,200}}(?:{_UNSEEN}))[^<>]{{1,300}}>", re.IGNORECASE
+)
+_REVERSED = re.compile(r"\u202e[^\u202c\n]{0,200}\u202c?")  # shown from right to left
+_INVISIBLE = re.compile(r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_THINKING = r"think(?:ing)?|thoughts?"
+_THOUGHT = re.compile(rf"(?<!`)</(?:{_THINKING})>|\[/THINK\]|<\|end_of_thought\|>", re.IGNORECASE)
+_WINDOW, _TAG = 2**16, 32  # characters
+_THINKS = re.compile(rf"(?<!`)<(?:{_THINKING})>|\[THINK\]|<\|begin_of_thought\|>", re.IGNORECASE)
+# Harmony, as gpt-oss writes it, with its control tokens and where a tokenizer has removed them.
+_CHANNEL = re.compile(r"(?:<\|start\|>\w{1,20})?<\|channel\|>\s*(\w{1,20})[^<]{0,80}<\|message\|>")
+_MESSAGE_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
+_ANALYSIS = re.compile(r"\s*analysis(?=[A-Z])")
+_FINAL = "assistantfinal"
+_MARKS_OF_THINKING = ("think", "thought", "<|channel|>", _FINAL)  # searching for these is faster
+
+_QUESTION = (
+    r"[ \t#*>]{0,9}(?:(?:next|new|another) )?"
+    r"(?:Q|Question|Exercise|Human|User|Instruction)\b[ *\d]{0,9}:"
+    # "Problem: I forgot the tax" is no question.
+    r"|[ \t#*>]{0,9}(?:next|new|another) Problem\b[ *\d]{0,9}:"
+    r"|[ \t#*>]{0,9}Problem\b[ *]{0,9}(?:\d[ *\d]{0,8}:|:(?=[^?]{0,400}\?))"
+    r"|[ \t#*>]{0,9}(?:Question|Problem|Exercise|Example) \d{1,3}\b[ *.:)]{0,4}$"
+    r"|Now (?:try|solve|answer) (?:this|another|the next)\b[^\n:]{0,40}:"
+    r"|\#{1,6}[ ]{0,3}(?:Instruction|Input|Question|Problem|Human|User)s?\b[ \d]{0,9}$"
+    r"|Input:(?=[^\n]{1,2000}\n{1,2}Output:)"
+)
+_TURN = re.compile(
+    rf"\n(?:{_QUESTION})"
+    r"|<\|(?:im_start\|>|start\|>|start_header_id\|>)?\s{0,9}(?:user|human)\b"
+    r"|<start_of_turn>\s{0,9}user|\[INST\]",
+    re.IGNORECASE | re.MULTILINE,
+)
+# Every turn contains one of these; searching for them first is faster.
+_SIGNS_OF_TURNS = (
+    *("question", "problem", "exercise", "human", "user", "instruction", "example", "input:"),
+    *("now try", "now solve", "now answer", "[inst]"),
+)
+_TURN_START = re.compile(r"[\n<\[]")
+_SHORT_SIGN = re.compile(r"q[ *\d]{0,9}:")
+_BEFORE_SIGN = 40  # characters
+_ASKED = re.compile(  # a question under a label that may also be a heading
+    r"^[ \t#*>\[<(]{0,9}(?:(?:next|another|similar|bonus|follow-up) )?(?:Q ?\d|Question|Problem"
+    r"|Task|Puzzle|Exercise|Example|Query|Prompt|Follow-up|User|Pregunta|Frage|\u95ee\u9898"
+    r"|(?:here(?: is|'s)|let's (?:try|do|solve)) (?:a |the )?(?:next|new|another|similar))"
+    r"(?![^\W\d_])",
+    re.IGNORECASE | re.MULTILINE,
+)
+_END_OF_TEXT = re.compile(r"<\|(?:endoftext|end_of_text|eot_id|return)\|>|</s>")
+_CONCLUSION = re.compile(
+    r"=|\b(?:so|therefore|thus|hence|makes?|total|left|answer|result)\b", re.IGNORECASE
+)
+_INTRODUCTION = re.compile(
+    r"\b(?:restate|rephrase|repeat|let|understand|here|question|problem|task|exercise)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a reader takes for a response's answer.
+
+    Attributes:
+        text: the text that counts; the response itself if nothing was removed.
+        clause: the text after the last marker that is not followed by a mere remark ("the answer is
+            correct"), up to the end of its clause; None without a marker.
+        span: start of the last marker and end of its clause, in characters of ``text``.
+        markers: all markers, in order; None if there are more than ``MAX_MARKERS``.
+    """
+
+    text: str
+    clause: str | None = None
+    span: tuple[int, int] | None = None
+    markers: Sequence[Marker] | None = ()
+
+
+@lru_cache(maxsize=2)  # a rule reads it, and then the judge's prompt
+def committed(response: str) -> Committed:
+    """What the response committed to.
+
+    Args:
+        response: any text; of more than ``MAX_RESPONSE`` characters, its end is read.
+    """
+    response = response[-MAX_RESPONSE:]
+    text = without_run_on(without_hidden(without_thinking(response)))
+    text = response if text == response else text.strip()
+    markers = read_markers(text)
+    if not markers:
+        return Committed(text, markers=markers)
+    last = next((marker for marker in reversed(markers) if not is_remark(marker.text)), markers[-1])
+    return Committed(text, last.text.strip(), (last.start, last.end), markers)
+
+
+@lru_cache(maxsize=2)
+def without_thinking(text: str) -> str:
+    """The text without thinking and analysis; empty if the response ends before they do."""
+    lower = text.lower()
+    if not any(mark in lower for mark in _MARKS_OF_THINKING):
+        return text
+    channels = list(_CHANNEL.finditer(text))
+    if channels:
+        final = [channel.end() for channel in channels if channel[1].lower() == "final"]
+        text = _MESSAGE_END.split(text[final[-1] :])[0] if final else text[: channels[0].start()]
+    elif _FINAL in text and _ANALYSIS.match(text):
+        text = text.rpartition(_FINAL)[2]
+    end = _end_of_thought(text)
+    opening = _THINKS.search(text, end)
+    visible = text[end : opening.start() if opening else len(text)]
+    if visible.strip() or text.count("</") > MAX_TURNS:
+        return visible
+    return _around_thinking(text)
+
+
+def _end_of_thought(text: str) -> int:
+    """Where the last closing tag ends, sought from the end; 0 without one."""
+    for stop in range(len(text), 0, -_WINDOW):
+        found = deque(_THOUGHT.finditer(text, max(0, stop - _WINDOW - _TAG), stop), maxlen=1)
+        if found:
+            return found[0].end()
+    return 0
+
+
+def _around_thinking(text: str) -> str:
+    """The text around thinking blocks, for a text that ends with one: "18<think></think>"."""
+    kept: list[str] = []
+    start, thinks, thought = 0, False, False
+    for tag in sorted((*_THINKS.finditer(text), *_THOUGHT.finditer(text)), key=re.Match.start):
+        if tag.re is _THOUGHT:
+            if not thinks and thought:
+                kept.append(text[start : tag.start()])
+            elif not thinks:
+                kept.clear()
+            start, thinks, thought = tag.end(), False, True
+        elif not thinks:
+            kept.append(text[start : tag.start()])
+            thinks = True
+    return "".join(kept if thinks else [*kept, text[start:]])
+
+
+def asks_again(text: str) -> bool:
+    """Whether a question or turn follows other text, which may be an answer without a marker."""
+    turns = [start for start, _ in _turns(text)] + _asked(text.replace("\uff1f", "?"))[:1]
+    return any(text[:start].strip() for start in turns)
+
+
+def _asked(text: str) -> list[int]:
+    """Where labelled questions start; the first one may be the task, repeated."""
+    if "?" not in text:
+        return []
+    labels = islice(_ASKED.finditer(text), MAX_TURNS)
+    return [at.start() for at in labels if "?" in text[at.end() : at.end() + MAX_QUESTION]]
+
+
+def without_run_on(text: str) -> str:
+    """The text up to the next question or turn after an answer.
+
+    A question before which there is no answer is the task, repeated. If the response begins with
+    a question, the next ones may be steps of the same solution, so they are kept.
+    """
+    ended = _END_OF_TEXT.search(text)
+    if ended and text[: ended.start()].strip() and "<s>" not in text[1 : ended.start()]:
+        text = text[: ended.end()]
+    turns = _turns(text)
+    answered = first_marker(text) if turns else None
+    if len(turns) > 1 and not turns[0][1] and not text[: turns[0][0]].strip():
+        turns = [turn for turn in turns if turn[1]]
+    for position, (start, in_tokens) in enumerate(turns):
+        before = text[:start]
+        if (answered is not None and answered <= start) or (
+            position == 0 and before.strip() and (in_tokens or not _introduces(before))
+        ):
+            return before
+    return text
+
+
+@lru_cache(maxsize=2)  # the text is looked at once more after the cut
+def _turns(text: str) -> Sequence[tuple[int, bool]]:
+    """Where questions and turns start, and whether control tokens say so."""
+    found = islice(_found_turns("\n" + text), MAX_TURNS)
+    tokens = ((turn.start(), turn[0][0] != "\n") for turn in found)
+    return tuple((start - in_tokens, in_tokens) for start, in_tokens in tokens)
+
+
+def _found_turns(text: str) -> Iterator[re.Match[str]]:
+    """Equivalent to ``_TURN.finditer``."""
+    lower = text.lower().replace("\u017f", "s")  # which IGNORECASE takes for an s
+    if len(lower) != len(text):
+        yield from _TURN.finditer(text)
+        return
+    signs = {found.start() for found in _SHORT_SIGN.finditer(lower)}
+    for sign in _SIGNS_OF_TURNS:
+        signs.update(_places(lower, sign))
+    tried = 0
+    for at in sorted(signs):
+        for start in _TURN_START.finditer(text, max(tried, at - _BEFORE_SIGN), at + 1):
+            turn = _TURN.match(text, start.start()) if start.start() >= tried else None
+            if turn:
+                yield turn
+                tried = turn.end()
+        tried = max(tried, at + 1)
+
+
+def _places(text: str, part: str) -> Iterator[int]:
+    at = text.find(part)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + 1)
+
+
+def _introduces(text: str) -> bool:
+    """Whether a text without a marker may introduce the question that follows it."""
+    if _CONCLUSION.search(text):
+        return False
+    return len(text.split()) > MAX_SHORT_ANSWER or _INTRODUCTION.search(text) is not None
+
+
+def without_hidden(text: str) -> str:
+    """The text without what a reader of the rendered page would not see."""
+    if not text.isascii():
+        text = _INVISIBLE.sub("", _REVERSED.sub("", text))
+    if "<" in text:
+        text = _without_unseen_tags(_without_comments(text))
+    if "\\" in text:
+        text = _WHITE.sub("", _without_arguments(text))
+    return _LATEX_COMMENT.sub(_without_answer, text) if "%" in text else text
+
+
+def _without_answer(comment: re.Match[str]) -> str:
+    return "" if first_marker(comment[0]) is not None else comment[0]
+
+
+def _without_comments(text: str) -> str:
+    """The text without HTML comments; one that does not end is no comment."""
+    kept, end = [], 0
+    while (start := text.find("<!--", end)) >= 0 and (stop := text.find("-->", start)) >= 0:
+        kept.append(text[end:start])
+        end = stop + len("-->")
+    return "".join([*kept, text[end:]])
+
+
+def _without_unseen_tags(text: str) -> str:
+    kept, end = [], 0
+    for tag in _UNSEEN_TAG.finditer(text):
+        closing = f"</{tag[1].lower()}>"
+        stop = text[tag.end() : tag.end() + MAX_UNSEEN].lower().find(closing)
+        if tag.start() >= end and stop >= 0:
+            kept.append(text[end : tag.start()])
+            end = tag.end() + stop + len(closing)
+    return "".join([*kept, text[end:]])
+
+
+def _closed_braces(text: str) -> dict[int, int]:
+    """Where each closed group begins and ends."""
+    closed, opened = {}, []
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            closed[opened.pop()] = brace.start()
+    return closed
+
+
+def _without_arguments(text: str) -> str:
+    r"""The text without ``\phantom{...}`` and white text, whose braces may be nested."""
+    kept, end = [], 0
+    commands = list(_PHANTOM.finditer(text))
+    closed = _closed_braces(text) if commands else {}
+    for command in commands:
+        stop = closed.get(text.find("{", command.end()), -1)
+        if command.start() >= end and 0 <= stop - command.end() <= MAX_ARGUMENT:
+            kept.append(text[end : command.start()])
+            end = stop + 1
+    return "".join([*kept, text[end:]])

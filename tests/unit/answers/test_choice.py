@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import pytest
+
+from reward_serve_answers import verify
+from reward_serve_answers.choice import grade_choice
+from reward_serve_answers.grade import UnusableReferenceError
+
+QUESTION = """What is the capital of France?
+A) Rome
+B) Paris
+C) A city in Spain
+D) None of the above"""
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        *(
+            "B",
+            "(B)",
+            "B.",
+            "**B**",
+            "Answer: B",
+            "The answer is B.",
+            "The correct option is (B).",
+            "B) Paris",
+        ),
+        *(
+            "\\boxed{B}",
+            "\\boxed{\\text{B}}",
+            "\\boxed{(\\text{B})}",
+            "\\boxed{\\textbf{(B) Paris}}",
+        ),
+        *(
+            "<answer>B</answer>",
+            "#### B",
+            "The answer is option B.",
+            "Paris",
+            "\\boxed{\\text{Paris}}",
+        ),
+        *(
+            "The answer is Paris.",
+            "The answer is (B) Paris.",
+            "The answer is (B): Paris",
+            "I choose B.",
+        ),
+        *("Option B is correct.", "A is in Italy. So the answer is B.", "<think>A?</think>\nB"),
+        "Rome is in Italy, so it is not A.\nThe answer is **B**",
+    ],
+)
+def test_the_letter_or_the_options_text_is_right(response: str) -> None:
+    assert grade_choice(response, "B", QUESTION).outcome == "right"
+    assert grade_choice(response, "Paris", QUESTION).outcome == "right"
+    assert grade_choice(response, "A", QUESTION).outcome != "right"
+
+
+@pytest.mark.parametrize(
+    ("response", "rule"),
+    [
+        ("The answer is A.", "marker_differs"),
+        ("\\boxed{C}", "marker_differs"),
+        ("(D)", "letter_differs"),
+        ("Rome", "letter_differs"),
+        ("None of the above", "letter_differs"),
+        ("The answer is A or B.", "two_letters"),
+        ("A or B", "two_letters"),
+        ("\\boxed{A, B}", "marker_differs"),
+        ("", "empty_response"),
+        ("Let us see.", "no_letter"),
+    ],
+)
+def test_wrong(response: str, rule: str) -> None:
+    grade = grade_choice(response, "B", QUESTION)
+    assert (grade.outcome, grade.rule) == ("wrong", rule)
+
+
+@pytest.mark.parametrize("reference", ["A", "B", "C"])
+@pytest.mark.parametrize(
+    "response",
+    [
+        *(
+            "The answer is not B.",
+            "It is not B",
+            "The answer is B. No, wait: C",
+            "The answer is B\nC",
+            "\\boxed{B",
+        ),
+        *(
+            "The answer is A.\nThe answer is B.",
+            "If it rains, the answer is B.",
+            "Either A or B or neither",
+            "B?",
+        ),
+        *(
+            "It could be B, or C",
+            "I think B and C are both fine",
+            "The answer is B, but C fits too",
+        ),
+        "The answer is B.\n\nQuestion: What is the capital of Italy?\nAnswer: A",
+    ],
+)
+def test_a_denied_or_later_letter_is_undecided(response: str, reference: str) -> None:
+    if response.endswith("Answer: A"):
+        assert grade_choice(response, "A", QUESTION).outcome == "wrong"  # the run-on is cut
+    else:
+        assert grade_choice(response, reference, QUESTION).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "response", ["A, C", "AC", "\\boxed{A, C}", "The answer is A and C.", "(A) and (C)"]
+)
+def test_several_letters_are_right_together(response: str) -> None:
+    for reference in ("A, C", "AC", "A and C"):
+        assert verify(response, reference, "choice").outcome == "right"
+    assert verify(response, "A, B", "choice").outcome == "wrong"
+    assert verify(response, "A", "choice").outcome == "wrong"
+    assert verify("A", "A, C", "choice").outcome == "wrong"
+
+
+def test_none_of_the_above_is_an_option_like_others() -> None:
+    assert grade_choice("The answer is none of the above.", "D", QUESTION).outcome == "right"
+    assert grade_choice("D", "None of the above", QUESTION).outcome == "right"
+
+
+def test_an_option_is_known_from_the_reference_alone() -> None:
+    assert grade_choice("The answer is Paris", "B) Paris").outcome == "right"
+    assert grade_choice("The answer is Rome", "B) Paris").outcome == "abstain"
+
+
+def test_a_reference_that_names_no_option_is_refused() -> None:
+    with pytest.raises(UnusableReferenceError, match="'Berlin' names no option; send a letter"):
+        grade_choice("B", "Berlin", QUESTION)

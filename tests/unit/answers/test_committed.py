@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from reward_serve_answers import committed as module
+from reward_serve_answers.committed import MAX_RESPONSE, committed
+
+ANALYSIS = "<|channel|>analysis<|message|>So the answer is 17.<|end|>"
+
+
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        ("<think>It is 17.</think>\nIt is 18.", "It is 18."),
+        ("<thinking>17</thinking>18", "18"),
+        ("17, I think.</think> 18", "18"),
+        ("18 <think>or 17", "18"),
+        ("<think>18", ""),
+        ("[THINK]17[/THINK]18", "18"),
+        ("<|begin_of_thought|>17<|end_of_thought|>18", "18"),
+        (
+            f"{ANALYSIS}<|start|>assistant<|channel|>final<|message|>It is 18.<|return|>",
+            "It is 18.",
+        ),
+        (f"{ANALYSIS}<|channel|>commentary to=python<|message|>17<|call|>", ""),
+        (f"<|channel|>final<|message|>18<|end|><|start|>assistant{ANALYSIS}", "18"),
+        (ANALYSIS, ""),
+        ("analysisWe need 17.assistantfinalIt is 18.", "It is 18."),
+        ("analysis of it: assistantfinal", "analysis of it: assistantfinal"),
+    ],
+)
+def test_thinking_and_analysis_are_no_part_of_it(response: str, text: str) -> None:
+    assert committed(response).text == text
+
+
+@pytest.mark.parametrize(
+    "run_on",
+    [
+        "\n\nQuestion: What is 5 + 2?\nAnswer: 7\n#### 7",
+        "\n\nQ: What is 5 + 2?\nA: 7",
+        "\n**Problem 2:** What is 5 + 2?\n\\boxed{7}",
+        "\n\nInput: What is 5 + 2?\nOutput: 7",
+        "\n\nNext question: What is 5 + 2?\nAnswer: 7",
+        "\n\nNext problem: She adds 5 and 2.\nAnswer: 7",
+        "\n\nExample 2\nWhat is 5 + 2?\nAnswer: 7",
+        "\n\nNow try this one: What is 5 + 2? The answer is 7.",
+        "\n\n### Instruction\nAdd 5 and 2.\n### Response\n7",
+        "\n### Instruction:\nAdd 5 and 2.\n\n### Response:\n7",
+        "<|im_end|>\n<|im_start|>user\nWhat is 5 + 2?<|im_end|>\n<|im_start|>assistant\n7",
+        "\nHuman: What is 5 + 2?\nAssistant: 7",
+        "\n\nUser: Are you sure?\nAssistant: Sorry, the answer is 7.",
+        "<|eot_id|><|start_header_id|>user<|end_header_id|>\n7?",
+        "[INST] And 5 + 2? [/INST] 7",
+        "<|user|>\nWhat is 5 + 2?\n<|assistant|>\n7",
+    ],
+)
+@pytest.mark.parametrize("answer", ["She makes 9 * 2 = 18.", "The answer is 18.", "yes", "#### 18"])
+def test_the_next_question_or_turn_ends_it(answer: str, run_on: str) -> None:
+    text = committed(answer + run_on).text
+    for token in ("<|im_end|>", "<|eot_id|>"):
+        text = text.removesuffix(token)
+    assert text == answer
+
+
+def test_another_document_after_the_end_of_text_is_no_part_of_it() -> None:
+    assert committed("#### 18<|endoftext|>The capital is\n#### 7").text == "#### 18<|endoftext|>"
+    assert committed("#### 18</s>").text == "#### 18</s>"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "Question: How much does she make?\nAnswer: 18",
+        "Let me restate the problem.\nQuestion: How much does she make?\nAnswer: 18",
+        "There are 5 crates of 4 pears, and 2 are bruised.\nQuestion: How many are not?\n#### 18",
+        "Problem: 5 crates of 4 pears.\nQuestion: How many?\n#### 18",
+        "Problem 3\nThere are 5 crates of 4 pears.\n#### 18",
+    ],
+)
+def test_a_question_before_the_answer_is_the_task(response: str) -> None:
+    found = committed(response)
+    assert (found.text, found.clause) == (response, "18")
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "<!-- the answer is 18 -->",
+        "<!--\n#### 18\n-->",
+        r"\phantom{\boxed{18}}",
+        r"\hphantom{18}",
+        r"\textcolor{white}{\boxed{18}}",
+        r"\color{white}{18}",
+        r"{\color{white} \boxed{18}}",
+        '<span style="color:white">The answer is 18.</span>',
+        '<font color="#ffffff">#### 18</font>',
+        "<div hidden>#### 18</div>",
+        "<p style='display: none'>\\boxed{18}</p>",
+        "% the answer is 18",
+        "% \\boxed{18}\n",
+    ],
+)
+def test_what_a_reader_would_not_see_is_no_part_of_it(hidden: str) -> None:
+    found = committed(f"So \\boxed{{17}}.\n{hidden}")
+    assert (found.text, found.clause) == ("So \\boxed{17}.", "17")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "He saves 20% so the answer is \\boxed{18}",
+        "\\boxed{20}% of 90 is 18",
+        "20 % of $90$ % of the pears: 18",
+        "The % increase is 20",
+        "A: %(reference)s",
+        "If x <!-- 3 then 18",
+        "1 < 2 and 3 > 2",
+        "\\color{blue}{18}",
+        "So 18. Input: 5. User stories matter.",
+    ],
+)
+def test_what_a_reader_sees_stays(response: str) -> None:
+    assert committed(response).text == response
+
+
+def test_invisible_characters_are_no_part_of_it() -> None:
+    assert committed("\u202a1\u200b8\u2069 \ufeff pears").text == "18  pears"
+    assert committed("\u202e81\u202c17 pears").text == "17 pears", "18 is what a reader sees"
+
+
+@pytest.mark.parametrize(
+    ("response", "clause"),
+    [
+        (r"So \boxed{18}. " + "Check: 9 * 2 = 18. " * 400, "18"),
+        ("The answer is 17.\n#### 18 pears, as stated.", "18 pears"),
+        ("A: 18\nThe answer is correct.", "18"),
+        ("<answer>x + 1</answer>", "x + 1"),
+        ("She makes 18.", None),
+    ],
+)
+def test_the_last_markers_clause_is_found(response: str, clause: str | None) -> None:
+    found = committed(response)
+    assert found.clause == clause
+    if clause is not None and found.span is not None:
+        start, end = found.span
+        assert clause in found.text[start:end]
+
+
+def test_of_a_longer_response_the_end_is_read() -> None:
+    assert committed("x" * 10**6 + "\n#### 18").clause == "18"
+
+
+PARTS = [
+    "<!--", "<a hidden>", "<span style='color:white'>", "%", "} %", "\\phantom{", "\\color{white}",
+    "Q:\n", "Q: a #### 1\n", "<think>", "</think>", "<|channel|>final<|message|>", "<|start|>user",
+    " ", " \n", "\u200b", "<", "[INST]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("part", PARTS, ids=repr)
+def test_the_time_grows_with_the_length_alone(part: str) -> None:
+    began = time.process_time()
+    committed((part * (MAX_RESPONSE // len(part) + 1))[:MAX_RESPONSE])
+    assert time.process_time() - began < 2.0
+
+
+def test_a_chat_turn_ends_an_answer_without_a_marker() -> None:
+    turn = "[INST] And 5 + 2? [/INST] The answer is 7."
+    assert committed(f"She sold 18 of her own eggs{turn}").text == "She sold 18 of her own eggs"
+    assert committed(turn).clause == "7"
+
+
+PARTS = [
+    *("\n", " ", "Q", "Q 12:", "Question", "\nquestion 3.\n", "\n **Problem** 2:", "\n> new Q:"),
+    *("\n## Question\n", "\n#### Instructions 2\n", "\nExample 3:\n", "\n\tHUMAN:", " user", "İ"),
+    *("<|im_start|>user", "<|user|>", "<start_of_turn>\n user", "[INST]", "\nNow try this one: "),
+    *("\nInput: a\nOutput:", "\nInput:\n", "instruction", "a b"),
+]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
+@example("\n" + " " * 9 + "another question:")
+@example("<|start_header_id|>" + " " * 9 + "user")
+def test_turns_are_found_where_the_pattern_finds_them(text: str) -> None:
+    found = [turn.span() for turn in module._found_turns(text)]
+    assert found == [turn.span() for turn in module._TURN.finditer(text)]

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reward_serve_answers.numbers import MAX_TEXT, Number, parse_number
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *[(text, 18) for text in ("18", "18.", "18.00", " 18\n", "**18**", "`18`", '"18"', "$18$")],
+        *[(text, 18) for text in ("\\(18\\)", "\\text{18}", "\\mathbf{18}", "{18}", "\\boxed{18}")],
+        *[(text, 1800) for text in ("1,800", "1{,}800", "1\\,800", "1800", "1,800.0")],
+        *[(text, -18) for text in ("-18", "- 18", "**-18**")],
+        *[(text, Fraction(1, 2)) for text in (".5", "0.5", "1/2", "\\frac{1}{2}", "\\dfrac{1}{2}")],
+        ("-\\frac{1}{2}", Fraction(-1, 2)),
+        ("1,234,567.5", Fraction(2469135, 2)),
+    ],
+)
+def test_a_number_is_read_exactly_in(text: str, value: int | Fraction) -> None:
+    assert parse_number(text) == Number(Fraction(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("18%", Number(Fraction(18), percent=True)),
+        ("18 \\%", Number(Fraction(18), percent=True)),
+        ("18 percent", Number(Fraction(18), percent=True)),
+        ("$18", Number(Fraction(18), unit=frozenset({"dollars"}))),
+        ("-\\$18", Number(Fraction(-18), unit=frozenset({"dollars"}))),
+        ("18 dollars per day", Number(Fraction(18), unit=frozenset({"dollars", "per", "day"}))),
+        ("18\\text{ Pears}", Number(Fraction(18), unit=frozenset({"pears"}))),
+        ("11 Mb", Number(Fraction(11), unit=frozenset({"Mb"}))),
+    ],
+)
+def test_a_percent_sign_and_a_unit_are_noted_and_not_applied(text: str, number: Number) -> None:
+    assert parse_number(text) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "pears",
+        "17 or 18",
+        "17, 18",
+        "17-18",
+        "17 to 18",
+        "about 18",
+        "> 18",
+        "18+",
+        "18?",
+        "18!",
+        "18k",
+        "18 k",
+        "18 thousand",
+        "1.8 million",
+        "18 cents",
+        "18 dozen",
+        "18 pm",
+        "3:30",
+        "18th",
+        "18e3",
+        "1.8 x 10^3",
+        "2^3",
+        "9 * 2",
+        "9 + 9",
+        "9 * 2 = 18",
+        "x = 18",
+        "36/2",
+        "6/8",
+        "1/0",
+        "3 1/2",
+        "1 800",
+        "1,80",
+        "1,8000",
+        "007",
+        "--18",
+        "-$-18",
+        "18..",
+        "..18",
+        "1.2.3",
+        "0x12",
+        "\u0661\u0668",
+        "18\u00b2",
+        "\u221218",
+        "18 squared",
+        "18 factorial",
+        "18 base 9",
+        "18 repeating",
+        "18 i",
+        "18 x",
+        "18 is wrong",
+        "18 if any",
+        "18 by",
+        "18 of the",
+        "$18 %",
+        "18 pears and 3",
+        "18 (pears)",
+        "18% of it",
+        "eighteen",
+        "18 not",
+        "18 a b c d e",
+    ],
+)
+def test_no_other_text_is_a_number(text: str) -> None:
+    assert parse_number(text) is None
+
+
+@given(st.decimals(-(10**12), 10**12, places=3))
+def test_any_decimal_is_its_value(value: object) -> None:
+    number = parse_number(f"{value:,}")
+    assert number is not None
+    assert number.value == Fraction(str(value))
+
+
+@given(st.text(max_size=2 * MAX_TEXT))
+def test_any_text_is_a_number_or_none(text: str) -> None:
+    number = parse_number(text)
+    assert number is None or any(map(str.isdigit, text))

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+from reward_serve.config.base import ConfigError
+from reward_serve.reward_models.verifiers import FunctionVerifier
+from reward_serve.schema import ScoreRequest
+from reward_serve_answers.grade import VerifierError
+
+MODULE = "tests.own_functions"
+
+
+async def score(name: str, response: str = "x", reference: str = "x") -> float | None:
+    request = ScoreRequest(response=response, metadata={"points": 3})
+    return (await FunctionVerifier(f"{MODULE}:{name}").verify(request, reference)).score
+
+
+async def test_a_number_or_a_bool_is_the_score() -> None:
+    assert await score("half") == 0.5
+    assert await score("is_it") == 1.0
+    assert await score("is_it", "x", "y") == 0.0
+    assert await score("scripted", "seven") == 7.0
+
+
+async def test_a_coroutine_function_is_awaited_and_sees_the_request() -> None:
+    assert await score("later") == 3.0
+
+
+async def test_none_abstains() -> None:
+    assert await score("scripted", "none") is None
+
+
+@pytest.mark.parametrize(
+    ("response", "said"),
+    [
+        ("raise", "KeyError: 'points'"),
+        ("exit", "SystemExit: no points"),
+        ("next", "RuntimeError: StopIteration"),
+        ("nan", r"returned nan \(float\); return a finite number"),
+        ("inf", r"returned inf \(float\)"),
+        ("text", r"returned '1' \(str\)"),
+    ],
+)
+async def test_an_invalid_score_is_an_error_and_never_zero(response: str, said: str) -> None:
+    async with asyncio.timeout(30):
+        with pytest.raises(VerifierError, match=f"rule.function {MODULE}:scripted: {said}"):
+            await score("scripted", response)
+
+
+async def test_a_traceback_is_logged_and_not_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    verifier = FunctionVerifier(f"{MODULE}:scripted")
+    with caplog.at_level(logging.ERROR):
+        for _ in range(9):
+            with pytest.raises(VerifierError):
+                await verifier.verify(ScoreRequest(response="raise"), "")
+    assert len(caplog.records) == 4
+    assert "KeyError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("no.such.module:f", "ModuleNotFoundError.*PYTHONPATH"),
+        ("tests.own_functions.py:half", "ModuleNotFoundError.*without .py"),
+        (f"{MODULE}:no_such", "AttributeError.*; correct the module, or write"),
+        (f"{MODULE}:LEVEL", "is not a callable object.*; change "),
+        (f"{MODULE}:two", "too many positional arguments; change "),
+    ],
+)
+def test_a_faulty_path_is_reported_with_its_field_and_remedy(path: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"rule.function: '{path}'.*{said}"):
+        FunctionVerifier(path)
+
+
+def test_a_module_that_fails_as_it_is_imported_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_rewards.py").write_text("1 / 0\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="ZeroDivisionError"):
+        FunctionVerifier("broken_rewards:f")
+
+
+def test_changed_code_is_another_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    fingerprints = set()
+    for version, value in enumerate((1.0, 0.25)):
+        name = f"own_rewards_{version}"
+        code = f"def f(response, reference, request):\n    return {value}\n"
+        (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
+        fingerprints.add(FunctionVerifier(f"{name}:f").fingerprint.partition(";source=")[2])
+        del sys.modules[name]
+    assert len(fingerprints) == 2
