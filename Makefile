@@ -53,14 +53,14 @@ help:  ## Show the targets
 
 setup: $(STAMP)  ## Build .venv (done by the other targets when needed)
 
-$(STAMP): requirements/dev.txt pyproject.toml answers/pyproject.toml lab/pyproject.toml deployments/bundled_judge/pyproject.toml $(wildcard clients/*/pyproject.toml)
+$(STAMP): requirements/dev.txt pyproject.toml answers/pyproject.toml lab/pyproject.toml judge/pyproject.toml $(wildcard clients/*/pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	    { echo "$(PYTHON) is not Python 3.11: name one, as in make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -r requirements/dev.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . --editable answers --editable lab \
-	    --editable deployments/bundled_judge \
+	    --editable judge \
 	    --editable clients/skyrl --editable clients/slime --editable clients/trl --editable clients/verl
 	@touch $@
 
@@ -70,7 +70,7 @@ demo: $(STAMP)  ## Deploy the bundled judge, score a labelled file (DATA= OUT= R
 serve: $(STAMP)  ## Serve the bundled judge on 127.0.0.1:8000 until interrupted (ARGS="MODEL --port 8001")
 	$(BIN)/python -m reward_serve serve $(ARGS)
 
-WHEELS := . answers lab deployments/bundled_judge $(patsubst %/pyproject.toml,%,$(wildcard clients/*/pyproject.toml))
+WHEELS := . answers lab judge $(patsubst %/pyproject.toml,%,$(wildcard clients/*/pyproject.toml))
 
 wheels: $(STAMP)  ## Build every distribution's wheel into dist/ (OUT=)
 	@for each in $(WHEELS); do $(UV) build --quiet --wheel --out-dir "$(or $(OUT),dist)" $$each || exit 1; done
@@ -86,7 +86,7 @@ docs: $(DOCS_STAMP)  ## Rewrite the generated reference; build the documentation
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict # with --quiet, warnings do not fail
 
 train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train file (DATA= OUT=)
-	$(BIN)/python -m examples.train_judge $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
+	$(BIN)/python -m reward_serve_judge.training $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
 grpo: $(STAMP) $(TINKER_STAMP)  ## Warm a policy up and train it with GRPO, rewarded by the bundled judge (OUT=; ARGS=all: six runs, hours)
 	$(BIN)/python -m examples.grpo $(or $(ARGS),judge-sync --name short --set steps=12 --set evaluate_every=12) $(if $(OUT),--out "$(OUT)")

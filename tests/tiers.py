@@ -28,13 +28,13 @@ CLUSTER = "tests/service/integration"
 PAGES = "tests/long/lab"
 """Needs a browser, and no cluster."""
 
-LONG = ("tests/long", "examples/tests", "loadtests/tests")
+LONG = ("tests/long", "tests/unit/judge/training", "examples/tests", "loadtests/tests")
 """Only `make test-all` runs these, except ``SMOKE``."""
 
 SMOKE = (
     "examples/tests/grpo/test_verdicts.py",
     "examples/tests/gsm8k/test_prepare_dataset.py",
-    "examples/tests/train_judge/test_drafts.py",
+    "tests/unit/judge/training/test_drafts.py",
     "loadtests/tests/chaos/test_load.py",
     "loadtests/tests/gpu/test_carry.py",
     "loadtests/tests/load/test_checking.py",

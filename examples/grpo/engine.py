@@ -20,7 +20,8 @@ from typing import IO
 from ray.util import get_node_ip_address
 
 from examples.grpo.endpoint import answers
-from reward_serve.engines.bundled import cache_folder, prepare_bundled
+from reward_serve.engines.bundled import cache_folder
+from reward_serve_judge.weights import prepare_bundled
 
 RANK = 16
 _READY_TIMEOUT_S = 300.0

@@ -18,7 +18,7 @@ from examples.grpo.endpoint import API_KEY, EndpointError
 from examples.grpo.prompts import prompt_tokens
 from examples.grpo.samplers import Samplers
 from examples.grpo.samples import Group, Sample, accepted, number
-from reward_serve.engines.bundled import prepare_bundled
+from reward_serve_judge.weights import prepare_bundled
 from reward_serve_skyrl import register_envs
 
 ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {

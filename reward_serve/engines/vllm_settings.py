@@ -12,7 +12,7 @@ from reward_serve.config.engine import (
     SHIPPED_ADAPTER,
     EngineConfig,
 )
-from reward_serve.engines.bundled import ADAPTER, prepare_bundled, prepare_int8
+from reward_serve.engines.bundled import bundled_judge
 from reward_serve.engines.checkpoint import (
     check_checkpoint,
     check_hub_id,
@@ -80,7 +80,9 @@ def locate(config: EngineConfig) -> Path | str:
     """
     if config.model == BUNDLED_MODEL:
         int8 = config.device == "cpu" and dtype_of(config) == "int8"
-        return (prepare_int8 if int8 else prepare_bundled)(adapter=adapter_folder(config))
+        judge = bundled_judge()
+        prepare = judge.prepare_int8 if int8 else judge.prepare_bundled
+        return prepare(adapter=adapter_folder(config))
     if is_folder(config.model):
         return check_checkpoint(config.model)
     check_hub_id(config.model, config.revision)
@@ -91,7 +93,9 @@ def adapter_folder(config: EngineConfig) -> Path | None:
     """The folder of the LoRA to merge into the bundled model; None without one."""
     if config.model != BUNDLED_MODEL or config.adapter == NO_ADAPTER:
         return None
-    return ADAPTER if config.adapter == SHIPPED_ADAPTER else Path(config.adapter).expanduser()
+    if config.adapter == SHIPPED_ADAPTER:
+        return bundled_judge().ADAPTER
+    return Path(config.adapter).expanduser()
 
 
 def set_environment(config: EngineConfig, num_cpus: float) -> None:

@@ -13,14 +13,12 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from reward_serve.engines.base import Prompt, Tokenizer
-from reward_serve.judging.canonical import canonical
+from reward_serve.engines.bundled import bundled_judge
 from reward_serve.judging.cutting import CHARACTERS_A_TOKEN, Shortened, by_characters, shortened
-from reward_serve.judging.occurrence import OCCURRENCES, occurrence
-from reward_serve.judging.stated import stated
 from reward_serve.schema import Mode
 from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Template
 from reward_serve_answers.committed import MAX_RESPONSE, Committed, committed
@@ -93,7 +91,6 @@ class Renderer:
         self._tokenizer = tokenizer
         self._encode = tokenizer.encode_plain if tokenizer else by_characters
         self._max_prompt_tokens = max_prompt_tokens
-        self._occurrence_tokens = max(len(self._encode(f" ({where})")[0]) for where in OCCURRENCES)
         self._skeletons: dict[tuple[str, str, Mode, bool], Skeleton] = {}
         self._read_short = lru_cache(_SHORT_TEXTS)(self._read_any)
 
@@ -145,7 +142,7 @@ class Renderer:
         reference = texts.get("reference") if template.occurrence else None
         sizes = {name: len(ids) for name, ids in encoded.items()}
         if reference is not None:
-            sizes["reference"] += self._occurrence_tokens
+            sizes["reference"] += self._occurrence_tokens()
         if "criterion" in sizes:  # all criteria must leave the response the same room
             sizes["criterion"] = _CRITERION_STEP * math.ceil(sizes["criterion"] / _CRITERION_STEP)
         fixed = skeleton.length + sum(sizes.values())
@@ -164,9 +161,15 @@ class Renderer:
             cut, head = cut + response.cut_characters, response.head
         if reference is not None:
             clause = committed(fields["response"]).clause
-            where = occurrence(reference, texts["response"], clause and shown(clause))
+            where = bundled_judge().occurrence(
+                reference, texts["response"], clause and shown(clause)
+            )
             texts["reference"], encoded["reference"] = self._read(str, f"{reference} ({where})")
         return skeleton.filled(texts, encoded, cut, head)
+
+    @cache  # noqa: B019 a renderer lives as long as its engine
+    def _occurrence_tokens(self) -> int:
+        return max(len(self._encode(f" ({where})")[0]) for where in bundled_judge().OCCURRENCES)
 
     def _read(self, shown: Callable[[str], str], text: str) -> tuple[str, list[int]]:
         """A field's text as shown, and its tokens; a group's samples have theirs in common."""
@@ -186,7 +189,7 @@ class Renderer:
             template.head_tokens,
             shown_as(template),
             self._encode,
-            partial(_answer_of, found),
+            partial(_answer_of, found, template),
         )
         unread = max(0, len(text) - MAX_RESPONSE)
         return response._replace(cut_characters=response.cut_characters + unread)
@@ -215,6 +218,8 @@ class Renderer:
         return skeleton
 
     def _build(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:
+        if template.numerals == "canonical" or template.occurrence:
+            bundled_judge()  # whether it is installed shows at the start
         form: Any = template.label if mode == "label" else template.generate
         user = PLACEHOLDER.sub(lambda found: f"\ue000{found[1]}\ue001", template.user)
         system = template.system.replace(INSTRUCTION, form.instruction)
@@ -235,9 +240,11 @@ class Renderer:
         return Skeleton(turns, parts, runs, label_ids, sum(len(ids) for ids, _ in runs))
 
 
-def _answer_of(found: Committed) -> tuple[int, int] | None:
+def _answer_of(found: Committed, template: Template) -> tuple[int, int] | None:
     """Start and end of the answer, with the text after it that may take it back."""
-    span = found.span or stated(found.text)
+    span = found.span
+    if span is None and template.numerals == "canonical":
+        span = bundled_judge().stated(found.text)
     return span and (span[0], span[1] + _AFTER_ANSWER)
 
 
@@ -263,7 +270,7 @@ def shown_as(template: Template) -> Callable[[str], str]:
 
 
 def _plain_numerals(text: str) -> str:
-    return defuse(canonical(text))
+    return defuse(bundled_judge().canonical(text))
 
 
 def defuse(text: str) -> str:

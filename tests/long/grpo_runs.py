@@ -16,7 +16,7 @@ import psutil
 
 from deployments.local import ROOT
 from examples.tests.grpo import fake_endpoint
-from reward_serve.engines.bundled import prepare_bundled
+from reward_serve_judge.weights import prepare_bundled
 from tests.fake_service import Call, FakeService, Reply
 
 PATIENCE_S = 240.0

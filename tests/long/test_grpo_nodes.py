@@ -14,7 +14,7 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 
 from deployments.local import ROOT, free_port
 from examples.tests.grpo.fake_endpoint import FakeEndpoint
-from reward_serve.engines.bundled import prepare_bundled
+from reward_serve_judge.weights import prepare_bundled
 from tests.long.grpo_runs import HalfRight, options, until
 
 STEPS = 8

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = (
     "requirements/dev.txt", "pyproject.toml", "answers/pyproject.toml",
     "lab/pyproject.toml",
-    "deployments/bundled_judge/pyproject.toml",
+    "judge/pyproject.toml",
 )  # fmt: skip
 
 

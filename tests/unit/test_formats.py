@@ -15,7 +15,7 @@ FORMATS = Path(__file__).parents[2] / "examples" / "gsm8k" / "formats.jsonl"
 KEYS = {"id", "question", "reference", "response", "correct", "format"}
 
 
-DEV = Path(__file__).parents[2] / "examples" / "train_judge" / "dev_formats.jsonl"
+DEV = Path(__file__).parents[2] / "judge" / "reward_serve_judge" / "training" / "dev_formats.jsonl"
 
 
 @pytest.fixture(scope="module")

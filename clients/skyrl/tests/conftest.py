@@ -8,7 +8,7 @@ import pytest
 import typing_extensions
 from transformers import AutoTokenizer
 
-from reward_serve.engines.bundled import prepare_bundled
+from reward_serve_judge.weights import prepare_bundled
 
 if sys.version_info < (3, 12):
     typing.TypedDict = typing_extensions.TypedDict  # type: ignore[misc]  # as pydantic asks

@@ -15,7 +15,7 @@ def main() -> None:
 
     from clients.skyrl.tests import conftest  # before skyrl, which it makes importable
     from clients.skyrl.tests.test_generator import Policy, configured, rollout, totals
-    from reward_serve.engines.bundled import prepare_bundled
+    from reward_serve_judge.weights import prepare_bundled
 
     assert conftest.tokenizer
     address, app = sys.argv[1:]

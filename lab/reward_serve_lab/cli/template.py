@@ -83,8 +83,8 @@ def tokenizer_of(model: str) -> Tokenizer:
     """
     from transformers import AutoTokenizer
 
-    from reward_serve.engines.bundled import prepare_bundled
     from reward_serve.engines.tokenizer import ChatTokenizer
+    from reward_serve_judge.weights import prepare_bundled
 
     if model != BUNDLED_MODEL and not is_folder(model):
         check_hub_id(model)  # transformers would try for a minute

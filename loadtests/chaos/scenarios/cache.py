@@ -32,12 +32,8 @@ from loadtests.chaos.load import Tally, closed_loop, quantiles
 from loadtests.chaos.processes import memory_mib
 from loadtests.chaos.questions import Questions, marked
 from loadtests.chaos.report import Figures, with_bounds
-from reward_serve.engines.bundled import (
-    CACHE_VARIABLE,
-    bundled_folder,
-    find_fault,
-    prepare_bundled,
-)
+from reward_serve.engines.bundled import CACHE_VARIABLE
+from reward_serve_judge.weights import bundled_folder, find_fault, prepare_bundled
 
 NAMES = ("corrupt_cache",)
 

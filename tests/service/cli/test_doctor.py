@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 import reward_serve.cli.doctor
+import reward_serve_judge
 from reward_serve.cli.doctor import REPLICA, examine_machine
 from reward_serve.client.check import Finding
 from reward_serve.shipped import Build, requirements_file
@@ -159,7 +160,7 @@ def test_the_bundled_judge(prepared: bool, monkeypatch: pytest.MonkeyPatch, tmp_
     folder = tmp_path / "bundled"
     if prepared:
         folder.mkdir()
-    monkeypatch.setattr(reward_serve.cli.doctor, "bundled_folder", lambda: folder)
+    monkeypatch.setattr(reward_serve_judge, "bundled_folder", lambda: folder)
     bundled = by_name(examine_machine())["bundled judge"]
     assert (str(folder) in bundled.found) is prepared
     assert bundled.remedy is None

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+import reward_serve_judge
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.resolve import vllm_engine_arguments
 from reward_serve.engines import vllm_settings
-from reward_serve.engines.bundled import ADAPTER
 from reward_serve.engines.checkpoint import CheckpointError, folder_digest
 from reward_serve.engines.vllm import _usage
 from reward_serve.engines.vllm_settings import (
@@ -22,6 +22,7 @@ from reward_serve.engines.vllm_settings import (
     set_environment,
 )
 from reward_serve.schema import Usage
+from reward_serve_judge.weights import ADAPTER
 
 ON_CPU = EngineConfig(device="cpu")
 ON_GPU = EngineConfig(device="cuda")
@@ -224,7 +225,7 @@ class TestWhereTheModelLies:
             asked.append(adapter)
             return Path("/cache/prepared")
 
-        monkeypatch.setattr(vllm_settings, "prepare_bundled", prepare)
+        monkeypatch.setattr(reward_serve_judge, "prepare_bundled", prepare)
         for adapter in ("shipped", "none", "/mine"):
             config = EngineConfig(device="cpu", dtype="float32", adapter=adapter)
             assert locate(config) == Path("/cache/prepared")
@@ -241,8 +242,8 @@ class TestWhereTheModelLies:
     def test_the_bundled_model_is_in_int8_only_on_a_cpu(
         self, settings: dict[str, Any], folder: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(vllm_settings, "prepare_bundled", lambda adapter: Path("whole"))
-        monkeypatch.setattr(vllm_settings, "prepare_int8", lambda adapter: Path("int8"))
+        monkeypatch.setattr(reward_serve_judge, "prepare_bundled", lambda adapter: Path("whole"))
+        monkeypatch.setattr(reward_serve_judge, "prepare_int8", lambda adapter: Path("int8"))
         assert locate(EngineConfig.model_validate(settings)) == Path(folder)
 
     def test_a_folder_is_checked_first(self, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from ray import serve
 from deployments.local import APP, free_port, serve_run
 from reward_serve import HttpRewardClient, RewardClient
 from reward_serve.app import build_app, build_gateway
-from reward_serve.engines.bundled import prepare_bundled
+from reward_serve_judge.weights import prepare_bundled
 from tests.service.integration import applications
 from tests.service.integration.applications import (
     BEHIND_THE_GATEWAY,

@@ -17,8 +17,8 @@ from ray import serve
 from deployments.local import free_port
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult
 from reward_serve.app import build_app
-from reward_serve.engines.bundled import ADAPTER, prepare_bundled
 from reward_serve.schema import Status
+from reward_serve_judge.weights import ADAPTER, prepare_bundled
 from tests.service.integration.conftest import wait_for
 
 pytestmark = pytest.mark.slow

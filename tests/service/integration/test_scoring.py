@@ -11,9 +11,9 @@ import ray
 
 from examples.demo import SAMPLES
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult, Status, __version__
-from reward_serve.engines.bundled import ADAPTER, adapter_digest
 from reward_serve.version import VERSION_HEADER
 from reward_serve_answers import verify
+from reward_serve_judge.weights import ADAPTER, adapter_digest
 
 RIGHT = {"response": "9 * 2 = 18, so she earns 18 dollars.\n#### 18", "reference": "18"}
 WRONG = {"response": "9 * 2 = 17, so she earns 17 dollars.\n#### 17", "reference": "18"}

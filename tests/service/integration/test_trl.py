@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reward_serve.engines.bundled import prepare_bundled
+from reward_serve_judge.weights import prepare_bundled
 from reward_serve_trl import judge_reward
 
 QUESTION = "Ann has 5 plums and buys 7 more. How many plums has she?"

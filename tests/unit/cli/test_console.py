@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from reward_serve.cli import console
+import reward_serve_judge
 from reward_serve.cli.console import prepare_with_progress
-from reward_serve.engines.bundled import ADAPTER, Step
+from reward_serve.engines.bundled import Step
+from reward_serve_judge.weights import ADAPTER
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -19,8 +20,8 @@ def test_each_step_is_a_line_where_there_is_no_terminal_for_a_bar(
         step("dequantising the weights")
         return Path("/prepared")
 
-    monkeypatch.setattr(console, "prepare_bundled", prepare)
-    monkeypatch.setattr(console, "prepare_int8", prepare)
+    monkeypatch.setattr(reward_serve_judge, "prepare_bundled", prepare)
+    monkeypatch.setattr(reward_serve_judge, "prepare_int8", prepare)
     out = Console(file=io.StringIO(), force_terminal=terminal, width=100)
     assert prepare_with_progress(out) == Path("/prepared")
     assert isinstance(out.file, io.StringIO)
@@ -42,7 +43,9 @@ def test_only_the_shipped_judge_is_prepared_in_int8(
         prepared.append(kind)
         return Path("/prepared")
 
-    monkeypatch.setattr(console, "prepare_bundled", lambda step, adapter: prepare("whole"))
-    monkeypatch.setattr(console, "prepare_int8", lambda step, adapter: prepare("int8"))
+    monkeypatch.setattr(
+        reward_serve_judge, "prepare_bundled", lambda step, adapter: prepare("whole")
+    )
+    monkeypatch.setattr(reward_serve_judge, "prepare_int8", lambda step, adapter: prepare("int8"))
     prepare_with_progress(Console(file=io.StringIO()), adapter)
     assert prepared == made

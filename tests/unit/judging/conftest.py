@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from reward_serve.engines.bundled import prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import Renderer
+from reward_serve_judge.weights import prepare_bundled
 
 
 @pytest.fixture(scope="session")

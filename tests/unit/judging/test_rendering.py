@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.canonical import canonical
 from reward_serve.judging.rendering import LabelError, Renderer, defuse
 from reward_serve.schema import Mode
 from reward_serve.templates import (
@@ -22,6 +21,7 @@ from reward_serve.templates import (
     load_template,
     template_names,
 )
+from reward_serve_judge.canonical import canonical
 from tests.tiers import share
 
 

@@ -10,12 +10,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.canonical import canonical
-from reward_serve.judging.occurrence import OCCURRENCES
 from reward_serve.judging.rendering import Renderer, defuse
 from reward_serve.schema import Mode
 from reward_serve.templates import FIELDS, Template
 from reward_serve_answers.committed import committed
+from reward_serve_judge.canonical import canonical
+from reward_serve_judge.occurrence import OCCURRENCES
 from tests.unit.judging.test_rendering import EVERY_FIELD, HOSTILE, SHOWN, UNKNOWN
 
 MAX_PROMPT = 400

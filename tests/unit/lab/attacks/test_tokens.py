@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from reward_serve.engines.bundled import prepare_bundled
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.rendering import Renderer
 from reward_serve.schema import Mode
 from reward_serve.templates import Template, load_template, template_names
+from reward_serve_judge.weights import prepare_bundled
 from reward_serve_lab.attacks import FAMILIES, Attack, crossed
 from tests.tiers import share
 

@@ -1,0 +1,291 @@
+r"""Rewrite the formulas of a text in one plain notation, so that a judge compares what they say.
+
+    plain_formulas(r"\(\dfrac{x^{2}}{3} + \sqrt{6}\)")         # "sqrt(6)+x^2/3"
+    plain_formulas("2 + 7*x**4") == plain_formulas("7x⁴+2")    # True: both are "7x^4+2"
+    plain_formulas(r"18 \le x < 46 or \{3,-4\}")               # "[18, 46) or {-4, 3}"
+
+Brackets are plain, lists have one space after a comma, and what has no order, the terms of a sum
+and the elements of a set, is sorted. Only a judge reads the result; no rule relies on it.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from reward_serve_judge.steps import applied, steps
+
+_DEPTH = 4  # nested braces
+_SIGNS = re.compile(r"[\\^*=<>+,$\[(/-]|[^\x00-\x7f]")
+_TRANSLATED = str.maketrans(
+    {"\u2264": "<=", "\u2265": ">=", "\u2260": "!=", "\u221e": r"\infty ", "\u03c0": r"\pi ",
+     "\u222a": r"\cup ", "\u2208": r"\in ", "\u22c5": r"\cdot ", "\u00b1": "+-", "\u2032": "'"}
+)  # fmt: skip
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+_STYLES = r"text(?:bf|it|rm|sf)?|math(?:bf|rm|it|sf|bb)|mbox|boldsymbol|bf|bm|operatorname"
+_FUNCTION = r"(?:sqrt|cbrt|sin|cos|tan|log|ln)\("
+_NAME = rf"(?:(?:[A-Za-z]|pi)(?![A-Za-z])|{_FUNCTION})"
+_TIMES = r"\s?(?:(?<!\*)\*(?!\*)|\\cdot(?![a-z]))\s?"
+_AFTER_NAME = r"(?:(?<![A-Za-z][A-Za-z])(?<=[A-Za-z])|(?<=\bpi)|(?<=\dpi)|(?<=[)\]])|(?<=[/^]\d))"
+_PRECEDED, _FOLLOWED = re.compile(_AFTER_NAME), re.compile(rf"\d*{_NAME}|\(")
+_NUMBER = r"-?\d+(?:\.\d+|/\d+)?"
+_BOUND = rf"(?:{_NUMBER}|-?\w{{1,9}}(?:\([\w+-]{{1,9}}\))?(?:/\d+)?)"
+_ITEM = r"(?:[^,;()\[\]{}\\\n]|\\(?![{}])|\([^()\n]{0,40}\)){1,60}"
+_TERM = r"(?:[\w^/']|\.(?=\d)|\([^()\s]{1,40}\)){1,40}"
+_SUM = re.compile(rf"(?<![\w.)\]^/*+'\\-])[+-]?{_TERM}(?:[+-]{_TERM}){{1,9}}(?![\w(^/*\]'])")
+_SPLIT = re.compile(rf"([+-]?)({_TERM})")
+_RATIO = re.compile(
+    rf"(?<![\w)^/])(-?)\(([+-]?{_TERM}(?:[+-]{_TERM}){{1,9}})\)/(\d{{1,6}})(?![\w(^/]|\.\d)"
+)
+_PRODUCT = re.compile(r"(\d{0,9})((?:[A-Za-z(][\w^()]*)?)")
+_ASSIGNMENT = re.compile(rf"\b([a-zA-Z])\s?=\s?({_BOUND})(?![\w^/(+-]|\*(?!\*))")
+_GROUPED = re.compile(r"\(\s?\d{1,3}(?:,\d{3})+(?:\.\d+)?\s?\)")
+_THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_ANSWERS = re.compile(r"(?:^|[:=#{]|\bis)\s*$")
+_COMMA = re.compile(r"\s{0,3},\s{0,3}")
+_SINGLE = r"\d+|[A-Za-z]"
+_COMPOUND = re.compile(r"[^(][+-]|[ */]")
+
+
+def plain_formulas(text: str) -> str:
+    """The text with its formulas, tuples, sets and intervals in plain notation.
+
+    Args:
+        text: any text; numbers, words and units are left unchanged.
+    """
+    if not _SIGNS.search(text):
+        return text
+    text = applied(_BEFORE, text if text.isascii() else text.translate(_TRANSLATED))
+    for _ in range(_DEPTH if "{" in text else 0):
+        before, text = text, applied(_BRACED, text)
+        if text == before:
+            break
+    return applied(_AFTER, text)
+
+
+def _tight(found: re.Match[str]) -> str:
+    """The sign without spaces, between two terms of which one is algebraic."""
+    text, start, end = found.string, found.start(), found.end()
+    after_name = _PRECEDED.match(text, start)
+    before_name = _FOLLOWED.match(text, end)
+    if before_name and (after_name or text[max(0, start - 1) : start].isdecimal()):
+        return found[1]
+    return found[1] if after_name and text[end : end + 1].isdecimal() else found[0]
+
+
+def _superscript(found: re.Match[str]) -> str:
+    return f"{found[1]}^{found[2].translate(_SUPERSCRIPTS)}"
+
+
+def _power(found: re.Match[str]) -> str:
+    inner = found[1].strip()
+    return f"^{inner}" if re.fullmatch(r"\d+|[A-Za-z]", inner) else f"^({inner})"
+
+
+def _frac(found: re.Match[str]) -> str:
+    top, bottom, factor = found[1].strip(), found[2].strip(), found[3] or ""
+    gap = " " if re.match(r"[\w)]", found.string[max(0, found.start() - 1) : found.start()]) else ""
+    if re.fullmatch(r"-?\d+", top) and re.fullmatch(r"-?\d+", bottom) and "-" in top + bottom:
+        return f"{gap}\\frac\x02{top}\x03\x02{bottom}\x03{factor}"
+    top = f"({top})" if _COMPOUND.search(top) else top
+    top = factor if factor and top == "1" else top + factor
+    return f"{gap}{top}/{bottom if re.fullmatch(_SINGLE, bottom) else f'({bottom})'}"
+
+
+def _listed(found: re.Match[str]) -> str:
+    """A tuple, set or interval with one space after each comma; a set's elements are sorted."""
+    opening, inner, closing = found[1], found[2].strip(), found[3]
+    if _GROUPED.fullmatch(found[0]) and not _ANSWERS.search(found.string[: found.start()][-12:]):
+        return found[0]
+    items = [item.strip("\"'") for item in _COMMA.split(inner)]
+    if opening[-1] == "{" and closing[-1] == "}":
+        items.sort(key=_place)
+    return f"{opening}{', '.join(items)}{closing}"
+
+
+def _place(item: str) -> tuple[bool, float, str]:
+    number = item.replace("\\frac{", "").replace("}{", "/").rstrip("}")
+    try:
+        return False, float(Fraction(number)), ""
+    except (ValueError, ZeroDivisionError):
+        return True, 0.0, item
+
+
+def _bare_list(found: re.Match[str]) -> str:
+    return found[0] if _THOUSANDS.fullmatch(found[0]) else _COMMA.sub(", ", found[0])
+
+
+def _assigned(found: re.Match[str]) -> str:
+    """(18, 9) for "x = 18 and y = 9"; a set where one name has several values."""
+    pairs = _ASSIGNMENT.findall(found[0])
+    values = [value for _, value in pairs]
+    if len({name for name, _ in pairs}) == len(pairs):
+        return f"({', '.join(values)})"
+    return f"{{{', '.join(sorted(values, key=_place))}}}"
+
+
+def _interval(found: re.Match[str]) -> str:
+    opening, closing = "[" if found[2] == "<=" else "(", "]" if found[3] == "<=" else ")"
+    return f"{opening}{found[1]}, {found[4]}{closing}"
+
+
+def _half_line(found: re.Match[str]) -> str:
+    closed = found[1][1:] == "="
+    if found[1][0] == ">":
+        return f"{'[' if closed else '('}{found[2]}, inf)"
+    return f"(-inf, {found[2]}{']' if closed else ')'}"
+
+
+def _ratio(found: re.Match[str]) -> str:
+    """(8t+7)/2 as 4t+7/2."""
+    terms, bottom = _SPLIT.findall(found[2]), int(found[3])
+    parts = [_PRODUCT.fullmatch(term) for _, term in terms]
+    if not bottom or not all(parts):
+        return found[0]
+    out = ""
+    for (sign, _), part in zip(terms, filter(None, parts), strict=True):
+        value = Fraction(int(part[1] or 1), bottom)
+        minus = (sign == "-") != (found[1] == "-")
+        top = "" if part[2] and value.numerator == 1 else str(value.numerator)
+        rest = f"/{value.denominator}" if value.denominator > 1 else ""
+        out += f"{'-' if minus else '+'}{top}{part[2]}{rest}"
+    return out.removeprefix("+")
+
+
+def _sorted_sum(found: re.Match[str]) -> str:
+    if not _is_algebraic(found[0]) or _is_word(found[0]):
+        return found[0]
+    terms = _SPLIT.findall(found[0])
+    terms.sort(key=lambda term: (not _is_algebraic(term[1]), term[1]))
+    return "".join(f"{sign or '+'}{term}" for sign, term in terms).removeprefix("+")
+
+
+def _is_algebraic(term: str) -> bool:
+    return any(map(str.isalpha, term))
+
+
+def _is_word(text: str) -> bool:
+    """Whether it has a word, as "well-known" and "4-year" do."""
+    rest = re.sub(rf"{_FUNCTION}|pi", "(", text)
+    return re.search(r"[^\W\d_]{2}", rest) is not None
+
+
+_BEFORE = (
+    steps(
+        "\\",
+        (r"\\(?:left|right)(?![a-z])\s?", ""),
+        (r"\\[,;:!](?!\d{3}(?!\d))|\\q?quad(?![a-z])", " "),
+    ),
+    steps(("\\", "$$"), (r"\\[()]|(?<!\\)\\[\[\]]|\$\$", "")),
+    steps(
+        "$",
+        (
+            r"(?<![\\\w$])\$(?=[^\s$])((?:(?![A-Za-z]{2,} [A-Za-z]{2})[^$\n]){1,100}?)"
+            r"(?<=[^\s\\])\$(?![\w$])",
+            r"\1",
+        ),
+    ),
+    steps(
+        "\\",
+        (r"\\le(?:q|qslant)?(?![a-z])", "<="),
+        (r"\\ge(?:q|qslant)?(?![a-z])", ">="),
+        (r"\\ne(?:q)?(?![a-z])", "!="),
+        (r"\\lt(?![a-z])", "<"),
+        (r"\\gt(?![a-z])", ">"),
+        (r"\+?\s?\\infty(?![a-z])", "inf"),
+        (r"\s?\\cup(?![a-z])\s{0,3}", " U "),
+        (r"\\pm(?![a-z])", "+-"),
+        (r"\\pi(?![a-z])\s?(?![a-zA-Z])", "pi"),
+        (r"\\(sin|cos|tan|log|ln)(?![a-z])\s?(?=\()", r"\1"),
+        (r"\\(pi|sin|cos|tan|log|ln)(?![a-z])\s?", r"\1 "),
+        (r"\\[dtc]?frac(?=\s?[{\d])", r"\\frac"),
+    ),
+    steps(
+        "\\\u221a",
+        (
+            r"(?:\\sqrt|\u221a)\s?(\d[\d,.]{0,20}\d|\d|[a-zA-Z](?![a-zA-Z]))",
+            r"sqrt(\1)",
+        ),
+        (r"\u221a\s?(?=[({])", r"\\sqrt"),
+        (r"\\sqrt\s?(?=\()", "sqrt"),
+    ),
+    steps("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", (r"([A-Za-z)\]])([⁰¹²³⁴-⁹⁻]{1,4})", _superscript)),
+    steps(("**",), (r"(?:(?<![A-Za-z*])|(?<=\d\*))([A-Za-z]|\))\*\*(?=-?\d|\()", r"\1^")),
+)
+_BRACED = (
+    steps(
+        "\\^",
+        (r"\\sqrt\s?\{([^{}]{1,60})\}", r"sqrt(\1)"),
+        (r"\\sqrt\s?\[3\]\s?\{([^{}]{1,60})\}", r"cbrt(\1)"),
+        (r"\^\s?\{(?!\s?\\circ)([^{}]{1,40})\}", _power),
+        (
+            r"\\frac\s?\{([^{}]{1,80})\}\s?\{([^{}]{1,80})\}"
+            r"(?:([a-zA-Z](?:\^\d+)?)(?![a-zA-Z^({]))?",
+            _frac,
+        ),
+        (rf"\\(?:{_STYLES})\s?\{{((?:[^{{}}\\]|\\.)*)\}}", r"\1"),
+    ),
+)
+_AFTER = (
+    steps("\x02\x03", (r"\x02", "{"), (r"\x03", "}")),
+    steps(
+        re.compile(r"(?:\*|\\cdot)\s?[A-Za-z(]"),
+        (rf"(?<=\d){_TIMES}(?={_NAME}|\()", ""),
+        (rf"(?:(?<![A-Za-z][A-Za-z])(?<=[A-Za-z])|(?<=\))){_TIMES}(?={_NAME}|\()", ""),
+    ),
+    steps(
+        (" pi", " sqrt", " cbrt", " sin", " cos", " tan", " log", " ln"),
+        (rf"(?<=\d) (?=pi\b|{_FUNCTION})", ""),
+    ),
+    steps(
+        "+-",
+        (r"\s?([+-])\s?", _tight),
+        (r"([+-](?<=[\d)].)\d+) ([+-]) (?=\d)", r"\1\2"),
+    ),
+    steps((")/",), (_RATIO.pattern, _ratio)),
+    steps("+-", (_SUM.pattern, _sorted_sum)),
+    steps(
+        re.compile(r"=[^=]*[a-zA-Z]\s?="),
+        (
+            rf"(?<!,)(?<!, )(?<!and ){_ASSIGNMENT.pattern}"
+            rf"(?:(?:,\s?(?:and |or )?| and | or |; ?){_ASSIGNMENT.pattern}){{1,3}}"
+            r"(?![,;]? ?(?:and |or )?[a-zA-Z]\s?=)",
+            _assigned,
+        ),
+    ),
+    steps(
+        re.compile(r"<=?\s?[a-zA-Z]\s?<"),
+        (
+            rf"(?<![\w.)/-])({_BOUND})\s?(<=?)\s?[a-zA-Z]\s?(<=?)\s?({_BOUND})(?![\w(])",
+            _interval,
+        ),
+    ),
+    steps(
+        re.compile(r"[<>](?<=[a-zA-Z\s].)=?\s?[-\w]"),
+        (
+            rf"(?<![<>=] )(?<![\w.)/<>=])[a-zA-Z]\s?([<>]=?)\s?({_BOUND})(?![\w(<>=]| ?[<>=])",
+            _half_line,
+        ),
+    ),
+    steps(("\\in",), (r"\b[a-zA-Z]\s?\\in(?![a-z])\s?(?=[(\[])", "")),
+    steps(
+        ",",
+        (
+            rf"(\\\{{|[(\[]|(?<![\w}}\])])\{{)\s?({_ITEM}(?:,{_ITEM}){{1,30}})(\\\}}|[)\]}}])",
+            _listed,
+        ),
+    ),
+    steps(
+        re.compile(r",-?\d+[./,\d]"),
+        (rf"(?<![\w.,]){_NUMBER}(?:,{_NUMBER}){{2,30}}(?![\w]|,\d)", _bare_list),
+    ),
+    steps(
+        ",",
+        (
+            r",(?:(?<=\d,)(?=-\d|\\frac|\d+/\d|-?\d*sqrt\()|(?<=[)}],)(?=[-\d(])"
+            r"|(?<=/\d,)(?=[-\d])|(?<=[A-Za-z],)(?=[A-Za-z-]))",
+            ", ",
+        ),
+    ),
+    steps("\\", (r"\\([{}])", r"\1")),
+)

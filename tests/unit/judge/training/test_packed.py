@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from reward_serve_judge.training.packed import Piece, hidden_states
+
+PIECES = [
+    Piece([1, 2, 3]),
+    Piece([4, 5, 6, 7], 0),
+    Piece([8], 0),
+    Piece([9, 10], 1),
+    Piece([11, 12, 13], 1),
+    Piece([14], 2),
+]
+PROMPTS = {
+    3: [1, 2, 3, 4, 5, 6, 7, 9, 10],
+    4: [1, 2, 3, 4, 5, 6, 7, 11, 12, 13],
+    5: [1, 2, 3, 8, 14],
+}
+
+
+@pytest.fixture
+def model() -> Any:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=20,
+        hidden_size=24,
+        intermediate_size=40,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        attn_implementation="sdpa",
+    )
+    lora = LoraConfig(r=2, lora_alpha=6, target_modules="all-linear", task_type="CAUSAL_LM")
+    adapted = get_peft_model(LlamaForCausalLM(config), lora)
+    for name, parameter in adapted.named_parameters():
+        if "norm" not in name:
+            torch.nn.init.normal_(parameter, std=0.2)
+    return adapted
+
+
+def gradients(model: Any, states: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    torch.cat(states).pow(3).sum().backward()  # type: ignore[no-untyped-call]
+    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+def test_shared_beginnings_give_the_states_and_gradients_of_whole_prompts(model: Any) -> None:
+    ours = hidden_states(model, PIECES, "cpu")
+    assert [len(states) for states in ours] == [3, 4, 1, 2, 3, 1]
+    own = [ours[piece] for piece in PROMPTS]
+
+    backbone = model.get_base_model().model
+    whole = [
+        backbone(input_ids=torch.tensor([ids])).last_hidden_state[0, -len(PIECES[piece].ids) :]
+        for piece, ids in PROMPTS.items()
+    ]
+    for one, other in zip(own, whole, strict=True):
+        torch.testing.assert_close(one, other)
+
+    expected, got = gradients(model, whole), gradients(model, own)
+    assert len(expected) == 2 * 7 * 2  # layers, products in each, A and B
+    assert got.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert gradient.abs().max() > 0, name
+        torch.testing.assert_close(got[name], gradient, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_later_tokens_do_not_change_earlier_ones(model: Any) -> None:
+    changed = [*PIECES[:3], Piece([15, 16], 1), *PIECES[4:]]
+    before, after = hidden_states(model, PIECES, "cpu"), hidden_states(model, changed, "cpu")
+    for piece in (0, 1, 2, 4, 5):
+        torch.testing.assert_close(before[piece], after[piece])
+    assert not torch.allclose(before[3], after[3])
+
+
+def test_products_in_half_precision_give_nearly_the_states_and_gradients(model: Any) -> None:
+    exact = hidden_states(model, PIECES, "cpu")
+    expected = gradients(model, exact)
+    for layer in model.modules():
+        if hasattr(layer, "base_layer"):
+            layer.base_layer.to(torch.bfloat16)
+    half = hidden_states(model, PIECES, "cpu")
+    assert {states.dtype for states in half} == {torch.float32}
+    torch.testing.assert_close(torch.cat(half), torch.cat(exact), rtol=0.1, atol=0.1)
+    got = gradients(model, half)
+    for name, gradient in expected.items():
+        assert got[name].dtype == torch.float32, name
+        alike = torch.cosine_similarity(got[name].flatten(), gradient.flatten(), dim=0)
+        assert alike > 0.99, name

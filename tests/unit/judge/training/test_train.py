@@ -1,0 +1,177 @@
+"""On the real base model, a few steps of two prompts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from reward_serve_judge.training.card import write_card
+from reward_serve_judge.training.drafts import Problem
+from reward_serve_judge.training.evaluate import evaluate
+from reward_serve_judge.training.recipe import Recipe
+from reward_serve_judge.training.responses import Example, Material
+from reward_serve_judge.training.train import Trainer, batches
+from reward_serve_judge.weights import prepare_bundled
+
+RECIPE = Recipe(examples=8, batch_size=2, first=0.0, bare=0.0)
+MATERIAL = Material(
+    [
+        Problem.from_row(
+            {
+                "question": f"Nadia packs 7 boxes of {n} pears. How many pears?",
+                "answer": f"She packs 7 * {n} = <<7*{n}={7 * n}>>{7 * n} pears.\n#### {7 * n}",
+            }
+        )
+        for n in range(20, 40)
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def base() -> Path:
+    return prepare_bundled(adapter=None)
+
+
+@pytest.fixture(scope="module")
+def trained(base: Path) -> Trainer:
+    trainer = Trainer(RECIPE, base, "cpu")
+    for batch in batches(trainer, MATERIAL):
+        trainer.train(batch)
+    return trainer
+
+
+def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {n: p.detach() for n, p in trainer.model.named_parameters() if p.requires_grad}
+
+
+def test_prompts_that_share_their_static_text_have_the_logits_of_whole_ones(
+    trained: Trainer,
+) -> None:
+    long = "She packs 7 boxes of 24 pears, which makes 168 pears in all.\n#### 168"
+    prompts = [
+        trained.prompts.of(Example(response, reference, True, ""))
+        for response, reference in ((long, "168"), ("18", "17"), ("", "1,800"))
+    ]
+    for layer in trained.model.modules():
+        if hasattr(layer, "base_layer"):
+            layer.base_layer.float()  # as transformers' own pass, below, needs it
+    together = list(trained.probabilities(prompts))
+    alone = [next(trained.probabilities([prompt])) for prompt in prompts]
+    whole = []
+    for prompt in prompts:
+        with torch.no_grad():
+            output = trained.model(input_ids=torch.tensor([prompt.ids]), logits_to_keep=1)
+        labels = output.logits[0, -1, trained.prompts.label_ids]
+        whole.append(torch.softmax(labels, -1)[1].item())
+    assert together == pytest.approx(whole, abs=1e-4)
+    assert alone == pytest.approx(whole, abs=1e-4)
+
+
+def test_a_step_lowers_the_loss_of_its_own_batch(base: Path) -> None:
+    trainer = Trainer(replace(RECIPE, examples=400), base, "cpu")
+    batch = next(batches(trainer, MATERIAL))
+    losses = [trainer.train(batch)[0] for _ in range(12)]
+    assert losses[-1] < losses[0] / 2
+
+
+def test_a_batch_divided_among_workers_teaches_as_a_whole_one(base: Path) -> None:
+    recipe = replace(RECIPE, examples=400, batch_size=9)
+    losses = []
+    for workers in (1, 2):
+        trainer = Trainer(recipe, base, "cpu", workers)
+        batch = next(batches(trainer, MATERIAL))
+        losses.append([trainer.train(batch) for _ in range(4)])
+    for one, two in zip(*losses, strict=True):
+        assert two[0] == pytest.approx(one[0], rel=0.03)
+    assert losses[0][0][1] == losses[1][0][1]
+
+
+def test_a_batch_that_is_only_timed_teaches_nothing(base: Path) -> None:
+    trainer = Trainer(RECIPE, base, "cpu")
+    before = {name: weight.clone() for name, weight in weights(trainer).items()}
+    assert trainer.seconds_of(next(batches(trainer, MATERIAL))) > 0
+    assert (trainer.step, trainer.seconds) == (0, 0.0)
+    assert all(weight.grad is None for weight in trainer.model.parameters())
+    assert all(torch.equal(weight, before[name]) for name, weight in weights(trainer).items())
+
+
+def test_an_interrupted_run_ends_as_one_that_was_not(
+    trained: Trainer, base: Path, tmp_path: Path
+) -> None:
+    first = Trainer(RECIPE, base, "cpu")
+    for batch in batches(first, MATERIAL):
+        first.train(batch)
+        if first.step == 2:
+            break
+    first.save(tmp_path)
+    second = Trainer(RECIPE, base, "cpu")
+    assert second.resume(tmp_path)
+    assert (second.step, second.seconds) == (2, first.seconds)
+    for batch in batches(second, MATERIAL):
+        second.train(batch)
+    assert second.step == RECIPE.steps
+    for name, weight in weights(trained).items():
+        assert torch.allclose(weights(second)[name], weight, atol=1e-6), name
+
+
+def test_another_recipes_checkpoint_is_refused(base: Path, tmp_path: Path) -> None:
+    trainer = Trainer(RECIPE, base, "cpu")
+    assert not trainer.resume(tmp_path)
+    trainer.save(tmp_path)
+    with pytest.raises(ValueError, match="another recipe"):
+        Trainer(replace(RECIPE, seed=1), base, "cpu").resume(tmp_path)
+
+
+def test_a_run_of_any_length_goes_on_to_its_end(base: Path, tmp_path: Path) -> None:
+    Trainer(replace(RECIPE, examples=40), base, "cpu").save(tmp_path)
+    trainer = Trainer(RECIPE, base, "cpu")
+    assert trainer.resume(tmp_path, any_length=True)
+    assert trainer.recipe.examples == 40
+
+
+def test_lessons_go_from_bare_numbers_to_everything() -> None:
+    recipe = Recipe(examples=1_600)
+    families = [
+        {
+            example.family
+            for seed in range(40)
+            for example in recipe.lesson(step, MATERIAL, Random(seed))
+        }
+        for step in (0, recipe.steps // 20, recipe.steps // 2)
+    ]
+    assert families[:2] == [{"first"}, {"bare"}]
+    assert len(families[2]) > 8
+
+
+def test_the_adapter_is_small_names_no_path_and_merges(trained: Trainer, tmp_path: Path) -> None:
+    trained.save_adapter(tmp_path)
+    config = json.loads((tmp_path / "adapter_config.json").read_text(encoding="utf-8"))
+    assert config["base_model_name_or_path"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert config["target_modules"] == sorted(config["target_modules"])
+    weights = tmp_path / "adapter_model.safetensors"
+    assert weights.stat().st_size < 12 * 2**20
+    assert all("lora_" in name for name in load_file(weights))
+
+
+def test_the_card_says_what_was_measured_and_what_is_right(
+    trained: Trainer, tmp_path: Path
+) -> None:
+    report = evaluate(trained, MATERIAL, 6) | {"minutes": 0.1}
+    report |= {"false_accept_rate": 0.25, "false_reject_rate": 0.5}
+    write_card(tmp_path, RECIPE, trained.template, "openai/gsm8k", report)
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    expected = (
+        "base_model: HuggingFaceTB/",
+        "25.00%",
+        "18.0, $18",
+        "syllogism, family_",
+        "kind of answer",
+    )
+    for text in (*expected, trained.template.digest):
+        assert text in card
