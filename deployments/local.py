@@ -15,9 +15,9 @@ import yaml
 from rich.console import Console
 
 from reward_serve import HttpRewardClient
-from reward_serve.cli import clusters, serving
+from reward_serve.cli import launch
 from reward_serve.cli.console import prepare_with_progress
-from reward_serve.cli.controller import State
+from reward_serve.cli.launch import State
 
 ROOT = Path(__file__).resolve().parents[1]
 APP = "reward"
@@ -59,7 +59,7 @@ def deployed(rules_first: bool = True, cache: bool = True, **fields: Any) -> Ite
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its router logs every replica
     began = time.monotonic()
-    clusters.set_start_settings()
+    launch.set_start_settings()
     ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
     ray_s = time.monotonic() - began
     try:
@@ -91,7 +91,7 @@ def serve_run(address: str, config: dict[str, Any]) -> None:
         SystemExit: ``serve run`` failed; its output was printed.
     """
     with _failures_shown(), console.status("serve run"):
-        clusters.serve_run(address, config)
+        launch.serve_run(address, config)
 
 
 def wait_until_ready(client: HttpRewardClient) -> None:
@@ -105,14 +105,14 @@ def wait_until_ready(client: HttpRewardClient) -> None:
         return found[APP].name == "RUNNING" and client.is_ready()
 
     with _failures_shown():
-        serving.wait_until(is_ready, console, [APP], timeout_s=READY_TIMEOUT_S)
+        launch.wait_until(is_ready, console, [APP], timeout_s=READY_TIMEOUT_S)
 
 
 @contextmanager
 def _failures_shown() -> Iterator[None]:
     try:
         yield
-    except clusters.LaunchError as error:
+    except launch.LaunchError as error:
         console.print(str(error), style="red", markup=False)
         raise SystemExit(1) from None
 

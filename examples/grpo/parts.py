@@ -24,7 +24,7 @@ from examples.grpo.rollout import RolloutWorker
 from examples.grpo.settings import Settings
 from examples.grpo.warm_up import WarmUp, warmed_up
 from reward_serve.cli.console import prepare_with_progress
-from reward_serve.cli.serving import wait_until
+from reward_serve.cli.launch import wait_until
 from reward_serve.engines.bundled import cache_folder
 
 # A worker samples the next batch while it judges one.

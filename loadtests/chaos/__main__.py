@@ -27,7 +27,6 @@ from loadtests.chaos.scenarios import (
     overload,
     pauses,
     scale_to_zero,
-    supervised,
     updates,
 )
 
@@ -47,7 +46,6 @@ _RUNS: list[tuple[tuple[str, ...], Run]] = [
     (kills.NAMES, kills.run),
     (cache.NAMES, cache.run),
     (nodes.NAMES, nodes.run),
-    (supervised.NAMES, supervised.run),
 ]
 NAMES = [name for names, _ in _RUNS for name in names]
 

@@ -10,11 +10,9 @@ from typing import Annotated
 import typer
 import yaml
 
-from reward_serve.cli.clusters import LaunchError
 from reward_serve.cli.console import PLAIN, console, prepare_with_progress
+from reward_serve.cli.launch import LaunchError, serve_until_stopped, until_stopped
 from reward_serve.cli.options import Kind, Options, check_keys, deployments_file
-from reward_serve.cli.serving import serve_until_stopped
-from reward_serve.cli.signals import until_stopped
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
 from reward_serve.config.judge import JudgeConfig

@@ -16,10 +16,14 @@ from typing import Any
 from fastapi import HTTPException, Request, Response
 
 from reward_serve.config.app import ServerConfig
-from reward_serve.http import docs
 from reward_serve.http import remote_rewards as rewards
-from reward_serve.http.bodies import OpenRlhfRequest, SlimeRequest
 from reward_serve.http.contract import read_json, reply, retry_after
+from reward_serve.http.documented import (
+    DocumentedApi,
+    OpenRlhfRequest,
+    SlimeRequest,
+    reward_url,
+)
 from reward_serve.reward_models.chat import CHAT_TIMEOUT_S, ChatRequest
 from reward_serve.routing.calls import NoAnswerError
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
@@ -51,24 +55,20 @@ class CompatRoutes:
         self._server = server
         self._hold = hold
 
-    def add_to(self, api: docs.DocumentedApi) -> None:
+    def add_to(self, api: DocumentedApi) -> None:
         """Register the routes of the protocols that ``server.compatible_with`` lists."""
         if "openai" in self._server.compatible_with:
-            api.add(
-                "/v1/chat/completions", self.chat_completions, docs.CHAT_COMPLETIONS, ChatRequest
-            )
+            api.add("/v1/chat/completions", self.chat_completions, dict[str, Any], ChatRequest)
         if "openrlhf" in self._server.compatible_with:
             api.add(
                 "/get_reward",
                 self.get_reward,
-                docs.GET_REWARD,
+                dict[str, Any],
                 OpenRlhfRequest,
-                query=docs.reward_url,
+                query=reward_url,
             )
         if "slime" in self._server.compatible_with:
-            api.add(
-                "/remote_rm", self.remote_rm, docs.REMOTE_RM, SlimeRequest, query=docs.reward_url
-            )
+            api.add("/remote_rm", self.remote_rm, float, SlimeRequest, query=reward_url)
 
     async def get_reward(self, request: Request) -> Response:
         """OpenRLHF's ``--remote_rm_url``: scores ``query``, ``prompts`` and ``labels``."""

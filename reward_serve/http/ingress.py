@@ -17,17 +17,16 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 
 from reward_serve import memory
 from reward_serve.config.app import ServerConfig
-from reward_serve.groups.schema import GroupRequest, size_of_group
-from reward_serve.http import docs
+from reward_serve.explanation import Explanation
+from reward_serve.groups.schema import GroupRequest, GroupResult, size_of_group
 from reward_serve.http.auth import KeyLimit
-from reward_serve.http.bodies import ScoreBatch
 from reward_serve.http.compat import CompatRoutes, openai_models
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
-from reward_serve.http.docs import DocumentedApi
+from reward_serve.http.documented import DocumentedApi, Models, ScoreBatch, ScoreResults
 from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
 from reward_serve.routing.deployment_client import handle_of
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
-from reward_serve.schema import ScoreRequest, Status, retry_after_s
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, retry_after_s
 from reward_serve.version import __version__
 
 
@@ -64,20 +63,15 @@ class Ingress:
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called once by Serve to build the ASGI application."""
         api = DocumentedApi(has_keys=bool(self._keys))
-        api.add("/v1/score", self.score, docs.SCORE, ScoreRequest)
-        api.add("/v1/score/batch", self.score_batch, docs.SCORE_BATCH, ScoreBatch)
-        api.add("/v1/score/group", self.score_group, docs.SCORE_GROUP, GroupRequest)
-        api.add(
-            "/v1/explain",
-            self.explain,
-            docs.EXPLAIN,
-            ScoreRequest,
-            documented=self._server.explain,
-        )
-        api.add("/v1/models", self.list_models, docs.MODELS, name="models")
+        api.add("/v1/score", self.score, ScoreResult, ScoreRequest)
+        api.add("/v1/score/batch", self.score_batch, ScoreResults, ScoreBatch)
+        api.add("/v1/score/group", self.score_group, GroupResult, GroupRequest)
+        explain = self._server.explain
+        api.add("/v1/explain", self.explain, Explanation, ScoreRequest, documented=explain)
+        api.add("/v1/models", self.list_models, Models, name="models")
         CompatRoutes(self._dispatcher, self._server, self._hold).add_to(api)
-        api.add("/health", self.health, docs.HEALTH)
-        api.add("/ready", self.ready, docs.READY)
+        api.add("/health", self.health, dict[str, str])
+        api.add("/ready", self.ready, dict[str, str])
         api.add_exception_handler(UnknownModelError, _not_found)
         if self._keys:
             keys = BearerKeys(self._keys)

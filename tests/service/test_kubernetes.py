@@ -14,7 +14,7 @@ from ray.serve.schema import ServeDeploySchema
 from typer.testing import CliRunner
 
 from reward_serve.app import deployment_options
-from reward_serve.cli.clusters import START_SETTINGS
+from reward_serve.cli.launch import START_SETTINGS
 from reward_serve.cli.main import cli
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError

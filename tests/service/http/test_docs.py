@@ -14,7 +14,6 @@ from reward_serve.schema import (
     ScoreResult,
     Status,
 )
-from reward_serve.version import VERSION_HEADER
 from tests.fake_ingress import BEARER, KEYS, served
 
 
@@ -52,7 +51,7 @@ def json_schema(document: dict[str, Any], described: dict[str, Any]) -> dict[str
 def test_no_reference_of_the_openapi_document_dangles(compatible_with: list[str]) -> None:
     document = served(compatible_with=compatible_with).get("/openapi.json").json()
     referring = [node for node in nodes(document) if isinstance(node.get("$ref"), str)]
-    assert len(referring) > 50
+    assert len(referring) > 30
     assert all(isinstance(resolved(document, node), dict) for node in referring)
 
 
@@ -69,14 +68,12 @@ def test_a_type_is_documented_only_where_it_is_served() -> None:
         ("/v1/score/batch", "ScoreBatch", "ScoreResults"),
         ("/v1/score/group", "GroupRequest", "GroupResult"),
         ("/v1/explain", "ScoreRequest", "Explanation"),
-        ("/v1/chat/completions", "ChatRequest", "ChatCompletion"),
-        ("/get_reward", "OpenRlhfRequest", "OpenRlhfRewards"),
     ],
 )
 def test_generated_clients_get_a_named_type_for_each_body(
     path: str, body: str, result: str
 ) -> None:
-    document = served(compatible_with=["openai", "openrlhf"]).get("/openapi.json").json()
+    document = openapi()
     described = document["paths"][path]["post"]
     named = [
         part["content"]["application/json"]["schema"]["$ref"]
@@ -108,7 +105,7 @@ def test_a_request_is_described_with_all_its_fields() -> None:
 
 @pytest.mark.parametrize(
     ("name", "more"),
-    [("ScoreResult", set()), ("FailedScore", {"detail"}), ("StreamedScore", {"index"})],
+    [("ScoreResult", set()), ("StreamedScore", {"index"})],
 )
 def test_a_result_is_described_with_all_its_fields(name: str, more: set[str]) -> None:
     types = openapi()["components"]["schemas"]
@@ -118,34 +115,19 @@ def test_a_result_is_described_with_all_its_fields(name: str, more: set[str]) ->
     assert set(types["Status"]["enum"]) == {status.value for status in Status}
 
 
-def test_a_refusal_is_a_failed_score_or_a_problem() -> None:
-    refused = json_schema(openapi(), openapi()["paths"]["/v1/score"]["post"]["responses"]["422"])
-    assert [part["$ref"].rsplit("/", 1)[1] for part in refused["anyOf"]] == [
-        "FailedScore",
-        "Problem",
-    ]
-
-
 def test_the_lines_of_a_streamed_batch_are_described() -> None:
     ok = openapi()["paths"]["/v1/score/batch"]["post"]["responses"]["200"]
     line = ok["content"]["application/x-ndjson"]["x-line-schema"]
     assert line == {"$ref": "#/components/schemas/StreamedScore"}
 
 
-@pytest.mark.parametrize(
-    ("path", "codes"),
-    [
-        ("/v1/score", {"200", "404", "413", "422", "500", "503", "504"}),
-        ("/v1/score/batch", {"200", "413", "422", "500"}),
-    ],
-)
-def test_every_code_is_described(path: str, codes: set[str]) -> None:
-    document = openapi()
-    responses = document["paths"][path]["post"]["responses"]
-    assert set(responses) == codes
-    for schema in (json_schema(document, responses[code]) for code in codes - {"200"}):
-        for part in schema.get("anyOf", [schema]):
-            assert "detail" in resolved(document, part)["properties"]
+def test_every_other_status_is_one_problem_with_a_detail() -> None:
+    document = served(KEYS, compatible_with=["openai"]).get("/openapi.json", headers=BEARER).json()
+    for methods in document["paths"].values():
+        for route in methods.values():
+            assert set(route["responses"]) == {"200", "default"}
+            problem = json_schema(document, route["responses"]["default"])
+            assert problem["required"] == ["detail"]
 
 
 def test_the_bounds_of_a_request_are_described() -> None:
@@ -156,18 +138,3 @@ def test_the_bounds_of_a_request_are_described() -> None:
     assert properties["timeout_s"]["exclusiveMinimum"] == 0
     assert properties["id"]["anyOf"][0]["maxLength"] == MAX_NAME_CHARACTERS
     assert str(MAX_METADATA_BYTES) in properties["metadata"]["description"]
-
-
-@pytest.mark.parametrize(
-    ("path", "code", "header"),
-    [
-        ("/v1/score", "200", VERSION_HEADER),
-        ("/v1/score", "503", "Retry-After"),
-        ("/v1/score", "429", "Retry-After"),
-        ("/v1/score/batch", "401", "WWW-Authenticate"),
-    ],
-)
-def test_the_headers_of_a_reply_are_described(path: str, code: str, header: str) -> None:
-    document = served(KEYS).get("/openapi.json", headers=BEARER).json()
-    reply = document["paths"][path]["post"]["responses"][code]
-    assert reply["headers"][header]["required"] is True

@@ -121,7 +121,6 @@ def test_with_keys_the_openapi_document_says_so_and_names_none() -> None:
     for path in ("/v1/score", "/v1/score/batch"):
         operation = document["paths"][path]["post"]
         assert operation["security"] == [{"API key": []}]
-        assert {"401", "429"} <= set(operation["responses"])
     assert "security" in document["paths"]["/v1/models"]["get"]
     assert "security" not in document["paths"]["/health"]["get"]
     assert [secret for secret in (KEY, *KEYS, *KEYS.values()) if secret in reply.text] == []

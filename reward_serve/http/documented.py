@@ -13,32 +13,14 @@ from fastapi import Depends, FastAPI, Query, Request, Response, Security
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from reward_serve.explanation import Explanation
-from reward_serve.groups.schema import GroupResult
-from reward_serve.http.bodies import (
-    ChatCompletion,
-    FailedExplanation,
-    FailedGroup,
-    FailedScore,
-    Fault,
-    Health,
-    Models,
-    OpenAIError,
-    OpenRlhfRewards,
-    Problem,
-    ScoreResults,
-    StreamedScore,
-    Waiting,
-)
 from reward_serve.http.contract import NDJSON
 from reward_serve.http.middleware import OPEN_PATHS
-from reward_serve.schema import MAX_TIMEOUT_S, ScoreResult
-from reward_serve.version import VERSION_HEADER, __version__
+from reward_serve.schema import MAX_TIMEOUT_S, ResultModel, ScoreRequest, ScoreResult
+from reward_serve.version import __version__
 
-Responses = dict[int | str, Any]
 Handler = Callable[[Request], Awaitable[Response]]
 
 _REFERENCE = "#/components/schemas/{model}"
@@ -47,108 +29,93 @@ _BEARER = HTTPBearer(
 )
 
 
-def _header(description: str, **schema: Any) -> dict[str, Any]:
-    return {"description": description, "required": True, "schema": schema}
+class Problem(BaseModel):
+    """Every answer with another status than 200.
+
+    A single result or explanation without a score (422, 503, 504) has its own fields too.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    detail: str = Field(description="What is wrong, and the remedy.")
 
 
-_HEADERS = {VERSION_HEADER: _header("The service's version", type="string")}
-_RETRY_AFTER = {
-    "Retry-After": _header("Seconds to wait before the next attempt", type="integer", minimum=1)
+class ScoreBatch(BaseModel):
+    """Requests that are scored independently."""
+
+    requests: list[ScoreRequest] = Field(
+        description="At most server.max_batch_items. An invalid request gets the status invalid; "
+        "the rest of the batch is scored."
+    )
+
+
+class ScoreResults(ResultModel):
+    """The results of a batch."""
+
+    results: list[ScoreResult] = Field(description="A result for each request, in order.")
+
+
+class StreamedScore(ScoreResult):
+    """One line of a streamed batch."""
+
+    index: int = Field(ge=0, description="The request's 0-based index in the batch.")
+
+
+class Model(BaseModel):
+    """A replica's description of its reward model; further fields depend on the kind."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    ready: bool = Field(description="Whether a replica can score.")
+    kind: str | None = None
+    fingerprint: str | None = None
+    engine: dict[str, Any] | None = Field(
+        None, description="Weights, revision, dtype, device, engine."
+    )
+    templates: list[str] | None = None
+    items: int | None = Field(None, description="Items in progress or waiting.")
+
+
+class Models(BaseModel):
+    """The reward models; with ``openai`` in ``compatible_with``, in OpenAI's format too."""
+
+    model_config = ConfigDict(extra="allow")
+
+    models: list[Model]
+    version: str
+
+
+Label = str | float | list[str | float] | None
+"""A reference, several, or none."""
+
+
+class OpenRlhfRequest(BaseModel):
+    """A batch in OpenRLHF's format."""
+
+    query: list[str] = Field(description="The prompts with their responses.")
+    prompts: list[str]
+    labels: list[Label] | None = None
+
+
+class SlimeRequest(BaseModel):
+    """A sample in slime's format."""
+
+    response: str
+    prompt: Any = Field(None, description="The question, or a conversation as messages.")
+    label: Label = None
+
+
+_PROBLEM = {
+    "model": Problem,
+    "description": "401 unknown API key; 404 unknown model; 413 body or batch too large; 422 a "
+    "field is invalid; 429 the key's limit of items in flight; 500 internal error, of which the "
+    "log has the request_id; 503 overloaded, or not ready (Retry-After: seconds); 504 the deadline "
+    "timeout_s passed",
 }
-_CHALLENGE = {"WWW-Authenticate": _header("Bearer", type="string")}
-
-
-def _reply(description: str, model: Any, **headers: Any) -> dict[str, Any]:
-    """A JSON response, with the headers of every response."""
-    return {"description": description, "model": model, "headers": _HEADERS | headers}
-
-
-_KEY: Responses = {
-    401: _reply("Missing or unknown API key: send Authorization: Bearer", Problem, **_CHALLENGE),
-}
-_LIMIT: Responses = {
-    429: _reply("The key's limit of items in flight is reached", Problem, **_RETRY_AFTER),
-}
-_FAULT: Responses = {500: _reply("Internal error; the service's log has the request_id", Fault)}
-_TOO_LARGE: Responses = {413: _reply("Body or batch too large; split it", Problem)}
-_REFUSED = "A field is invalid; detail names it and the remedy"
-_LATE = "The deadline timeout_s passed"
-
 _LINES = {
-    "schema": {
-        "type": "string",
-        "description": "A line of JSON for each request when it finishes, with its result and its "
-        "index in the batch.",
-    },
+    "schema": {"type": "string", "description": "A line of JSON for each request when it finishes"},
     "x-line-schema": {"$ref": _REFERENCE.format(model=StreamedScore.__name__)},
-}
-
-_NO_REWARD: Responses = {
-    404: _reply("Unknown model", Problem),
-    **_TOO_LARGE,
-    422: _reply(_REFUSED, Problem),
-    **_FAULT,
-    503: _reply("Items without a score, and absent_reward is not set", Problem, **_RETRY_AFTER),
-}
-
-
-def _single(answer: str, body: Any, failed: Any, not_found: str = "Unknown model") -> Responses:
-    """The replies to a request that one model answers."""
-    return {
-        200: _reply(answer, body),
-        404: _reply(not_found, Problem),
-        **_TOO_LARGE,
-        422: _reply(_REFUSED, failed | Problem),
-        **_FAULT,
-        503: _reply("Overloaded: nothing was done", failed, **_RETRY_AFTER),
-        504: _reply(_LATE, failed),
-    }
-
-
-SCORE = _single("A score, or a judge's failure (status)", ScoreResult, FailedScore)
-
-SCORE_BATCH: Responses = {
-    200: {
-        **_reply(f"Results in order, or with Accept: {NDJSON} as they finish", ScoreResults),
-        "content": {NDJSON: _LINES},
-    },
-    **_TOO_LARGE,
-    422: _reply("The body is not a batch", Problem),
-    **_FAULT,
-}
-
-SCORE_GROUP = _single("A result for each response, in order", GroupResult, FailedGroup)
-
-EXPLAIN = _single(
-    "The result and how it came about",
-    Explanation,
-    FailedExplanation,
-    not_found="Unknown model, or server.explain is false",
-)
-
-MODELS: Responses = {200: _reply("The reward models", Models), **_FAULT}
-
-CHAT_COMPLETIONS: Responses = {
-    200: _reply("The completion", ChatCompletion),
-    400: _reply("A field is invalid or not supported", OpenAIError),
-    404: _reply("Unknown model", OpenAIError),
-    **_TOO_LARGE,
-    422: _reply("The body is not JSON", Problem),
-    500: _reply("The engine or the service failed", OpenAIError | Fault),
-    503: _reply("Overloaded: nothing was done", OpenAIError, **_RETRY_AFTER),
-    504: _reply("The deadline passed", OpenAIError),
-}
-
-GET_REWARD: Responses = {200: _reply("The scores, in order", OpenRlhfRewards), **_NO_REWARD}
-
-REMOTE_RM: Responses = {200: _reply("The score", float), **_NO_REWARD}
-
-HEALTH: Responses = {200: _reply("The HTTP process is up", Health)}
-
-READY: Responses = {
-    200: _reply("Every reward model has a replica that can score", Health),
-    **_FAULT,
-    503: _reply("No replica can score yet", Waiting),
 }
 
 
@@ -209,7 +176,7 @@ class DocumentedApi(FastAPI):
         self,
         path: str,
         handler: Handler,
-        responses: Responses,
+        answer: Any,
         body: type[BaseModel] | None = None,
         *,
         query: Callable[..., None] | None = None,
@@ -221,7 +188,7 @@ class DocumentedApi(FastAPI):
         Args:
             path: its path.
             handler: its handler, whose docstring describes it.
-            responses: its responses by status code, without those that concern API keys.
+            answer: type of the answer with status 200.
             body: type of the request's body.
             query: a function with the query's parameters.
             name: its id in the document; by default the handler's name.
@@ -232,12 +199,12 @@ class DocumentedApi(FastAPI):
             dependencies.append(Depends(_reads(body)))
         if self._has_keys and path not in OPEN_PATHS:
             dependencies.append(Security(_BEARER))
-            responses = _KEY | (_LIMIT if body else {}) | responses
+        streams = {"content": {NDJSON: _LINES}} if answer is ScoreResults else {}
         self.add_api_route(
             path,
             handler,
             methods=["POST" if body else "GET"],
-            responses=responses,
+            responses={200: {"model": answer, "description": "OK", **streams}, "default": _PROBLEM},
             dependencies=dependencies,
             name=name,
             include_in_schema=documented,
