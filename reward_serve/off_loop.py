@@ -17,7 +17,7 @@ from reward_serve.schema import ScoreRequest
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_LONG = 2**14  # characters of several references, or of a response for each of them
+_LONG = 2**14  # bytes of several references, or of a response for each of them
 _LONG_RESPONSE = 2**16  # a thread costs more than the rules of a usual rollout, 0.6 ms in 32 KB
 _REST_S = 0.0005  # so that a series of calls does not win every race for the GIL
 _thread = ThreadPoolExecutor(1, thread_name_prefix="long-texts")  # several would share the GIL
@@ -40,6 +40,6 @@ async def off_loop(is_long: bool, function: Callable[P, R], *args: P.args, **kwa
 
 def takes_long(request: ScoreRequest) -> bool:
     """Whether grading by rules, which takes up to 50 ms, could block the event loop for long."""
-    sizes, references = request.characters, len(request.references)
+    sizes, references = request.sizes, len(request.references)
     repeated = sizes["response"] * references if references > 1 else 0
     return sizes["response"] > _LONG_RESPONSE or repeated + sizes["reference"] > _LONG

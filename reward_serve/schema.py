@@ -30,11 +30,12 @@ from reward_serve.rubrics import CriteriaOrName
 MAX_NAME_CHARACTERS = 1024
 MAX_METADATA_BYTES = 65_536
 MAX_METADATA_DEPTH = 32
-DEFAULT_ITEM_CHARS = 2**21
+MAX_ITEM_BYTES = 2**20
+"""Of an item's texts in UTF-8."""
 MAX_TIMEOUT_S = 3600.0
 DEFAULT_TIMEOUT_S = 60.0
 MAX_REFERENCES = 64
-MAX_MESSAGES = 1024
+MAX_MESSAGES = 200
 MAX_VALUES = 4096  # JSON values of a request besides its metadata: a message has three
 
 _NOT_BLANK: dict[str, JsonValue] = {"type": "string", "pattern": r"\S"}
@@ -280,18 +281,23 @@ class ScoreRequest(BaseModel):
         return [self.reference] if isinstance(self.reference, str) else self.reference
 
     @property
-    def characters(self) -> dict[str, int]:
-        """The number of characters in each field that a reward model reads."""
+    def sizes(self) -> dict[str, int]:
+        """The bytes of UTF-8 in each field that a reward model reads."""
         rubric = self.rubric or []
         criteria = [rubric] if isinstance(rubric, str) else [each.text for each in rubric]
         return {
-            "response": len(self.response),
-            "reference": sum(map(len, self.references)),
-            "question": len(self.question or ""),
-            "messages": sum(len(message.content) for message in self.messages or ()),
-            "template": len(self.template or ""),
-            "rubric": sum(map(len, criteria)),
+            "response": utf8_bytes(self.response),
+            "reference": sum(map(utf8_bytes, self.references)),
+            "question": utf8_bytes(self.question or ""),
+            "messages": sum(utf8_bytes(message.content) for message in self.messages or ()),
+            "template": utf8_bytes(self.template or ""),
+            "rubric": sum(map(utf8_bytes, criteria)),
         }
+
+
+def utf8_bytes(text: str) -> int:
+    """The length of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 class Usage(BaseModel):

@@ -43,10 +43,7 @@ class Call:
 
 
 class Handle:
-    """Serve's, of the replicas ``r0``, ``r1`` and so on; a call of no session goes to the first.
-
-    ``by_reference`` says of each call how it went.
-    """
+    """Serve's, of the replicas ``r0``, ``r1`` and so on; a call of no session goes to the first."""
 
     app_name, deployment_name = "reward", "judge"
 
@@ -56,8 +53,6 @@ class Handle:
         self._session = "r0"
         self.calls: list[Any] = []
         self.options_given: list[dict[str, Any]] = []
-        self._by_reference = True
-        self.by_reference: list[bool] = []
         self.batches: list[str] = []
         self.score_batch = self.score_stream = self
         self.complete = self.describe = self.explain = self.score_group = self
@@ -67,13 +62,11 @@ class Handle:
         other = Handle(*self._ends, call=self._call)
         other._session = session_id
         other.calls, other.options_given = self.calls, self.options_given
-        other._by_reference = bool(options.get("_by_reference", self._by_reference))
-        other.by_reference, other.batches = self.by_reference, self.batches
+        other.batches = self.batches
         return other
 
     def remote(self, *arguments: Any) -> Any:
         end = self._ends[int(self._session.removeprefix("r"))]
-        self.by_reference.append(self._by_reference)
         items, *batch = arguments or ([],)
         self.batches += batch
         self.calls.append(self._call(end, items))

@@ -181,6 +181,17 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None: ...
 
 
+_dead: list[socket.socket] = []
+
+
+def dead_url() -> str:
+    """A URL at which nothing listens, nor can while this process runs."""
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    _dead.append(taken)
+    return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

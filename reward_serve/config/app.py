@@ -32,7 +32,7 @@ class ServerConfig(Section):
     num_replicas: Count = 1
     max_ongoing_requests: Count = 1024
     max_batch_items: Count = 1024
-    max_body_bytes: Count = 32 * 2**20
+    max_body_bytes: Count = 16 * 2**20
     api_keys_file: str | None = Field(
         None,
         min_length=1,

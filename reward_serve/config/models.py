@@ -24,7 +24,7 @@ from reward_serve.config.kinds import (
     MemberConfig,
     RuleConfig,
 )
-from reward_serve.schema import DEFAULT_ITEM_CHARS, describe_errors
+from reward_serve.schema import MAX_ITEM_BYTES, describe_errors
 
 
 class CacheConfig(Section):
@@ -103,9 +103,10 @@ class _Model(Section):
         description="send a group's samples to one replica and split a batch over all replicas; "
         "if false, Serve's power of two choices picks one replica per call",
     )
-    max_item_chars: Count = Field(
-        DEFAULT_ITEM_CHARS,
-        description="maximum total characters of an item's texts; a longer item is invalid",
+    max_item_bytes: Count = Field(
+        MAX_ITEM_BYTES,
+        le=MAX_ITEM_BYTES,
+        description="maximum total bytes of an item's texts in UTF-8; a larger item is invalid",
     )
     verdict_log: VerdictLogConfig = Field(default_factory=VerdictLogConfig)
 

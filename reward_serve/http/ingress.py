@@ -15,7 +15,6 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 from starlette.middleware.authentication import AuthenticationMiddleware
 
-from reward_serve import memory
 from reward_serve.config.app import ServerConfig
 from reward_serve.explanation import Explanation
 from reward_serve.groups.schema import GroupRequest, GroupResult, size_of_group
@@ -48,7 +47,6 @@ class Ingress:
         keys: dict[str, str],
         group_routed: Sequence[str] = (),
     ) -> None:
-        memory.return_large_blocks()
         self._server = ServerConfig.model_validate(server)
         handles = {
             name: handle_of(model, name) if isinstance(model, str) else model

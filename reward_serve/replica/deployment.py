@@ -14,7 +14,6 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from reward_serve import memory
 from reward_serve.config.kinds import LENGTH, MemberConfig
 from reward_serve.config.models import (
     CascadeModel,
@@ -33,7 +32,7 @@ from reward_serve.engines.vllm_classifier import VllmClassifier
 from reward_serve.explanation import Explanation
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.metrics import Metrics
-from reward_serve.replica.observers import FailureLog, MemoryTrimmer, Observer
+from reward_serve.replica.observers import FailureLog, Observer
 from reward_serve.replica.scoring import Scorer
 from reward_serve.replica.verdict_log import VerdictLog
 from reward_serve.reward_models.base import RewardModel
@@ -66,7 +65,6 @@ class RewardReplica(Scorer):
         self, model: dict[str, Any], max_batch_items: int, explain: bool = True
     ) -> None:
         began = time.monotonic()
-        memory.return_large_blocks()
         config: ModelConfig = TypeAdapter(ModelConfig).validate_python(model)
         self._config = config
         self._model, self._timings_s = await _start(config)
@@ -76,7 +74,7 @@ class RewardReplica(Scorer):
             self._model,
             Admission(config.max_concurrent_items or 1, config.max_queued_items),
             max_batch_items,
-            config.max_item_chars,
+            config.max_item_bytes,
             explains=explain,
         )
         await self._first_verdict()
@@ -96,7 +94,7 @@ class RewardReplica(Scorer):
             **self._model.describe(),
             "max_concurrent_items": self._config.max_concurrent_items,
             "max_queued_items": self._config.max_queued_items,
-            "max_item_chars": self._config.max_item_chars,
+            "max_item_bytes": self._config.max_item_bytes,
             "items": self._admission.items,
             "version": __version__,
             "pid": os.getpid(),
@@ -146,7 +144,6 @@ class RewardReplica(Scorer):
         observers: list[Observer] = [
             Metrics(lambda: self._admission.items, self._model.describe),
             FailureLog(config.name),
-            MemoryTrimmer(),
         ]
         if config.verdict_log.folder:
             observers.append(VerdictLog(config.name, config.verdict_log))

@@ -11,7 +11,7 @@ from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.replica.cohorts import Cohorts
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel
 from reward_serve.reward_models.group import GroupJudge
-from reward_serve.schema import ScoreRequest, ScoreResult
+from reward_serve.schema import ScoreRequest, ScoreResult, utf8_bytes
 
 
 class GroupScorer:
@@ -23,7 +23,7 @@ class GroupScorer:
         name: the reward model's name, for messages.
         model: the reward model.
         admission: limits the calls in progress and waiting.
-        check: takes the number of characters of each field; raises ``InvalidRequestError`` if they
+        check: takes the bytes of each field; raises ``InvalidRequestError`` if they
             are too many.
     """
 
@@ -49,9 +49,9 @@ class GroupScorer:
             DeadlinePassedError: its deadline passed.
         """
         groups = self._groups()
-        shared = request.as_single().characters
+        shared = request.as_single().sizes
         for number, response in enumerate(request.responses):
-            self._check({**shared, "response": 0, f"responses.{number}": len(response)})
+            self._check({**shared, "response": 0, f"responses.{number}": utf8_bytes(response)})
         calls, batch = asyncio.Semaphore(self._admission.slots), object()
         async with within_deadline(request.timeout_s) as deadline:
 

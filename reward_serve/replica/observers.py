@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from reward_serve import memory
 from reward_serve.reward_models.sampling import request_hash
-from reward_serve.routing.sizes import size_of
 from reward_serve.schema import Status
 
 logger = logging.getLogger("ray.serve")
@@ -100,20 +98,3 @@ class FailureLog(Observer):
             logger.warning("no verdict, not logged individually: %s", json.dumps(counts))
         self._lines = 0
         self._more.clear()
-
-
-class MemoryTrimmer(Observer):
-    """Calls ``memory.trim`` at the first flush after ``memory.LARGE_BYTES`` of requests."""
-
-    def __init__(self) -> None:
-        self._bytes = 0
-
-    def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
-        """Add the request's size."""
-        self._bytes += size_of(request)
-
-    def flush(self) -> None:
-        """Trim if enough requests were seen since the last time."""
-        if self._bytes > memory.LARGE_BYTES:
-            self._bytes = 0
-            memory.trim()

@@ -32,7 +32,7 @@ from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.trace import Trace
 from reward_serve.routing.sizes import bounded, size_of
 from reward_serve.schema import (
-    DEFAULT_ITEM_CHARS,
+    MAX_ITEM_BYTES,
     ScoreRequest,
     ScoreResult,
     Status,
@@ -57,7 +57,7 @@ class Scorer:
         model: the reward model.
         admission: limits the items in progress and waiting.
         max_batch_items: all items of a larger batch are invalid.
-        max_item_chars: an item with more characters in total is invalid.
+        max_item_bytes: an item with more bytes of UTF-8 in total is invalid.
         observers: notified of the end of every request, except explanations.
         explains: whether ``explain`` explains results.
         clock: monotonic clock in seconds.
@@ -69,7 +69,7 @@ class Scorer:
         model: RewardModel,
         admission: Admission,
         max_batch_items: int,
-        max_item_chars: int = DEFAULT_ITEM_CHARS,
+        max_item_bytes: int = MAX_ITEM_BYTES,
         observers: Sequence[Observer] = (),
         explains: bool = True,
         clock: Callable[[], float] = time.monotonic,
@@ -79,7 +79,7 @@ class Scorer:
         self._admission = admission
         self._max_batch_items = max_batch_items
         self._observers = observers
-        self._max_item_chars = max_item_chars
+        self._max_item_bytes = max_item_bytes
         self._clock = clock
         self._loop_budget = LoopBudget()
         self._explains = explains
@@ -197,7 +197,7 @@ class Scorer:
                 f"model: {self._name!r} does not generate text; choose a judge, or use /v1/score"
             )
         request = _validated(ChatRequest, body)
-        self._checked_length({"messages": request.characters})
+        self._checked_length({"messages": request.size})
         async with within_deadline(request.timeout_s), self._admission.place(request.timeout_s):
             return await self._model.chat.complete(request)
 
@@ -215,13 +215,13 @@ class Scorer:
                 f"rubric: model {self._name!r} has kind {kind}, which reads no rubric; ask a model "
                 "of kind rubric or a composite of one, or leave it out"
             )
-        characters = self._checked_length(request.characters)
+        size = self._checked_length(request.sizes)
         if request.group_size is not None:
             return await self._groups.member(request)
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
             times.placed = self._clock()
-            await self._loop_budget.work(characters)
+            await self._loop_budget.work(size)
             request.timeout_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
             return await self._model.score(request, trace)
 
@@ -286,12 +286,12 @@ class Scorer:
             )
 
     def _checked_length(self, sizes: Mapping[str, int]) -> int:
-        """The total number of characters in the fields of these sizes, if it is not too large."""
+        """The total bytes of the fields of these sizes, if they are not too many."""
         total, longest = sum(sizes.values()), max(sizes, key=sizes.__getitem__)
-        if total > self._max_item_chars:
+        if total > self._max_item_bytes:
             raise InvalidRequestError(
-                f"{longest}: has {sizes[longest]} of the item's {total} characters; the limit is "
-                f"max_item_chars: {self._max_item_chars}, so send less, such as its end"
+                f"{longest}: has {sizes[longest]} of the item's {total} bytes; the limit is "
+                f"max_item_bytes: {self._max_item_bytes}, so send less, such as its end"
             )
         return total
 

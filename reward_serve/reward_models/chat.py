@@ -20,7 +20,7 @@ from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError, gathered
 from reward_serve.reward_models.comparison import LONG_PROMPT
 from reward_serve.reward_models.generation import generation_of
-from reward_serve.schema import MAX_MESSAGES, Count, Message, Options, Seed, Timeout
+from reward_serve.schema import MAX_MESSAGES, Count, Message, Options, Seed, Timeout, utf8_bytes
 
 CHAT_TIMEOUT_S = 600.0
 """The default deadline, as in OpenAI's clients."""
@@ -109,9 +109,9 @@ class ChatRequest(BaseModel):
         )
 
     @property
-    def characters(self) -> int:
-        """The total number of characters of the messages."""
-        return sum(len(message.content) for message in self.messages)
+    def size(self) -> int:
+        """The bytes of UTF-8 of the messages."""
+        return sum(utf8_bytes(message.content) for message in self.messages)
 
 
 class Chat:
@@ -140,15 +140,15 @@ class Chat:
             options.max_tokens = min(options.max_tokens, self._config.max_tokens)
         generation = generation_of(options, self._config, "generate", self._ends_thinking)
         most = CHARACTERS_A_TOKEN * self._engine.max_model_len
-        if request.characters > most:
+        if request.size > most:
             raise InvalidRequestError(
-                f"messages: {request.characters} characters exceed this model's context of "
+                f"messages: {request.size} bytes exceed this model's context of "
                 f"{self._engine.max_model_len} tokens; shorten them"
             )
         turns = [message.model_dump() for message in request.messages]
         try:
             prompt, length = await off_loop(
-                request.characters > LONG_PROMPT,
+                request.size > LONG_PROMPT,
                 render_chat,
                 self._engine.tokenizer,
                 turns,

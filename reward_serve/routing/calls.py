@@ -15,11 +15,10 @@ class NoAnswerError(Exception):
     Attributes:
         status: ``timeout``, ``overloaded`` or ``error``; ``invalid`` if a retry cannot help.
         reason: why the call failed.
-        too_large: the call or its result exceeds the message limit; do not retry it unchanged.
     """
 
-    def __init__(self, status: Status, reason: str, too_large: bool = False) -> None:
-        self.status, self.reason, self.too_large = status, reason, too_large
+    def __init__(self, status: Status, reason: str) -> None:
+        self.status, self.reason = status, reason
 
     @property
     def details(self) -> dict[str, Any] | None:
@@ -62,7 +61,9 @@ def no_answer(error: BaseException) -> NoAnswerError:
     elif isinstance(error, BackPressureError):
         status = Status.OVERLOADED
         reason = "every replica is at its limit of calls; retry after a pause"
-    failed = NoAnswerError(status, reason, _is_too_large(error))
+    elif _is_too_large(error):
+        status, reason = Status.INVALID, "the results exceed 4 MiB; send fewer items at once"
+    failed = NoAnswerError(status, reason)
     failed.__cause__ = error
     return failed
 

@@ -17,13 +17,10 @@ from uuid import uuid4
 
 from reward_serve.routing.calls import NoAnswerError, answer_of, no_answer
 from reward_serve.routing.placement import Placement, Share, known_replicas
-from reward_serve.routing.sizes import size_of
-from reward_serve.schema import echoes, failure, longest_timeout_s
+from reward_serve.routing.sizes import MESSAGE_BYTES, size_of
+from reward_serve.schema import Status, echoes, failure, longest_timeout_s
 
 logger = logging.getLogger("ray.serve")
-
-_SENT_BYTES_PER_S = 100e6  # four times what a replica decides by rules, in the benchmark `long`
-_UNPACED_BYTES = 2**17
 
 REPLICA_GRACE_S = 2.0  # replicas enforce the deadline; this bounds calls that never reach one
 
@@ -51,15 +48,13 @@ class DeploymentClient:
         self, handle: Any, grace_s: float = REPLICA_GRACE_S, detached: bool = False
     ) -> None:
         # Over gRPC a call takes half the time of one through Ray's object store, the default, which
-        # suits data with several readers. Only the latter carries calls of any size.
+        # suits data with several readers.
         self._handle = handle.options(
             _by_reference=False, request_serialization="pickle", response_serialization="pickle"
         )
-        self._large = handle.options(_by_reference=True)
         self._grace_s = grace_s
         self._detached = detached
         self._placement = Placement()
-        self._sent_at = 0.0
 
     async def score_batch(self, items: Sequence[Any]) -> list[Result]:
         """Score the items with ``RewardReplica.score_batch``; a result for each, in order."""
@@ -87,8 +82,7 @@ class DeploymentClient:
             NoAnswerError: no replica answered.
         """
         until = asyncio.get_running_loop().time() + within_s
-        share = Share(None, (), size_of(arguments))
-        return await self._asked(method, share, until, *arguments)
+        return await self._asked(method, Share(None, (), size_of(arguments)), until, *arguments)
 
     async def explain(self, request: Any) -> Result:
         """Explain a request's result with ``RewardReplica.explain``; raises like ``call``."""
@@ -124,27 +118,20 @@ class DeploymentClient:
             for share in shares:
                 self._placement.done(share)
 
-    async def _wait_for_turn(self, share: Share, until: float) -> None:
-        """Wait until a large call may be sent, or until its deadline.
+    def _begin(self, method: str, share: Share, *arguments: Any, **options: Any) -> Any:
+        """Start a call to the share's replica; the id of a split batch is the last argument.
 
-        Serialising a call holds the GIL: without pauses, those of a batch of 32 MB would delay
-        every small request of this process and of the replica by a quarter of a second.
+        Raises:
+            NoAnswerError: the call is one item that no message carries.
         """
-        if share.size > _UNPACED_BYTES:
-            now = asyncio.get_running_loop().time()
-            turn = max(self._sent_at, now)
-            if turn < until:  # else it is never sent, and nobody waits for it
-                self._sent_at = turn + share.size / _SENT_BYTES_PER_S
-            await asyncio.sleep(min(turn, until) - now)
-
-    def _begin(
-        self, method: str, share: Share, large: bool, *arguments: Any, **options: Any
-    ) -> Any:
-        """Start a call to the share's replica; the id of a split batch is the last argument."""
+        if share.size > MESSAGE_BYTES:
+            raise NoAnswerError(
+                Status.INVALID,
+                f"request: has {share.size} bytes with its metadata; send at most {MESSAGE_BYTES}",
+            )
         if share.replica is not None:
             options["session_id"] = share.replica
-        handle = self._large if large else self._handle
-        handle = handle.options(**options) if options else handle
+        handle = self._handle.options(**options) if options else self._handle
         remote = getattr(handle, method).remote
         if share.batch is not None:
             arguments = (*arguments, share.batch)
@@ -153,18 +140,11 @@ class DeploymentClient:
         return remote(*arguments)
 
     async def _asked(self, method: str, share: Share, until: float, *arguments: Any) -> Any:
-        """The answer to a call by value, or by reference if it is too large."""
-        try:
-            return await answer_of(self._begin(method, share, share.large, *arguments), until)
-        except NoAnswerError as error:
-            if share.large or not error.too_large:
-                raise
-        return await answer_of(self._begin(method, share, True, *arguments), until)
+        return await answer_of(self._begin(method, share, *arguments), until)
 
     async def _score(self, share: Share, items: list[Any]) -> list[Result]:
         until = self._until(items)
         try:
-            await self._wait_for_turn(share, until)
             answer: list[Result] = await self._asked("score_batch", share, until, items)
             return answer
         except NoAnswerError as error:
@@ -172,16 +152,11 @@ class DeploymentClient:
         finally:
             self._placement.done(share)
 
-    async def _stream(
-        self, share: Share, missing: dict[int, Any], retried_until: float | None = None
-    ) -> Chunks:
-        """The chunks of one call; ``retried_until`` is the deadline of its retry by reference."""
+    async def _stream(self, share: Share, missing: dict[int, Any]) -> Chunks:
         keys, items = list(missing), list(missing.values())
-        until = retried_until or self._until(items)
-        large = share.large or retried_until is not None
-        await self._wait_for_turn(share, until)
-        call = self._begin("score_stream", share, large, items, stream=True)
+        until, call = self._until(items), None
         try:
+            call = self._begin("score_stream", share, items, stream=True)
             chunks = aiter(call)
             while True:  # until StopAsyncIteration
                 # The timeout excludes the yield, where it could cancel the reader.
@@ -192,16 +167,12 @@ class DeploymentClient:
                     del missing[result["index"]]
                 yield chunk
         except (asyncio.CancelledError, Exception) as error:
-            fault = no_answer(error)
-            if missing and fault.too_large and not large:
-                async with aclosing(self._stream(share, missing, until)) as rest:
-                    async for chunk in rest:
-                        yield chunk
-            elif missing:
+            fault = error if isinstance(error, NoAnswerError) else no_answer(error)
+            if missing:
                 failures = self._failures(missing.values(), fault)
                 yield [{"index": i, **each} for i, each in zip(missing, failures, strict=True)]
         finally:
-            if missing:
+            if missing and call is not None:
                 call.cancel()
             self._placement.done(share)
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from reward_serve.routing.sizes import MESSAGE_BYTES, bounded, size_of
+from reward_serve.routing.sizes import bounded, size_of
 
 _SLACK = 1.1
 _ALWAYS = 8  # items that a replica takes regardless of its load: a typical group
@@ -56,11 +56,6 @@ class Share:
     indices: Sequence[int]
     size: int = 0
     batch: str | None = None
-
-    @property
-    def large(self) -> bool:
-        """Whether it is a single item that exceeds the message limit."""
-        return self.size > MESSAGE_BYTES
 
 
 class Placement:

@@ -13,7 +13,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 MESSAGE_BYTES = 2 * 2**20
-"""Maximum bytes of items in one call by value; a larger item is sent by reference."""
+"""Maximum bytes of items in one call; a larger item is refused."""
 
 _OVERHEAD = 16
 _ENDLESS = 16 * 2**20

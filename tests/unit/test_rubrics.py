@@ -66,4 +66,4 @@ def test_a_rubric_that_cannot_be_judged_is_invalid(rubric: Any, said: str) -> No
 def test_criteria_count_towards_an_items_length() -> None:
     rubric = [criterion("a"), criterion("b", text="x" * 100)]
     request = ScoreRequest.model_validate({"response": "", "rubric": rubric})
-    assert request.characters["rubric"] == len("It is brief.") + 100
+    assert request.sizes["rubric"] == len("It is brief.") + 100

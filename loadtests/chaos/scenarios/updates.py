@@ -79,7 +79,7 @@ def _await_update(before: set[int]) -> None:
 
 
 def _settings(args: dict[str, Any]) -> None:
-    args["models"][0]["max_item_chars"] = 50_000
+    args["models"][0]["max_item_bytes"] = 50_000
 
 
 def _replicas(args: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fake_service import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, dead_url
 from tests.unit.cli.test_main import invoke
 
 
@@ -23,7 +23,7 @@ def test_without_a_score_it_says_why_and_exits_1(service: FakeService) -> None:
 
 
 def test_an_unreachable_service_is_asked_once() -> None:
-    result = invoke("ask", "", "18", "--url", f"http://127.0.0.1:{free_port()}")
+    result = invoke("ask", "", "18", "--url", dead_url())
     assert result.exit_code == 1
     assert "ConnectError" in result.output
     assert "is a service running there?" in result.output

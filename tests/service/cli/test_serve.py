@@ -28,7 +28,7 @@ from reward_serve.client.http import HttpRewardClient
 from reward_serve.config.app import AppConfig
 from reward_serve.config.models import ClassifierModel, JudgeModel
 from reward_serve.shipped import Build, deployments_files
-from tests.fake_service import free_port
+from tests.fake_service import dead_url, free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 QWEN = "Qwen/Qwen2.5-1.5B-Instruct"
@@ -284,7 +284,7 @@ def test_a_hub_id_without_a_network_ends_before_ray_starts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", dead_url())
     result = invoke("serve", QWEN)
     assert result.exit_code == 1
     assert QWEN in result.stderr

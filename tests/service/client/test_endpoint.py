@@ -20,7 +20,7 @@ from reward_serve.groups.schema import GroupResult, group_failure
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreResult, Status, failure
 from tests.fake_handle import Handle, right
-from tests.fake_service import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, dead_url
 from tests.fake_transport import FakeTransport
 
 DEADLINE_S = 0.4
@@ -253,7 +253,7 @@ async def test_a_request_that_always_fails_does_not_condemn_the_service(
 def test_of_two_services_the_one_that_answers_is_asked(
     service: FakeService, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dead = f"http://127.0.0.1:{free_port()}"
+    dead = dead_url()
     client = connect(url=f"{dead}, {service.url}", timeout_s=5.0)
     assert [client.score(ASKED).score for _ in range(20)] == [1.0] * 20
     until(lambda: "away" in announced(caplog, dead))
@@ -311,7 +311,7 @@ async def test_by_handle_too(caplog: pytest.LogCaptureFixture) -> None:
 def test_clients_of_one_target_learn_of_an_outage_together(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = dead_url()
     one, other = (connect(url=url, on_failure=f, timeout_s=DEADLINE_S) for f in ("none", "rule"))
     one.score(ASKED)
 

@@ -420,26 +420,6 @@ async def test_a_lost_explanation_is_a_typed_failure(end: End) -> None:
     assert explanation.rule is None
 
 
-async def test_an_explanation_that_no_message_carries_is_asked_for_by_reference() -> None:
-    class TooLarge(grpc.RpcError):  # type: ignore[misc]
-        def code(self) -> Any:
-            return grpc.StatusCode.RESOURCE_EXHAUSTED
-
-    class OnceTooLarge(Call):
-        asked = 0
-
-        def __await__(self) -> Any:
-            OnceTooLarge.asked += 1
-            if OnceTooLarge.asked == 1:
-                raise TooLarge
-            return super().__await__()
-
-    handle: Any = Handle(explained, call=OnceTooLarge)
-    explanation = await Dispatcher({"judge": handle}).explain({**ASKED, "id": "a"})
-    assert explanation["result"]["score"] == 1.0
-    assert handle.by_reference == [False, True]
-
-
 @pytest.mark.parametrize(
     ("error", "said"),
     [

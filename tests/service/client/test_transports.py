@@ -24,7 +24,7 @@ from reward_serve.client.transport import (
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 from reward_serve.version import __version__
-from tests.fake_service import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, dead_url
 
 RIGHT = {"response": "#### 18", "reference": "18"}
 
@@ -125,7 +125,7 @@ def test_a_page_at_the_url_of_no_service_is_not_asked_again(service: FakeService
 
 
 def test_nobody_at_the_url_is_unavailable() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = dead_url()
     with pytest.raises(ServiceUnavailableError) as caught:
         ask(HttpTransport(url), RIGHT)
     assert str(caught.value).startswith(f"{url}: ConnectError")
@@ -345,7 +345,7 @@ def test_the_models_are_listed(client: HttpRewardClient) -> None:
 
 
 def test_models_of_nobody_is_unavailable() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = dead_url()
     with HttpRewardClient(url) as client, pytest.raises(ServiceUnavailableError, match=url):
         client.models()
 
@@ -372,7 +372,7 @@ def test_ready_is_what_the_service_says(
 
 
 def test_nobody_is_not_ready() -> None:
-    assert HttpRewardClient(f"http://127.0.0.1:{free_port()}").is_ready() is False
+    assert HttpRewardClient(dead_url()).is_ready() is False
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:port", "http://[::1"])

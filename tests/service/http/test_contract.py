@@ -77,7 +77,7 @@ async def test_a_body_of_as_many_values_as_there_may_be_is_read() -> None:
     [
         (
             "/v1/score",
-            "server.max_body_bytes; shorten the item, whose texts may have max_item_chars",
+            "server.max_body_bytes; shorten the item, whose texts may have max_item_bytes",
         ),
         (
             "/v1/score/batch",

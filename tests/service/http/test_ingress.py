@@ -225,14 +225,14 @@ def metadata(content: str) -> bytes:
         ),
         pytest.param(b'{"response": "18", "id": "' + b"i" * 2000 + b'"}', "id: ", id="id of 2,000"),
         pytest.param(
-            b'{"response": "' + b"x" * 2_200_000 + b'", "reference": "18"}',
-            "response: has 2200000 of",
-            id="a response of 2,200,000",
+            b'{"response": "' + b"x" * 1_200_000 + b'", "reference": "18"}',
+            "response: has 1200000 of",
+            id="a response of 1,200,000",
         ),
         pytest.param(
-            b'{"response": "18", "reference": "18", "question": "' + b"x" * 2_200_000 + b'"}',
-            "question: has 2200000 of",
-            id="a question of 2,200,000",
+            b'{"response": "18", "reference": "18", "question": "' + b"x" * 1_200_000 + b'"}',
+            "question: has 1200000 of",
+            id="a question of 1,200,000",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from ray import serve
 
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult
 from reward_serve.client import connect
-from reward_serve.schema import DEFAULT_ITEM_CHARS, MAX_METADATA_BYTES
+from reward_serve.schema import MAX_ITEM_BYTES, MAX_METADATA_BYTES
 from tests.service.integration.applications import GATEWAY, SEVERAL
 
 MODEL = {"model": SEVERAL}
@@ -82,15 +82,15 @@ def test_a_batch_of_ten_megabytes_is_scored_in_every_way(url: str) -> None:
 def test_the_largest_item_there_may_be_is_scored_among_small_ones(url: str) -> None:
     reference = {"reference": "18", **MODEL}
     ending = "\n#### 18"
-    giant = "\U0001f600" * (DEFAULT_ITEM_CHARS - len(ending) - 2) + ending  # 8 MB
+    giant = "\U0001f600" * (MAX_ITEM_BYTES // 4 - 3) + ending
     small = [{"response": f"#### {n}", **reference} for n in (17, 18)]
     items = [small[0], {"response": giant, **reference}, small[1]]
     for way, ask in ways(url).items():
         assert [result.score for result in ask(items)] == [0.0, 1.0, 1.0], way
-    too_long = {"response": giant + "   ", **reference}
+    too_long = {"response": giant + "    ", **reference}
     result = HttpRewardClient(f"{url}/{SEVERAL}").score(too_long)
     assert (result.status, result.score) == ("invalid", None)
-    assert "max_item_chars" in str(result.reason)
+    assert "max_item_bytes" in str(result.reason)
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_echoed_metadata_may_be_larger_than_a_message_together(url: str) -> None
 @pytest.mark.timeout(60)
 def test_a_body_over_the_limit_is_a_413_and_the_trainers_client_splits_it(url: str) -> None:
     several = f"{url}/{SEVERAL}"
-    items = [{**item, "response": item["response"] * 5} for item in BATCH]  # 51 MB
+    items = [{**item, "response": item["response"] * 2} for item in BATCH]  # 20 MB
     body = json.dumps({"requests": items})
     reply = httpx.post(f"{several}/v1/score/batch", content=body, timeout=60)
     assert reply.status_code == 413

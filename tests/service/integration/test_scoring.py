@@ -128,11 +128,11 @@ def test_a_group_shares_its_prefix(handle: RewardClient) -> None:
 def test_a_megabyte_of_response_is_judged_by_its_end_and_the_cut_is_reported(
     http: HttpRewardClient,
 ) -> None:
-    result = http.score({"response": "blah " * 250_000 + "it is 18 in all", "reference": "18"})
+    result = http.score({"response": "blah " * 205_000 + "it is 18 in all", "reference": "18"})
     judged_by_model(result)
     cut = (result.details or {})["cut_response_characters"]
     assert isinstance(cut, int)
-    assert cut > 1_000_000
+    assert cut > 900_000
 
 
 def test_async_clients_score_many_at_once(http: HttpRewardClient, handle: RewardClient) -> None:

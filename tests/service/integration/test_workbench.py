@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from reward_serve.schema import DEFAULT_ITEM_CHARS
+from reward_serve.schema import MAX_ITEM_BYTES
 from tests.service.lab.ui.running import FLAGS, Running, chromium, workbench
 
 expect.set_options(timeout=90_000)
@@ -54,7 +54,7 @@ def test_ask_shows_what_the_judge_saw_and_thought(page: Page) -> None:
 def test_the_longest_item_is_pasted_and_judged(page: Page) -> None:
     page.get_by_role("link", name="Ask", exact=True).click()
     page.get_by_label("Reference").fill("120")
-    room = DEFAULT_ITEM_CHARS - len("120") - len(RIGHT_IN_WORDS)
+    room = MAX_ITEM_BYTES - len("120") - len(RIGHT_IN_WORDS)
     long = "So. " * (room // 4) + " " * (room % 4) + RIGHT_IN_WORDS
     page.get_by_label("Response").fill(long)
     page.get_by_role("button", name="Ask", exact=True).click()
@@ -63,7 +63,7 @@ def test_the_longest_item_is_pasted_and_judged(page: Page) -> None:
     expect(card.locator(".text-box", has_text=RIGHT_IN_WORDS).first).to_be_visible()
     page.get_by_label("Response").fill(long + ".")
     page.get_by_role("button", name="Ask", exact=True).click()
-    expect(card.locator(".message")).to_contain_text(f"{DEFAULT_ITEM_CHARS}")
+    expect(card.locator(".message")).to_contain_text(f"{MAX_ITEM_BYTES}")
 
 
 def test_group_compares_rule_and_judge(page: Page) -> None:

@@ -20,7 +20,8 @@ from reward_serve.reward_models.classifier import Classifier
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import (
-    DEFAULT_ITEM_CHARS,
+    MAX_ITEM_BYTES,
+    MAX_MESSAGES,
     MAX_METADATA_BYTES,
     MAX_METADATA_DEPTH,
     MAX_NAME_CHARACTERS,
@@ -114,11 +115,11 @@ def nested(part: str) -> dict[str, Any]:
 
 def fields(part: str) -> dict[str, dict[str, Any]]:
     """Items with this text in each field, at the field's limit or beyond it."""
-    whole = DEFAULT_ITEM_CHARS - 100_000
+    whole = (MAX_ITEM_BYTES - 100_000) * len(part) // len(part.encode("utf-8", "surrogatepass"))
     each = whole // MAX_REFERENCES
     several = [f"{i} {text(part, each)} #### {i}" for i in range(MAX_REFERENCES)]
     short = [f"{i} {text(part, 40)} #### {i}" for i in range(MAX_REFERENCES)]
-    turn = text(part, whole // 1024)
+    turn = text(part, whole // MAX_MESSAGES)
     return {
         "response": {"response": text(part, whole)},
         "response of 200,000": {"response": text(part, 200_000)},
@@ -186,7 +187,7 @@ def some(count: int, seed: int) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("kind", ["judge", "judge of solutions"])
 async def test_references_that_no_prompt_can_show_are_refused_at_once(kind: str) -> None:
-    asked = {**item("1", "question"), "reference": ["½" * 30_000] * MAX_REFERENCES}
+    asked = {**item("1", "question"), "reference": ["½" * 30_000] * 16}
     assert await check(kind, [asked]) < LONGEST_S
     scorer = Scorer("m", MODELS[kind](), Admission(64, 4096), 1024)
     began = time.process_time()

@@ -140,42 +140,31 @@ class TooLargeError(grpc.RpcError):  # type: ignore[misc]
 
 
 @either_way
-async def test_a_batch_goes_in_messages_and_what_is_larger_by_reference(ask: Any) -> None:
+async def test_a_batch_goes_in_messages_and_an_item_that_none_carries_is_refused(ask: Any) -> None:
     handle = Handle(right)
     items = [{**item, "response": "x" * 500_000} for item in ITEMS[:8]]
     items.append({**ITEMS[8], "response": "x" * 3_000_000})
     results = await ask(DeploymentClient(handle), items)
 
     assert [result["id"] for result in results] == [item["id"] for item in items]
-    assert handle.by_reference == [False, False, True]
-    assert len(handle.batches) == 3
+    assert [result["status"] for result in results] == ["ok"] * 8 + ["invalid"]
+    assert "bytes with its metadata; send at most 2097152" in results[8]["reason"]
+    assert len(handle.batches) == 2
     assert len(set(handle.batches)) == 1
 
 
 @either_way
-async def test_what_is_too_large_for_a_message_is_asked_again_by_reference(ask: Any) -> None:
-    def once(items: list[Any]) -> list[Any]:
-        if not handle.by_reference[-1]:
-            raise TooLargeError
-        return right(items)
-
-    handle = Handle(once)
-    results = await ask(DeploymentClient(handle), ITEMS)
-    assert {result["status"] for result in results} == {"ok"}
-    assert handle.by_reference == [False, True]
-
-    hopeless = Handle(TooLargeError())
-    results = await ask(DeploymentClient(hopeless), ITEMS)
-    assert {result["status"] for result in results} == {"error"}
-    assert hopeless.by_reference == [False, True]
+async def test_results_that_no_message_carries_are_refused_with_the_remedy(ask: Any) -> None:
+    results = await ask(DeploymentClient(Handle(TooLargeError())), ITEMS)
+    assert {result["status"] for result in results} == {"invalid"}
+    assert results[0]["reason"] == "the results exceed 4 MiB; send fewer items at once"
 
 
-async def test_a_large_conversation_goes_by_reference() -> None:
-    handle = Handle(right)
-    client = DeploymentClient(handle)
-    for size in (10, 3_000_000):
-        await client.call("complete", [{"id": None, "content": "x" * size}], within_s=1)
-    assert handle.by_reference == [False, True]
+async def test_a_conversation_that_no_message_carries_is_refused() -> None:
+    client = DeploymentClient(Handle(right))
+    with pytest.raises(NoAnswerError, match="bytes") as caught:
+        await client.call("complete", [{"id": None, "content": "x" * 3_000_000}], within_s=1)
+    assert caught.value.status == "invalid"
 
 
 class Waiting(Call):
@@ -307,61 +296,6 @@ async def test_streams_are_merged_and_the_fault_of_one_is_not_swallowed() -> Non
     assert sorted(closed) == ["a", "b"]
 
 
-async def test_large_calls_are_sent_one_after_the_other_and_small_ones_between(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("reward_serve.routing.deployment_client._SENT_BYTES_PER_S", 40e6)
-    handle = Handle(right)
-    client = DeploymentClient(handle)
-    loop = asyncio.get_running_loop()
-    long = [{**ITEMS[0], "response": "x" * 1_900_000 + "18"} for _ in range(5)]
-
-    began = loop.time()
-    asking = asyncio.create_task(client.score_batch(long))
-    await asyncio.sleep(0.06)
-    sent = len(handle.calls)
-    await client.score_batch(ITEMS[:1])
-    assert loop.time() - began < 0.15
-    results = await asking
-
-    assert 0 < sent < 5
-    assert len(handle.calls) == 6
-    assert 0.15 < loop.time() - began < 1.0
-    assert {result["status"] for result in results} == {"ok"}
-
-
-@either_way
-async def test_a_large_call_waits_for_its_turn_until_its_deadline_alone(
-    ask: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("reward_serve.routing.deployment_client._SENT_BYTES_PER_S", 1000.0)
-    client = DeploymentClient(Handle(right), grace_s=0.1)
-    long = {**ITEMS[0], "response": "x" * 1_900_000 + "18", "timeout_s": 0.1}
-
-    async with asyncio.timeout(30):
-        results = await ask(client, [long, long])
-
-    assert [result["status"] for result in results] == ["ok", "timeout"]
-
-
-@either_way
-async def test_a_large_call_that_misses_its_deadline_delays_none_behind_it(
-    ask: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("reward_serve.routing.deployment_client._SENT_BYTES_PER_S", 1_900_000 / 0.5)
-    client = DeploymentClient(Handle(right), grace_s=0.1)
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-
-    async def long(timeout_s: float) -> str:
-        item = {**ITEMS[0], "response": "x" * 1_900_000 + "18", "timeout_s": timeout_s}
-        (result,) = await ask(client, [item])
-        return str(result["status"])
-
-    assert await asyncio.gather(*map(long, (5, 0.1, 5))) == ["ok", "timeout", "ok"]
-    assert 0.4 < loop.time() - began < 0.9
-
-
 def test_a_process_without_a_cluster_starts_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**settings: Any) -> None:
         assert settings["address"] == "auto"
@@ -387,14 +321,6 @@ async def test_a_group_goes_to_the_replica_of_its_single_requests(two_replicas: 
     assert set().union(*homes.values()) == {"r0", "r1"}
 
 
-async def test_a_group_that_no_message_carries_is_sent_by_reference() -> None:
-    class TooLarge(grpc.RpcError):  # type: ignore[misc]
-        def code(self) -> Any:
-            return grpc.StatusCode.RESOURCE_EXHAUSTED
-
-    ends: Iterator[End] = iter([TooLarge(), lambda asked: {"status": "ok"}])
-    handle: Any = Handle(right, call=lambda end, items: Call(next(ends), items))
-    found = await DeploymentClient(handle).score_group({"responses": ["a", "b"]})
-    assert found == {"status": "ok"} and handle.by_reference == [False, True]
+async def test_a_group_whose_replica_is_lost_has_no_answer() -> None:
     with pytest.raises(NoAnswerError):
         await DeploymentClient(Handle(RayActorError())).score_group({"responses": ["a", "b"]})

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from reward_serve.off_loop import takes_long
-from reward_serve.schema import DEFAULT_ITEM_CHARS, ScoreRequest
+from reward_serve.schema import MAX_ITEM_BYTES, ScoreRequest
 from reward_serve_answers import final_answer, grade_choice, verify, verify_any, verify_strict_any
 from reward_serve_answers.committed import MAX_RESPONSE
 from reward_serve_answers.verifiers import (
@@ -20,7 +20,7 @@ from reward_serve_answers.verifiers import (
     grade_strict_last,
 )
 
-CHARACTERS = DEFAULT_ITEM_CHARS
+CHARACTERS = MAX_ITEM_BYTES
 SECONDS = 1.0  # each takes less than 0.05 on a free machine; what is quadratic takes minutes
 
 PARTS = [

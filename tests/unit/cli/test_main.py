@@ -15,7 +15,7 @@ import reward_serve.cli.main
 from reward_serve.cli.doctor import doctor
 from reward_serve.cli.main import add_commands, cli
 from reward_serve.client.check import Finding
-from tests.fake_service import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, dead_url
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = [
@@ -89,7 +89,7 @@ def test_doctor_asks_no_service_unless_requested(monkeypatch: pytest.MonkeyPatch
 
 def test_doctor_of_nobody_exits_1_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     sound(monkeypatch, Finding("python", "3.11"))
-    url = f"http://127.0.0.1:{free_port()}"
+    url = dead_url()
     result = invoke("doctor", "--url", url)
     assert result.exit_code == 1
     assert f"{url}: ConnectError" in result.stderr
@@ -155,7 +155,7 @@ def test_wait_ends_when_the_service_can_score(service: FakeService) -> None:
 
 @pytest.mark.parametrize(("options", "shown"), [((), True), (("--quiet",), False)])
 def test_wait_of_nobody_exits_1(options: tuple[str, ...], shown: bool) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = dead_url()
     result = invoke("wait", "--url", url, "--timeout-s", "0", *options)
 
     assert result.exit_code == 1
@@ -181,7 +181,7 @@ def test_the_service_is_found_by_the_environment(
 def test_an_option_goes_before_the_environment(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("REWARD_SERVE_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("REWARD_SERVE_URL", dead_url())
     assert invoke("wait", "--url", service.url, "--timeout-s", 0).exit_code == 0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from reward_serve.client.check import Finding, examine_service, main
 from reward_serve.schema import Status, failure
-from tests.fake_service import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, dead_url
 
 
 def by_name(findings: list[Finding]) -> dict[str, Finding]:
@@ -27,7 +27,7 @@ def test_a_service_that_gives_a_verdict_has_no_problem(service: FakeService) -> 
 
 
 def test_nobody_at_the_url_is_a_problem_with_a_remedy() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = dead_url()
     (finding,) = examine_service(url)
     assert finding.what == "service"
     assert finding.found.startswith(f"{url}: ConnectError")
@@ -141,6 +141,6 @@ def test_a_failure_in_the_batch_is_a_problem(
 def test_without_a_service_the_command_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("REWARD_SERVE_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("REWARD_SERVE_URL", dead_url())
     assert check(monkeypatch) == 1
     assert "reward-serve serve" in capsys.readouterr().out

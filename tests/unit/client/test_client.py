@@ -15,7 +15,7 @@ from reward_serve.client import (
 )
 from reward_serve.client.loop import own_loop
 from reward_serve.schema import ScoreResult, Status
-from tests.fake_service import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, dead_url
 
 VARIABLES = ("URL", "APP", "API_KEY", "TIMEOUT_S")
 
@@ -106,7 +106,7 @@ def test_a_service_that_goes_and_comes_back_is_waited_for(service: FakeService) 
 
 @pytest.mark.parametrize(("on_failure", "score"), [("rule", 1.0), (-1.0, -1.0), ("none", None)])
 def test_without_a_service_the_caller_gets_what_it_chose(on_failure: Any, score: Any) -> None:
-    client = connect(url=f"http://127.0.0.1:{free_port()}", on_failure=on_failure, max_attempts=2)
+    client = connect(url=dead_url(), on_failure=on_failure, max_attempts=2)
     result = client.score(asked(2))
     counts = client.counters.snapshot()
     assert result.score == score
@@ -128,7 +128,7 @@ def test_failures_are_logged_less_and_less_often(
 
 
 def test_without_a_service_and_a_choice_it_raises() -> None:
-    client = connect(url=f"http://127.0.0.1:{free_port()}", max_attempts=1)
+    client = connect(url=dead_url(), max_attempts=1)
     with pytest.raises(ScoringError, match="ConnectError"):
         client.score(asked(2))
     assert client.counters.snapshot()["failed"] == 1
@@ -279,6 +279,6 @@ def test_an_unknown_setting_is_refused_by_name(setting: str, remedy: str) -> Non
 
 
 def test_a_request_that_is_only_a_text_is_refused_with_the_form_to_send() -> None:
-    client = connect(url=f"http://127.0.0.1:{free_port()}")
+    client = connect(url=dead_url())
     with pytest.raises(TypeError, match=r"request: must be a dict or a ScoreRequest .found str"):
         client.score("#### 18")  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from reward_serve.client import (
 from reward_serve.client.transport import NotConnectedError, parse_group
 from reward_serve.groups.schema import GroupRequest, GroupResult, group_failure
 from reward_serve.schema import ScoreResult, Status, failure
-from tests.fake_service import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, dead_url
 from tests.fake_transport import FakeTransport
 
 ASKED: dict[str, Any] = {"question": "?", "responses": ["a", "aa"]}
@@ -69,7 +69,7 @@ def test_a_tuple_of_responses_is_a_group_too(service: FakeService) -> None:
 
 
 def test_a_group_too_large_is_a_typed_failure_for_each_response_without_a_service_too() -> None:
-    client = HttpRewardClient(f"http://127.0.0.1:{free_port()}", max_attempts=1)
+    client = HttpRewardClient(dead_url(), max_attempts=1)
     found = client.score_group({**ASKED, "responses": ["a"] * 70})
     assert [one.status for one in found.results] == [Status.ERROR] * 70
 

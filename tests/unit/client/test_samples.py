@@ -13,7 +13,7 @@ import pytest
 from reward_serve.client import connect, samples
 from reward_serve.client.samples import COLUMNS, SampleReader, SampleWriter, log_table, sample_of
 from reward_serve.schema import ScoreResult, Status
-from tests.fake_service import FakeService, free_port
+from tests.fake_service import FakeService, dead_url
 
 ASKED = {"question": "9 + 9?", "response": "So it is\n#### 18", "reference": "18"}
 
@@ -75,7 +75,7 @@ def test_one_of_several_is_written(service: FakeService, tmp_path: Path) -> None
 
 def test_what_a_fallback_decided_says_so(tmp_path: Path) -> None:
     file = tmp_path / "samples.jsonl"
-    url = f"http://127.0.0.1:{free_port()}"
+    url = dead_url()
     connect(url=url, on_failure="rule", max_attempts=1, samples=str(file)).score(ASKED)
 
     (sample,) = lines(file)

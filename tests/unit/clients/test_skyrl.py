@@ -11,7 +11,7 @@ import skyrl_gym
 from reward_serve.client import connect
 from reward_serve.client.rows import RefusedRowError
 from reward_serve_skyrl import GSM8kJudgeEnv, register_envs
-from tests.fake_service import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, dead_url
 
 RIGHT, WRONG, UNDECIDED = "#### 18", "#### 17", "18 or 17, who knows?"
 
@@ -64,7 +64,7 @@ def test_the_question_and_the_group_go_with_it(service: FakeService) -> None:
 
 
 def test_without_a_service_the_rule_decides_and_reports_it() -> None:
-    env = judge(f"http://127.0.0.1:{free_port()}", timeout_s=1.0)
+    env = judge(dead_url(), timeout_s=1.0)
 
     assert env.step(RIGHT)["reward"] == 1.0
     metrics = env.get_metrics()

@@ -19,7 +19,7 @@ from reward_serve_verl import compute_score, compute_score_batched, compute_scor
 from reward_serve_verl import llm_judge_remote as drop_in
 from reward_serve_verl.probe import check_first_rows
 from reward_serve_verl.requests import references, request_for
-from tests.fake_service import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, dead_url
 
 MISSING: list[Any] = [None, math.nan, np.float64("nan"), "", "  ", [], [None], np.array([None]), {}]
 RIGHT, WRONG, UNDECIDED = "#### 18", "#### 17", "18 or 17, who knows?"
@@ -65,7 +65,7 @@ def test_a_batch_of_verls_may_be_arrays(
 
 
 def test_without_a_service_the_rule_decides_and_reports_it() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = dead_url()
     scored = compute_score_sync("gsm8k", RIGHT, "18", {"timeout": 1}, url=url, max_attempts=2)
 
     assert (scored["score"], scored["fallback"], scored["undecided"]) == (1.0, 1.0, 0.0)
@@ -247,7 +247,7 @@ def test_a_run_begins_where_its_rows_are_taken(service: FakeService) -> None:
 
 
 def test_a_run_begins_without_its_service(caplog: pytest.LogCaptureFixture) -> None:
-    settings = {"url": f"http://127.0.0.1:{free_port()}", "timeout_s": 1, "on_failure": "rule"}
+    settings = {"url": dead_url(), "timeout_s": 1, "on_failure": "rule"}
     check_first_rows([{"reward_model": {"ground_truth": "18"}, "extra_info": None}], settings)
 
     assert "a probe had no verdict: error" in caplog.text
@@ -422,7 +422,7 @@ def test_patterns_that_are_none_are_refused(patterns: Any) -> None:
 
 
 def test_texts_are_compared_by_their_words_where_the_service_is_away() -> None:
-    settings: dict[str, Any] = {"url": f"http://127.0.0.1:{free_port()}", "max_attempts": 1}
+    settings: dict[str, Any] = {"url": dead_url(), "max_attempts": 1}
     info = {"timeout": 1}
     scored = compute_score_sync(
         "llm_judge_remote_qa", "the capital of France", "Paris, the capital", info,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reward_serve.engines.checkpoint import CheckpointError, check_hub_id
-from tests.fake_service import free_port
+from tests.fake_service import dead_url
 
 MODEL = "org/judge"
 
@@ -72,13 +72,13 @@ def test_what_the_hub_does_not_give_is_refused_with_the_remedy(
 def test_a_hub_that_cannot_be_reached_is_named_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", dead_url())
     with pytest.raises(CheckpointError, match="--local-dir FOLDER"):
         check_hub_id(MODEL)
 
 
 def test_a_model_in_the_cache_needs_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", dead_url())
     repository = tmp_path / "models--org--judge"
     snapshot = repository / "snapshots" / ("0" * 40)
     snapshot.mkdir(parents=True)

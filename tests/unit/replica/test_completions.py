@@ -36,7 +36,7 @@ class FakeChat:
 def completer(chat: Any, admission: Admission | None = None) -> Scorer:
     model = RuleRewardModel(RuleModel(name="judge", kind="rule"))
     model.chat = chat
-    return Scorer("judge", model, admission or Admission(1, 1), 1, max_item_chars=100)
+    return Scorer("judge", model, admission or Admission(1, 1), 1, max_item_bytes=100)
 
 
 async def test_every_answer_and_all_tokens_are_reported() -> None:
@@ -56,7 +56,7 @@ async def test_every_answer_and_all_tokens_are_reported() -> None:
             FakeChat(),
             {"messages": [{"role": "user", "content": "x" * 101}]},
             "invalid",
-            "max_item_chars",
+            "max_item_bytes",
         ),
         (FakeChat(EngineError("the engine core died")), BODY, "error", "the engine core died"),
         (FakeChat(KeyError("x")), BODY, "error", "KeyError"),

@@ -22,7 +22,7 @@ KEYS = tuple(Explanation.model_fields)
 def explainer(model: RewardModel | None = None, explains: bool = True, **bounds: Any) -> Scorer:
     admission = Admission(bounds.get("concurrent", 8), bounds.get("queued", 8))
     rule = RuleRewardModel(RuleModel(name="m", kind="rule"))
-    most = bounds.get("max_item_chars", 2**21)
+    most = bounds.get("max_item_bytes", 2**23)
     return Scorer("m", model or rule, admission, 1, most, explains=explains)
 
 
@@ -114,7 +114,7 @@ async def test_the_explanation_of_a_rule_names_no_model() -> None:
 async def test_a_request_at_fault_is_invalid_and_names_the_field(
     request_: object, field: str
 ) -> None:
-    explanation = await explained(explainer(max_item_chars=100), request_)
+    explanation = await explained(explainer(max_item_bytes=100), request_)
     assert explanation.result.status is Status.INVALID
     assert (explanation.result.reason or "").startswith(f"{field}: ")
 

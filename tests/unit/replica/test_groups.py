@@ -85,7 +85,7 @@ async def test_a_group_has_a_result_for_each_response_and_each_is_observed() -> 
     ("fields", "reason"),
     [
         ({"responses": ["x"]}, "responses: List should have at least 2 items"),
-        ({"responses": ["x" * 2000, "y"]}, "responses.0: has 2000 of the item's 2006 characters"),
+        ({"responses": ["x" * 2000, "y"]}, "responses.0: has 2000 of the item's 2006 bytes"),
         ({"model": "other"}, "model: no model is named 'other' in this deployment; choose 'judge'"),
         ({"question": " "}, "leaves no room"),
     ],

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve import memory
-from reward_serve.replica.observers import FailureLog, MemoryTrimmer, Times
+from reward_serve.replica.observers import FailureLog, Times
 from reward_serve.schema import ScoreResult, Status, failure
 
 
@@ -65,16 +64,3 @@ def test_a_flood_is_counted_and_logged_once_a_second(lines: Any) -> None:
     log.flush()
     log.observe({}, failed(), took(0.001))
     assert len(lines()) == 22
-
-
-def test_large_requests_are_trimmed_once_they_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    trims: list[None] = []
-    monkeypatch.setattr(memory, "trim", lambda: trims.append(None))
-    trimmer = MemoryTrimmer()
-    trimmer.observe({"response": "a" * (memory.LARGE_BYTES - 1000)}, {}, Times(0.0))
-    trimmer.flush()
-    assert trims == []
-    trimmer.observe({"response": "a" * 2000}, {}, Times(0.0))
-    trimmer.flush()
-    trimmer.flush()
-    assert trims == [None]

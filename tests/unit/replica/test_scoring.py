@@ -20,7 +20,7 @@ from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.reward_models.trace import Trace
 from reward_serve.routing.sizes import MESSAGE_BYTES, size_of
 from reward_serve.schema import (
-    DEFAULT_ITEM_CHARS,
+    MAX_ITEM_BYTES,
     ScoreRequest,
     ScoreResult,
     Status,
@@ -91,11 +91,11 @@ class Bench:
         concurrent: int = 8,
         queued: int = 8,
         max_batch_items: int = 8,
-        max_item_chars: int = DEFAULT_ITEM_CHARS,
+        max_item_bytes: int = MAX_ITEM_BYTES,
     ) -> None:
         self.model = FakeRewardModel()
         self.admission = Admission(concurrent, queued)
-        self.scorer = Scorer("judge", self.model, self.admission, max_batch_items, max_item_chars)
+        self.scorer = Scorer("judge", self.model, self.admission, max_batch_items, max_item_bytes)
 
     async def score(self, response: str, **fields: Any) -> ScoreResult:
         result = await self.scorer.score({"response": response, **fields})
@@ -150,28 +150,28 @@ async def test_a_verdict_becomes_a_result(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"response": "x" * 21}, "response: has 21 of the item's 21 characters"),
-        ({"reference": ["x" * 7] * 3}, "reference: has 21 of the item's 22 characters"),
-        ({"question": "x" * 30}, "question: has 30 of the item's 31 characters"),
-        ({"template": "x" * 20}, "template: has 20 of the item's 21 characters"),
+        ({"response": "x" * 21}, "response: has 21 of the item's 21 bytes"),
+        ({"reference": ["x" * 7] * 3}, "reference: has 21 of the item's 22 bytes"),
+        ({"question": "x" * 30}, "question: has 30 of the item's 31 bytes"),
+        ({"template": "x" * 20}, "template: has 20 of the item's 21 bytes"),
         (
             {"messages": [{"role": "user", "content": "x" * 20}] * 2},
-            "messages: has 40 of the item's 41 characters",
+            "messages: has 40 of the item's 41 bytes",
         ),
         (
             {"question": "x" * 12, "reference": "y" * 8},
-            "question: has 12 of the item's 21 characters",
+            "question: has 12 of the item's 21 bytes",
         ),
     ],
 )
 async def test_an_item_too_long_is_invalid_by_its_longest_field(
     fields: dict[str, Any], named: str
 ) -> None:
-    bench = Bench(max_item_chars=20)
+    bench = Bench(max_item_bytes=20)
     result = await bench.score(**{"response": "x", "id": "a", **fields})
     assert (result.status, result.id) == (Status.INVALID, "a")
     assert named in (result.reason or "")
-    assert "the limit is max_item_chars: 20, so send less" in (result.reason or "")
+    assert "the limit is max_item_bytes: 20, so send less" in (result.reason or "")
     assert bench.model.asked == []
     assert (await bench.score("x", question="y" * 19)).status is Status.OK
 

@@ -159,7 +159,7 @@ async def test_an_answer_that_fails_ends_the_others() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"messages": [{"role": "user", "content": "x" * 9000}]}, "9000 characters exceed"),
+        ({"messages": [{"role": "user", "content": "x" * 9000}]}, "9000 bytes exceed"),
         ({"n": 9}, "samples"),
         ({"n": 2, "temperature": 0.0}, "temperature 0"),
         ({"messages": [{"role": "user", "content": "x" * 300}]}, "shorten them"),

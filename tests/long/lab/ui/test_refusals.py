@@ -7,7 +7,7 @@ import threading
 import httpx
 from playwright.sync_api import Browser, expect
 
-from tests.fake_service import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, dead_url
 from tests.long.lab.ui.conftest import TIMEOUT_MS, Open
 from tests.service.lab.ui.running import Running, site, workbench
 
@@ -143,7 +143,7 @@ def test_a_service_that_does_not_answer_in_time_is_a_message(
 
 
 def test_a_service_that_is_down_is_a_message_and_so_are_missing_settings(open_page: Open) -> None:
-    with workbench(f"http://127.0.0.1:{free_port()}") as running:
+    with workbench(dead_url()) as running:
         page = open_page(running)
         expect(page.get_by_text("no answer")).to_be_visible()
         page.get_by_role("button", name="Ask", exact=True).click()

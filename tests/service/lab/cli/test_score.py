@@ -12,7 +12,7 @@ import pytest
 
 import reward_serve.cli.console
 from reward_serve.schema import ScoreResult, Status, failure
-from tests.fake_service import FakeService, Reply, free_port
+from tests.fake_service import FakeService, Reply, dead_url
 from tests.unit.cli.test_main import GOOD, ROOT, invoke, written
 
 
@@ -113,7 +113,7 @@ def test_unset_options_are_left_to_the_service(
 def test_an_unreachable_url_exits_1_with_the_reason(
     rows: Path, tmp_path: Path, batch_size: int
 ) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = dead_url()
     out = tmp_path / "out.jsonl"
     result = invoke("score", rows, "--url", url, "--out", out, "--batch-size", batch_size)
     assert result.exit_code == 1

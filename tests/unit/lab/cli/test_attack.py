@@ -12,7 +12,7 @@ import reward_serve_lab.cli.attack
 from reward_serve.cli.main import cli
 from reward_serve.schema import ScoreResult, Status, failure
 from reward_serve_lab.attacks import crossed
-from tests.fake_service import FakeService, free_port
+from tests.fake_service import FakeService, dead_url
 
 Answer = Callable[[dict[str, Any]], ScoreResult]
 
@@ -181,7 +181,7 @@ def test_over_http_a_rule_alone_accepts_nothing_but_leaves_too_much_undecided(
 
 
 def test_an_unreachable_url_exits_1_with_the_reason() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = dead_url()
     result = invoke("--url", url, "--sample", 5)
     assert result.exit_code == 1
     assert f"{url}: ConnectError" in result.stderr

@@ -12,7 +12,7 @@ import reward_serve_lab.cli.evaluate as command
 from reward_serve.cli.main import cli
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.schema import Component, ScoreResult, Status, failure
-from tests.fake_service import FakeService, free_port
+from tests.fake_service import FakeService, dead_url
 from tests.unit.lab.evaluation.fakes import FakeClient, failed, judged, ruled
 
 ROWS = [
@@ -317,7 +317,7 @@ def test_results_of_other_rows_cannot_be_compared(
 
 
 def test_an_unreachable_url_exits_1_with_the_reason(rows: Path, tmp_path: Path) -> None:
-    url, out = f"http://127.0.0.1:{free_port()}", tmp_path / "report.json"
+    url, out = dead_url(), tmp_path / "report.json"
     result = invoke(rows, "--url", url, "--out", out)
     assert result.exit_code == 1
     assert f"{url}: ConnectError" in result.stderr
