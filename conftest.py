@@ -11,7 +11,8 @@ import httpx
 import pytest
 from hypothesis import settings
 
-from reward_serve.client import connecting, loop
+from reward_serve.client import connecting
+from reward_serve.client import transport as loop
 from reward_serve.client.http import HttpTransport
 from tests.fake_service import FakeService
 

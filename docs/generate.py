@@ -308,7 +308,7 @@ def _rows(section: type[BaseModel], only: set[str] | None = None) -> str:
 def _metrics() -> str:
     from ray.serve import metrics
 
-    from reward_serve.replica.metrics import Metrics
+    from reward_serve.replica.observers import Metrics
 
     found: list[tuple[str, str, str, str]] = []
 

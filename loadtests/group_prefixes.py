@@ -16,8 +16,8 @@ from rich.console import Console
 
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.vllm import VllmEngine
-from reward_serve.groups.schema import GroupRequest
 from reward_serve.reward_models.judge import Judge
+from reward_serve.schema import GroupRequest
 
 _QUESTION = (
     "Janet's ducks lay 16 eggs per day. She eats three for breakfast every morning and bakes "

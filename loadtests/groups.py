@@ -19,9 +19,9 @@ from statistics import fmean
 
 from rich.console import Console
 
-from reward_serve.groups import ranking
-from reward_serve.groups.ranking import Pair
-from reward_serve.groups.strategies import Strategy, next_round
+from reward_serve.reward_models import group as ranking
+from reward_serve.reward_models.group import Pair, next_round
+from reward_serve.schema import Strategy
 
 STRATEGIES: tuple[Strategy, ...] = ("circular", "swiss", "all_pairs")
 RANKINGS = ("win rate", "Bradley-Terry")

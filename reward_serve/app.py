@@ -8,7 +8,7 @@ replaced independently belong to separate applications.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.app import AppConfig, GatewayConfig, ServerConfig
@@ -49,8 +49,7 @@ def build_app(args: dict[str, Any]) -> Application:
         )
         for model in config.models
     }
-    routed = [name for name, each in options.items() if "request_router_config" in each]
-    return bind_ingress(config.server, models, routed)
+    return bind_ingress(config.server, models)
 
 
 def build_gateway(args: dict[str, Any]) -> Application:
@@ -66,15 +65,12 @@ def build_gateway(args: dict[str, Any]) -> Application:
     return bind_ingress(config.server, {each.name: each.application for each in config.models})
 
 
-def bind_ingress(
-    server: ServerConfig, models: Mapping[str, Any], group_routed: Sequence[str] = ()
-) -> Application:
+def bind_ingress(server: ServerConfig, models: Mapping[str, Any]) -> Application:
     """The HTTP deployment for these reward models; the first is the default.
 
     Args:
         server: settings of the HTTP server.
         models: name to the model's deployment, or to the name of its application.
-        group_routed: names of the models whose calls need ``GroupRouter``.
     """
     from ray import serve
 
@@ -82,7 +78,7 @@ def bind_ingress(
 
     keys = read_key_digests(server.api_keys_file, server.api_keys_env)
     ingress = serve.deployment(Ingress).options(name=INGRESS_NAME, **ingress_options(server))
-    return ingress.bind(server.model_dump(mode="json"), models, keys, group_routed)
+    return ingress.bind(server.model_dump(mode="json"), models, keys)
 
 
 def deployment_options(model: ModelConfig) -> dict[str, Any]:
@@ -134,6 +130,6 @@ def _scaling(model: ModelConfig) -> dict[str, Any]:
         "autoscaling_config": {
             **scaling.model_dump(exclude={"target_items"}, exclude_none=True),
             "target_ongoing_requests": scaling.target_items or model.max_concurrent_items,
-            "policy": {"policy_function": "reward_serve.replica.autoscaling:replicas_for_items"},
+            "policy": {"policy_function": "reward_serve.replica.admission:replicas_for_items"},
         }
     }

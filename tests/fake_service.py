@@ -14,13 +14,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, TypeVar, cast
 
 from reward_serve.config.models import RuleModel
-from reward_serve.groups.schema import GroupRequest, GroupResult
 from reward_serve.http.contract import http_status
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.rule import RuleRewardModel
-from reward_serve.schema import ScoreResult, Status, failure
+from reward_serve.schema import GroupRequest, GroupResult, ScoreResult, Status, failure
 from reward_serve.version import VERSION_HEADER, __version__
 
 T = TypeVar("T")

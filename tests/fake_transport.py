@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reward_serve.explanation import Explanation
-from reward_serve.groups.schema import GroupResult
+from reward_serve.schema import GroupResult
 
 
 class FakeTransport:

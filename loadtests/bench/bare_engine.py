@@ -29,8 +29,7 @@ from reward_serve.client.handle import HandleTransport, RewardClient
 from reward_serve.client.http import HttpRewardClient, HttpTransport
 from reward_serve.client.transport import Transport
 from reward_serve.config.engine import EngineConfig
-from reward_serve.engines.vllm import VllmEngine
-from reward_serve.engines.vllm_settings import engine_arguments, locate
+from reward_serve.engines.vllm import VllmEngine, engine_arguments, locate
 from reward_serve.schema import Status
 
 ITEMS = 96

@@ -19,7 +19,7 @@ from loadtests.bench.settings import OWN, compare
 from loadtests.gpu.check import compared, judged, key, rows_of
 from loadtests.gpu.place import Place
 from reward_serve.config.engine import EngineConfig
-from reward_serve.engines.cpu import instruction_set
+from reward_serve.engines.vllm import instruction_set
 from reward_serve_lab.evaluation.metrics import expected_calibration_error
 
 ITEMS = 64

@@ -15,10 +15,9 @@ from loadtests.bench.common import load, spread
 from reward_serve.client import HttpRewardClient, RewardClient
 from reward_serve.config.app import ServerConfig
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.metrics import Metrics
+from reward_serve.replica.observers import Metrics
 from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models.base import RewardModel
-from reward_serve.reward_models.trace import Trace
+from reward_serve.reward_models.base import RewardModel, Trace
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 
 CALLS = {1: (150, 150), 32: (6_000, 800), 256: (20_000, 1_500)}

@@ -18,7 +18,7 @@ _BARE = """
 import asyncio, json, time
 began = time.monotonic()
 from reward_serve.config.engine import EngineConfig
-from reward_serve.engines.vllm_settings import engine_arguments, locate, set_environment
+from reward_serve.engines.vllm import engine_arguments, locate, set_environment
 
 async def start():
     config = EngineConfig(device="cpu")

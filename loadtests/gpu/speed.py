@@ -23,9 +23,12 @@ from reward_serve import HttpRewardClient
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.engines.vllm import VllmEngine
-from reward_serve.engines.vllm_classifier import VllmClassifier
-from reward_serve.engines.vllm_settings import engine_arguments, set_environment
+from reward_serve.engines.vllm import (
+    VllmClassifier,
+    VllmEngine,
+    engine_arguments,
+    set_environment,
+)
 
 _SHARE = 0.31
 _CALL = 128

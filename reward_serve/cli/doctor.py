@@ -21,7 +21,7 @@ from reward_serve.client.check import Finding, examine_service
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.resolve import installed_build, installed_version
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
-from reward_serve.engines.cpu import dtype_of, instruction_set
+from reward_serve.engines.vllm import dtype_of, instruction_set
 from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
 

@@ -26,7 +26,7 @@ from reward_serve.config.models import (
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, is_folder
 from reward_serve.engines.openai import RemoteKeyError, remote_key
-from reward_serve.engines.vllm_settings import adapter_folder, locate
+from reward_serve.engines.vllm import adapter_folder, locate
 from reward_serve.schema import Mode
 from reward_serve.shipped import Build
 
@@ -39,7 +39,7 @@ _TRAINED_ON = JudgeConfig.model_fields["template"].default
 _IMPORT_FUNCTION = """
 import sys
 from reward_serve.config.base import ConfigError
-from reward_serve.reward_models.verifiers import FunctionVerifier
+from reward_serve.reward_models.rule import FunctionVerifier
 try:
     FunctionVerifier(sys.argv[1])
 except ConfigError as error:

@@ -9,16 +9,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from reward_serve.client.coalescing import Coalescer, Outcome, Ticket, hand_out
-from reward_serve.client.endpoint import Endpoint
-from reward_serve.client.loop import in_thread, on_own_loop, own_loop, refuse_to_block, run
 from reward_serve.client.outcomes import Counters, OnFailure, check_on_failure, settle
-from reward_serve.client.retrying import Retrier
+from reward_serve.client.retrying import Coalescer, Endpoint, Outcome, Retrier, Ticket, hand_out
 from reward_serve.client.samples import SampleWriter
-from reward_serve.client.transport import NotConnectedError, Request, ServiceTransport, as_dict
+from reward_serve.client.transport import (
+    NotConnectedError,
+    Request,
+    ServiceTransport,
+    as_dict,
+    in_thread,
+    on_own_loop,
+    own_loop,
+    refuse_to_block,
+    run,
+)
 from reward_serve.explanation import Explanation
-from reward_serve.groups.schema import GroupRequest, GroupResult
-from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status, failure
+from reward_serve.schema import (
+    DEFAULT_TIMEOUT_S,
+    GroupRequest,
+    GroupResult,
+    ScoreResult,
+    Status,
+    failure,
+)
 
 logger = logging.getLogger(__name__)
 

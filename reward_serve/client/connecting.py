@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from reward_serve.client.client import Client
-from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.handle import DEFAULT_APP, HandleTransport
-from reward_serve.client.loop import process_lock
+from reward_serve.client.retrying import Endpoint
+from reward_serve.client.transport import process_lock
 from reward_serve.keys import API_KEY_VARIABLE, read_key
 from reward_serve.schema import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S, hint
 

@@ -16,7 +16,6 @@ from concurrent.futures import Future
 from typing import Any
 
 from reward_serve.client.client import Client
-from reward_serve.client.loop import in_thread, process_lock
 from reward_serve.client.outcomes import OnFailure
 from reward_serve.client.transport import (
     SERVICE_GRACE_S,
@@ -25,19 +24,27 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
     answer_timeout_s,
     check_ids,
+    in_thread,
     parse_explanation,
     parse_group,
     parse_result,
+    process_lock,
     unsendable,
     warn_of_other_major,
     with_time_left,
 )
 from reward_serve.explanation import Explanation
-from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
-from reward_serve.routing.calls import NoAnswerError, call_errors
-from reward_serve.routing.deployment_client import handle_of
+from reward_serve.routing.deployment_client import call_errors, handle_of
 from reward_serve.routing.dispatch import Dispatcher
-from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status, echoes, longest_timeout_s
+from reward_serve.schema import (
+    DEFAULT_TIMEOUT_S,
+    GroupResult,
+    ScoreResult,
+    echoes,
+    group_failure,
+    longest_timeout_s,
+    size_of_group,
+)
 
 DEFAULT_APP = "reward"
 _CONNECT_S = 30.0
@@ -98,7 +105,6 @@ class HandleTransport:
         self._connecting: Future[Dispatcher] | None = None
         self._dispatcher: Dispatcher | None = None
         self._max_batch_items: float = math.inf
-        self._unroutable: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._app,)
@@ -109,10 +115,8 @@ class HandleTransport:
         Raises:
             ServiceUnavailableError: the application does not exist, its answer is invalid, or it
                 accepts no batch of this size.
-            NotConnectedError: Ray is not installed, there is no cluster, this process was forked
-                from one that is connected to it, or it cannot load the request router of models
-                with several replicas and no request names another; beside others, theirs are
-                ``invalid`` results.
+            NotConnectedError: Ray Serve is not installed, there is no cluster, or this process was
+                forked from one that is connected to it.
         """
         dispatcher, requests = await self._connected(requests)
         if len(requests) > self._max_batch_items:  # each replica sees only its part
@@ -125,7 +129,6 @@ class HandleTransport:
         sent = [body for body, refused in zip(requests, refusals, strict=True) if refused is None]
         contents = iter(await dispatcher.score_batch(sent) if sent else ())
         results = [refused or parse_result(next(contents), self.name) for refused in refusals]
-        self._check_routable(results)
         check_ids(results, requests, self.name)
         return results
 
@@ -135,9 +138,7 @@ class HandleTransport:
             return Explanation(result=refused)
         dispatcher, (request,) = await self._connected([request])
         content = await dispatcher.explain(request)
-        explanation = parse_explanation(content, self.name)
-        self._check_routable([explanation.result])
-        return explanation
+        return parse_explanation(content, self.name)
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
@@ -145,15 +146,7 @@ class HandleTransport:
             return group_failure(refused, size_of_group(request), **echoes(request))
         dispatcher, (request,) = await self._connected([request])
         content = await dispatcher.score_group(request)
-        group = parse_group(content, request, self.name)
-        self._check_routable(group.results)
-        return group
-
-    def _check_routable(self, results: Sequence[ScoreResult]) -> None:
-        """Raise NotConnectedError if all requests named models that cannot be called from here."""
-        lost = [result for result in results if result.model in self._unroutable]
-        if lost and len(lost) == len(results):
-            raise NotConnectedError(str(lost[0].reason))
+        return parse_group(content, request, self.name)
 
     async def _connected(
         self, bodies: Sequence[dict[str, Any]]
@@ -187,7 +180,7 @@ class HandleTransport:
             self._dispatcher = connecting.result()
         except ImportError as error:
             raise NotConnectedError(
-                f"{self.name}: scoring by handle needs Ray ({error}); install the cluster's "
+                f"{self.name}: scoring by handle needs Ray Serve ({error}); install the cluster's "
                 'version of "ray[serve]", or score over HTTP (REWARD_SERVE_URL)'
             ) from error
         except ConnectionError as error:
@@ -208,45 +201,11 @@ class HandleTransport:
         ]
 
     def _connect(self) -> Dispatcher:
+        import reward_serve.routing.router  # noqa: F401 which Serve loads at the first call
+
         about = handle_of(self._app).models.remote().result(timeout_s=_CONNECT_S)
         self._max_batch_items = about.get("max_batch_items", self._max_batch_items)
         warn_of_other_major(about["version"])
         # Behind a gateway, each model has an application of its own.
         handles = {name: handle_of(app, name) for name, app in about["applications"].items()}
-        if (routed := about.get("group_routed")) and (fault := _router_fault()):
-            self._unroutable = set(routed)
-            handles |= {name: _Unroutable(handles[name], fault) for name in routed}
         return Dispatcher(handles, about["aliases"], grace_s=SERVICE_GRACE_S, detached=True)
-
-
-class _Unroutable:
-    """Replaces the handle of a model whose request router this process cannot load: calls fail.
-
-    Serve's handle would wait for each call's deadline, and once initialised it would stop the
-    updates of replicas to all handles of the process.
-    """
-
-    def __init__(self, handle: Any, fault: ImportError) -> None:
-        self.app_name, self.deployment_name = handle.app_name, handle.deployment_name
-        self._fault = fault
-
-    def options(self, **_: Any) -> _Unroutable:
-        return self
-
-    def __getattr__(self, method: str) -> Any:
-        raise NoAnswerError(
-            Status.INVALID,
-            f"app {self.app_name!r}: {self.deployment_name!r} is served with several replicas, and "
-            f"calling it by handle needs more of Ray Serve than is installed here ({self._fault}); "
-            'install "reward-serve[serve]" (of it, the cluster\'s version of "ray[serve]" is '
-            "enough), or score over HTTP: connect(url=...) or REWARD_SERVE_URL",
-        )
-
-
-def _router_fault() -> ImportError | None:
-    """Why Serve cannot load the request router of models with several replicas here."""
-    try:
-        import reward_serve.routing.router  # noqa: F401
-    except ImportError as error:
-        return error
-    return None

@@ -20,21 +20,30 @@ from typing import Any, Self, cast
 import httpx
 
 from reward_serve.client.client import Client
-from reward_serve.client.loop import on_own_loop, run
 from reward_serve.client.outcomes import OnFailure
 from reward_serve.client.transport import (
     ServiceUnavailableError,
     answer_timeout_s,
     check_ids,
+    on_own_loop,
     parse_explanation,
     parse_group,
     parse_result,
+    run,
     warn_of_other_major,
 )
 from reward_serve.explanation import Explanation
-from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
 from reward_serve.keys import API_KEY_VARIABLE
-from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreResult, Status, echoes, failure
+from reward_serve.schema import (
+    DEFAULT_TIMEOUT_S,
+    GroupResult,
+    ScoreResult,
+    Status,
+    echoes,
+    failure,
+    group_failure,
+    size_of_group,
+)
 from reward_serve.version import VERSION_HEADER
 
 MAX_ANSWER_BYTES = 128 * 2**20

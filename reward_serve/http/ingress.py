@@ -6,7 +6,7 @@ alias in ``model`` by the model's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -17,7 +17,6 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 
 from reward_serve.config.app import ServerConfig
 from reward_serve.explanation import Explanation
-from reward_serve.groups.schema import GroupRequest, GroupResult, size_of_group
 from reward_serve.http.auth import KeyLimit
 from reward_serve.http.compat import CompatRoutes, openai_models
 from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
@@ -25,7 +24,15 @@ from reward_serve.http.documented import DocumentedApi, Models, ScoreBatch, Scor
 from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
 from reward_serve.routing.deployment_client import handle_of
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, retry_after_s
+from reward_serve.schema import (
+    GroupRequest,
+    GroupResult,
+    ScoreRequest,
+    ScoreResult,
+    Status,
+    retry_after_s,
+    size_of_group,
+)
 from reward_serve.version import __version__
 
 
@@ -37,7 +44,6 @@ class Ingress:
         server: a ``ServerConfig`` as plain data.
         models: name to the reward model's handle, or to its application; the first is the default.
         keys: API key name to digest; without keys, anyone who reaches the port can send requests.
-        group_routed: names of the models whose calls need ``GroupRouter``.
     """
 
     def __init__(
@@ -45,7 +51,6 @@ class Ingress:
         server: dict[str, Any],
         models: dict[str, DeploymentHandle | str],
         keys: dict[str, str],
-        group_routed: Sequence[str] = (),
     ) -> None:
         self._server = ServerConfig.model_validate(server)
         handles = {
@@ -54,7 +59,6 @@ class Ingress:
         }
         upstream = {model for model in models.values() if isinstance(model, str)}
         self._dispatcher = Dispatcher(handles, self._server.aliases, upstream=sorted(upstream))
-        self._dispatcher.group_routed = group_routed
         self._keys = keys
         self._key_limit = KeyLimit(self._server.max_concurrent_items_per_key)
 
@@ -85,7 +89,6 @@ class Ingress:
             "models": list(applications),
             "applications": applications,
             "aliases": self._dispatcher.aliases,
-            "group_routed": list(self._dispatcher.group_routed),
             "max_batch_items": self._server.max_batch_items,
             "version": __version__,
         }

@@ -15,10 +15,14 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from reward_serve.engines.base import EngineError, OverloadedError
 from reward_serve.reward_models.base import DeadlinePassedError
-from reward_serve.routing.calls import cancelled_by_caller
+from reward_serve.routing.deployment_client import cancelled_by_caller
+
+if TYPE_CHECKING:
+    from ray.serve.config import AutoscalingContext
 
 _MARGIN = 0.75  # usable fraction of a deadline; the rest covers errors of the estimate
 _MEMORY_S = 10.0
@@ -213,3 +217,17 @@ async def within_deadline(timeout_s: float) -> AsyncIterator[asyncio.Timeout]:
         if cancelled_by_caller():
             raise
         raise EngineError("the engine cancelled the request") from None
+
+
+def replicas_for_items(ctx: AutoscalingContext) -> tuple[float, dict[str, Any]]:
+    """A Serve autoscaling policy: items in flight divided by the target per replica.
+
+    Serve applies the delays and bounds. With zero replicas no items are reported, and Serve's count
+    of waiting calls starts the first replica.
+    """
+    reported = (ctx.aggregated_metrics or {}).get("items", {})
+    items = sum(reported.values())
+    target = ctx.config.target_ongoing_requests
+    if not reported:
+        return float(ctx.target_num_replicas), {}
+    return items / target, {}

@@ -27,18 +27,14 @@ from reward_serve.config.models import (
     reads_rubric,
 )
 from reward_serve.engines.openai import OpenAIEngine
-from reward_serve.engines.vllm import VllmEngine
-from reward_serve.engines.vllm_classifier import VllmClassifier
+from reward_serve.engines.vllm import VllmClassifier, VllmEngine
 from reward_serve.explanation import Explanation
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.metrics import Metrics
-from reward_serve.replica.observers import FailureLog, Observer
+from reward_serve.replica.observers import FailureLog, Metrics, Observer, VerdictLog
 from reward_serve.replica.scoring import Scorer
-from reward_serve.replica.verdict_log import VerdictLog
 from reward_serve.reward_models.base import RewardModel
-from reward_serve.reward_models.cascade import Cascade
 from reward_serve.reward_models.classifier import Classifier
-from reward_serve.reward_models.composite import Ask, Composite, length
+from reward_serve.reward_models.composite import Ask, Cascade, Composite, length
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.rubric import RubricJudge
 from reward_serve.reward_models.rule import RuleRewardModel

@@ -1,17 +1,39 @@
-"""Judges groups with one reward model, within the replica's admission and the groups' deadlines."""
+"""Judges groups with one reward model, within the replica's admission and the groups' deadlines.
+
+A group comes as one request, or sample by sample as a cohort, whose requests wait for each other. A
+cohort is judged when it is complete, or when one of its members has waited for a fraction of its
+deadline, without the missing ones. Late requests get no score: the scores of two comparisons have
+different scales.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
-from reward_serve.groups.schema import GroupRequest, GroupResult
+from reward_serve.engines.base import OverloadedError
 from reward_serve.replica.admission import Admission, within_deadline
-from reward_serve.replica.cohorts import Cohorts
-from reward_serve.reward_models.base import InvalidRequestError, RewardModel
+from reward_serve.reward_models.base import InvalidRequestError, RewardModel, failure_of
 from reward_serve.reward_models.group import GroupJudge
-from reward_serve.schema import ScoreRequest, ScoreResult, utf8_bytes
+from reward_serve.schema import (
+    GroupRequest,
+    GroupResult,
+    ScoreRequest,
+    ScoreResult,
+    Status,
+    failure,
+    utf8_bytes,
+)
+
+JudgeGroup = Callable[[Sequence[ScoreRequest], float], Awaitable[Sequence[ScoreResult]]]
+"""Judges the requests of one group within a time in seconds; returns their results, in order."""
+
+_RETRIED = frozenset([Status.ERROR, Status.OVERLOADED])
+_PAUSE_S = 1.0
+_SHARED = {"group", "group_size", "template", "question", "messages", "reference"}
+"""Fields that all members of a group have in common: they are judged by those of the first."""
 
 
 class GroupScorer:
@@ -97,3 +119,160 @@ class GroupScorer:
                 f"model: {self._name!r} compares no responses; choose a judge with a group section"
             )
         return self._model.groups
+
+
+@dataclass(eq=False)
+class _Member:
+    request: ScoreRequest
+    ends: float
+    answer: asyncio.Future[ScoreResult]
+    waiting: int = 0  # callers; a request that was sent twice has two
+
+
+@dataclass(eq=False)
+class _Cohort:
+    size: int
+    members: dict[Hashable, _Member] = field(default_factory=dict)
+    timer: asyncio.TimerHandle | None = None
+    closes: float = float("inf")
+    judging: asyncio.Task[None] | None = None
+    late: set[Hashable] = field(default_factory=set)  # names of the requests refused as late
+
+
+class Cohorts:
+    """Collects the requests of groups. Pure asyncio, for one event loop.
+
+    Args:
+        judge: judges a cohort.
+        wait: fraction of a request's deadline to wait for others.
+        limit: maximum requests that wait.
+    """
+
+    def __init__(self, judge: JudgeGroup, wait: float, limit: int) -> None:
+        self._judge = judge
+        self._wait = wait
+        self._limit = limit
+        self._open: dict[Hashable, _Cohort] = {}
+        self._closed: dict[Hashable, _Cohort] = {}  # until the deadlines of its members
+        self.waiting = 0
+        """Requests that wait for others of their group or for its result."""
+
+    async def score(self, request: ScoreRequest) -> ScoreResult:
+        """The result of a request with ``group`` and ``group_size``, judged with its group.
+
+        A request with the ``id`` and response of a member is a retry and gets that member's result.
+
+        Raises:
+            OverloadedError: too many requests wait.
+        """
+        if self.waiting >= self._limit:
+            raise OverloadedError(
+                f"{self.waiting} requests wait for their groups in this replica", _PAUSE_S
+            )
+        key = request.model_dump_json(include=_SHARED)
+        name = object() if request.id is None else (request.id, hash(request.response))
+        cohort = self._cohort(key, name, request.group_size or 0)
+        if cohort is None:
+            reason = f"group: {request.group!r} was judged before this response arrived"
+            return failure(Status.TIMEOUT, f"{reason}; send its members sooner, or raise timeout_s")
+        member = self._joined(key, cohort, name, request)
+        self.waiting += 1
+        member.waiting += 1
+        try:
+            return await asyncio.shield(member.answer)
+        finally:
+            self.waiting -= 1
+            member.waiting -= 1
+            if not member.waiting and not member.answer.done():
+                self._leave(key, cohort, name)
+
+    def _cohort(self, key: Hashable, name: Hashable, size: int) -> _Cohort | None:
+        """The cohort to join; None if the group was judged without this request.
+
+        A closed cohort is kept until its deadlines, for retries of its members and for late ones.
+        More requests than are missing start a new cohort: the group is sent again.
+        """
+        if key in self._open:
+            return self._open[key]
+        closed = self._closed.get(key)
+        if closed is not None:
+            if name in closed.members:
+                return closed
+            if len(closed.members) + len(closed.late | {name}) <= closed.size:
+                closed.late.add(name)
+                return None
+        self._open[key] = _Cohort(size)
+        return self._open[key]
+
+    def _joined(
+        self, key: Hashable, cohort: _Cohort, name: Hashable, request: ScoreRequest
+    ) -> _Member:
+        if name in cohort.members:
+            return cohort.members[name]
+        loop = asyncio.get_running_loop()
+        member = _Member(request, loop.time() + request.timeout_s, loop.create_future())
+        cohort.members[name] = member
+        closes = loop.time() + self._wait * request.timeout_s
+        if len(cohort.members) == cohort.size:
+            self._close(key, cohort)
+        elif closes < cohort.closes:
+            if cohort.timer is not None:
+                cohort.timer.cancel()
+            cohort.closes = closes
+            cohort.timer = loop.call_at(closes, self._close, key, cohort)
+        return member
+
+    def _leave(self, key: Hashable, cohort: _Cohort, name: Hashable) -> None:
+        """Remove a member without callers; cancel the judging when no member has any."""
+        if cohort.judging is None:
+            del cohort.members[name]
+            if not cohort.members:
+                self._drop(key, cohort)
+        elif not any(member.waiting for member in cohort.members.values()):
+            cohort.judging.cancel()
+            self._drop(key, cohort)
+
+    def _drop(self, key: Hashable, cohort: _Cohort) -> None:
+        if cohort.timer is not None:
+            cohort.timer.cancel()
+        for cohorts in (self._open, self._closed):
+            if cohorts.get(key) is cohort:
+                del cohorts[key]
+
+    def _close(self, key: Hashable, cohort: _Cohort) -> None:
+        if cohort.timer is not None:
+            cohort.timer.cancel()
+        del self._open[key]
+        self._closed[key] = cohort
+        loop = asyncio.get_running_loop()
+        ends = max(member.ends for member in cohort.members.values())
+        cohort.timer = loop.call_at(ends, self._drop, key, cohort)
+        cohort.judging = loop.create_task(self._judged(key, cohort))
+
+    async def _judged(self, key: Hashable, cohort: _Cohort) -> None:
+        members = list(cohort.members.values())
+        left_s = min(member.ends for member in members) - asyncio.get_running_loop().time()
+        results: Sequence[ScoreResult]
+        if len(members) == 1:
+            reason = f"group: the other {cohort.size - 1} requests did not arrive in time"
+            results = [failure(Status.TIMEOUT, reason)]
+        else:
+            try:
+                results = await self._judge([member.request for member in members], left_s)
+            except Exception as error:
+                results = [failure_of(error, "a cohort")] * len(members)
+        if any(result.score is not None for result in results):
+            results = [_final(result) for result in results]
+        elif any(result.status in _RETRIED for result in results):
+            self._drop(key, cohort)  # retries form a new cohort
+        for member, result in zip(members, results, strict=True):
+            del member.request  # the cohort is kept for retries, which need only the result
+            if not member.answer.done():
+                member.answer.set_result(result)
+
+
+def _final(result: ScoreResult) -> ScoreResult:
+    """Make a member's failure final if others were scored: a retry could not be compared."""
+    if result.status not in _RETRIED:
+        return result
+    return result.model_copy(update={"status": Status.TIMEOUT})

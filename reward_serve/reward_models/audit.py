@@ -7,10 +7,10 @@ looks fine.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
-from reward_serve.reward_models.sampling import chosen, request_hash
 from reward_serve.schema import ScoreRequest, ScoreResult
 from reward_serve_answers import Grade
 from reward_serve_answers.grade import RIGHT
@@ -18,6 +18,7 @@ from reward_serve_answers.grade import RIGHT
 logger = logging.getLogger(__name__)
 
 _AT_ONCE = 4
+_HASHED_CHARACTERS = 4096
 
 Both = tuple[Grade | None, ScoreResult]
 """The rules' grade, None without rules, and the model's result."""
@@ -74,3 +75,29 @@ class Audit:
                 disagreed, sum(self.counts.values()), request_hash(request),
                 grade.rule, grade.outcome, score,
             )  # fmt: skip
+
+
+def request_hash(request: object) -> str:
+    """A hash of response, reference, question and template, as 16 hex digits.
+
+    Only the length and the end of a long text are hashed.
+    """
+    fields = request if isinstance(request, Mapping) else None
+    digest = hashlib.sha256()
+    for name in ("response", "reference", "question", "template"):
+        value = getattr(request, name, None) if fields is None else fields.get(name)
+        text = value if isinstance(value, str) else _shown(value)
+        digest.update(f"{len(text)}:{text[-_HASHED_CHARACTERS:]}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:16]
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # of an invalid request: an integer of 5,000 digits has no repr
+        return type(value).__name__
+
+
+def chosen(request_hash: str, rate: float) -> bool:
+    """Whether a request belongs to a sample; the same in every replica and at any time."""
+    return int(request_hash[:8], 16) < rate * 2**32

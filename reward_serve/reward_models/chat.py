@@ -15,11 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.engines.base import LanguageModel, TextOutput
 from reward_serve.judging.conversation import render_chat
-from reward_serve.judging.cutting import CHARACTERS_A_TOKEN
+from reward_serve.judging.rendering import CHARACTERS_A_TOKEN
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import InvalidRequestError, gathered
-from reward_serve.reward_models.comparison import LONG_PROMPT
-from reward_serve.reward_models.generation import generation_of
+from reward_serve.reward_models.comparison import LONG_PROMPT, generation_of
 from reward_serve.schema import MAX_MESSAGES, Count, Message, Options, Seed, Timeout, utf8_bytes
 
 CHAT_TIMEOUT_S = 600.0

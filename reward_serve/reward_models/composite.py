@@ -7,31 +7,128 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
+from reward_serve.config.judge import RubricAggregate
 from reward_serve.config.kinds import CascadeConfig, CompositeConfig, MemberConfig
-from reward_serve.config.models import CompositeModel
+from reward_serve.config.models import CascadeModel, CompositeModel
 from reward_serve.explanation import Explanation
-from reward_serve.reward_models.aggregates import (
-    Scores,
-    component_of,
-    mean,
-    missing,
-    status_to_report,
-    total,
-    vote,
-)
-from reward_serve.reward_models.base import RewardModel, summed_usage
-from reward_serve.reward_models.trace import Trace
+from reward_serve.reward_models.base import RewardModel, Trace, summed_usage
 from reward_serve.schema import (
     Component,
     ScoreRequest,
     ScoreResult,
     Status,
     failure,
+    probability_right,
     retry_after_s,
 )
+
+Scores = Sequence[tuple[float, float]]
+
+# Statuses to report when parts are missing, retryable ones first.
+_SEVERITY = (
+    Status.OVERLOADED,
+    Status.TIMEOUT,
+    Status.ERROR,
+    Status.TRUNCATED,
+    Status.UNPARSEABLE,
+    Status.INVALID,
+)
+_PERMANENT = frozenset([Status.INVALID, Status.UNPARSEABLE, Status.TRUNCATED])
+
+
+def weighted(scores: Scores) -> float | None:
+    """The points earned as a share of the points possible, clipped to 0..1.
+
+    ``clip(sum(w * s) / sum(w for w > 0))``, as in HealthBench (Arora et al. 2025,
+    arXiv:2505.08775). None without a positive weight.
+    """
+    possible = math.fsum(weight for _, weight in scores if weight > 0)
+    if not possible:
+        return None
+    return min(1.0, max(0.0, total(scores) / possible))
+
+
+def total(scores: Scores) -> float:
+    """``sum(w * s)``."""
+    return math.fsum(score * weight for score, weight in scores)
+
+
+def mean(scores: Scores) -> float:
+    """``sum(w * s) / sum(w)``, for positive weights; never outside the range of the scores."""
+    values = [score for score, _ in scores]
+    return min(max(total(scores) / math.fsum(w for _, w in scores), min(values)), max(values))
+
+
+def vote(scores: Scores, threshold: float) -> tuple[bool, float]:
+    """Whether parts with more than half of the weight reach ``threshold``, and their share.
+
+    A tie is not a majority, also if rounding puts its share slightly above 0.5.
+    """
+    share = mean([(float(score >= threshold), weight) for score, weight in scores])
+    return share > 0.5 and not math.isclose(share, 0.5), share
+
+
+def _met(scores: Scores) -> list[float]:
+    """How well each criterion is met: its score, or 1 - score if its weight is negative."""
+    return [score if weight > 0 else 1.0 - score for score, weight in scores]
+
+
+RUBRIC_AGGREGATES: Mapping[RubricAggregate, Callable[[Scores], float | None]] = {
+    "weighted": weighted,
+    "all": lambda scores: float(all(met > 0.5 for met in _met(scores))),
+    "min": lambda scores: min(_met(scores)),
+    "mean": lambda scores: fmean(_met(scores)),
+}
+"""``all``: 1 if every criterion is met by more than half, else 0. ``min`` and ``mean``: the lowest
+and the mean degree to which criteria are met."""
+
+NEED_EVERY_PART: frozenset[RubricAggregate] = frozenset(["all", "min"])
+"""Aggregates that a missing criterion could lower: without it, only a 0 is certain."""
+
+
+def status_to_report(
+    parts: Sequence[Component], needed: int, required: Sequence[Component] = ()
+) -> Status:
+    """The status of an aggregate without a score; retryable if a retry could produce the score.
+
+    Args:
+        parts: every part; at least one has no score.
+        needed: the number of parts that must have a score.
+        required: the parts that must have a score.
+    """
+    permanent = sum(part.status in _PERMANENT for part in parts)
+    hopeless = len(parts) - permanent < needed or any(r.status in _PERMANENT for r in required)
+    failed = {part.status for part in parts if part.score is None}
+    known = [status for status in _SEVERITY if status in failed]
+    return next(s for s in known if not hopeless or s in _PERMANENT)
+
+
+def missing(parts: Mapping[str, Component], needed: int, what: str) -> str:
+    """Why there is no score: how many parts have one, and why the first three others do not."""
+    failed = {name: part for name, part in parts.items() if part.score is None}
+    first = [f"{name}: {part.status.value}: {part.reason}" for name, part in failed.items()][:3]
+    more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+    scored = len(parts) - len(failed)
+    return (
+        f"{scored} of {len(parts)} {what} have a score, {needed} are needed: "
+        f"{'; '.join(first)}{more}"
+    )
+
+
+def component_of(result: ScoreResult) -> Component:
+    """The result of a part asked on its own."""
+    return Component(
+        score=result.score,
+        status=result.status,
+        reason=result.reason,
+        probabilities=result.probabilities,
+    )
+
 
 Ask = Callable[[dict[str, Any], bool], Awaitable[Explanation]]
 """Sends a member a request and never raises; without the flag, the answer is only a result."""
@@ -196,3 +293,71 @@ def _shown(result: ScoreResult) -> dict[str, Any]:
         "label": result.label,
         "fingerprint": result.fingerprint,
     }
+
+
+class Cascade(RewardModel):
+    """Asks its members in order until one is sure.
+
+    Args:
+        config: a model of kind ``cascade``.
+        asks: one for each member, in order.
+    """
+
+    def __init__(self, config: CascadeModel, asks: Sequence[Ask]) -> None:
+        self._config = config.cascade
+        self._members = {member.name: member for member in self._config.members}
+        self._asks = asks
+        self.counts = dict.fromkeys(self._members, 0)
+        """Requests that each member was asked."""
+
+    async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
+        """The first sure member's result, or the last one's; a trace has their explanations."""
+        body = request.model_dump(mode="json", exclude_unset=True, exclude={"model", "id"})
+        clock = asyncio.get_running_loop().time
+        end = clock() + request.timeout_s
+        answers: dict[str, Explanation] = {}
+        if trace is not None:
+            trace.members = answers
+        for (name, member), ask in zip(self._members.items(), self._asks, strict=True):
+            left = max(end - clock(), 0.001)
+            is_last = len(answers) == len(self._asks) - 1
+            own = body_for(member, body)
+            own["timeout_s"] = left if is_last else left * self._config.member_deadline
+            answers[name] = await ask(own, trace is not None)
+            if trace is None:
+                self.counts[name] += 1
+            if self._is_sure(answers[name].result):
+                break
+        return self._result({name: answer.result for name, answer in answers.items()})
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, members, settings and how many requests each member was asked."""
+        return {
+            "kind": "cascade",
+            "members": list(self._members),
+            "unsure": list(self._config.unsure),
+            "cascade": dict(self.counts),
+            "fingerprint": self._fingerprint(),
+        }
+
+    def _is_sure(self, result: ScoreResult) -> bool:
+        right, (low, high) = probability_right(result), self._config.unsure
+        return right is not None and (result.source == "rule" or not low <= right <= high)
+
+    def _result(self, results: dict[str, ScoreResult]) -> ScoreResult:
+        decisive = next(reversed(results))
+        members = {
+            name: {"status": r.status.value, "score": r.score, "probabilities": r.probabilities}
+            for name, r in results.items()
+        }
+        last = results[decisive]
+        return last.model_copy(
+            update={
+                "details": {**(last.details or {}), "decided_by": decisive, "members": members},
+                "usage": summed_usage(list(results.values())),
+                "fingerprint": self._fingerprint(results.values()),
+            }
+        )
+
+    def _fingerprint(self, results: Iterable[ScoreResult] = ()) -> str:
+        return f"cascade={','.join(self._members)};digest={digest_of(self._config, results)}"

@@ -8,18 +8,16 @@ place. Failed comparisons are excluded; they never become a number.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from reward_serve.config.judge import GroupConfig
-from reward_serve.groups import ranking
-from reward_serve.groups.ranking import Pair
-from reward_serve.groups.schema import GroupComparison, GroupRequest, GroupResult
-from reward_serve.groups.strategies import Strategy, next_round
 from reward_serve.judging.verdict import strip_thinking
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import (
@@ -30,8 +28,163 @@ from reward_serve.reward_models.base import (
     summed_usage,
 )
 from reward_serve.reward_models.comparison import Comparison
-from reward_serve.schema import Mode, ScoreRequest, ScoreResult, Status, Usage, failure
+from reward_serve.schema import (
+    GroupComparison,
+    GroupRequest,
+    GroupResult,
+    Mode,
+    ScoreRequest,
+    ScoreResult,
+    Status,
+    Strategy,
+    Usage,
+    failure,
+)
 from reward_serve.templates import Template
+
+Pair = tuple[int, int]
+
+PRIOR = 0.1
+_STANDINGS_TOLERANCE = 0.02
+_MAX_ITERATIONS = 1000
+_DECIMALS = 2
+
+
+def strengths(size: int, outcomes: Mapping[Pair, float], tolerance: float = 1e-6) -> list[float]:
+    """Bradley-Terry strengths, positive and with 1 for an average response.
+
+    The maximum a posteriori estimate by minorisation-maximisation (Hunter, 2004). Every response
+    has won and lost ``PRIOR`` comparisons with a virtual response of strength 1, which keeps the
+    strength of one that wins always finite.
+
+    Args:
+        size: number of responses.
+        outcomes: for each pair, the probability that its first response is better.
+        tolerance: relative change of an iteration at which to stop.
+    """
+    wins = [PRIOR] * size
+    rivals: list[list[int]] = [[] for _ in range(size)]
+    for (a, b), p in outcomes.items():
+        wins[a] += p
+        wins[b] += 1 - p
+        rivals[a].append(b)
+        rivals[b].append(a)
+    found = [1.0] * size
+    for _ in range(_MAX_ITERATIONS):
+        change = 0.0
+        for i in range(size):
+            played = sum(1 / (found[i] + found[j]) for j in rivals[i])
+            new = wins[i] / (played + 2 * PRIOR / (found[i] + 1))
+            change = max(change, abs(new - found[i]) / found[i])
+            found[i] = new
+        if change < tolerance:
+            break
+    return found
+
+
+def scores(size: int, outcomes: Mapping[Pair, float], min_comparisons: int) -> list[float | None]:
+    """A score in 0..1 for each response; None for one that cannot be placed among the others.
+
+    Responses can only be ranked if comparisons connect them, so only a connected set of more than
+    half of them is scored. Scores have two decimals, because GRPO divides by the group's
+    standard deviation: 0.5003 against 0.4998 would become a full advantage.
+
+    Args:
+        size: number of responses.
+        outcomes: for each pair, the probability that its first response is better.
+        min_comparisons: minimum comparisons of a response with a score.
+    """
+    connected = _connected_majority(size, outcomes)
+    within = {pair: p for pair, p in outcomes.items() if pair[0] in connected}
+    found = strengths(size, within)
+    result: list[float | None] = [None] * size
+    for i in connected:
+        if sum(i in pair for pair in within) >= min_comparisons:
+            wins = (found[i] / (found[i] + found[j]) for j in connected - {i})
+            result[i] = round(sum(wins) / (len(connected) - 1), _DECIMALS)
+    return result
+
+
+def cycles(outcomes: Mapping[Pair, float]) -> int:
+    """The number of triples of responses in which a beats b, b beats c and c beats a."""
+    below: dict[int, set[int]] = {}
+    above: dict[int, set[int]] = {}
+    for (a, b), p in outcomes.items():
+        if p != 0.5:
+            winner, loser = (a, b) if p > 0.5 else (b, a)
+            below.setdefault(winner, set()).add(loser)
+            above.setdefault(loser, set()).add(winner)
+    found = (below.get(b, set()) & above.get(a, set()) for a in below for b in below[a])
+    return sum(map(len, found)) // 3
+
+
+def _connected_majority(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
+    """More than half of the responses, connected by comparisons; empty if no set has as many."""
+    component = list(range(size))
+    for a, b in outcomes:
+        old, new = component[b], component[a]
+        component = [new if each == old else each for each in component]
+    members = ({i for i in range(size) if component[i] == each} for each in set(component))
+    return next((each for each in members if 2 * len(each) > size), set())
+
+
+def placed(names: Sequence[int], size: int) -> list[float | None]:
+    """The scores of a listing: for each response, the share of the others that it is ranked above.
+
+    Responses that are missing or listed twice have no score, and their places are unknown: a score
+    is the mean over all complete rankings that fit, so that only a complete listing gives 0 or 1.
+    As in ``scores``, no response has a score unless more than half of the group is listed.
+    """
+    listed = [name for name in names if 0 <= name < size and names.count(name) == 1]
+    found: list[float | None] = [None] * size
+    if 2 * len(listed) > size:
+        for place, name in enumerate(listed):
+            behind = (len(listed) - place) * (size + 1) / (len(listed) + 1) - 1
+            found[name] = behind / (size - 1)
+    return found
+
+
+def next_round(
+    strategy: Strategy, size: int, rounds: int, played: Mapping[Pair, float | None]
+) -> list[Pair]:
+    """The pairs to compare next, each with its lower index first; empty at the end.
+
+    Args:
+        strategy: any strategy but ``listwise``, which compares no pairs.
+        size: number of responses, at least 2.
+        rounds: number of rounds so far.
+        played: the pairs of these rounds with the probability that the first response is better;
+            None for a pair that failed, which is not asked again.
+    """
+    if strategy == "swiss":
+        return _swiss_round(size, played) if rounds < math.ceil(math.log2(size)) else []
+    if rounds:
+        return []
+    if strategy == "all_pairs":
+        return list(combinations(range(size), 2))
+    return sorted({(i, i + 1) for i in range(size - 1)} | {(0, size - 1)})
+
+
+def _swiss_round(size: int, played: Mapping[Pair, float | None]) -> list[Pair]:
+    """Pair neighbours in the standings that have not met; with an odd size, one sits out."""
+    games = [0] * size
+    for pair in played:
+        for index in pair:
+            games[index] += 1
+    outcomes = {pair: p for pair, p in played.items() if p is not None}
+    standing = strengths(size, outcomes, _STANDINGS_TOLERANCE)
+    # Of equals (in the first round, all), those with fewer comparisons come first, so that
+    # another one sits out.
+    waiting = sorted(range(size), key=lambda i: (-standing[i], games[i], i))
+    pairs = []
+    while len(waiting) > 1:
+        first = waiting.pop(0)
+        rival = next((j for j in waiting if (min(first, j), max(first, j)) not in played), None)
+        if rival is not None:
+            waiting.remove(rival)
+            pairs.append((min(first, rival), max(first, rival)))
+    return sorted(pairs)
+
 
 Prepare = Callable[[ScoreRequest, Template, Mode], Comparison]
 Place = Callable[[], AbstractAsyncContextManager[None]]
@@ -121,21 +274,21 @@ class GroupJudge:
         outcomes = {pair: p for pair, p in _outcomes(comparisons).items() if p is not None}
         per_response = Counter(index for c in comparisons for index in (c.a, c.b))
         least = min(self._config.min_comparisons, *(per_response[index] for index in range(size)))
-        scores = ranking.scores(size, outcomes, least)
-        cycles = ranking.cycles(outcomes)
+        found = scores(size, outcomes, least)
+        circles = cycles(outcomes)
         agreed = sum(c.orders_agree is True for c in comparisons)
         for name, count in (
             ("agreed", agreed), ("flipped", len(outcomes) - agreed),
-            ("failed", len(comparisons) - len(outcomes)), ("cycle", cycles),
+            ("failed", len(comparisons) - len(outcomes)), ("cycle", circles),
         ):  # fmt: skip
             self.counts[name] += count
         details = {
             "strategy": strategy,
             "calls": len(answers),
             "order_agreement": agreed / len(outcomes) if outcomes else None,
-            "cycles": cycles,
+            "cycles": circles,
         }
-        results = [_result(comparison, answers, index, score) for index, score in enumerate(scores)]
+        results = [_result(comparison, answers, index, score) for index, score in enumerate(found)]
         return GroupResult.of(results, comparisons=comparisons, details=details)
 
     async def _listed(
@@ -165,7 +318,7 @@ class GroupJudge:
                 text=output.text,
                 usage=Usage() if index else output.usage,
             )
-            for index, score in enumerate(ranking.placed(names, size))
+            for index, score in enumerate(placed(names, size))
         ]
         if any(result.score is None for result in results):
             comparison.forget(prompt)

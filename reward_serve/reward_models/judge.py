@@ -23,17 +23,16 @@ from reward_serve.reward_models.base import (
     MODELS_SHARE,
     InvalidRequestError,
     RewardModel,
+    Trace,
     best,
     failure_of,
     gathered,
+    timed,
 )
 from reward_serve.reward_models.chat import Chat
-from reward_serve.reward_models.comparison import Comparison
-from reward_serve.reward_models.generation import Generation, generation_of
+from reward_serve.reward_models.comparison import Comparison, Generation, generation_of
 from reward_serve.reward_models.group import GroupJudge
-from reward_serve.reward_models.rule import result_of
-from reward_serve.reward_models.trace import Trace, timed
-from reward_serve.reward_models.verifiers import RULES
+from reward_serve.reward_models.rule import RULES, result_of
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status, failure
 from reward_serve.templates import RulesName, Template
 from reward_serve.templates.inline import inline_template, is_inline

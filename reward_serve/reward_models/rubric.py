@@ -19,22 +19,22 @@ from typing import Any
 from reward_serve.config.models import RemoteModel, RubricModel
 from reward_serve.engines.base import Engine
 from reward_serve.judging.verdict import last_match
-from reward_serve.reward_models.aggregates import (
+from reward_serve.reward_models.base import (
+    MODELS_SHARE,
+    InvalidRequestError,
+    Trace,
+    failure_of,
+    summed_usage,
+)
+from reward_serve.reward_models.comparison import Comparison, cut_details
+from reward_serve.reward_models.composite import (
     NEED_EVERY_PART,
     RUBRIC_AGGREGATES,
     component_of,
     missing,
     status_to_report,
 )
-from reward_serve.reward_models.base import (
-    MODELS_SHARE,
-    InvalidRequestError,
-    failure_of,
-    summed_usage,
-)
-from reward_serve.reward_models.comparison import Comparison, cut_details
 from reward_serve.reward_models.judge import Judge
-from reward_serve.reward_models.trace import Trace
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.schema import (
     ScoreRequest,

@@ -2,15 +2,282 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import hashlib
+import inspect
+import logging
+import math
+import numbers
+import pkgutil
+from collections.abc import Callable, Sequence
+from importlib.metadata import version as installed_version
+from typing import Any, Protocol
 
+from reward_serve.child_process import ChildProcess
+from reward_serve.config.base import ConfigError
+from reward_serve.config.kinds import RuleConfig
 from reward_serve.config.models import RuleModel
-from reward_serve.reward_models.base import InvalidRequestError, RewardModel, best, gathered
-from reward_serve.reward_models.trace import Trace, timed
-from reward_serve.reward_models.verifiers import make_verifier
+from reward_serve.off_loop import off_loop, takes_long
+from reward_serve.reward_models.base import (
+    InvalidRequestError,
+    RewardModel,
+    Trace,
+    best,
+    gathered,
+    timed,
+)
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
-from reward_serve_answers import Grade, UnusableReferenceError, VerifierError
-from reward_serve_answers.grade import RIGHT
+from reward_serve.templates import RulesName
+from reward_serve_answers import (
+    TEXT_VERIFIERS,
+    VERSION,
+    Grade,
+    UndecidedError,
+    UnusableReferenceError,
+    VerifierError,
+    grade_choice,
+    verify_any,
+    verify_strict_any,
+)
+from reward_serve_answers.committed import without_thinking
+from reward_serve_answers.grade import ABSTAINED, RIGHT, WRONG
+from reward_serve_answers.texts import (
+    TAIL_CHARACTERS,
+    ends_without_answer,
+    gold_answer,
+    not_latex,
+)
+from reward_serve_answers.verifiers import grade_match
+
+logger = logging.getLogger(__name__)
+
+LIMIT_S = 1.0
+"""CPU time limit of a comparison of formulas, or of a search for a pattern."""
+
+RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
+    "gsm8k": verify_any,
+    "gsm8k_strict": verify_strict_any,
+}
+"""The verifiers that may decide before a judge's model."""
+
+
+class Verifier(Protocol):
+    """Compares a response with a reference, independently of Ray and HTTP."""
+
+    fingerprint: str
+    needs_reference: bool = True
+
+    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
+        """Grade a request's response by one reference, "" if the request has none.
+
+        Raises:
+            UnusableReferenceError: the reference cannot be used.
+            VerifierError: the verifier failed.
+        """
+
+    def close(self) -> None:
+        """Release the verifier's resources."""
+        return
+
+
+def make_verifier(config: RuleConfig) -> Verifier:
+    """The configured verifier.
+
+    Raises:
+        ConfigError: ``rule.function`` cannot be imported.
+    """
+    match config.verifier:
+        case "math":
+            return MathVerifier()
+        case "regex":
+            return PatternVerifier(config.pattern or "")
+        case "function":
+            return FunctionVerifier(config.function or "")
+        case name:
+            return TextVerifier(name)
+
+
+class TextVerifier(Verifier):
+    """A verifier of ``reward_serve_answers`` that takes microseconds, by name."""
+
+    def __init__(self, name: str) -> None:
+        self.fingerprint = f"verifier={name};version={VERSION}"
+        self._grade = TEXT_VERIFIERS.get(name)  # all but choice
+
+    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
+        """Grade a request's response by one reference."""
+        is_long, response = takes_long(request), request.response
+        if self._grade is None:
+            return await off_loop(
+                is_long, grade_choice, response, reference, request.question or ""
+            )
+        return await off_loop(is_long, self._grade, response, reference)
+
+
+class MathVerifier(Verifier):
+    """``reward_serve_answers.formulas.grade_math``, in child processes.
+
+    Abstains beyond ``LIMIT_S`` seconds of CPU time.
+    """
+
+    def __init__(self) -> None:
+        library = installed_version("math-verify")
+        self.fingerprint = f"verifier=math;version={VERSION};math_verify={library}"
+        self._child = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
+
+    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
+        """Grade a request's response by one reference.
+
+        Raises:
+            UnusableReferenceError: math-verify cannot parse the reference.
+            VerifierError: the child process failed.
+        """
+        gold = gold_answer(reference)
+        visible = without_thinking(request.response)
+        if ends_without_answer(visible):
+            return Grade(ABSTAINED, "cut_off")
+        try:
+            compared = await self._child.call(visible[-TAIL_CHARACTERS:], gold)
+        except UndecidedError as error:
+            return Grade(ABSTAINED, error.rule)
+        if compared["rule"] == "reference_not_read":
+            raise UnusableReferenceError(not_latex(reference))
+        return Grade(compared["score"], compared["rule"], compared["answer"])
+
+    def close(self) -> None:
+        """Kill the child processes."""
+        self._child.close()
+
+
+class PatternVerifier(Verifier):
+    """Compares the pattern's last match: its first participating group, or else the whole match.
+
+    Numbers are compared by value, other texts as ``exact`` does. The search runs in a child
+    process; beyond ``LIMIT_S`` seconds of CPU time the verifier abstains.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        digest = hashlib.sha256(pattern.encode()).hexdigest()[:12]
+        self.fingerprint = f"verifier=regex;version={VERSION};pattern={digest}"
+        self._pattern = pattern
+        self._child = ChildProcess("reward_serve_answers.verifiers:last_match", LIMIT_S)
+
+    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
+        """Grade a request's response by one reference.
+
+        Raises:
+            UnusableReferenceError: the reference contains no answer.
+            VerifierError: the child process failed.
+        """
+        gold_answer(reference)
+        try:
+            match: list[Any] | None = await self._child.call(self._pattern, request.response)
+        except UndecidedError as error:
+            return Grade(ABSTAINED, error.rule)
+        if match is None:
+            return Grade(WRONG, "no_match")
+        found, start, end = match
+        grade = await off_loop(takes_long(request), grade_match, found, reference)
+        return Grade(grade.score, grade.rule, found, (start, end))
+
+    def close(self) -> None:
+        """Kill the child processes."""
+        self._child.close()
+
+
+class FunctionVerifier(Verifier):
+    """Scores with ``(response: str, reference: str, request: dict) -> float | bool | None``.
+
+    None abstains. A plain function runs in a thread, a coroutine function on the event loop. An
+    exception, or a return value that is not a finite number, is an error, not a score. The function
+    is called once for each reference, or once with "" if the request has none.
+
+    Args:
+        path: ``package.module:name``, imported by the constructor.
+
+    Raises:
+        ConfigError: the function cannot be imported, or has another signature.
+    """
+
+    needs_reference = False
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._function = _imported(path)
+        self._failed = 0
+        self.fingerprint = f"verifier=function;function={path};source={_digest(self._function)}"
+
+    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
+        """Grade a request's response by one reference.
+
+        Raises:
+            VerifierError: the function raised, or returned no score.
+        """
+        arguments = (request.response, reference, request.model_dump(mode="json"))
+        try:
+            if inspect.iscoroutinefunction(self._function):
+                value = await self._function(*arguments)
+            else:
+                value = await asyncio.to_thread(self._called, *arguments)
+        except (Exception, SystemExit) as error:  # a sample must not end the replica
+            self._failed += 1
+            if self._failed & (self._failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+                logger.exception("rule.function %s failed, %d so far", self._path, self._failed)
+            raise VerifierError(
+                f"rule.function {self._path}: {type(error).__name__}: {error}"
+            ) from error
+        return Grade(self._score(value), "function" if value is not None else "function_abstains")
+
+    def _called(self, *arguments: Any) -> Any:
+        try:
+            return self._function(*arguments)
+        except StopIteration as error:  # which a future cannot carry
+            raise RuntimeError(f"StopIteration: {error}") from error
+
+    def _score(self, value: object) -> float | None:
+        if value is None:
+            return None
+        if not isinstance(value, numbers.Real) or not math.isfinite(value):
+            shown = f"{value!r:.40} ({type(value).__name__})"
+            raise VerifierError(
+                f"rule.function {self._path}: returned {shown}; return a finite number, "
+                "a bool, or None to abstain"
+            )
+        return float(value)
+
+
+def _imported(path: str) -> Callable[..., Any]:
+    try:
+        function = pkgutil.resolve_name(path)
+    except Exception as error:  # importing a user's module may raise anything
+        remedy = (
+            "write package.module:name, without .py, and where the replica runs put the module's "
+            "folder on PYTHONPATH before Ray starts, install it, or add it to resources.runtime_env"
+            if isinstance(error, ModuleNotFoundError)
+            else "correct the module, or write the name of a function that it has"
+        )
+        raise ConfigError(
+            f"rule.function: {path!r} cannot be imported ({type(error).__name__}: {error}); "
+            f"{remedy}"
+        ) from error
+    try:
+        inspect.signature(function).bind("", "", {})
+    except TypeError as error:
+        raise ConfigError(
+            f"rule.function: {path!r} cannot be called with (response, reference, request): "
+            f"{error}; change its signature"
+        ) from None
+    checked: Callable[..., Any] = function
+    return checked
+
+
+def _digest(function: Callable[..., Any]) -> str:
+    """A digest of the module's source, so that code changes change the fingerprint."""
+    try:
+        source = inspect.getsource(inspect.getmodule(function) or function)
+    except (OSError, TypeError):
+        return "unknown"
+    return hashlib.sha256(source.encode()).hexdigest()[:12]
 
 
 class RuleRewardModel(RewardModel):

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.base import INGRESS_NAME
 from reward_serve.explanation import Explanation
-from reward_serve.groups.schema import group_failure, size_of_group
-from reward_serve.routing.calls import NoAnswerError
 from reward_serve.routing.deployment_client import (
     REPLICA_GRACE_S,
     Chunks,
     DeploymentClient,
+    NoAnswerError,
     handle_of,
     joined,
     merged,
 )
-from reward_serve.schema import ScoreResult, Status, echoes, failure
+from reward_serve.schema import ScoreResult, Status, echoes, failure, group_failure, size_of_group
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
@@ -58,8 +57,6 @@ class Dispatcher:
         self._default = next(iter(models))
         self.aliases: Mapping[str, str] = aliases or {}
         """Alternative names of the models; ``learn`` adds to a gateway's."""
-        self.group_routed: Sequence[str] = ()
-        """Names of the models whose calls need ``GroupRouter``; ``learn`` sets a gateway's."""
         self._upstream = upstream
         self._learning = asyncio.Lock()
         self._learned_at = float("-inf")
@@ -105,12 +102,6 @@ class Dispatcher:
                     for alias, name in about.get("aliases", {}).items():
                         if self.applications.get(name) == application:
                             found.setdefault(alias, set()).add(name)
-                self.group_routed = [
-                    name
-                    for application, about in zip(self._upstream, abouts, strict=True)
-                    for name in about.get("group_routed", ())
-                    if self.applications.get(name) == application
-                ]
                 sole = {a: next(iter(n)) for a, n in found.items() if len(n) == 1}
                 self.aliases = {**sole, **self.aliases}
                 self._learned_at = time.monotonic()

@@ -14,9 +14,8 @@ from ray import serve
 from loadtests.chaos import processes
 from reward_serve import RewardClient
 from reward_serve.app import build_app
-from reward_serve.groups.ranking import scores
-from reward_serve.groups.schema import GroupResult
-from reward_serve.schema import Status
+from reward_serve.reward_models.group import scores
+from reward_serve.schema import GroupResult, Status
 from reward_serve_judge.weights import prepare_bundled
 
 pytestmark = pytest.mark.slow

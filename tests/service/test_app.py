@@ -16,7 +16,7 @@ from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import ModelConfig
 from reward_serve.http.auth import digest_of
-from reward_serve.replica.autoscaling import replicas_for_items
+from reward_serve.replica.admission import replicas_for_items
 
 GATEWAY: dict[str, Any] = {
     "models": [{"name": "judge", "application": "a"}, {"name": "rule", "application": "b"}],
@@ -140,7 +140,7 @@ def test_replicas_follow_items_by_our_policy() -> None:
     scaling = AutoscalingConfig.model_validate(options["autoscaling_config"])
     assert (scaling.min_replicas, scaling.initial_replicas, scaling.max_replicas) == (0, 2, 8)
     assert scaling.upscale_delay_s == 3
-    assert scaling.policy.policy_function == "reward_serve.replica.autoscaling:replicas_for_items"
+    assert scaling.policy.policy_function == "reward_serve.replica.admission:replicas_for_items"
     policy = scaling.policy.get_policy()
     assert (policy.__module__, policy.__name__) == (
         replicas_for_items.__module__,
@@ -182,7 +182,6 @@ def test_deployments_bear_their_models_names() -> None:
     assert replica.placement_group_bundles == [{"CPU": 1.0, "GPU": 2.0}]
     assert replica.placement_group_strategy == "STRICT_PACK"
     assert bound["rule"]._deployment_config.autoscaling_config.max_replicas == 3
-    assert bound["ingress"].init_args[3] == ["rule"]  # which clients by handle call by our router
 
 
 def test_a_replica_receives_its_model_and_the_batch_limit() -> None:

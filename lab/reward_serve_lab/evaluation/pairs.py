@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from rich.table import Table
 
 from reward_serve.client.transport import ServiceTransport, with_id
-from reward_serve.groups.schema import GroupResult
+from reward_serve.schema import GroupResult
 from reward_serve_lab.evaluation.json_lines import all_valid, json_lines
 from reward_serve_lab.evaluation.metrics import wilson
 

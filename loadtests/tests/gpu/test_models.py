@@ -11,7 +11,7 @@ from loadtests.gpu.models import parameters, peak_flops, write_model
 from loadtests.gpu.place import Place
 from loadtests.gpu.speed import roofline
 from reward_serve.engines.checkpoint import check_checkpoint
-from reward_serve.engines.vllm_settings import engine_arguments
+from reward_serve.engines.vllm import engine_arguments
 
 
 def test_the_shapes_have_the_published_numbers_of_parameters() -> None:

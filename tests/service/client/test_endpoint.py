@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from ray.exceptions import RayActorError
 
-from reward_serve.client import Client, ServiceUnavailableError, connect, endpoint
+from reward_serve.client import Client, ServiceUnavailableError, connect
+from reward_serve.client import retrying as endpoint
 from reward_serve.client.handle import HandleTransport
 from reward_serve.client.transport import Request
-from reward_serve.groups.schema import GroupResult, group_failure
 from reward_serve.routing.dispatch import Dispatcher
-from reward_serve.schema import ScoreResult, Status, failure
+from reward_serve.schema import GroupResult, ScoreResult, Status, failure, group_failure
 from tests.fake_handle import Handle, right
 from tests.fake_service import FakeService, Reply, dead_url
 from tests.fake_transport import FakeTransport

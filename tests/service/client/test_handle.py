@@ -27,9 +27,8 @@ from reward_serve.client import (
 )
 from reward_serve.client.handle import HandleTransport
 from reward_serve.explanation import Explanation
-from reward_serve.groups.schema import GroupResult
 from reward_serve.routing.dispatch import Dispatcher
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.schema import GroupResult, ScoreResult, Status
 from reward_serve.version import __version__
 from tests.fake_handle import Call, End, Handle, replicas, right
 from tests.fake_service import FakeService
@@ -279,58 +278,16 @@ def connected_to(monkeypatch: pytest.MonkeyPatch, about: dict[str, Any]) -> list
 MIXED = {"applications": {"judge": "away", "rule": "door"}, "aliases": {"gpt": "judge"}}
 
 
-@pytest.mark.parametrize("model", [None, "judge", "gpt"])
-@pytest.mark.parametrize("on_failure", ["raise", "none", "rule"])
-async def test_a_model_of_several_replicas_that_cannot_be_called_from_here_says_so_at_once(
-    monkeypatch: pytest.MonkeyPatch, model: str | None, on_failure: str
+async def test_without_all_of_ray_serve_it_says_so_at_once(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    used = connected_to(monkeypatch, {**MIXED, "group_routed": ["judge"]})
+    used = connected_to(monkeypatch, MIXED)
     monkeypatch.setitem(sys.modules, ROUTER, None)
-    client = RewardClient("door", model=model, on_failure=on_failure)
-    said = r"app 'away': 'judge' is .* several replicas.*reward-serve\[serve\].*connect\(url="
-
+    said = r"needs Ray Serve .*install the cluster's version of .ray\[serve\]"
     async with asyncio.timeout(30):  # of a deadline of 60 s
         with pytest.raises(NotConnectedError, match=said):
-            await client.ascore(ASKED)
-        with pytest.raises(NotConnectedError, match=said):
-            await client.ascore_group({"question": "?", "responses": ["a", "b"]})
-        with pytest.raises(NotConnectedError, match=said):
-            await client.aexplain(ASKED)
-        assert (await client.ascore({**ASKED, "model": "rule"})).model == "rule/door"
-    assert set(used) == {"rule"}
-
-
-async def test_a_batch_for_it_and_another_model_fails_for_its_own_requests_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    connected_to(monkeypatch, {**MIXED, "group_routed": ["judge"]})
-    monkeypatch.setitem(sys.modules, ROUTER, None)
-    models = ["rule", "gpt", "rule", None]
-    asked = [{**ASKED, "model": model, "id": str(n)} for n, model in enumerate(models)]
-    async with asyncio.timeout(30):
-        results = await RewardClient("door").ascore_batch(asked)
-
-    assert [r.id for r in results] == ["0", "1", "2", "3"]
-    assert [results[i].model for i in (0, 2)] == ["rule/door"] * 2
-    refused = [results[1], results[3]]
-    assert {(r.status, r.score) for r in refused} == {(Status.INVALID, None)}
-    assert all("several replicas" in str(r.reason) for r in refused)
-
-
-@pytest.mark.parametrize("routed", [{}, {"group_routed": []}], ids=["an older service", "none"])
-async def test_without_the_router_other_models_answer(
-    monkeypatch: pytest.MonkeyPatch, routed: dict[str, Any]
-) -> None:
-    connected_to(monkeypatch, {**MIXED, **routed})
-    monkeypatch.setitem(sys.modules, ROUTER, None)
-    assert (await RewardClient("door").ascore(ASKED)).model == "judge/away"
-
-
-async def test_with_the_router_models_of_several_replicas_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    connected_to(monkeypatch, {**MIXED, "group_routed": ["judge", "rule"]})
-    assert (await RewardClient("door").ascore(ASKED)).model == "judge/away"
+            await RewardClient("door", on_failure="none").ascore(ASKED)
+    assert used == []
 
 
 async def test_the_time_until_it_is_connected_counts_for_the_deadline(
@@ -423,7 +380,7 @@ async def test_a_lost_explanation_is_a_typed_failure(end: End) -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (ImportError("No module named 'ray'"), r"needs Ray \(No module named 'ray'\); install"),
+        (ImportError("No module named 'ray'"), r"needs Ray Serve \(No module named 'ray'\); install"),
         (ConnectionError("no instance"), "not in a Ray cluster.*set RAY_ADDRESS"),
     ],
 )

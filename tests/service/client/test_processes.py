@@ -24,7 +24,7 @@ from reward_serve.client import (
     connect,
 )
 from reward_serve.client.http import HttpTransport
-from reward_serve.client.loop import own_loop
+from reward_serve.client.transport import own_loop
 from reward_serve.schema import Status
 from tests.fake_service import FakeService, Reply
 from tests.tiers import share

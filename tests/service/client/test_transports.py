@@ -14,12 +14,12 @@ import pytest
 from reward_serve.client import Client, transport
 from reward_serve.client.handle import HandleTransport, RewardClient
 from reward_serve.client.http import HttpRewardClient, HttpTransport
-from reward_serve.client.loop import on_own_loop
 from reward_serve.client.transport import (
     ServiceUnavailableError,
     Transport,
     answer_timeout_s,
     as_dict,
+    on_own_loop,
 )
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reward_serve.reward_models.verifiers import FunctionVerifier
+from reward_serve.reward_models.rule import FunctionVerifier
 from reward_serve.rubrics import Rubric
 from reward_serve.schema import ScoreRequest
 from tests.fake_service import FakeService, Reply

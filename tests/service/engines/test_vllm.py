@@ -12,10 +12,10 @@ import pytest
 import reward_serve_judge
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.resolve import vllm_engine_arguments
-from reward_serve.engines import vllm_settings
+from reward_serve.engines import vllm as vllm_settings
 from reward_serve.engines.checkpoint import CheckpointError, folder_digest
-from reward_serve.engines.vllm import _usage
-from reward_serve.engines.vllm_settings import (
+from reward_serve.engines.vllm import (
+    _usage,
     engine_arguments,
     locate,
     revision,

@@ -8,7 +8,7 @@ from ray.serve._private.common import DeploymentID, ReplicaID
 from ray.serve.autoscaling_policy import _apply_autoscaling_config
 from ray.serve.config import AutoscalingConfig, AutoscalingContext
 
-from reward_serve.replica.autoscaling import replicas_for_items
+from reward_serve.replica.admission import replicas_for_items
 
 JUDGE = DeploymentID(name="judge", app_name="reward")
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from ray.serve import metrics as serve_metrics
 
-from reward_serve.replica.metrics import Metrics
-from reward_serve.replica.observers import Times
+from reward_serve.replica.observers import Metrics, Times
 from reward_serve.schema import ScoreResult, Status, Usage, failure
 from tests.unit.replica.test_observers import took
 

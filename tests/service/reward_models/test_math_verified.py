@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reward_serve.reward_models.verifiers import MathVerifier
+from reward_serve.reward_models.rule import MathVerifier
 from reward_serve.schema import ScoreRequest
 from reward_serve_answers.grade import Grade, UnusableReferenceError
 

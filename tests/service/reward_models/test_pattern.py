@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from reward_serve.reward_models.verifiers import PatternVerifier
+from reward_serve.reward_models.rule import PatternVerifier
 from reward_serve.schema import ScoreRequest
 from reward_serve_answers import Grade
 from reward_serve_answers.verifiers import last_match

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from reward_serve.config.models import RuleModel
-from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.reward_models.base import InvalidRequestError, Trace
 from reward_serve.reward_models.rule import RuleRewardModel
-from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import ScoreRequest, Status, Usage
 from reward_serve_answers import VERSION
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.routing.calls import NoAnswerError, answer_of, cancelled_by_caller
+from reward_serve.routing.deployment_client import NoAnswerError, answer_of, cancelled_by_caller
 from reward_serve.schema import Status
 
 

@@ -15,8 +15,13 @@ import ray
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError
 
-from reward_serve.routing.calls import NoAnswerError
-from reward_serve.routing.deployment_client import DeploymentClient, handle_of, joined, merged
+from reward_serve.routing.deployment_client import (
+    DeploymentClient,
+    NoAnswerError,
+    handle_of,
+    joined,
+    merged,
+)
 from reward_serve.schema import ScoreResult, Status
 from tests.fake_handle import Call, End, Handle, replicas, right
 

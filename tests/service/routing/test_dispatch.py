@@ -123,14 +123,6 @@ async def test_a_gateway_knows_its_models_checkpoints(gateway: Any) -> None:
     assert (result["model"], result["score"]) == ("judge", 1.0)
 
 
-async def test_a_gateway_knows_which_of_its_models_need_the_router(gateway: Any) -> None:
-    door, abouts, _ = gateway
-    abouts["thinker"]["group_routed"] = ["judge"]
-    abouts["cheap"]["group_routed"] = ["judge", "another"]  # not this gateway's
-    await door.learn()
-    assert door.group_routed == ["judge"]
-
-
 async def test_a_checkpoint_of_several_applications_names_none(gateway: Any) -> None:
     door, _, _ = gateway
     await door.learn(["both/model"])

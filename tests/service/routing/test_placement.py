@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reward_serve.routing.placement import (
+    MESSAGE_BYTES,
     Placement,
     Share,
     first_choice,
@@ -18,7 +19,6 @@ from reward_serve.routing.placement import (
     known_replicas,
     note_replicas,
 )
-from reward_serve.routing.sizes import MESSAGE_BYTES
 
 Item = dict[str, Any]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.routing.sizes import bounded, size_of
+from reward_serve.routing.placement import bounded, size_of
 
 texts = st.text(st.characters(codec="utf-8"))
 plain: st.SearchStrategy[Any] = st.recursive(

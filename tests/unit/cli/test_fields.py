@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import typer
 
-from reward_serve.cli.fields import set_field
+from reward_serve.cli.options import set_field
 
 
 def file(*models: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from reward_serve.client import (
     connect,
     retrying,
 )
-from reward_serve.client.loop import own_loop
+from reward_serve.client.transport import own_loop
 from reward_serve.schema import ScoreResult, Status
 from tests.fake_service import FakeService, Reply, dead_url
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.client.coalescing import Coalescer, Ticket, hand_out
+from reward_serve.client.retrying import Coalescer, Ticket, hand_out
 from reward_serve.schema import ScoreResult, Status
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.client.coalescing import Coalescer, Ticket, hand_out
+from reward_serve.client.retrying import Coalescer, Ticket, hand_out
 from reward_serve.schema import ScoreResult, Status
 from tests import virtual_time
 from tests.virtual_time import settle

@@ -15,8 +15,14 @@ from reward_serve.client import (
     retrying,
 )
 from reward_serve.client.transport import NotConnectedError, parse_group
-from reward_serve.groups.schema import GroupRequest, GroupResult, group_failure
-from reward_serve.schema import ScoreResult, Status, failure
+from reward_serve.schema import (
+    GroupRequest,
+    GroupResult,
+    ScoreResult,
+    Status,
+    failure,
+    group_failure,
+)
 from tests.fake_service import FakeService, Reply, dead_url
 from tests.fake_transport import FakeTransport
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reward_serve.client import loop
-from reward_serve.client.loop import in_thread, own_loop, run
+from reward_serve.client import transport as loop
+from reward_serve.client.transport import in_thread, own_loop, run
 
 
 def test_work_runs_on_one_loop_in_a_thread_of_its_own() -> None:

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from reward_serve.client import retrying
-from reward_serve.client.coalescing import Ticket
-from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.outcomes import Counters
-from reward_serve.client.retrying import Retrier
+from reward_serve.client.retrying import Endpoint, Retrier, Ticket
 from reward_serve.client.transport import Request, ServiceTransport, ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Status, failure
 from tests.fake_transport import FakeTransport

@@ -12,10 +12,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.client.coalescing import Ticket
-from reward_serve.client.endpoint import Endpoint
 from reward_serve.client.outcomes import Counters
-from reward_serve.client.retrying import Retrier
+from reward_serve.client.retrying import Endpoint, Retrier, Ticket
 from reward_serve.client.transport import Request, ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Status, failure, longest_timeout_s
 from tests import virtual_time

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from reward_serve.config.engine import EngineConfig
-from reward_serve.engines import cpu
-from reward_serve.engines.cpu import dtype_of, instruction_set
+from reward_serve.engines import vllm as cpu
+from reward_serve.engines.vllm import dtype_of, instruction_set
 
 AVX2 = "fpu sse4_2 avx avx2"
 AVX512 = f"{AVX2} avx512f avx512bw"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reward_serve.engines.checkpoint import CheckpointError
-from reward_serve.engines.vllm_classifier import check_classifier
+from reward_serve.engines.vllm import check_classifier
 
 
 @pytest.mark.parametrize("architecture", ["LlamaForSequenceClassification"])

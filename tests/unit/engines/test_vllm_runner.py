@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.engines.vllm_runner import Progress, VllmRunner
+from reward_serve.engines.vllm import Progress, VllmRunner
 
 
 class Engine(VllmRunner):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from reward_serve.judging.cutting import JOINT, cut_span, shortened
+from reward_serve.judging.rendering import JOINT, cut_span, shortened
 
 JOINT_TOKENS = len(JOINT)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reward_serve.engines.base import OverloadedError
-from reward_serve.replica.cohorts import Cohorts
+from reward_serve.replica.groups import Cohorts
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 from tests import virtual_time
 from tests.tiers import share

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.replica.loop_budget import LoopBudget
+from reward_serve.replica.scoring import LoopBudget
 
 SHORT, LONG = 500, 5_000
 

@@ -15,10 +15,9 @@ from reward_serve.engines.base import EngineError
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.observers import FailureLog, Times
 from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models.base import InvalidRequestError, RewardModel
+from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace
 from reward_serve.reward_models.rule import RuleRewardModel
-from reward_serve.reward_models.trace import Trace
-from reward_serve.routing.sizes import MESSAGE_BYTES, size_of
+from reward_serve.routing.placement import MESSAGE_BYTES, size_of
 from reward_serve.schema import (
     MAX_ITEM_BYTES,
     ScoreRequest,

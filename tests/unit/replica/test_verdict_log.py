@@ -12,8 +12,8 @@ import pytest
 
 from reward_serve.config.models import VerdictLogConfig
 from reward_serve.lines import LineFile
-from reward_serve.replica import verdict_log
-from reward_serve.replica.verdict_log import VerdictLog
+from reward_serve.replica import observers as verdict_log
+from reward_serve.replica.observers import VerdictLog
 from reward_serve.schema import ScoreResult, Status, failure
 from tests.unit.replica.test_observers import took
 

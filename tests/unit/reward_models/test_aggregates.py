@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reward_serve.config.judge import RubricAggregate
-from reward_serve.reward_models.aggregates import (
+from reward_serve.reward_models.composite import (
     RUBRIC_AGGREGATES,
     Scores,
     mean,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from reward_serve.engines.base import EngineError
+from reward_serve.reward_models.base import Trace
 from reward_serve.reward_models.judge import Judge
-from reward_serve.reward_models.trace import Trace
 from tests.unit.reward_models.test_judge import FakeEngine, judge, request, says
 
 RIGHT, WRONG = says(p0=0.1, p1=0.9), says(p0=0.9, p1=0.1)

@@ -7,9 +7,8 @@ import pytest
 
 from reward_serve.config.models import CascadeModel
 from reward_serve.explanation import Explanation
-from reward_serve.reward_models.cascade import Cascade
-from reward_serve.reward_models.composite import Ask
-from reward_serve.reward_models.trace import Trace
+from reward_serve.reward_models.base import Trace
+from reward_serve.reward_models.composite import Ask, Cascade
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
 from tests import virtual_time
 

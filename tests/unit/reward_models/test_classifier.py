@@ -10,9 +10,8 @@ from reward_serve.config.models import ClassifierModel
 from reward_serve.engines.base import EngineError, LogitsOutput
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.reward_models.base import InvalidRequestError, Trace
 from reward_serve.reward_models.classifier import Classifier, conversation
-from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import ScoreRequest, Status, Usage
 from tests.unit.judging.test_conversation import FakeTokenizer, text_of
 

@@ -8,8 +8,8 @@ import pytest
 
 from reward_serve.config.models import CompositeModel
 from reward_serve.explanation import Explanation
+from reward_serve.reward_models.base import Trace
 from reward_serve.reward_models.composite import Ask, Composite, length
-from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import Component, ScoreRequest, ScoreResult, Status, Usage, failure
 from tests import virtual_time
 

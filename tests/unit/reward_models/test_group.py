@@ -11,11 +11,10 @@ import pytest
 
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import EngineError
-from reward_serve.groups.schema import GroupComparison, GroupRequest, GroupResult
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.group import GroupJudge
 from reward_serve.reward_models.judge import Judge
-from reward_serve.schema import Status
+from reward_serve.schema import GroupComparison, GroupRequest, GroupResult, Status
 from tests import virtual_time
 from tests.unit.reward_models.test_judge import FakeEngine
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reward_serve.config.base import ConfigError
-from reward_serve.reward_models.verifiers import FunctionVerifier
+from reward_serve.reward_models.rule import FunctionVerifier
 from reward_serve.schema import ScoreRequest
 from reward_serve_answers.grade import VerifierError
 

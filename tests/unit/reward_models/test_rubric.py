@@ -23,10 +23,9 @@ from reward_serve.engines.base import (
 )
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models.aggregates import NEED_EVERY_PART, RUBRIC_AGGREGATES
-from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.reward_models.base import InvalidRequestError, Trace
+from reward_serve.reward_models.composite import NEED_EVERY_PART, RUBRIC_AGGREGATES
 from reward_serve.reward_models.rubric import RubricJudge, without
-from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage
 from reward_serve.templates import RUBRICS, load_template
 from tests import virtual_time

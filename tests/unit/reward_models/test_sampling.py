@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from reward_serve.reward_models.sampling import chosen, request_hash
+from reward_serve.reward_models.audit import chosen, request_hash
 from reward_serve.schema import ScoreRequest
 
 

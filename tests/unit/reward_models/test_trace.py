@@ -14,8 +14,8 @@ from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import RemoteModel
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt
 from reward_serve.explanation import ShownPrompt
+from reward_serve.reward_models.base import Trace
 from reward_serve.reward_models.judge import Judge
-from reward_serve.reward_models.trace import Trace
 from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status
 from tests.unit.reward_models.test_judge import FakeEngine, by_reference, judge, request, says
 

@@ -2,8 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from reward_serve.groups.schema import GroupComparison, GroupResult, group_failure
-from reward_serve.schema import ScoreResult, Status, failure
+from reward_serve.schema import (
+    GroupComparison,
+    GroupResult,
+    ScoreResult,
+    Status,
+    failure,
+    group_failure,
+)
 from reward_serve_lab.evaluation.pairs import Pair, report_of_pairs
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reward_serve.groups.ranking import (
+from reward_serve.reward_models.group import (
     PRIOR,
     Pair,
     cycles,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.groups.ranking import Pair
-from reward_serve.groups.strategies import Strategy, next_round
+from reward_serve.reward_models.group import Pair, next_round
+from reward_serve.schema import Strategy
 
 sizes = st.integers(2, 64)
 
