@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-import stat
 from pathlib import Path
 
 API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 """The environment variable of a client's API key."""
-MAX_FILE_BYTES = 2**20
-"""The largest file of keys."""
-
 _ASSIGNMENT = re.compile(r"(?:export\s+)?\w+\s*=\s*[^\s=]")
 
 
@@ -51,20 +47,12 @@ def read_text(path: Path) -> str:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is a pipe or a device, too large, or not UTF-8; the message has the remedy.
+        ValueError: it is no regular file, or not UTF-8; the message has the remedy.
     """
-    mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading a directory is an OSError
-        raise ValueError(
-            "is a pipe or a device, which may never end; write the keys to a regular file "
-            "(chmod 600) and name that"
-        )
-    with path.open("rb") as file:
-        content = file.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        raise ValueError(f"is larger than {MAX_FILE_BYTES // 2**20} MiB; name a file of keys")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError("is a pipe or a device; write the keys to a regular file (chmod 600)")
     try:
-        return content.decode("utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError("is not UTF-8 text; save it as UTF-8") from None
 

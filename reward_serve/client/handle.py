@@ -24,12 +24,12 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
     answer_timeout_s,
     check_ids,
+    encoded,
     in_thread,
     parse_explanation,
     parse_group,
     parse_result,
     process_lock,
-    unsendable,
     warn_of_other_major,
     with_time_left,
 )
@@ -125,7 +125,7 @@ class HandleTransport:
                 f"server.max_batch_items: {self._max_batch_items}, so split the batch",
                 status_code=TOO_LARGE,
             )
-        refusals = list(map(unsendable, requests))
+        refusals = list(map(_refused, requests))
         sent = [body for body, refused in zip(requests, refusals, strict=True) if refused is None]
         contents = iter(await dispatcher.score_batch(sent) if sent else ())
         results = [refused or parse_result(next(contents), self.name) for refused in refusals]
@@ -134,7 +134,7 @@ class HandleTransport:
 
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of a request's result; raises as ``ascore_batch``."""
-        if refused := unsendable(request):
+        if refused := _refused(request):
             return Explanation(result=refused)
         dispatcher, (request,) = await self._connected([request])
         content = await dispatcher.explain(request)
@@ -142,7 +142,7 @@ class HandleTransport:
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
-        if refused := unsendable(request):
+        if refused := _refused(request):
             return group_failure(refused, size_of_group(request), **echoes(request))
         dispatcher, (request,) = await self._connected([request])
         content = await dispatcher.score_group(request)
@@ -209,3 +209,9 @@ class HandleTransport:
         # Behind a gateway, each model has an application of its own.
         handles = {name: handle_of(app, name) for name, app in about["applications"].items()}
         return Dispatcher(handles, about["aliases"], grace_s=SERVICE_GRACE_S, detached=True)
+
+
+def _refused(body: dict[str, Any]) -> ScoreResult | None:
+    """The refusal of a request that is not plain data; else None."""
+    found = encoded(body)
+    return found if isinstance(found, ScoreResult) else None

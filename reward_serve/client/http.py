@@ -12,7 +12,7 @@ import functools
 import json
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Self, cast
@@ -25,6 +25,7 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
     answer_timeout_s,
     check_ids,
+    encoded,
     on_own_loop,
     parse_explanation,
     parse_group,
@@ -38,9 +39,6 @@ from reward_serve.schema import (
     DEFAULT_TIMEOUT_S,
     GroupResult,
     ScoreResult,
-    Status,
-    echoes,
-    failure,
     group_failure,
     size_of_group,
 )
@@ -50,7 +48,6 @@ MAX_ANSWER_BYTES = 128 * 2**20
 """Maximum bytes of an answer; four times the service's default limit of a request."""
 
 _DETAIL_CHARACTERS = 2000
-_NOT_JSON = (TypeError, ValueError, RecursionError)
 _USERINFO = re.compile(r"//[^/?#]*@")
 
 
@@ -165,8 +162,8 @@ class HttpTransport:
         Raises:
             ServiceUnavailableError: the URL does not answer, or another service does.
         """
-        encoded = [_encoded(request) for request in requests]
-        sent = [each for each in encoded if isinstance(each, bytes)]
+        bodies = [encoded(request) for request in requests]
+        sent = [each for each in bodies if isinstance(each, bytes)]
         content = b'{"requests": [' + b", ".join(sent) + b"]}"
         answer = await self._ask("POST", "/v1/score/batch", answer_timeout_s(requests), content)
         answered = self._content(*answer).get("results")
@@ -177,7 +174,7 @@ class HttpTransport:
         contents = iter(answered)
         results = [
             parse_result(next(contents), self.name) if isinstance(each, bytes) else each
-            for each in encoded
+            for each in bodies
         ]
         check_ids(results, requests, self.name)
         return results
@@ -189,18 +186,18 @@ class HttpTransport:
             ServiceUnavailableError: the URL does not answer, another service does, or this one does
                 not explain results (``server.explain: false``).
         """
-        encoded = _encoded(request)
-        if isinstance(encoded, ScoreResult):
-            return Explanation(result=encoded)
-        answer = await self._ask("POST", "/v1/explain", answer_timeout_s([request]), encoded)
+        body = encoded(request)
+        if isinstance(body, ScoreResult):
+            return Explanation(result=body)
+        answer = await self._ask("POST", "/v1/explain", answer_timeout_s([request]), body)
         return parse_explanation(self._content(*answer, expected="result"), self.name)
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
-        encoded = _encoded(request)
-        if isinstance(encoded, ScoreResult):
-            return group_failure(encoded, size_of_group(request))
-        answer = await self._ask("POST", "/v1/score/group", answer_timeout_s([request]), encoded)
+        body = encoded(request)
+        if isinstance(body, ScoreResult):
+            return group_failure(body, size_of_group(request))
+        answer = await self._ask("POST", "/v1/score/group", answer_timeout_s([request]), body)
         return parse_group(self._content(*answer), request, self.name)
 
     async def models(self) -> list[dict[str, Any]]:
@@ -303,28 +300,6 @@ class HttpTransport:
         return ServiceUnavailableError(
             f"{self.name}: {why}", status_code=reply.status_code, retry_after_s=retry_after_s
         )
-
-
-def _encoded(body: Mapping[str, Any]) -> bytes | ScoreResult:
-    """The request as JSON, or its typed failure if JSON cannot carry it.
-
-    Lone surrogates and NaN are written as Python's json does; the service refuses them and names
-    the field.
-    """
-    try:
-        return json.dumps(body).encode()
-    except _NOT_JSON as error:
-        field = next((str(name) for name in body if not _is_json(body[name])), "request")
-        reason = f"{field}: cannot be written as JSON: {error}; send plain Python values"
-        return failure(Status.INVALID, reason, **echoes(dict(body)))
-
-
-def _is_json(value: object) -> bool:
-    try:
-        json.dumps(value)
-    except _NOT_JSON:
-        return False
-    return True
 
 
 async def _body_of(reply: httpx.Response, where: str) -> bytes:

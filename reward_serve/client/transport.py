@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import threading
@@ -120,7 +121,7 @@ SERVICE_GRACE_S = 5.0
 TOO_LARGE = 413
 MALFORMED = 422
 _TOO_MANY = 429
-_MAX_DEPTH = 64
+_NOT_JSON = (TypeError, ValueError, RecursionError)
 _RETRYABLE = frozenset([408, 425, _TOO_MANY, 500, 502, 503, 504])
 
 Request = ScoreRequest | Mapping[str, Any]
@@ -207,34 +208,27 @@ def with_id(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "id": f"{_prefix}{next(_numbers)}"} if body.get("id") is None else body
 
 
-def unsendable(body: Mapping[str, Any]) -> ScoreResult | None:
-    """The refusal of a request that is not plain data, as the wire contract asks; else None.
+def encoded(body: Mapping[str, Any]) -> bytes | ScoreResult:
+    """The request as JSON, or its typed failure if JSON cannot carry it.
 
     A handle pickles requests, and what cannot be pickled here or loaded there would fail its whole
-    batch.
+    batch; so both transports send only what JSON carries. Lone surrogates and NaN are written as
+    Python's json does; the service refuses them and names the field.
     """
-    for field, value in body.items():
-        if value is None or isinstance(value, str | float):  # as most are
-            continue
-        layer = [value]
-        for _ in range(_MAX_DEPTH):
-            inner: list[Any] = []
-            for each in layer:
-                if isinstance(each, dict):
-                    inner += each.values()
-                elif isinstance(each, list | tuple):
-                    inner += each
-                elif not (each is None or isinstance(each, str | int | float)):
-                    reason = f"{field}: JSON has no {type(each).__name__}; send plain Python values"
-                    return failure(Status.INVALID, reason, **echoes(dict(body)))
-            if not inner:
-                break
-            # Data that share parts, or contain themselves, would have values without end.
-            layer = list({id(each): each for each in inner}.values())
-        else:
-            reason = f"{field}: is nested more than {_MAX_DEPTH} levels deep; flatten it"
-            return failure(Status.INVALID, reason, **echoes(dict(body)))
-    return None
+    try:
+        return json.dumps(body).encode()
+    except _NOT_JSON as error:
+        field = next((str(name) for name in body if not _is_json(body[name])), "request")
+        reason = f"{field}: cannot be written as JSON: {error}; send plain Python values"
+        return failure(Status.INVALID, reason, **echoes(dict(body)))
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except _NOT_JSON:
+        return False
+    return True
 
 
 def check_ids(

@@ -4,19 +4,14 @@ import importlib.metadata
 import shutil
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 
-import reward_serve.cli.doctor
 import reward_serve_judge
-from reward_serve.cli.doctor import REPLICA, examine_machine
+from reward_serve.cli.doctor import examine_machine
 from reward_serve.client.check import Finding
 from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
@@ -75,7 +70,6 @@ def test_this_machine_is_examined() -> None:
         "GPUs",
         "bytecode",
         "bundled judge",
-        "replica ports",
     }
     assert findings["reward_serve"].found == __version__
     cores, instructions = findings["CPU cores"].found.split(", ")
@@ -164,76 +158,6 @@ def test_the_bundled_judge(prepared: bool, monkeypatch: pytest.MonkeyPatch, tmp_
     bundled = by_name(examine_machine())["bundled judge"]
     assert (str(folder) in bundled.found) is prepared
     assert bundled.remedy is None
-
-
-@pytest.mark.parametrize(
-    ("ports", "found", "is_problem"),
-    [
-        pytest.param({}, "no Serve replica is running here", False, id="no replica"),
-        pytest.param({"1": set()}, "no Serve replica listens", False, id="loopback only"),
-        pytest.param({"1": {40263}, "2": {39703}}, "39703, 40263", True, id="open"),
-        pytest.param({"1": None}, "run doctor as the user of the replicas", False, id="hidden"),
-        pytest.param({"1": {40263}, "2": None}, "40263", True, id="open, and one hidden"),
-    ],
-)
-def test_the_ports_of_replicas(
-    ports: dict[str, set[int] | None],
-    found: str,
-    is_problem: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def open_ports(replica: psutil.Process) -> set[int]:
-        of_replica = ports[str(replica.pid)]
-        if of_replica is None:
-            raise psutil.AccessDenied(replica.pid)
-        return of_replica
-
-    processes = [
-        SimpleNamespace(pid=int(pid), info={"cmdline": [f"{REPLICA}reward:rule"]}) for pid in ports
-    ]
-    monkeypatch.setattr("psutil.process_iter", lambda _: processes)
-    monkeypatch.setattr(reward_serve.cli.doctor, "_open_ports", open_ports)
-    finding = by_name(examine_machine())["replica ports"]
-    assert found in finding.found
-    assert (finding.remedy is not None) is is_problem
-
-
-@contextmanager
-def listening(title: str, *hosts: str) -> Iterator[list[int]]:
-    """A process of this title that listens on these addresses; gives its ports."""
-    with subprocess.Popen(
-        [title, "-c", LISTEN, *hosts],
-        executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        yield [int(port) for port in process.stdout.readline().split()]
-        process.communicate(timeout=30)
-
-
-@pytest.mark.parametrize("has_network", [True, False])
-def test_a_replica_that_listens_on_all_interfaces_is_found_where_there_is_a_network(
-    has_network: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interfaces = {"lo": [LOOPBACK], **({"eth0": [ETHERNET]} if has_network else {})}
-    monkeypatch.setattr("psutil.net_if_addrs", lambda: interfaces)
-    with listening(f"{REPLICA}reward:rule", "0.0.0.0", "::", "127.0.0.1") as ports:
-        finding = by_name(examine_machine())["replica ports"]
-    shown = finding.found.rpartition(": ")[2].split(", ") if finding.remedy else []
-    assert ({str(port) for port in ports[:2]} <= set(shown)) is has_network
-    assert str(ports[2]) not in shown
-
-
-def test_another_process_that_listens_on_all_interfaces_is_not_a_replica() -> None:
-    with listening("ray::IDLE", "0.0.0.0") as (port,):
-        assert str(port) not in by_name(examine_machine())["replica ports"].found
-
-
-def test_a_replica_of_another_container_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "samefile", lambda *_: False)
-    with listening(f"{REPLICA}reward:rule", "0.0.0.0"):
-        finding = by_name(examine_machine())["replica ports"]
-    assert "in their container" in finding.found
-    assert finding.remedy is None
 
 
 @pytest.mark.parametrize("build", ["cpu", "cuda"])

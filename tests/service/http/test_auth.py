@@ -128,7 +128,6 @@ def test_both_sources_are_taken_together(file: Path, monkeypatch: pytest.MonkeyP
         pytest.param(f"{ONE}:\n", ["line 1", "the key must be"], id="a key, a colon, no key"),
         pytest.param(f"KEY={ONE}\n", ["line 1", "must read name: key", ".env file"], id="a .env"),
         pytest.param(f"export KEY='{ONE}:x'\n", ["line 1", ".env file"], id="an export"),
-        pytest.param("# " + "x" * 2**20, ["is larger than 1 MiB"], id="large"),
         pytest.param("one: kéykéykéykéykéykéy\n", ["line 1", "letters, digits"], id="accents"),
     ],
 )
