@@ -490,7 +490,7 @@ def failure(status: Status, reason: str, **fields: Any) -> ScoreResult:
     return ScoreResult(status=status, reason=reason, **fields)
 
 
-Strategy = Literal["all_pairs", "circular", "swiss", "listwise"]
+Strategy = Literal["all_pairs", "circular", "swiss"]
 """Which pairs of a group's responses to compare."""
 
 

@@ -151,7 +151,7 @@ class GroupConfig(Templated):
     """How a judge compares the responses of a group with each other."""
 
     shipped = GROUPS
-    shows = ("pair", "listing")
+    shows = ("pair",)
 
     template: TemplateName = "pairwise"
     mode: Mode = "label"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -18,7 +17,6 @@ from itertools import combinations
 from typing import Any
 
 from reward_serve.config.judge import GroupConfig
-from reward_serve.judging.verdict import strip_thinking
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
@@ -37,7 +35,6 @@ from reward_serve.schema import (
     ScoreResult,
     Status,
     Strategy,
-    Usage,
     failure,
 )
 from reward_serve.templates import Template
@@ -128,29 +125,13 @@ def _connected_majority(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
     return next((each for each in members if 2 * len(each) > size), set())
 
 
-def placed(names: Sequence[int], size: int) -> list[float | None]:
-    """The scores of a listing: for each response, the share of the others that it is ranked above.
-
-    Responses that are missing or listed twice have no score, and their places are unknown: a score
-    is the mean over all complete rankings that fit, so that only a complete listing gives 0 or 1.
-    As in ``scores``, no response has a score unless more than half of the group is listed.
-    """
-    listed = [name for name in names if 0 <= name < size and names.count(name) == 1]
-    found: list[float | None] = [None] * size
-    if 2 * len(listed) > size:
-        for place, name in enumerate(listed):
-            behind = (len(listed) - place) * (size + 1) / (len(listed) + 1) - 1
-            found[name] = behind / (size - 1)
-    return found
-
-
 def next_round(
     strategy: Strategy, size: int, rounds: int, played: Mapping[Pair, float | None]
 ) -> list[Pair]:
     """The pairs to compare next, each with its lower index first; empty at the end.
 
     Args:
-        strategy: any strategy but ``listwise``, which compares no pairs.
+        strategy: which pairs to compare.
         size: number of responses, at least 2.
         rounds: number of rounds so far.
         played: the pairs of these rounds with the probability that the first response is better;
@@ -191,8 +172,6 @@ Place = Callable[[], AbstractAsyncContextManager[None]]
 """Limits the concurrent calls of the engine."""
 
 _LONG_GROUP = 16
-_NUMBER = re.compile(r"\d+")
-_LONGEST_NUMBER = 20  # Python converts up to 4,300 digits
 
 _Answers = dict[Pair, ScoreResult]
 """The model's answer for each order, the response shown first named first."""
@@ -229,9 +208,7 @@ class GroupJudge:
             InvalidRequestError: the request is invalid.
         """
         strategy = request.strategy or self._config.strategy
-        template = self._template(request, strategy)
-        if strategy == "listwise":
-            template = template.listing(len(request.responses))
+        template = self._template(request)
         mode: Mode = self._config.mode if template.label else "generate"
         comparison = self._prepare(request.as_single(), template, mode)
         comparison = replace(
@@ -239,8 +216,6 @@ class GroupJudge:
             generation=replace(comparison.generation, aggregate="mean"),
             fingerprint=f"{comparison.fingerprint};group={strategy}",
         )
-        if strategy == "listwise":
-            return await self._listed(comparison, request, place)
         answers = await self._answers(comparison, request, strategy, place)
         size = len(request.responses)
         return await off_loop(size > _LONG_GROUP, self._ranked, comparison, answers, size, strategy)
@@ -291,53 +266,15 @@ class GroupJudge:
         results = [_result(comparison, answers, index, score) for index, score in enumerate(found)]
         return GroupResult.of(results, comparisons=comparisons, details=details)
 
-    async def _listed(
-        self, comparison: Comparison, request: GroupRequest, place: Place
-    ) -> GroupResult:
-        """Rank all responses by one answer of the model."""
-        comparison, size = replace(comparison, responses=request.responses), len(request.responses)
-        async with place():
-            prompt = await comparison.render(request.reference or "")
-            output = await comparison.answer(
-                comparison.engine.generate, prompt, comparison.generation.sampling
-            )
-        text = None if output.cut_off else strip_thinking(output.text)
-        found = list(re.finditer(comparison.template.generate.verdict, text or ""))
-        said = _NUMBER.findall(found[-1][1] or "") if found else []
-        names = [int(each) - 1 if len(each) < _LONGEST_NUMBER else -1 for each in said]
-        status = Status.UNPARSEABLE
-        reason = "the judge's ranking omits or repeats this response, or at least half of its group"
-        if output.cut_off:
-            status, reason = Status.TRUNCATED, "the judge was cut off; raise judge.max_tokens"
-        results = [
-            comparison.result(
-                status if score is None else Status.OK,
-                score=score,
-                reason=reason if score is None else None,
-                source=None if score is None else comparison.source,
-                text=output.text,
-                usage=Usage() if index else output.usage,
-            )
-            for index, score in enumerate(placed(names, size))
-        ]
-        if any(result.score is None for result in results):
-            comparison.forget(prompt)
-        return GroupResult.of(results, details={"strategy": "listwise", "calls": 1})
-
-    def _template(self, request: GroupRequest, strategy: Strategy) -> Template:
-        shows = "listing" if strategy == "listwise" else "pair"
-        default = self._config.default_template
-        name = request.template or default.name
-        if request.template is None and default.shows != shows:
-            name = "listwise" if shows == "listing" else "pairwise"
+    def _template(self, request: GroupRequest) -> Template:
+        name = request.template or self._config.default_template.name
         try:
             template = self._config.find_template(name)
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
-        if template.shows != shows:
+        if template.shows != "pair":
             raise InvalidRequestError(
-                f"template: {name!r} shows a {template.shows}, and strategy {strategy!r} needs one "
-                f"that shows a {shows}; choose another"
+                f"template: {name!r} shows a {template.shows}, not a pair; choose another"
             )
         return template
 

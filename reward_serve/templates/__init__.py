@@ -34,10 +34,9 @@ ALIASES = {
 """Alternative names of the fields in placeholders."""
 FILE_SUFFIXES = (".yaml", ".yml")
 INSTRUCTION = "{instruction}"
-FIELD = r"question|reference|criterion|response(?:_[1-9]\d?)?"
+FIELD = r"question|reference|criterion|response(?:_[12])?"
 """A field of a prompt; several responses are numbered."""
 PLACEHOLDER = re.compile(r"\{(" + FIELD + r")\}")
-LISTING = "{responses}"
 _PAIR = ["response_1", "response_2"]
 _ALIAS = re.compile(r"\{(" + "|".join(ALIASES) + r")\}")
 
@@ -126,12 +125,12 @@ class Template(BaseModel):
 
     @model_validator(mode="after")
     def _shows_the_response(self) -> Self:
-        shown = PLACEHOLDER.findall(self.user) + [LISTING] * self.user.count(LISTING)
+        shown = PLACEHOLDER.findall(self.user)
         responses = sorted(name for name in shown if "response" in name)
-        if responses not in (["response"], _PAIR, [LISTING]):
+        if responses not in (["response"], _PAIR):
             raise ValueError(
                 "user: must contain {response} exactly once; or, to compare a group's responses, "
-                "{response_1} and {response_2}, or {responses}"
+                "{response_1} and {response_2}"
             )
         if 0 <= self.user.find("{criterion}") < self.user.find("{response}"):
             raise ValueError(
@@ -145,21 +144,11 @@ class Template(BaseModel):
         return self
 
     @property
-    def shows(self) -> Literal["response", "criterion", "pair", "listing"]:
-        """Whether a prompt shows one response, one with a criterion, or two or all of a group."""
+    def shows(self) -> Literal["response", "criterion", "pair"]:
+        """Whether a prompt shows one response, one with a criterion, or two of a group."""
         if "criterion" in self.fields:
             return "criterion"
-        if LISTING in self.user:
-            return "listing"
         return "pair" if "response_1" in self.fields else "response"
-
-    def listing(self, size: int) -> Template:
-        """The template with a numbered, fenced place for each of ``size`` responses."""
-        places = (
-            f"Response {n}:\n<response>\n{{response_{n}}}\n</response>" for n in range(1, size + 1)
-        )
-        user = self.user.replace(LISTING, "\n".join(places))
-        return self.model_copy(update={"user": user, "name": f"{self.name}/{size}"})
 
     @property
     def highest(self) -> float:

@@ -173,30 +173,6 @@ async def test_generate_mode_reads_the_last_verdict_of_each_order() -> None:
     assert sorted(range(4), key=scores.__getitem__) == [0, 2, 1, 3]
 
 
-async def test_a_listing_is_one_call_whose_ranks_are_read_by_name() -> None:
-    engine = FakeEngine(text=lambda prompt: ("RANKING: 1 > 2\nNo. RANKING: 4 > 2 > 3", False))
-    result = await judged(engine, "listwise")
-    assert [one.score for one in result.results] == [None, 0.5, 1 / 12, pytest.approx(11 / 12)]
-    assert result.results[0].status is Status.UNPARSEABLE
-    (prompt,) = engine.prompts
-    assert shown(prompt) == GROUP and result.comparisons == []
-
-
-@pytest.mark.parametrize(
-    ("answer", "status"),
-    [
-        (("RANKING: 4 > 2", True), Status.TRUNCATED),
-        (("They are all fine.", False), Status.UNPARSEABLE),
-        (("RANKING: 3 > 1", False), Status.UNPARSEABLE),
-        ((f"RANKING: {'9' * 5000}", False), Status.UNPARSEABLE),
-    ],
-)
-async def test_a_listing_without_a_ranking_scores_nothing(answer: Any, status: Status) -> None:
-    result = await judged(FakeEngine(text=lambda prompt: answer), "listwise")
-    assert [one.status for one in result.results] == [status] * 4
-    assert result.status is status
-
-
 async def test_long_responses_share_the_room() -> None:
     engine = FakeEngine(label=by(lambda first, second: 0.5), max_model_len=2600)
     await judged(engine, responses=["a" * 5000, "b" * 5000])
@@ -217,10 +193,6 @@ async def test_a_conversation_is_shown_in_place_of_a_question() -> None:
     [
         ({"question": None}, "question: template 'pairwise' needs it; send it"),
         ({"template": "gold"}, "template: no template is named 'gold'; choose from"),
-        (
-            {"template": "listwise"},
-            "template: 'listwise' shows a listing, and strategy 'all_pairs'",
-        ),
         ({"template": "pairwise_reference"}, "reference: template 'pairwise_reference' needs it"),
     ],
 )

@@ -11,7 +11,6 @@ from reward_serve.reward_models.group import (
     PRIOR,
     Pair,
     cycles,
-    placed,
     scores,
     strengths,
 )
@@ -118,36 +117,6 @@ def test_cycles_are_counted_once_each(table: tuple[int, dict[Pair, float]]) -> N
     triples = permutations(range(size), 3)
     slow = sum(beats(a, b) and beats(b, c) and beats(c, a) for a, b, c in triples) // 3
     assert cycles(outcomes) == slow
-
-
-def test_a_complete_listing_scores_by_place() -> None:
-    assert placed([2, 0, 1], 3) == [0.5, 0.0, 1.0]
-    assert placed([1, 0], 2) == [0.0, 1.0]
-
-
-def test_a_listing_of_at_most_half_of_the_group_scores_nothing() -> None:
-    assert placed([2, 0], 8) == [None] * 8
-    assert placed([2, 0], 4) == [None] * 4
-    assert placed([7, 1], 3) == [None] * 3
-    assert placed([0, 1, 0], 2) == [None] * 2
-
-
-@pytest.mark.parametrize("listing", [[2, 0], [2, 0, 2, 1, 1, 0], [3, 1, 0], [4, 1, 3, 0]])
-def test_an_incomplete_listing_scores_the_mean_of_the_rankings_that_fit(listing: list[int]) -> None:
-    size = max(listing) + 1
-    once = [name for name in listing if listing.count(name) == 1]
-    fitting = [
-        ranking
-        for ranking in permutations(range(size))
-        if [name for name in ranking if name in once] == once
-    ]
-    for name, score in enumerate(placed(listing, size)):
-        if name not in once or 2 * len(once) <= size:
-            assert score is None
-            continue
-        behind = [size - 1 - ranking.index(name) for ranking in fitting]
-        assert score == pytest.approx(sum(behind) / len(behind) / (size - 1))
-        assert score is not None and 0 < score < 1
 
 
 def _connected(size: int, outcomes: dict[Pair, float]) -> bool:

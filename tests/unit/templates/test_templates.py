@@ -158,7 +158,7 @@ GROUP_TEMPLATES = template_names(GROUPS)
 
 
 def test_templates_that_compare_responses_are_shipped_apart_from_the_others() -> None:
-    assert GROUP_TEMPLATES == ("listwise", "pairwise", "pairwise_reference")
+    assert GROUP_TEMPLATES == ("pairwise", "pairwise_reference")
     assert not {*GROUP_TEMPLATES} & {*template_names()}
     with pytest.raises(KeyError):
         load_template("pairwise")
@@ -169,9 +169,7 @@ def test_a_template_that_compares_shows_the_question_first_and_fences_every_resp
     name: str,
 ) -> None:
     template = load_template(name, GROUPS)
-    assert template.shows == ("listing" if name == "listwise" else "pair")
-    if template.shows == "listing":
-        template = template.listing(3)
+    assert template.shows == "pair"
     responses = [field for field in template.fields if field.startswith("response")]
     assert template.fields[0] == "question" and template.fields[-len(responses) :] == responses
     for field in responses:
