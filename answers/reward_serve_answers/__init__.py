@@ -20,8 +20,8 @@ from reward_serve_answers.grade import (
     UnusableReferenceError,
     VerifierError,
 )
+from reward_serve_answers.gsm8k import best, verify_any
 from reward_serve_answers.gsm8k import verify as verify_gsm8k
-from reward_serve_answers.gsm8k import verify_any
 from reward_serve_answers.texts import final_answer
 from reward_serve_answers.verifiers import (
     grade_exact,
@@ -104,5 +104,4 @@ def verify(
     else:
         known = ", ".join(get_args(VerifierName))
         raise ValueError(f"verifier: {verifier!r} is unknown; choose from {known}")
-    order = ("right", "abstain", "wrong")
-    return min(grades, key=lambda grade: order.index(grade.outcome))
+    return best(grades)

@@ -90,11 +90,9 @@ def grade_choice(response: str, reference: str, question: str = "") -> Grade:
 
 def _compared(letters: frozenset[str], gold: frozenset[str], answer: str, by: str) -> Grade:
     if not letters:
-        either = _EITHER.fullmatch(_plain(answer))
-        wrong = either and len(gold) == 1
-        return (
-            Grade(WRONG, "two_letters", answer) if wrong else Grade(ABSTAINED, "no_letter", answer)
-        )
+        if len(gold) == 1 and _EITHER.fullmatch(_plain(answer)):
+            return Grade(WRONG, "two_letters", answer)
+        return Grade(ABSTAINED, "no_letter", answer)
     right = letters == gold
     return Grade(RIGHT if right else WRONG, f"{by}_{'matches' if right else 'differs'}", answer)
 
@@ -125,11 +123,8 @@ def _without_marker(text: str, gold: frozenset[str], options: Mapping[str, str])
         )
         if letters and alone and told and not is_doubted(text, marker):
             return _compared(letters, gold, answer, "letter")
-    if (
-        not stated
-        and not _NO_ANSWER.search(text)
-        and not any(o.lower() in text.lower() for o in options.values())
-    ):
+    named = _NO_ANSWER.search(text) or any(o.lower() in text.lower() for o in options.values())
+    if not stated and not named:
         return Grade(WRONG, "no_letter")
     return Grade(ABSTAINED, "no_marker")
 

@@ -101,8 +101,8 @@ _MAY_COMPUTE = re.compile(  # a value that no numeral shows may be stated
 )
 _COMPUTES = re.compile(  # the same of a value of three digits or more
     r"\d\s*[-+*/^x!%]|[-+*/^]\s*\d|\d \d|\d{20}|\\"
-    r"|(?:hundred|thousand|million|teen|t[iy]eth|[dnrx]ty)s?\b|\b(?:sum|product|difference|plus|minus|times|add|added|subtract|multiply|multiplied|divide"
-    r"|divided|square|option|choice|choose|letter|hexadecimal|binary|octal|base)\b"
+    r"|(?:hundred|thousand|million|teen|t[iy]eth|[dnrx]ty)s?\b|\b(?:sum|product|difference|plus"
+    r"|minus|times|add|added|subtract|multiply|multiplied|divide|divided|square|option|choice|choose|letter|hexadecimal|binary|octal|base)\b"
 )
 _SMALL = words("zero both one two three four five six seven eight nine none nothing nil score")
 _ENGLISH = words("the is and of we she he they there have has this answer do not know")
@@ -177,7 +177,7 @@ def verify_any(response: str, references: Sequence[str]) -> Grade:
         raise ValueError("references: is empty, expected at least one reference")
     golds = [gold_answer(reference) for reference in dict.fromkeys(references)]
     if is_blank(response):
-        return _best([_blank(response, gold) for gold in golds])
+        return best([_blank(response, gold) for gold in golds])
     if len(response) > MAX_RESPONSE:
         return Grade(ABSTAINED, "response_too_long")
     text = committed(response).text
@@ -186,10 +186,11 @@ def verify_any(response: str, references: Sequence[str]) -> Grade:
             return Grade(WRONG, "only_thinking")
         return Grade(ABSTAINED, "only_hidden")
     stated = _stated(text, response)
-    return _best([_grade(stated, gold) for gold in golds])
+    return best([_grade(stated, gold) for gold in golds])
 
 
-def _best(grades: Sequence[Grade]) -> Grade:
+def best(grades: Sequence[Grade]) -> Grade:
+    """Right if one is right, wrong if all are wrong, else the first abstention."""
     order = ("right", "abstain", "wrong")
     return min(grades, key=lambda grade: order.index(grade.outcome))
 
@@ -243,14 +244,8 @@ def may_equal(one: Fraction, other: Fraction, *, measured: bool) -> bool:
         return True
     if one.denominator == other.denominator == 1:
         return measured and (large - small) * 100 < large
-    score = one.numerator == other or other.numerator == one  # 17/20
-    return (
-        measured
-        or score
-        or (large - small) * 50 < large
-        or _rounds(one, other)
-        or _rounds(other, one)
-    )
+    near = (large - small) * 50 < large or _rounds(one, other) or _rounds(other, one)
+    return measured or near or one.numerator == other or other.numerator == one  # a score, 17/20
 
 
 def _rounds(one: Fraction, other: Fraction) -> bool:
@@ -262,9 +257,8 @@ def _rounds(one: Fraction, other: Fraction) -> bool:
 def _unstated(stated: _Stated, gold: Number) -> Grade:
     """The grade of a response that states no plain answer."""
     answer = stated.clause or (stated.last.text.strip() if stated.last else None)
-    opener = _only_opener(stated) if gold.value != 1 else None
-    if opener:
-        return opener
+    if gold.value != 1 and _only_opens(stated.text):
+        return Grade(WRONG, "only_opener")
     if stated.why != "another_question":
         if _states_two(stated, gold):
             return Grade(WRONG, "two_values", answer)
@@ -273,17 +267,13 @@ def _unstated(stated: _Stated, gold: Number) -> Grade:
     return Grade(ABSTAINED, stated.why or "marker_not_understood", answer)
 
 
-def _only_opener(stated: _Stated) -> Grade | None:
-    """Wrong if a response only begins an answer."""
-    text = stated.text
+def _only_opens(text: str) -> bool:
+    """Whether a text only begins an answer."""
     if len(text) > _MAX_OPENER or not all(c.isalnum() or is_blank_character(c) for c in text):
-        return None  # a symbol may be a number: a keycap ten
-    found = [
-        word for word in re.split(r"[\W_]+", re.sub(r"\bstep 1\b", "step", text.casefold())) if word
-    ]
-    if re.search(r"(?:^|\bis)\W*[a-z]\W*$", text.casefold()) or not OPENER_WORDS.issuperset(found):
-        return None  # a letter may be a choice
-    return Grade(WRONG, "only_opener")
+        return False  # a symbol may be a number: a keycap ten
+    lower = re.sub(r"\bstep 1\b", "step", text.casefold())
+    is_letter = re.search(r"(?:^|\bis)\W*[a-z]\W*$", lower)  # which may be a choice
+    return not is_letter and OPENER_WORDS.issuperset(filter(None, re.split(r"[\W_]+", lower)))
 
 
 def _states_two(stated: _Stated, gold: Number) -> bool:
@@ -297,13 +287,8 @@ def _states_two(stated: _Stated, gold: Number) -> bool:
     if len(numbers) != 2 or not (numbers[0] and numbers[1]):
         return False
     one, other = numbers[0], numbers[1]
-    if (
-        one.percent
-        or other.percent
-        or one.unit
-        or other.unit
-        or gold.value not in (one.value, other.value)
-    ):
+    plain = not (one.percent or other.percent or one.unit or other.unit)
+    if not plain or gold.value not in (one.value, other.value):
         return False
     whole = one.value.denominator == other.value.denominator == 1
     return whole and not may_equal(one.value, other.value, measured=True)
