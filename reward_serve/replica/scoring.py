@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -44,90 +43,12 @@ from reward_serve.schema import (
     retry_after_s,
 )
 
-_VALIDATION_S = 0.01
-_SHORT_CHARACTERS = 2**12
-_LONGEST_SHORT = 2**10
-_LEAST_CHARACTERS = 2**9  # no item takes less time than one of this size
-
-
-class LoopBudget:
-    """The work that one iteration of the event loop may begin; further items wait in order.
-
-    An iteration has room for 10 ms of validation, for one long item and for short items of 4,096
-    characters in total.
-    """
-
-    def __init__(self) -> None:
-        self._is_open = False
-        self._began = 0.0
-        self._validation = _Capacity(1)
-        self._long = _Capacity(1)
-        self._short = _Capacity(_SHORT_CHARACTERS)
-
-    async def validation(self) -> None:
-        """Wait for an iteration with time left."""
-        self._begin()
-        while time.thread_time() - self._began > _VALIDATION_S:
-            self._validation.left = 0
-            await self._validation.take(0)
-
-    async def work(self, characters: int) -> None:
-        """Wait for capacity for an item's rules and prompt, and use it."""
-        self._begin()
-        if characters > _LONGEST_SHORT:
-            await self._long.take(1)
-        else:
-            await self._short.take(max(characters, _LEAST_CHARACTERS))
-
-    def _begin(self) -> None:
-        if not self._is_open:
-            self._is_open, self._began = True, time.thread_time()
-            asyncio.get_running_loop().call_soon(self._end)
-
-    def _end(self) -> None:
-        self._is_open = False
-        woken = [each.renew() for each in (self._validation, self._long, self._short)]
-        if any(woken):
-            self._begin()  # they run in the next iteration
-
-
-class _Capacity:
-    """Capacity of one event-loop iteration. When it is used up, callers wait until ``renew``.
-
-    Attributes:
-        left: capacity left in this iteration; the last caller may exceed it.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.left = self._size = size
-        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
-
-    async def take(self, size: int) -> None:
-        """Use capacity of this iteration or, in order of arrival, of a later one."""
-        if self.left > 0:
-            self.left -= size
-            return
-        granted = asyncio.get_running_loop().create_future()
-        self._waiting.append((granted, size))
-        await granted
-
-    def renew(self) -> bool:
-        """Restore the capacity and wake as many callers as it admits; returns whether any woke."""
-        self.left, woken = self._size, False
-        while self._waiting and self.left > 0:
-            granted, size = self._waiting.popleft()
-            if not granted.done():  # its item has not been cancelled
-                granted.set_result(None)
-                self.left -= size
-                woken = True
-        return woken
-
-
 logger = logging.getLogger(__name__)
 
 Body = TypeVar("Body", bound=BaseModel)
 
 _FLUSH_S = 0.02
+_SHORT_BYTES = 2**10  # of an item whose rules and prompt take some 0.1 ms
 
 
 class Scorer:
@@ -162,7 +83,7 @@ class Scorer:
         self._observers = observers
         self._max_item_bytes = max_item_bytes
         self._clock = clock
-        self._loop_budget = LoopBudget()
+        self._turn = asyncio.Lock()
         self._explains = explains
         self._groups = GroupScorer(name, model, admission, self._checked_length)
 
@@ -227,8 +148,9 @@ class Scorer:
     async def _result(
         self, request: object, times: Times, batch: object = None, trace: Trace | None = None
     ) -> dict[str, Any]:
-        await self._loop_budget.validation()  # validation takes up to 20 ms
         parsed = None
+        if isinstance(request, Mapping) and request.get("metadata"):
+            await self._own_iteration()  # validation takes up to 20 ms
         try:
             parsed = _validated(ScoreRequest, request)
             result = await self._scored(parsed, times, batch, trace)
@@ -302,7 +224,8 @@ class Scorer:
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
             times.placed = self._clock()
-            await self._loop_budget.work(size)
+            if size > _SHORT_BYTES:
+                await self._own_iteration()
             request.timeout_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
             return await self._model.score(request, trace)
 
@@ -358,6 +281,11 @@ class Scorer:
         finally:
             for task in tasks:
                 task.cancel()
+
+    async def _own_iteration(self) -> None:
+        """Wait for an iteration of the event loop in which no other long item begins."""
+        async with self._turn:
+            await asyncio.sleep(0)
 
     def _check_model(self, name: str | None) -> None:
         if name not in (None, self._name):
