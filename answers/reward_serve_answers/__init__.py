@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 from reward_serve_answers.choice import grade_choice
-from reward_serve_answers.grade import (
+from reward_serve_answers.gsm8k import best, verify_any
+from reward_serve_answers.gsm8k import verify as verify_gsm8k
+from reward_serve_answers.values import (
     Grade,
     UndecidedError,
     UnusableReferenceError,
     VerifierError,
+    final_answer,
 )
-from reward_serve_answers.gsm8k import best, verify_any
-from reward_serve_answers.gsm8k import verify as verify_gsm8k
-from reward_serve_answers.texts import final_answer
 from reward_serve_answers.verifiers import (
     grade_exact,
     grade_numeric,

@@ -11,11 +11,18 @@ import re
 from collections.abc import Mapping
 from itertools import zip_longest
 
-from reward_serve_answers.committed import asks_again, committed
-from reward_serve_answers.grade import ABSTAINED, RIGHT, WRONG, Grade, UnusableReferenceError
+from reward_serve_answers.committed import Marker, asks_again, committed
 from reward_serve_answers.gsm8k import is_closing, is_doubted
-from reward_serve_answers.markers import Marker
-from reward_serve_answers.texts import gold_answer, is_blank, same_text
+from reward_serve_answers.values import (
+    ABSTAINED,
+    RIGHT,
+    WRONG,
+    Grade,
+    UnusableReferenceError,
+    gold_answer,
+    is_blank,
+    same_text,
+)
 
 _OPTION = re.compile(r"(?:^|\n|(?<=\s))[*_]{0,2}(?:\(([A-J])\)|([A-J])[).:])[*_]{0,2}[ \t]+(?=\S)")
 _LABELLED = re.compile(

@@ -13,10 +13,12 @@ from math_verify import (  # type: ignore[import-untyped]
 )
 
 from reward_serve_answers.committed import without_thinking
-from reward_serve_answers.grade import ABSTAINED, Grade, UnusableReferenceError
-from reward_serve_answers.markers import braced
-from reward_serve_answers.texts import (
+from reward_serve_answers.values import (
+    ABSTAINED,
     TAIL_CHARACTERS,
+    Grade,
+    UnusableReferenceError,
+    braced,
     ends_without_answer,
     gold_answer,
     not_latex,

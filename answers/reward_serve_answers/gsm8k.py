@@ -18,27 +18,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from reward_serve_answers.committed import MAX_RESPONSE, asks_again, committed, without_thinking
-from reward_serve_answers.grade import ABSTAINED, RIGHT, WRONG, Grade
-from reward_serve_answers.markers import OPENER_WORDS, Marker, is_remark
-from reward_serve_answers.numbers import (
+from reward_serve_answers.committed import (
+    MAX_RESPONSE,
+    OPENER_WORDS,
+    Marker,
+    asks_again,
+    committed,
+    is_remark,
+    without_thinking,
+)
+from reward_serve_answers.values import (
+    ABSTAINED,
     BE,
     CHANGING,
     DOUBT,
     MEASURES,
     NUMERIC,
     OPEN_END,
+    RIGHT,
     WORD,
+    WRONG,
+    Grade,
     Number,
-    parse_number,
-    words,
-)
-from reward_serve_answers.texts import (
     gold_answer,
     is_blank,
     is_blank_character,
     normalised,
+    parse_number,
     same_text,
+    words,
 )
 
 _MAX_TAIL = 160

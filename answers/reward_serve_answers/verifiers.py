@@ -8,10 +8,17 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from reward_serve_answers.committed import without_thinking
-from reward_serve_answers.grade import ABSTAINED, WRONG, Grade, UnusableReferenceError
 from reward_serve_answers.gsm8k import verify_any
-from reward_serve_answers.numbers import parse_number
-from reward_serve_answers.texts import ends_without_answer, gold_answer, normalised
+from reward_serve_answers.values import (
+    ABSTAINED,
+    WRONG,
+    Grade,
+    UnusableReferenceError,
+    ends_without_answer,
+    gold_answer,
+    normalised,
+    parse_number,
+)
 
 CLIP_CHARACTERS = 300
 

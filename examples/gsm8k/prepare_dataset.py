@@ -22,7 +22,7 @@ from examples.gsm8k.membership import drawn, solved, write_lists
 from examples.gsm8k.rows import HUB, SETS, read_rows
 from reward_serve.client.rows import text_of, texts_of
 from reward_serve_answers import final_answer
-from reward_serve_answers.numbers import parse_number
+from reward_serve_answers.values import parse_number
 
 INSTRUCTION = 'Let\'s think step by step and output the final answer after "####".'
 HELD_OUT_EVERY = 20

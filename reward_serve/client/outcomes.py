@@ -83,8 +83,7 @@ def _by_rule(request: Mapping[str, Any], lexical: bool) -> float | None:
         score = verify_any(parsed.response, parsed.references).score
         if score is not None or not lexical:
             return score
-        from reward_serve_answers.numbers import parse_number
-        from reward_serve_answers.texts import gold_answer
+        from reward_serve_answers.values import gold_answer, parse_number
 
         if any(parse_number(gold_answer(reference)) for reference in parsed.references):
             return None

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from reward_serve.schema import ScoreRequest, ScoreResult
 from reward_serve_answers import Grade
-from reward_serve_answers.grade import RIGHT
+from reward_serve_answers.values import RIGHT
 
 logger = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source
 from reward_serve.templates import RulesName, Template
 from reward_serve.templates.inline import inline_template, is_inline
 from reward_serve_answers import VERSION, Grade, UnusableReferenceError
-from reward_serve_answers.texts import gold_answer
+from reward_serve_answers.values import gold_answer
 
 
 class Judge(RewardModel):

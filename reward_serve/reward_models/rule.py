@@ -40,9 +40,11 @@ from reward_serve_answers import (
     verify_strict_any,
 )
 from reward_serve_answers.committed import without_thinking
-from reward_serve_answers.grade import ABSTAINED, RIGHT, WRONG
-from reward_serve_answers.texts import (
+from reward_serve_answers.values import (
+    ABSTAINED,
+    RIGHT,
     TAIL_CHARACTERS,
+    WRONG,
     ends_without_answer,
     gold_answer,
     not_latex,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from reward_serve.child_process import ChildProcess
-from reward_serve_answers.grade import UndecidedError, VerifierError
+from reward_serve_answers.values import UndecidedError, VerifierError
 
 HERE = __name__
 

@@ -19,7 +19,7 @@ from reward_serve.client.rows import check_first_results, rubric_of, text_of, te
 from reward_serve.client.samples import count_steps, sample_of
 from reward_serve.schema import ScoreResult
 from reward_serve_answers import verify_any
-from reward_serve_answers.grade import UnusableReferenceError
+from reward_serve_answers.values import UnusableReferenceError
 
 __all__ = ["RewardFunction", "judge_components", "judge_reward", "judge_rewards"]
 

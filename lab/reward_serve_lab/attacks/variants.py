@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from random import Random
 
-from reward_serve_answers.numbers import parse_number
+from reward_serve_answers.values import parse_number
 from reward_serve_lab.attacks.families import FAMILIES
 from reward_serve_lab.attacks.family import Attack, Draft
 from reward_serve_lab.attacks.mentions import mentions

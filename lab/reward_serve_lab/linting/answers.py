@@ -13,7 +13,7 @@ from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import Status
 from reward_serve.templates import Template
 from reward_serve.templates.inline import PERCENT_SCALE
-from reward_serve_answers.grade import UndecidedError
+from reward_serve_answers.values import UndecidedError
 from reward_serve_lab.linting.finding import Finding
 
 PATTERN_LIMIT_S = 1.0

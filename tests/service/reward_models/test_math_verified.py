@@ -8,7 +8,7 @@ import pytest
 
 from reward_serve.reward_models.rule import MathVerifier
 from reward_serve.schema import ScoreRequest
-from reward_serve_answers.grade import Grade, UnusableReferenceError
+from reward_serve_answers.values import Grade, UnusableReferenceError
 
 
 @pytest.fixture(scope="module")

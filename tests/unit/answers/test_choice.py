@@ -4,7 +4,7 @@ import pytest
 
 from reward_serve_answers import verify
 from reward_serve_answers.choice import grade_choice
-from reward_serve_answers.grade import UnusableReferenceError
+from reward_serve_answers.values import UnusableReferenceError
 
 QUESTION = """What is the capital of France?
 A) Rome

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reward_serve_answers.texts import normalised
+from reward_serve_answers.values import normalised
 from reward_serve_answers.verifiers import grade_exact
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from reward_serve_answers import final_answer, verify, verify_any
 from reward_serve_answers.committed import MAX_RESPONSE
-from reward_serve_answers.grade import UnusableReferenceError
+from reward_serve_answers.values import UnusableReferenceError
 
 RIGHT = [
     ("\\boxed{18}\n\n<think>\n\n</think>", "18"),

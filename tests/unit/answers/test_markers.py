@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve_answers.gsm8k import is_doubted
-from reward_serve_answers.markers import (
+from reward_serve_answers.committed import (
     _MARKER,
     MAX_MARKERS,
     Marker,
     _marked,
-    braced,
     read_markers,
 )
+from reward_serve_answers.gsm8k import is_doubted
+from reward_serve_answers.values import braced
 
 
 def only_marker(response: str) -> Marker:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve_answers.numbers import MAX_TEXT, Number, parse_number
+from reward_serve_answers.values import MAX_TEXT, Number, parse_number
 
 
 @pytest.mark.parametrize(

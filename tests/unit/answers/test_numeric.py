@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reward_serve_answers.grade import UnusableReferenceError
+from reward_serve_answers.values import UnusableReferenceError
 from reward_serve_answers.verifiers import grade_numeric
 
 # The last column is what verl 0.9.1's method="flexible" says, read from its source.

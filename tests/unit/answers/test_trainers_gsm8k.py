@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from skyrl_gym.envs.gsm8k.utils import compute_score
 
-from reward_serve_answers.grade import UnusableReferenceError
+from reward_serve_answers.values import UnusableReferenceError
 from reward_serve_answers.verifiers import grade_strict_first, grade_strict_last
 
 # What verl 0.9.1's compute_score(..., method="strict") says, read from its source, since verl's

@@ -10,7 +10,7 @@ import pytest
 from reward_serve.config.base import ConfigError
 from reward_serve.reward_models.rule import FunctionVerifier
 from reward_serve.schema import ScoreRequest
-from reward_serve_answers.grade import VerifierError
+from reward_serve_answers.values import VerifierError
 
 MODULE = "tests.own_functions"
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from reward_serve_answers.numbers import parse_number
+from reward_serve_answers.values import parse_number
 from reward_serve_judge.training.answers.base import near_miss
 from reward_serve_judge.training.answers.numbers import (
     Number,
