@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from reward_serve.client.http import HttpRewardClient
+from reward_serve.client.client import HttpRewardClient
 from reward_serve.client.rows import PROBE_RESPONSE
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.keys import API_KEY_VARIABLE

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import reward_serve.client
-from reward_serve.client.http import HttpRewardClient
+from reward_serve.client import HttpRewardClient
 from reward_serve.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""Clients in processes that fork, spawn and pickle, and against peers that lie."""
+"""Clients in processes that fork, spawn and pickle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import multiprocessing
 import pickle
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
@@ -20,13 +19,10 @@ from reward_serve.client import (
     HttpRewardClient,
     NotConnectedError,
     RewardClient,
-    ServiceUnavailableError,
     connect,
 )
-from reward_serve.client.http import HttpTransport
 from reward_serve.client.transport import own_loop
-from reward_serve.schema import Status
-from tests.fake_service import FakeService, Reply
+from tests.fake_service import FakeService
 from tests.tiers import share
 
 FORK = multiprocessing.get_context("fork")
@@ -106,24 +102,17 @@ def after_fork(work: Callable[[], object], within_s: float = 20.0) -> None:
     assert process.exitcode == 0
 
 
-@pytest.mark.parametrize("during_a_call", [False, True])
-def test_a_forked_process_has_to_connect(service: FakeService, during_a_call: bool) -> None:
+def test_a_forked_process_has_to_connect(service: FakeService) -> None:
     client = connect(url=service.url, timeout_s=10)
     client.score(RIGHT)
     before = service.connections
-    released = threading.Event()
-    service.before_reply = lambda call: released.wait(5) and None
 
     def work() -> None:
         with pytest.raises(NotConnectedError, match=r"before fork.* call reward_serve.connect"):
             client.score(RIGHT)
         assert connect(url=service.url, timeout_s=10).score(RIGHT).score == 1.0
 
-    with ThreadPoolExecutor(1) as pool:
-        if during_a_call:
-            pool.submit(client.score, RIGHT)
-        threading.Timer(0.5, released.set).start()
-        after_fork(work)
+    after_fork(work)
     assert client.score(RIGHT).score == 1.0
     assert service.connections == before + 1
 
@@ -150,19 +139,6 @@ def test_a_pickled_client_is_its_settings(service: FakeService) -> None:
     assert 2.5 < call.body["requests"][0]["timeout_s"] <= 3.0
 
 
-@pytest.mark.parametrize("result", [{"id": "another's"}, {"id": None}])
-async def test_the_answer_to_another_request_is_no_result(
-    service: FakeService, result: dict[str, Any]
-) -> None:
-    answer = {"status": "ok", "score": 1.0, **result}
-    service.replies["/v1/score/batch"] = Reply({"results": [answer]})
-
-    with pytest.raises(ServiceUnavailableError, match="answered the request 'mine' with"):
-        await HttpTransport(service.url).ascore_batch([{**RIGHT, "id": "mine"}])
-    failed = await HttpRewardClient(service.url, timeout_s=0.2).ascore(RIGHT)
-    assert (failed.status, failed.score) == (Status.ERROR, None)
-
-
 @pytest.mark.parametrize("scheduled", [False, True])
 def test_a_client_works_after_an_interrupt_while_submitting(
     service: FakeService, monkeypatch: pytest.MonkeyPatch, scheduled: bool
@@ -182,24 +158,6 @@ def test_a_client_works_after_an_interrupt_while_submitting(
         client.score(RIGHT)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(client.score, RIGHT).result(timeout=30).score == 1.0
-
-
-def test_rules_decide_after_the_main_thread_has_ended() -> None:
-    code = """
-import threading, time
-from reward_serve.client import connect
-
-client = connect(url="http://127.0.0.1:1", timeout_s=1, on_failure="rule", max_attempts=1)
-
-def ask():
-    threading.main_thread().join()
-    time.sleep(0.2)
-    print(client.score({"response": "#### 18", "reference": "18"}).score, flush=True)
-
-threading.Thread(target=ask).start()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "1.0", done.stderr
 
 
 def test_event_loops_share_connections_which_end_with_the_client(service: FakeService) -> None:
