@@ -79,7 +79,7 @@ class Counters:
 class Client:
     """Scores through a transport, from any thread and any event loop.
 
-    Not for a process forked afterwards: call ``connect`` there. Pickling keeps the settings only.
+    Not for a process forked afterwards: call ``connect`` there.
 
     Args:
         transport: the transport to the service.
@@ -116,11 +116,6 @@ class Client:
             if number is not None and number < 1:  # 0 attempts would be as many as there is time
                 raise ValueError(f"{name}: {number} must be at least 1")
         self._endpoint = transport if isinstance(transport, Endpoint) else Endpoint(transport)
-        self._settings: dict[str, Any] = {
-            "timeout_s": timeout_s, "on_failure": on_failure, "max_batch": max_batch,
-            "max_attempts": max_attempts, "model": model, "samples": samples,
-            "samples_every": samples_every,
-        }  # fmt: skip
         self._defaults = {"timeout_s": timeout_s, **({"model": model} if model else {})}
         self._max_attempts = max_attempts
         self.counters = Counters()
@@ -128,22 +123,13 @@ class Client:
         self._coalescer = Coalescer(self._ask, own_loop(), max_batch)
         self._pid = os.getpid()
 
-    def __getstate__(self) -> Any:
-        return self._endpoint.transport, self._settings
-
-    def __setstate__(self, state: Any) -> None:
-        transport, settings = state
-        Client.__init__(self, transport, **settings)
-
     def score(self, request: Request) -> ScoreResult:
         """Score one request. In an event loop, use ``ascore``.
 
         Raises:
             ScoringError: there is no score and ``on_failure`` is ``raise``.
-            NotConnectedError: this process was forked after the client was made; by handle, Ray is
-                not installed, there is no cluster, this process was forked from one that is
-                connected to it, or the model has several replicas and only ``ray[default]`` is
-                installed.
+            NotConnectedError: this process was forked after the client was made; or, by handle, it
+                cannot reach a cluster.
         """
         return self.score_batch([request])[0]
 
@@ -203,12 +189,10 @@ class Client:
             self._outcome({"response": response, "group_size": len(responses)}, result)
             for response, result in zip(responses, results, strict=True)
         ]
-        settled = []
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
-            settled.append(outcome)
-        return found.model_copy(update={"results": settled})
+        return found.model_copy(update={"results": outcomes})
 
     def explain(self, request: Request) -> Explanation:
         """Explain the result of one request, without retries. In an event loop, use ``aexplain``.
@@ -351,11 +335,6 @@ class HttpRewardClient(Client):
     ) -> None:
         transport = _http_transport(url, api_key)
         super().__init__(transport, timeout_s=timeout_s, on_failure=on_failure, **settings)
-
-    @property
-    def url(self) -> str:
-        """The service, without a user's name and password."""
-        return self._transport.name
 
     def models(self) -> list[dict[str, Any]]:
         """The service's reward models, as ``/v1/models`` lists them.

@@ -21,7 +21,6 @@ from reward_serve.client.transport import (
     parse_explanation,
     parse_group,
     parse_results,
-    warn_of_other_major,
 )
 from reward_serve.explanation import Explanation
 from reward_serve.routing.deployment_client import call_errors, handle_of
@@ -46,7 +45,7 @@ os.register_at_fork(after_in_child=_note_fork)
 class HandleTransport:
     """Scores by handle, from any process of the Ray cluster that serves the application.
 
-    The first call connects; pickling drops the connection. If a replica is lost, its items are
+    The first call connects. If a replica is lost, its items are
     ``error`` results. Requests to a gateway wait until the applications behind it are deployed.
 
     Args:
@@ -59,9 +58,6 @@ class HandleTransport:
         self._connecting: Future[Dispatcher] | None = None
         self._dispatcher: Dispatcher | None = None
         self._max_batch_items: float = math.inf
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._app,)
 
     async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
         """A result for each request, in order.
@@ -133,7 +129,6 @@ class HandleTransport:
 
         about = handle_of(self._app).models.remote().result(timeout_s=_CONNECT_S)
         self._max_batch_items = about.get("max_batch_items", self._max_batch_items)
-        warn_of_other_major(about["version"])
         # Behind a gateway, each model has an application of its own.
         handles = {name: handle_of(app, name) for name, app in about["applications"].items()}
         return Dispatcher(handles, about["aliases"], grace_s=SERVICE_GRACE_S, detached=True)

@@ -20,20 +20,16 @@ from reward_serve.client.transport import (
     parse_explanation,
     parse_group,
     parse_results,
-    warn_of_other_major,
 )
 from reward_serve.explanation import Explanation
 from reward_serve.keys import API_KEY_VARIABLE
 from reward_serve.schema import GroupResult, ScoreResult
-from reward_serve.version import VERSION_HEADER
 
 _USERINFO = re.compile(r"//[^/?#]*@")
 
 
 class HttpTransport:
     """Scores over HTTP, with the connections of the clients' event loop.
-
-    Pickling drops them.
 
     Args:
         url: the service.
@@ -59,17 +55,12 @@ class HttpTransport:
             shown = _USERINFO.sub("//", url)
             raise ServiceUnavailableError(f"{shown}: is not a URL: {error}") from None
         self.name = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
-        self._arguments = url, api_key
         self._urls = {"": parsed}  # by path, as joining takes longer than looking up
         self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._client: httpx.AsyncClient | None = None
-        self._warned = False
         self._is_known = False  # whether this service has answered
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._arguments
 
     async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
         """A result for each request, in order.
@@ -161,9 +152,6 @@ class HttpTransport:
 
     def _content(self, reply: httpx.Response, expected: str = "status") -> dict[str, Any]:
         """The answer's content, if it is this service's and is ``expected`` or has status 200."""
-        version = reply.headers.get(VERSION_HEADER)
-        if version is not None and not self._warned:
-            self._warned = warn_of_other_major(version)
         try:
             content = json.loads(reply.content)
         except ValueError:

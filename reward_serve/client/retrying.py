@@ -231,7 +231,7 @@ class Endpoint:
         self.unanswered: dict[str, Any] = {}
         self._of_models: dict[str, Endpoint] = {}
         self._asked = False
-        self._answered: dict[str, Any] | None = None
+        self._good: dict[str, Any] | None = None  # a request that was answered
         self._answered_at = float("-inf")
         self._lost_at = 0.0
         self._reason = ""
@@ -277,7 +277,7 @@ class Endpoint:
         if any(map(is_answer, results)):
             self._answered_at = time.monotonic()
         pairs = zip(bodies, results, strict=True)
-        self._answered = next((b for b, r in pairs if r.status is Status.OK), self._answered)
+        self._good = next((body for body, r in pairs if r.status is Status.OK), self._good)
         return results
 
     def lost(self, body: dict[str, Any], since: float, reason: str) -> None:
@@ -312,7 +312,7 @@ class Endpoint:
         logger.warning("%s answers again, after %.0f s", self.name, seconds)
 
     async def _answers(self, timeout_s: float) -> bool:
-        request = {**(self._answered or self.unanswered), "timeout_s": timeout_s}
+        request = {**(self._good or self.unanswered), "timeout_s": timeout_s}
         try:
             if "responses" in request:  # any service refuses a group that is sent as a request
                 return is_answer(await self.transport.ascore_group(request))
@@ -460,7 +460,7 @@ class Batch(Generic[Result]):
                 await asyncio.gather(*map(self._is_answered, parts))
                 return True
             self._refused(tickets, error)
-            return error.answered
+            return error.answered or not error.retryable
         self._record(tickets, results)
         return any(map(is_answer, results))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
@@ -24,9 +23,6 @@ from reward_serve.schema import (
     longest_timeout_s,
     size_of_group,
 )
-from reward_serve.version import __version__
-
-logger = logging.getLogger(__name__)
 
 SERVICE_GRACE_S = 5.0
 """Seconds that a transport waits beyond the deadline, which the service enforces."""
@@ -122,6 +118,15 @@ class ServiceUnavailableError(RuntimeError):
         return busy or not self.retryable
 
 
+class NotSentError(ServiceUnavailableError):
+    """JSON cannot carry a request, so nothing was sent."""
+
+    @property
+    def answered(self) -> bool:
+        """False: the service was not asked."""
+        return False
+
+
 class NotConnectedError(ServiceUnavailableError):
     """This process cannot score by handle: no cluster, or Ray is not installed as this needs."""
 
@@ -181,17 +186,14 @@ def encoded(content: Any, bodies: Sequence[Mapping[str, Any]]) -> bytes:
     json does; the service refuses them and names the field.
 
     Raises:
-        ServiceUnavailableError: JSON cannot carry a field, which the message names.
+        NotSentError: JSON cannot carry a field, which the message names.
     """
     try:
         return json.dumps(content).encode()
     except _NOT_JSON as error:
         fields = (str(name) for body in bodies for name in body if not _is_json(body[name]))
-        raise ServiceUnavailableError(
-            f"{next(fields, 'request')}: cannot be written as JSON: {error}; send plain Python "
-            "values",
-            status_code=MALFORMED,
-        ) from error
+        reason = f"cannot be written as JSON: {error}; send plain Python values"
+        raise NotSentError(f"{next(fields, 'request')}: {reason}", status_code=MALFORMED) from error
 
 
 def _is_json(value: object) -> bool:
@@ -205,18 +207,6 @@ def _is_json(value: object) -> bool:
 def answer_timeout_s(bodies: Sequence[Mapping[str, Any]]) -> float:
     """Seconds to wait for the service: the longest deadline of the requests, plus the grace."""
     return longest_timeout_s(bodies) + SERVICE_GRACE_S
-
-
-def warn_of_other_major(version: str) -> bool:
-    """Warn if the service's major version is not the client's; returns whether it warned."""
-    if version.split(".")[0] == __version__.split(".")[0]:
-        return False
-    logger.warning(
-        "the service is version %s and this client %s; their contracts may differ",
-        version,
-        __version__,
-    )
-    return True
 
 
 def parse_results(

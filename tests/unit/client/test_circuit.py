@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from reward_serve.client import Client, ServiceUnavailableError, connect, retrying
+from reward_serve.client.transport import encoded
 from reward_serve.schema import GroupResult, ScoreResult, Status, failure, group_failure
 from tests.fake_service import dead_url
 from tests.fake_transport import FakeTransport
@@ -25,10 +26,14 @@ class Service(FakeTransport):
 
     def __init__(self, answer: ScoreResult | Exception | None = None) -> None:
         self.answer = answer or ScoreResult(status=Status.OK, score=1.0)
-        self.asked: list[Any] = []
+        self.batches: list[Sequence[Any]] = []
+
+    @property
+    def asked(self) -> list[Any]:
+        return [each for batch in self.batches for each in batch]
 
     async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
-        self.asked.extend(requests)
+        self.batches.append(requests)
         if isinstance(self.answer, Exception):
             raise self.answer
         return [self.answer] * len(requests)
@@ -71,15 +76,19 @@ def numbered(n: int) -> dict[str, Any]:
     return {**ASKED, "id": str(n)}
 
 
-def test_many_steps_without_a_service_cost_one_deadline(caplog: pytest.LogCaptureFixture) -> None:
-    client = client_of(service := Service(AWAY))
+@pytest.mark.parametrize("silence", [AWAY, LOST, LATE], ids=str)
+def test_many_steps_without_an_answer_cost_one_deadline(
+    silence: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = client_of(service := Service(silence))
     steps = [client.score_batch([numbered(0)] * 4)]
     until(lambda: not client._endpoint.up)
     steps += [client.score_batch([numbered(step)] * 4) for step in range(1, STEPS)]
 
-    assert {result.status for step in steps for result in step} == {Status.ERROR}
-    assert {each["id"] for each in service.asked} == {"0"}
-    assert "ConnectError" in str(steps[-1][0].reason)
+    assert {result.score for step in steps for result in step} == {None}
+    assert {result.status for step in steps[1:] for result in step} == {Status.ERROR}
+    assert {each["id"] for batch in service.batches if len(batch) > 1 for each in batch} == {"0"}
+    assert "so nothing is sent" in str(steps[-1][0].reason)
     service.answer = BACK
     until(lambda: scores_again(client))
     assert announced(caplog) == ["away", "back"]
@@ -126,6 +135,24 @@ def test_a_request_that_fails_by_itself_is_not_the_only_one_that_is_probed_with(
     until(lambda: scores_again(client))
 
 
+def test_a_request_that_cannot_be_sent_neither_opens_nor_closes_the_circuit() -> None:
+    class Encoding(Service):
+        async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
+            encoded(requests, requests)
+            return await super().ascore_batch(requests)
+
+    client = client_of(service := Encoding())
+    odd = {**ASKED, "metadata": object()}
+    assert client.score(odd).status is Status.INVALID
+    assert not client._endpoint.in_doubt
+    service.answer = AWAY
+    client.score(ASKED)
+    until(lambda: not client._endpoint.up)
+    assert client.score(odd).status is Status.ERROR
+    time.sleep(3 * retrying.PROBE_EVERY_S)
+    assert not client._endpoint.up
+
+
 def test_what_is_under_way_as_an_outage_is_found_does_not_wait_for_its_own_deadline() -> None:
     client = client_of(service := Service(AWAY), timeout_s=300)
     with ThreadPoolExecutor(2) as pool:
@@ -142,7 +169,7 @@ def test_what_is_under_way_as_an_outage_is_found_does_not_wait_for_its_own_deadl
 async def test_a_model_without_an_answer_closes_no_other(caplog: pytest.LogCaptureFixture) -> None:
     class OneDead(Service):
         async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
-            self.asked.extend(requests)
+            self.batches.append(requests)
             return [LATE if each.get("model") == "dead" else BACK for each in requests]
 
     client = client_of(service := OneDead(), max_attempts=1)
@@ -154,16 +181,6 @@ async def test_a_model_without_an_answer_closes_no_other(caplog: pytest.LogCaptu
     assert "model 'dead'" in str(both[0].reason)
     assert sum(each.get("model") == "live" for each in service.asked) == 3
     assert announced(caplog) == ["away"]
-
-
-@pytest.mark.parametrize("silence", [AWAY, LOST, LATE])
-async def test_a_service_is_out_where_no_replica_answers(silence: Any) -> None:
-    service = Service(silence)
-    client = client_of(service)
-    for step in range(3):
-        await client.ascore(numbered(step))
-
-    assert {each["id"] for each in service.asked} == {"0"}
 
 
 @pytest.mark.parametrize(
@@ -192,7 +209,7 @@ async def test_a_request_that_always_fails_does_not_condemn_the_service(
 ) -> None:
     class Choosy(Service):
         async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
-            self.asked.extend(requests)
+            self.batches.append(requests)
             lost = failure(Status.ERROR, "lost")
             return [lost if each["reference"] == "x" else BACK for each in requests]
 

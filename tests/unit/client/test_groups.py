@@ -126,20 +126,6 @@ def test_a_group_that_is_final_is_not_asked_again(answer: Any) -> None:
     assert client.counters.snapshot()["retried"] == 0
 
 
-def test_a_group_fails_at_once_while_no_service_answers() -> None:
-    transport = Scripted(ServiceUnavailableError("gone"))
-    client = Client(transport, on_failure="none", max_attempts=1)
-    client.score_group(ASKED)
-    until = time.monotonic() + 30
-    while client._endpoint.up and time.monotonic() < until:
-        time.sleep(0.01)
-    sent = len(transport.asked)  # the group and its probe
-    found = client.score_group(ASKED)
-    assert found.reason is not None and "so nothing is sent: gone" in found.reason
-    assert [one.status for one in found.results] == [Status.ERROR] * 2
-    assert len(transport.asked) == sent
-
-
 def test_an_answer_that_is_no_groups_is_an_error(service: FakeService) -> None:
     short = RIGHT.model_copy(update={"results": RIGHT.results[:1]}).model_dump(mode="json")
     other = {**RIGHT.model_dump(mode="json"), "id": "another's"}

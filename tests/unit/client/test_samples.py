@@ -1,16 +1,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from reward_serve.client import connect, samples
-from reward_serve.client.samples import COLUMNS, SampleReader, SampleWriter, log_table, sample_of
+from reward_serve.client.samples import COLUMNS, SampleReader, SampleWriter, sample_of
 from reward_serve.schema import ScoreResult, Status
 from tests.fake_service import FakeService
 
@@ -87,21 +85,3 @@ def test_a_full_disk_costs_no_reward(
     assert [r.getMessage() for r in caplog.records if r.name == samples.__name__] == [
         f"{tmp_path}: Is a directory; its lines are lost until it can be written again"
     ]
-
-
-def test_a_table_goes_to_the_run_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    logged: list[Any] = []
-    fake = SimpleNamespace(
-        run=None,
-        Table=lambda columns, data: (columns, data),
-        log=lambda data, commit: logged.append(data),
-    )
-    monkeypatch.setitem(sys.modules, "wandb", fake)
-    rows = [tuple(range(len(COLUMNS)))]
-    log_table(rows)
-    assert logged == []
-
-    fake.run = "run"
-    log_table(rows)
-    log_table([])
-    assert logged == [{"judge/samples": (list(COLUMNS), [list(rows[0])])}]
