@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterator
 from unittest import mock
 
@@ -11,8 +12,7 @@ import httpx
 import pytest
 from hypothesis import settings
 
-from reward_serve.client import connecting
-from reward_serve.client import transport as loop
+from reward_serve.client import client, transport
 from reward_serve.client.http import HttpTransport
 from tests.fake_service import FakeService
 
@@ -57,9 +57,9 @@ def connected() -> Iterator[list[HttpTransport]]:
 def no_client_outlives_its_test(connected: list[HttpTransport]) -> Iterator[None]:
     """Close connections, and neither probe nor remember services that the test left dead."""
     yield
-    connecting._client.cache_clear()
-    connecting._endpoints.cache_clear()
-    if own := loop._loop:
+    client._client.cache_clear()
+    client._shared_endpoint.cache_clear()
+    if own := transport._loops.get(os.getpid()):
         asyncio.run_coroutine_threadsafe(_end(connected), own).result(30)
 
 

@@ -27,7 +27,7 @@ import yaml
 from rich.console import Console
 
 from reward_serve.cli.console import PLAIN
-from reward_serve.client.http import HttpRewardClient
+from reward_serve.client import HttpRewardClient
 from reward_serve.config.models import ModelConfig
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from reward_serve.client.http import HttpRewardClient
+from reward_serve.client.client import HttpRewardClient
 from reward_serve.client.rows import PROBE_RESPONSE
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.keys import API_KEY_VARIABLE
@@ -61,7 +61,7 @@ def examine_service(url: str, api_key: str | None = None, requests: int = 0) -> 
             )
             findings.append(_verdict(result))
             if requests and not findings[-1].remedy:
-                findings += [_key(url), *_measured(client, requests)]
+                findings += _measured(client, requests)
     except ServiceUnavailableError as error:
         remedy = "start it: reward-serve serve"
         if error.status_code == 401:
@@ -75,15 +75,6 @@ def _verdict(result: ScoreResult) -> Finding:
     if result.score is not None and result.score < 0.5:
         remedy = "'#### 18' should be right for reference 18; check model and template"
     return Finding("a verdict", f"{found}, {result.latency_ms:.0f} ms", remedy)
-
-
-def _key(url: str) -> Finding:
-    try:
-        with HttpRewardClient(url) as client:
-            client.models()
-    except ServiceUnavailableError:
-        return Finding("API key", "accepted")
-    return Finding("API key", "not needed")
 
 
 def _measured(client: HttpRewardClient, requests: int) -> list[Finding]:

@@ -1,56 +1,94 @@
-"""The one client: it batches and retries requests, and handles failures."""
+"""The one client: what callers use, by handle and over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import logging
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from reward_serve.client.outcomes import Counters, OnFailure, check_on_failure, settle
-from reward_serve.client.retrying import Coalescer, Endpoint, Outcome, Retrier, Ticket, hand_out
+from reward_serve.client.handle import DEFAULT_APP, HandleTransport
+from reward_serve.client.outcomes import FAILURES, OnFailure, check_on_failure, settle
+from reward_serve.client.retrying import (
+    Batch,
+    Coalescer,
+    Endpoint,
+    Outcome,
+    Result,
+    Ticket,
+    failed_group,
+    failed_score,
+    hand_out,
+)
 from reward_serve.client.samples import SampleWriter
 from reward_serve.client.transport import (
     NotConnectedError,
     Request,
     ServiceTransport,
     as_dict,
-    in_thread,
     on_own_loop,
     own_loop,
     refuse_to_block,
     run,
 )
 from reward_serve.explanation import Explanation
+from reward_serve.keys import API_KEY_VARIABLE, read_key
 from reward_serve.schema import (
     DEFAULT_TIMEOUT_S,
+    MAX_TIMEOUT_S,
     GroupRequest,
     GroupResult,
     ScoreResult,
     Status,
-    failure,
+    hint,
 )
 
+if TYPE_CHECKING:
+    from reward_serve.client.http import HttpTransport
+
 logger = logging.getLogger(__name__)
+
+_connecting = threading.Lock()
+
+
+class Counters:
+    """Counts one client's requests, for a trainer's metrics. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        names = ("asked", "ok", "failed", "fallback", "retried")
+        self._counts = dict.fromkeys((*names, *(f"failed_{status}" for status in FAILURES)), 0)
+
+    def add(self, **counts: int) -> None:
+        """Add to the counts of ``snapshot``, by name."""
+        with self._lock:
+            for name, count in counts.items():
+                self._counts[name] += count
+
+    def snapshot(self) -> dict[str, int]:
+        """The current counts: asked, ok, failed, failed by status, fallback, retried."""
+        with self._lock:
+            return dict(self._counts)
 
 
 class Client:
     """Scores through a transport, from any thread and any event loop.
 
-    Not for a process forked afterwards: call ``connect`` there. Pickling keeps the settings only.
+    Not for a process forked afterwards: call ``connect`` there.
 
     Args:
-        transport: the transport to the service, or several to try in this order.
+        transport: the transport to the service.
         timeout_s: default deadline of a request, over all attempts, in seconds.
         on_failure: how to handle a request without a score: ``raise`` raises ``ScoringError``,
             ``none`` returns the typed failure, ``rule`` uses the rule verifier in this process,
             ``lexical`` uses the verifier and, if it abstains, the F1 of the words shared with the
             reference, and a number is used as the score. The last three give results with source
             ``fallback``.
-        window_s: while a batch is in progress, how long a request waits to be batched; otherwise
-            it is sent immediately.
         max_batch: maximum requests per batch.
         max_attempts: maximum attempts per request; None to retry until its deadline.
         model: default reward model of requests; by default the service's first.
@@ -63,11 +101,10 @@ class Client:
 
     def __init__(
         self,
-        transport: ServiceTransport | Endpoint | Sequence[ServiceTransport | Endpoint],
+        transport: ServiceTransport | Endpoint,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         on_failure: OnFailure | str = "raise",
-        window_s: float = 0.002,
         max_batch: int = 128,
         max_attempts: int | None = None,
         model: str | None = None,
@@ -78,37 +115,21 @@ class Client:
         for name, number in (("max_batch", max_batch), ("max_attempts", max_attempts)):
             if number is not None and number < 1:  # 0 attempts would be as many as there is time
                 raise ValueError(f"{name}: {number} must be at least 1")
-        several = transport if isinstance(transport, Sequence) else [transport]
-        self._endpoints = [one if isinstance(one, Endpoint) else Endpoint(one) for one in several]
-        self._settings: dict[str, Any] = {
-            "timeout_s": timeout_s, "on_failure": on_failure, "window_s": window_s,
-            "max_batch": max_batch, "max_attempts": max_attempts, "model": model,
-            "samples": samples, "samples_every": samples_every,
-        }  # fmt: skip
+        self._endpoint = transport if isinstance(transport, Endpoint) else Endpoint(transport)
         self._defaults = {"timeout_s": timeout_s, **({"model": model} if model else {})}
+        self._max_attempts = max_attempts
         self.counters = Counters()
-        self._reported = 0
         self._samples = SampleWriter(samples, samples_every) if samples else None
-        self._retrier = Retrier(self._endpoints, self.counters, max_attempts)
-        self._coalescer = Coalescer(self._ask, own_loop(), window_s, max_batch)
+        self._coalescer = Coalescer(self._ask, own_loop(), max_batch)
         self._pid = os.getpid()
-
-    def __getstate__(self) -> Any:
-        return self._endpoints, self._settings
-
-    def __setstate__(self, state: Any) -> None:
-        endpoints, settings = state
-        Client.__init__(self, endpoints, **settings)
 
     def score(self, request: Request) -> ScoreResult:
         """Score one request. In an event loop, use ``ascore``.
 
         Raises:
             ScoringError: there is no score and ``on_failure`` is ``raise``.
-            NotConnectedError: this process was forked after the client was made; by handle, Ray is
-                not installed, there is no cluster, this process was forked from one that is
-                connected to it, or the model has several replicas and only ``ray[default]`` is
-                installed.
+            NotConnectedError: this process was forked after the client was made; or, by handle, it
+                cannot reach a cluster.
         """
         return self.score_batch([request])[0]
 
@@ -155,26 +176,23 @@ class Client:
         if isinstance(request, GroupRequest):
             request = request.model_dump(mode="json", exclude_unset=True)
         body = {**self._defaults, **request}
-        self._in_this_process()
+        self._refuse_fork()
         if isinstance(body.get("responses"), tuple):
             body["responses"] = list(body["responses"])
         responses = list(body.get("responses") or ())
         self.counters.add(asked=len(responses))
-        result = await on_own_loop(self._retrier.ask_group(body))
-        results = result.results
+        found = await on_own_loop(self._ask_group(body))
+        results = found.results
         if len(results) != len(responses):  # invalid, or more responses than a group may have
-            results = [failure(result.status, result.reason or "")] * len(responses)
-        settled = []
-        for response, found in zip(responses, results, strict=True):
-            one = settle(
-                {"response": response, "group_size": len(responses)}, found, self._on_failure
-            )
-            if found.status is Status.OK:
-                self.counters.add(ok=1)
-            else:
-                self.counters.failed(found, fallback=one.source == "fallback")
-            settled.append(one)
-        return result.model_copy(update={"results": settled})
+            results = [failed_score({}, found.status, found.reason or "")] * len(responses)
+        outcomes = [
+            self._outcome({"response": response, "group_size": len(responses)}, result)
+            for response, result in zip(responses, results, strict=True)
+        ]
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return found.model_copy(update={"results": outcomes})
 
     def explain(self, request: Request) -> Explanation:
         """Explain the result of one request, without retries. In an event loop, use ``aexplain``.
@@ -187,16 +205,14 @@ class Client:
     async def aexplain(self, request: Request) -> Explanation:
         """``explain``, awaited."""
         body = as_dict(request, self._defaults)
-        endpoints = self._retrier.endpoints(body)
-        endpoint = next((one for one in endpoints if one.up), endpoints[0])
-        return await endpoint.transport.aexplain(body)
+        return await self._endpoint.transport.aexplain(body)
 
     @contextmanager
     def _submitted(
         self, requests: Sequence[Request], loop: asyncio.AbstractEventLoop | None
     ) -> Iterator[list[Ticket]]:
         """Submit the requests, and withdraw them if the block that waits for them raises."""
-        self._in_this_process()
+        self._refuse_fork()
         tickets = [Ticket(as_dict(request, self._defaults), loop) for request in requests]
         self.counters.add(asked=len(tickets))
         self._coalescer.submit(tickets)
@@ -206,7 +222,7 @@ class Client:
             self._coalescer.withdraw(tickets)
             raise
 
-    def _in_this_process(self) -> None:
+    def _refuse_fork(self) -> None:
         if self._pid != os.getpid():
             raise NotConnectedError(
                 "this client was made before fork(), and its connections are the parent's; call "
@@ -214,55 +230,222 @@ class Client:
             )
 
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
-        """Answer a batch's tickets."""
-        unscored: list[tuple[Ticket, ScoreResult]] = []
+        """Answer tickets of one model."""
+        endpoint = self._endpoint.of_model(tickets[0].body.get("model"))
+        send = endpoint.transport.ascore_batch
+        await self._run(Batch(endpoint, tickets, self._deliver, send, failed_score))
 
-        def deliver(results: Sequence[tuple[Ticket, ScoreResult]]) -> None:
-            scored = [each for each in results if each[1].status is Status.OK]
-            self._note(scored)
-            self.counters.add(ok=len(scored))
-            hand_out(scored)
-            failed = [each for each in results if each[1].status is not Status.OK]
-            unscored.extend(failed)
-            if failed and self._on_failure in ("rule", "lexical"):  # may take long for a formula
-                in_thread(lambda: self._settle(failed))
-            else:
-                self._settle(failed)
+    async def _ask_group(self, body: dict[str, Any]) -> GroupResult:
+        """The result of a group, which is retried while no response has a score."""
+        endpoint, ticket = self._endpoint.of_model(body.get("model")), Ticket(body)
+        final: dict[Ticket, GroupResult] = {}
 
-        try:
-            await self._retrier.ask(tickets, deliver)
-        except NotConnectedError as error:
-            hand_out((ticket, error) for ticket in tickets)
-        reported = [
-            result
-            for ticket, result in unscored  # an outage is logged once, by each endpoint
-            if not all(endpoint.in_doubt for endpoint in self._retrier.endpoints(ticket.body))
-        ]
-        if reported:
-            self._report(reported)
+        async def send(bodies: Sequence[dict[str, Any]]) -> list[GroupResult]:
+            return [await endpoint.transport.ascore_group(bodies[0])]
 
-    def _settle(self, failed: Sequence[tuple[Ticket, ScoreResult]]) -> None:
-        for ticket, result in failed:
-            outcome: Outcome
-            try:
-                outcome = settle(ticket.body, result, self._on_failure)
-            except Exception as error:
-                outcome = error
-            final = outcome if isinstance(outcome, ScoreResult) else result
-            self._note([(ticket, final)])
-            self.counters.failed(result, fallback=final.source == "fallback")
-            hand_out([(ticket, outcome)])
+        await self._run(Batch(endpoint, [ticket], final.update, send, failed_group))
+        return final[ticket]
 
-    def _note(self, results: Sequence[tuple[Ticket, ScoreResult]]) -> None:
+    async def _run(self, batch: Batch[Result]) -> None:
+        await batch.run(self._max_attempts, lambda retried: self.counters.add(retried=retried))
+
+    def _deliver(self, results: Sequence[tuple[Ticket, ScoreResult]]) -> None:
+        """Hand out final results, each without a score as ``on_failure`` says."""
+        outcomes = [(ticket, self._outcome(ticket.body, result)) for ticket, result in results]
         if self._samples is not None:
-            for ticket, result in results:
-                self._samples.note(ticket.body, result)
+            for (ticket, outcome), (_, result) in zip(outcomes, results, strict=True):
+                final = outcome if isinstance(outcome, ScoreResult) else result
+                self._samples.note(ticket.body, final)
+        hand_out(outcomes)
 
-    def _report(self, failed: Sequence[ScoreResult]) -> None:
-        before, self._reported = self._reported, self._reported + len(failed)
-        if before.bit_length() < self._reported.bit_length():  # the 1st, 2nd, 4th, 8th...
-            last = failed[-1]
+    def _outcome(self, body: Mapping[str, Any], result: ScoreResult) -> Outcome:
+        """Count a result, and replace it by ``on_failure`` if it has no score."""
+        if result.status is Status.OK:
+            self.counters.add(ok=1)
+            return result
+        outcome: Outcome
+        try:
+            outcome = settle(body, result, self._on_failure)
+        except Exception as error:
+            outcome = error
+        is_fallback = isinstance(outcome, ScoreResult) and outcome.source == "fallback"
+        status = result.status.value
+        self.counters.add(failed=1, fallback=int(is_fallback), **{f"failed_{status}": 1})
+        failed = self.counters.snapshot()["failed"]
+        if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
             logger.warning(
                 "%d requests without a verdict so far, handled by on_failure=%s; the last: %s: %s",
-                self._reported, self._on_failure, last.status.value, last.reason,
+                failed, self._on_failure, status, result.reason,
             )  # fmt: skip
+        return outcome
+
+
+class RewardClient(Client):
+    """A ``Client`` by handle, for processes of the Ray cluster that serves the application.
+
+    Args:
+        app: the Serve application's name.
+        model: default reward model of requests, as a name or an alias; by default the
+            application's first.
+        timeout_s: default deadline of a request, over all attempts, in seconds.
+        on_failure: how to handle a request without a score; by default, the typed failure is
+            returned.
+        **settings: other arguments of ``Client``.
+    """
+
+    def __init__(
+        self,
+        app: str = DEFAULT_APP,
+        model: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        on_failure: OnFailure | str = "none",
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            HandleTransport(app),
+            model=model, timeout_s=timeout_s, on_failure=on_failure, **settings,
+        )  # fmt: skip
+
+
+class HttpRewardClient(Client):
+    """A ``Client`` over HTTP.
+
+    Args:
+        url: the service, such as ``http://127.0.0.1:8000``.
+        api_key: sent as ``Authorization: Bearer``.
+        timeout_s: default deadline of a request, over all attempts, in seconds.
+        on_failure: how to handle a request without a score; by default, the typed failure is
+            returned.
+        **settings: other arguments of ``Client``.
+
+    Raises:
+        ServiceUnavailableError: the URL is malformed.
+        ValueError: the key cannot be sent, or a setting is invalid.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        on_failure: OnFailure | str = "none",
+        **settings: Any,
+    ) -> None:
+        transport = _http_transport(url, api_key)
+        super().__init__(transport, timeout_s=timeout_s, on_failure=on_failure, **settings)
+
+    def models(self) -> list[dict[str, Any]]:
+        """The service's reward models, as ``/v1/models`` lists them.
+
+        Raises:
+            ServiceUnavailableError: the service does not list them within 10 s.
+        """
+        return run(self._transport.models())
+
+    def is_ready(self) -> bool:
+        """Whether every reward model has a replica that can score; asked once, for at most 5 s."""
+        return run(self._transport.is_ready())
+
+    def close(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        run(self._transport.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def _transport(self) -> HttpTransport:
+        return cast("HttpTransport", self._endpoint.transport)
+
+
+def _http_transport(url: str, api_key: str | None) -> HttpTransport:
+    # httpx takes a quarter of the library's import time, and calls by handle do not need it.
+    from reward_serve.client.http import HttpTransport
+
+    return HttpTransport(url, api_key)
+
+
+def connect(
+    *,
+    url: str | None = None,
+    app: str | None = None,
+    api_key: str | None = None,
+    api_key_file: str | None = None,
+    timeout_s: float | None = None,
+    **settings: Any,
+) -> Client:
+    """Return the client of a service. Within a process, equal arguments return the same client.
+
+    Args:
+        url: URL of the service; default ``REWARD_SERVE_URL``.
+        app: Serve application of this process's cluster, or of the one that Ray finds on this
+            machine; default ``REWARD_SERVE_APP``, or ``reward`` if there is no URL either.
+        api_key: API key for HTTP; default ``REWARD_SERVE_API_KEY``.
+        api_key_file: a file that contains only the key, or a ``.env`` file that sets
+            ``REWARD_SERVE_API_KEY``; takes precedence over the environment variable.
+        timeout_s: deadline over all attempts; default ``REWARD_SERVE_TIMEOUT_S``, or 60.
+        **settings: arguments of ``Client``; the default of ``samples`` is
+            ``REWARD_SERVE_SAMPLES``.
+
+    Raises:
+        TypeError: a setting is unknown.
+        ValueError: both ``url`` and ``app``, or both ``api_key`` and ``api_key_file``, are given,
+            or a setting is invalid.
+    """
+    known = inspect.signature(connect).parameters | inspect.signature(Client).parameters
+    for name in settings.keys() - known:
+        names = known.keys() - {"settings", "transport"}
+        raise TypeError(f"{name}: unknown setting ({hint(name, names)})")
+    if url and app:
+        raise ValueError(f"url and app={app!r} are both given; give one of them")
+    if not url and not app:
+        url, app = os.environ.get("REWARD_SERVE_URL"), os.environ.get("REWARD_SERVE_APP")
+        if url and app:
+            raise ValueError("REWARD_SERVE_URL and REWARD_SERVE_APP are both set; unset one")
+    if file := settings.get("samples") or os.environ.get("REWARD_SERVE_SAMPLES"):
+        settings["samples"] = file
+    key = _api_key(api_key, api_key_file)
+    settings = {"timeout_s": _timeout_s(timeout_s), **dict(sorted(settings.items()))}
+    with _connecting:
+        return _client(os.getpid(), url, app, key, **settings)
+
+
+@functools.cache
+def _client(*target: Any, **settings: Any) -> Client:
+    return Client(_shared_endpoint(*target), **settings)
+
+
+@functools.cache
+def _shared_endpoint(pid: int, url: str | None, app: str | None, key: str | None) -> Endpoint:
+    """The endpoint of a service, shared by its clients, so that they detect an outage together."""
+    return Endpoint(_http_transport(url, key) if url else HandleTransport(app or DEFAULT_APP))
+
+
+def _api_key(given: str | None, file: str | None) -> str | None:
+    if not file:
+        return given or os.environ.get(API_KEY_VARIABLE)
+    if given:
+        raise ValueError(f"api_key and api_key_file={file!r} are both given; give one of them")
+    try:
+        return read_key(file, API_KEY_VARIABLE)
+    except ValueError as error:
+        raise ValueError(f"api_key_file: {error}") from None
+
+
+def _timeout_s(given: float | None) -> float:
+    text = os.environ.get("REWARD_SERVE_TIMEOUT_S") if given is None else given
+    try:
+        seconds = DEFAULT_TIMEOUT_S if text in (None, "") else float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= MAX_TIMEOUT_S:
+        raise ValueError(
+            f"REWARD_SERVE_TIMEOUT_S or timeout_s: {text!r} is not a number of seconds above 0, at "
+            f"most {MAX_TIMEOUT_S:g}"
+        )
+    return seconds

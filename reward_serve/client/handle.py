@@ -1,8 +1,4 @@
-"""The client by handle, and its transport.
-
->>> RewardClient("reward").score({"response": "#### 18", "reference": "18"})  # doctest: +SKIP
-ScoreResult(id=None, score=1.0, status=<Status.OK: 'ok'>, ...)
-"""
+"""The transport by handle."""
 
 from __future__ import annotations
 
@@ -10,41 +6,26 @@ import asyncio
 import math
 import os
 import sys
-import time
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from reward_serve.client.client import Client
-from reward_serve.client.outcomes import OnFailure
 from reward_serve.client.transport import (
     SERVICE_GRACE_S,
     TOO_LARGE,
     NotConnectedError,
     ServiceUnavailableError,
     answer_timeout_s,
-    check_ids,
     encoded,
-    in_thread,
     parse_explanation,
     parse_group,
-    parse_result,
-    process_lock,
-    warn_of_other_major,
-    with_time_left,
+    parse_results,
 )
 from reward_serve.explanation import Explanation
 from reward_serve.routing.deployment_client import call_errors, handle_of
 from reward_serve.routing.dispatch import Dispatcher
-from reward_serve.schema import (
-    DEFAULT_TIMEOUT_S,
-    GroupResult,
-    ScoreResult,
-    echoes,
-    group_failure,
-    longest_timeout_s,
-    size_of_group,
-)
+from reward_serve.schema import GroupResult, ScoreResult
 
 DEFAULT_APP = "reward"
 _CONNECT_S = 30.0
@@ -61,38 +42,10 @@ def _note_fork() -> None:
 os.register_at_fork(after_in_child=_note_fork)
 
 
-class RewardClient(Client):
-    """A ``Client`` by handle, for processes of the Ray cluster that serves the application.
-
-    Args:
-        app: the Serve application's name.
-        model: default reward model of requests, as a name or an alias; by default the
-            application's first.
-        timeout_s: default deadline of a request, over all attempts, in seconds.
-        on_failure: how to handle a request without a score; by default, the typed failure is
-            returned.
-        **settings: other arguments of ``Client``.
-    """
-
-    def __init__(
-        self,
-        app: str = DEFAULT_APP,
-        model: str | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        *,
-        on_failure: OnFailure | str = "none",
-        **settings: Any,
-    ) -> None:
-        super().__init__(
-            HandleTransport(app),
-            model=model, timeout_s=timeout_s, on_failure=on_failure, **settings,
-        )  # fmt: skip
-
-
 class HandleTransport:
     """Scores by handle, from any process of the Ray cluster that serves the application.
 
-    The first call connects; pickling drops the connection. If a replica is lost, its items are
+    The first call connects. If a replica is lost, its items are
     ``error`` results. Requests to a gateway wait until the applications behind it are deployed.
 
     Args:
@@ -106,9 +59,6 @@ class HandleTransport:
         self._dispatcher: Dispatcher | None = None
         self._max_batch_items: float = math.inf
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._app,)
-
     async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
         """A result for each request, in order.
 
@@ -118,66 +68,43 @@ class HandleTransport:
             NotConnectedError: Ray Serve is not installed, there is no cluster, or this process was
                 forked from one that is connected to it.
         """
-        dispatcher, requests = await self._connected(requests)
+        dispatcher = await self._connected(requests)
         if len(requests) > self._max_batch_items:  # each replica sees only its part
             raise ServiceUnavailableError(
                 f"{self.name}: requests: {len(requests)} items; the limit is "
                 f"server.max_batch_items: {self._max_batch_items}, so split the batch",
                 status_code=TOO_LARGE,
             )
-        refusals = list(map(_refused, requests))
-        sent = [body for body, refused in zip(requests, refusals, strict=True) if refused is None]
-        contents = iter(await dispatcher.score_batch(sent) if sent else ())
-        results = [refused or parse_result(next(contents), self.name) for refused in refusals]
-        check_ids(results, requests, self.name)
-        return results
+        return parse_results(await dispatcher.score_batch(list(requests)), requests, self.name)
 
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of a request's result; raises as ``ascore_batch``."""
-        if refused := _refused(request):
-            return Explanation(result=refused)
-        dispatcher, (request,) = await self._connected([request])
-        content = await dispatcher.explain(request)
-        return parse_explanation(content, self.name)
+        dispatcher = await self._connected([request])
+        return parse_explanation(await dispatcher.explain(request), self.name)
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
-        if refused := _refused(request):
-            return group_failure(refused, size_of_group(request), **echoes(request))
-        dispatcher, (request,) = await self._connected([request])
-        content = await dispatcher.score_group(request)
-        return parse_group(content, request, self.name)
+        dispatcher = await self._connected([request])
+        return parse_group(await dispatcher.score_group(request), request, self.name)
 
-    async def _connected(
-        self, bodies: Sequence[dict[str, Any]]
-    ) -> tuple[Dispatcher, Sequence[dict[str, Any]]]:
-        """The connection, and the requests with the rest of their deadlines.
-
-        One thread opens it; callers wait for it until their own deadlines.
-        """
+    async def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
+        """The connection, which one thread opens; callers wait until their own deadlines."""
+        encoded(bodies, bodies)  # refuses what JSON cannot carry
         if _forked_with_ray:  # the call would hang
             raise NotConnectedError(
                 f"{self.name}: this process was forked from one that is connected to Ray, "
                 "which fork() does not support; start it with spawn, or score over HTTP"
             )
         if self._dispatcher is not None:
-            return self._dispatcher, bodies
-        began = time.monotonic()
-        with process_lock():
-            if self._connecting is None or (
-                self._connecting.done() and self._connecting.exception() is not None
-            ):
-                self._connecting = in_thread(self._connect)
-            connecting = asyncio.wrap_future(self._connecting)
-        connecting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return self._dispatcher
+        if self._connecting is None or (
+            self._connecting.done() and self._connecting.exception() is not None
+        ):
+            self._connecting = _in_daemon(self._connect)
         timeout_s = answer_timeout_s(bodies)
-        await asyncio.wait([connecting], timeout=timeout_s)
-        if not connecting.done():
-            raise ServiceUnavailableError(
-                f"{self.name}: no connection to the Ray cluster after {timeout_s:g} s"
-            )
         try:
-            self._dispatcher = connecting.result()
+            async with asyncio.timeout(timeout_s):
+                self._dispatcher = await asyncio.wrap_future(self._connecting)
         except ImportError as error:
             raise NotConnectedError(
                 f"{self.name}: scoring by handle needs Ray Serve ({error}); install the cluster's "
@@ -190,28 +117,33 @@ class HandleTransport:
                 "(REWARD_SERVE_URL)"
             ) from error
         except call_errors() as error:
+            why = str(error).rstrip(".") or f"no connection within {timeout_s:g} s"
             raise ServiceUnavailableError(
-                f"{self.name}: {type(error).__name__}: {str(error).rstrip('.')}; is it deployed on "
-                "the cluster that this process belongs to (RAY_ADDRESS)? To score over HTTP, set "
-                "REWARD_SERVE_URL"
+                f"{self.name}: {type(error).__name__}: {why}; is it deployed on the cluster that "
+                "this process belongs to (RAY_ADDRESS)? To score over HTTP, set REWARD_SERVE_URL"
             ) from error
-        waited_s = time.monotonic() - began
-        return self._dispatcher, [
-            with_time_left(body, longest_timeout_s([body]) - waited_s) for body in bodies
-        ]
+        return self._dispatcher
 
     def _connect(self) -> Dispatcher:
         import reward_serve.routing.router  # noqa: F401 which Serve loads at the first call
 
         about = handle_of(self._app).models.remote().result(timeout_s=_CONNECT_S)
         self._max_batch_items = about.get("max_batch_items", self._max_batch_items)
-        warn_of_other_major(about["version"])
         # Behind a gateway, each model has an application of its own.
         handles = {name: handle_of(app, name) for name, app in about["applications"].items()}
         return Dispatcher(handles, about["aliases"], grace_s=SERVICE_GRACE_S, detached=True)
 
 
-def _refused(body: dict[str, Any]) -> ScoreResult | None:
-    """The refusal of a request that is not plain data; else None."""
-    found = encoded(body)
-    return found if isinstance(found, ScoreResult) else None
+def _in_daemon(work: Callable[[], Dispatcher]) -> Future[Dispatcher]:
+    """Run work in a daemon thread; unlike an executor's, it does not keep a process from ending."""
+    future: Future[Dispatcher] = Future()
+    future.set_running_or_notify_cancel()  # a caller that leaves does not cancel it
+
+    def target() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=target, name="reward-serve connecting", daemon=True).start()
+    return future

@@ -1,9 +1,4 @@
-"""The client over HTTP, and its transport.
-
->>> client = HttpRewardClient("http://127.0.0.1:8000")  # doctest: +SKIP
->>> client.score({"response": "#### 18", "reference": "18"}).score  # doctest: +SKIP
-1.0
-"""
+"""The transport over HTTP."""
 
 from __future__ import annotations
 
@@ -13,112 +8,28 @@ import json
 import re
 import ssl
 from collections.abc import Sequence
-from contextlib import aclosing
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, Self, cast
+from typing import Any
 
 import httpx
 
-from reward_serve.client.client import Client
-from reward_serve.client.outcomes import OnFailure
 from reward_serve.client.transport import (
     ServiceUnavailableError,
     answer_timeout_s,
-    check_ids,
     encoded,
     on_own_loop,
     parse_explanation,
     parse_group,
-    parse_result,
-    run,
-    warn_of_other_major,
+    parse_results,
 )
 from reward_serve.explanation import Explanation
 from reward_serve.keys import API_KEY_VARIABLE
-from reward_serve.schema import (
-    DEFAULT_TIMEOUT_S,
-    GroupResult,
-    ScoreResult,
-    group_failure,
-    size_of_group,
-)
-from reward_serve.version import VERSION_HEADER
+from reward_serve.schema import GroupResult, ScoreResult
 
-MAX_ANSWER_BYTES = 128 * 2**20
-"""Maximum bytes of an answer; four times the service's default limit of a request."""
-
-_DETAIL_CHARACTERS = 2000
 _USERINFO = re.compile(r"//[^/?#]*@")
-
-
-class HttpRewardClient(Client):
-    """A ``Client`` over HTTP.
-
-    Args:
-        url: the service, such as ``http://127.0.0.1:8000``.
-        api_key: sent as ``Authorization: Bearer``.
-        timeout_s: default deadline of a request, over all attempts, in seconds.
-        on_failure: how to handle a request without a score; by default, the typed failure is
-            returned.
-        **settings: other arguments of ``Client``.
-
-    Raises:
-        ServiceUnavailableError: the URL is malformed.
-        ValueError: the key cannot be sent, or a setting is invalid.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        api_key: str | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        *,
-        on_failure: OnFailure | str = "none",
-        **settings: Any,
-    ) -> None:
-        transport = HttpTransport(url, api_key)
-        super().__init__(transport, timeout_s=timeout_s, on_failure=on_failure, **settings)
-
-    @property
-    def url(self) -> str:
-        """The service, without a user's name and password."""
-        return self._transport.name
-
-    def models(self) -> list[dict[str, Any]]:
-        """The service's reward models, as ``/v1/models`` lists them.
-
-        Raises:
-            ServiceUnavailableError: the service does not list them within 10 s.
-        """
-        return run(self._transport.models())
-
-    def is_ready(self) -> bool:
-        """Whether every reward model has a replica that can score; asked once, for at most 5 s."""
-        return run(self._transport.is_ready())
-
-    def close(self) -> None:
-        """Close the connections; a later call opens new ones."""
-        run(self._transport.aclose())
-
-    async def aclose(self) -> None:
-        """``close``, awaited."""
-        await on_own_loop(self._transport.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    @property
-    def _transport(self) -> HttpTransport:
-        return cast(HttpTransport, self._endpoints[0].transport)
 
 
 class HttpTransport:
     """Scores over HTTP, with the connections of the clients' event loop.
-
-    Pickling drops them.
 
     Args:
         url: the service.
@@ -144,17 +55,12 @@ class HttpTransport:
             shown = _USERINFO.sub("//", url)
             raise ServiceUnavailableError(f"{shown}: is not a URL: {error}") from None
         self.name = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
-        self._arguments = url, api_key
         self._urls = {"": parsed}  # by path, as joining takes longer than looking up
         self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._client: httpx.AsyncClient | None = None
-        self._warned = False
         self._is_known = False  # whether this service has answered
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._arguments
 
     async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
         """A result for each request, in order.
@@ -162,22 +68,9 @@ class HttpTransport:
         Raises:
             ServiceUnavailableError: the URL does not answer, or another service does.
         """
-        bodies = [encoded(request) for request in requests]
-        sent = [each for each in bodies if isinstance(each, bytes)]
-        content = b'{"requests": [' + b", ".join(sent) + b"]}"
-        answer = await self._ask("POST", "/v1/score/batch", answer_timeout_s(requests), content)
-        answered = self._content(*answer).get("results")
-        if not isinstance(answered, list) or len(answered) != len(sent):
-            raise ServiceUnavailableError(
-                f"{self.name}: a batch of {len(sent)} was not answered in full"
-            )
-        contents = iter(answered)
-        results = [
-            parse_result(next(contents), self.name) if isinstance(each, bytes) else each
-            for each in bodies
-        ]
-        check_ids(results, requests, self.name)
-        return results
+        content = encoded({"requests": list(requests)}, requests)
+        reply = await self._ask("POST", "/v1/score/batch", answer_timeout_s(requests), content)
+        return parse_results(self._content(reply).get("results"), requests, self.name)
 
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of a request's result.
@@ -186,24 +79,20 @@ class HttpTransport:
             ServiceUnavailableError: the URL does not answer, another service does, or this one does
                 not explain results (``server.explain: false``).
         """
-        body = encoded(request)
-        if isinstance(body, ScoreResult):
-            return Explanation(result=body)
-        answer = await self._ask("POST", "/v1/explain", answer_timeout_s([request]), body)
-        return parse_explanation(self._content(*answer, expected="result"), self.name)
+        content = encoded(request, [request])
+        reply = await self._ask("POST", "/v1/explain", answer_timeout_s([request]), content)
+        return parse_explanation(self._content(reply, expected="result"), self.name)
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
-        body = encoded(request)
-        if isinstance(body, ScoreResult):
-            return group_failure(body, size_of_group(request))
-        answer = await self._ask("POST", "/v1/score/group", answer_timeout_s([request]), body)
-        return parse_group(self._content(*answer), request, self.name)
+        content = encoded(request, [request])
+        reply = await self._ask("POST", "/v1/score/group", answer_timeout_s([request]), content)
+        return parse_group(self._content(reply), request, self.name)
 
     async def models(self) -> list[dict[str, Any]]:
         """The service's reward models; raises as ``ascore_batch``."""
-        reply, body = await self._ask("GET", "/v1/models", 10)
-        models = self._content(reply, body).get("models")
+        reply = await self._ask("GET", "/v1/models", 10)
+        models = self._content(reply).get("models")
         if not isinstance(models, list):
             raise ServiceUnavailableError(
                 f"{self.name}: HTTP {reply.status_code}, not this service"
@@ -213,7 +102,7 @@ class HttpTransport:
     async def is_ready(self) -> bool:
         """Whether every reward model has a replica that can score."""
         try:
-            reply, _ = await self._ask("GET", "/ready", 5)
+            reply = await self._ask("GET", "/ready", 5)
         except ServiceUnavailableError:
             return False
         return reply.status_code == 200
@@ -226,8 +115,8 @@ class HttpTransport:
 
     async def _ask(
         self, method: str, path: str, timeout_s: float, content: bytes | None = None
-    ) -> tuple[httpx.Response, bytes]:
-        """The answer and its body, complete within ``timeout_s``; from any event loop."""
+    ) -> httpx.Response:
+        """The complete answer within ``timeout_s``; from any event loop."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await on_own_loop(self._exchange(method, path, content))
@@ -243,40 +132,29 @@ class HttpTransport:
                 f"{self.name}: no complete answer within {timeout_s:.1f} s"
             ) from error
 
-    async def _exchange(
-        self, method: str, path: str, content: bytes | None
-    ) -> tuple[httpx.Response, bytes]:
+    async def _exchange(self, method: str, path: str, content: bytes | None) -> httpx.Response:
         client = self._client = self._client or self._opened()
+        if path not in self._urls:
+            base = self._urls[""].raw_path.rstrip(b"/")
+            self._urls[path] = self._urls[""].copy_with(raw_path=base + path.encode())
         # The client's own way to make a request merges settings, which takes longer than to send.
-        request = httpx.Request(method, self._at(path), headers=client.headers, content=content)
-        async with aclosing(await client.send(request, stream=True)) as reply:
-            return reply, await _body_of(reply, self.name)
+        return await client.send(
+            httpx.Request(method, self._urls[path], headers=client.headers, content=content)
+        )
 
     def _opened(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             headers=self._headers,
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
             timeout=None,
             verify=_tls_context(),
         )
 
-    def _at(self, path: str) -> httpx.URL:
-        if path not in self._urls:
-            base = self._urls[""].raw_path.rstrip(b"/")
-            self._urls[path] = self._urls[""].copy_with(raw_path=base + path.encode())
-        return self._urls[path]
-
-    def _content(
-        self, reply: httpx.Response, body: bytes, expected: str = "status"
-    ) -> dict[str, Any]:
+    def _content(self, reply: httpx.Response, expected: str = "status") -> dict[str, Any]:
         """The answer's content, if it is this service's and is ``expected`` or has status 200."""
-        version = reply.headers.get(VERSION_HEADER)
-        if version is not None and not self._warned:
-            self._warned = warn_of_other_major(version)
         try:
-            content = json.loads(body)
-        except (ValueError, RecursionError):
+            content = json.loads(reply.content)
+        except ValueError:
             content = None
         if not isinstance(content, dict):
             why = f"HTTP {reply.status_code}, not this service"
@@ -285,7 +163,7 @@ class HttpTransport:
             raise self._refused(reply, why)
         self._is_known = True
         if reply.status_code != 200 and expected not in content:
-            detail = str(content.get("detail", "no detail"))[:_DETAIL_CHARACTERS]
+            detail = str(content.get("detail", "no detail"))
             if reply.status_code == 401:
                 detail += f"; set {API_KEY_VARIABLE} to one of the service's keys"
             raise self._refused(reply, f"HTTP {reply.status_code}: {detail}")
@@ -300,23 +178,6 @@ class HttpTransport:
         return ServiceUnavailableError(
             f"{self.name}: {why}", status_code=reply.status_code, retry_after_s=retry_after_s
         )
-
-
-async def _body_of(reply: httpx.Response, where: str) -> bytes:
-    """Read the body of an answer.
-
-    Raises:
-        ServiceUnavailableError: it exceeds ``MAX_ANSWER_BYTES``; the message names ``where`` it
-            came from.
-    """
-    body = bytearray()
-    async for part in reply.aiter_bytes():
-        body += part
-        if len(body) > MAX_ANSWER_BYTES:
-            raise ServiceUnavailableError(
-                f"{where}: the answer exceeds {MAX_ANSWER_BYTES} bytes; send fewer requests at once"
-            )
-    return bytes(body)
 
 
 @functools.cache

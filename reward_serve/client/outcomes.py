@@ -1,10 +1,9 @@
-"""How requests ended: as metrics, as counts, and with ``on_failure``'s replacement of a failure."""
+"""How requests ended: as metrics, and with ``on_failure``'s replacement of a failure."""
 
 from __future__ import annotations
 
 import math
 import re
-import threading
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from reward_serve.schema import ScoreRequest, ScoreResult, Status
 
 OnFailure = Literal["raise", "none", "rule", "lexical"] | float
 
-_FAILURES = tuple(status.value for status in Status if status is not Status.OK)
+FAILURES = tuple(status.value for status in Status if status is not Status.OK)
 
 
 class ScoringError(RuntimeError):
@@ -119,7 +118,7 @@ def metrics_of(result: ScoreResult) -> dict[str, float]:
         "by_rule": float(result.source == "rule"),
         "fallback": float(result.source == "fallback"),
         "undecided": float(result.score is None),
-        **{f"failed_{status}": float(failed == status) for status in _FAILURES},
+        **{f"failed_{status}": float(failed == status) for status in FAILURES},
     }
 
 
@@ -127,32 +126,3 @@ def components_of(result: ScoreResult) -> dict[str, float]:
     """The score of each component that has one."""
     parts = (result.components or {}).items()
     return {name: part.score for name, part in parts if part.score is not None}
-
-
-class Counters:
-    """Counts one client's requests, for a trainer's metrics. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        names = ("asked", "ok", "failed", "fallback", "retried")
-        self._counts = dict.fromkeys((*names, *(f"failed_{status}" for status in _FAILURES)), 0)
-
-    def add(self, **counts: int) -> None:
-        """Add to the counts of ``snapshot``, by name."""
-        with self._lock:
-            for name, count in counts.items():
-                self._counts[name] += count
-
-    def failed(self, result: ScoreResult, fallback: bool) -> None:
-        """Record a request that ended without a verdict.
-
-        Args:
-            result: the service's result.
-            fallback: whether the caller received a fallback score.
-        """
-        self.add(failed=1, fallback=int(fallback), **{f"failed_{result.status.value}": 1})
-
-    def snapshot(self) -> dict[str, int]:
-        """The current counts: asked, ok, failed, failed by status, fallback, retried."""
-        with self._lock:
-            return dict(self._counts)

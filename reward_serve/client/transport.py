@@ -1,14 +1,12 @@
-"""The protocol of transports, and what they share: request ids, parsing and errors."""
+"""What the client's modules share: its event loop, the transports' protocol and errors, parsing."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Coroutine, Mapping, Sequence
 from itertools import count
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
@@ -22,54 +20,48 @@ from reward_serve.schema import (
     ScoreResult,
     Status,
     describe_errors,
-    echoes,
-    failure,
     longest_timeout_s,
     size_of_group,
 )
-from reward_serve.version import __version__
 
-Result = TypeVar("Result")
-
+SERVICE_GRACE_S = 5.0
+"""Seconds that a transport waits beyond the deadline, which the service enforces."""
+TOO_LARGE = 413
+MALFORMED = 422
+_TOO_MANY = 429
+_NOT_JSON = (TypeError, ValueError, RecursionError)
+_RETRYABLE = frozenset([408, 425, _TOO_MANY, 500, 502, 503, 504])
 _THREAD = "reward-serve"
 
-_lock = threading.RLock()
-_loop: asyncio.AbstractEventLoop | None = None
+Request = ScoreRequest | Mapping[str, Any]
+_Result = TypeVar("_Result")
+_Answer = TypeVar("_Answer", bound=BaseModel)
 
-
-def _forget() -> None:
-    global _lock, _loop
-    # Threads do not survive a fork, and one may have held the lock.
-    _lock, _loop = threading.RLock(), None
-
-
-os.register_at_fork(after_in_child=_forget)
-
-
-def process_lock() -> threading.RLock:
-    """The lock of all that the clients of this process share; a forked process has its own."""
-    return _lock
+_lock = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: no thread survives a fork
+_id_prefix = uuid4().hex[:12]
+_id_numbers = count()
 
 
 def own_loop() -> asyncio.AbstractEventLoop:
-    """This process's loop; the first call starts it."""
-    global _loop
-    if _loop is None:
+    """The event loop of this process's clients; the first call starts it in a thread."""
+    pid = os.getpid()
+    if pid not in _loops:
         with _lock:
-            if _loop is None:
+            if pid not in _loops:
                 loop = asyncio.new_event_loop()
                 threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
-                _loop = loop  # last, as Ctrl-C may come before
-    return _loop
+                _loops[pid] = loop  # last, as Ctrl-C may come before
+    return _loops[pid]
 
 
 def refuse_to_block() -> None:
     """Raise RuntimeError on the loop's own thread, which must not wait for itself."""
-    if threading.current_thread().name == _THREAD:  # under gevent every thread has the loop running
+    if threading.current_thread().name == _THREAD:
         raise RuntimeError("this would block the clients' event loop; await the async method")
 
 
-def run(work: Coroutine[Any, Any, Result]) -> Result:
+def run(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a coroutine on the loop and wait for its result.
 
     Raises:
@@ -88,44 +80,11 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
         raise
 
 
-async def on_own_loop(work: Coroutine[Any, Any, Result]) -> Result:
+async def on_own_loop(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Await a coroutine that must run on the loop, from any loop."""
     if asyncio.get_running_loop() is own_loop():
         return await work
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, own_loop()))
-
-
-def in_thread(work: Callable[[], Result]) -> Future[Result]:
-    """Run blocking work in a daemon thread.
-
-    Unlike an executor's threads, it neither keeps the process from ending nor is refused once the
-    main thread has ended.
-    """
-    future: Future[Result] = Future()
-    future.set_running_or_notify_cancel()  # a caller that leaves does not cancel it
-
-    def target() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=target, name="reward-serve work", daemon=True).start()
-    return future
-
-
-logger = logging.getLogger(__name__)
-
-SERVICE_GRACE_S = 5.0
-"""Seconds that a transport waits beyond the deadline, which the service enforces."""
-TOO_LARGE = 413
-MALFORMED = 422
-_TOO_MANY = 429
-_NOT_JSON = (TypeError, ValueError, RecursionError)
-_RETRYABLE = frozenset([408, 425, _TOO_MANY, 500, 502, 503, 504])
-
-Request = ScoreRequest | Mapping[str, Any]
-_Answer = TypeVar("_Answer", bound=BaseModel)
 
 
 class ServiceUnavailableError(RuntimeError):
@@ -157,6 +116,15 @@ class ServiceUnavailableError(RuntimeError):
         """Whether the service itself refused, which proves that it is up."""
         busy = self.status_code == _TOO_MANY or self.retry_after_s is not None
         return busy or not self.retryable
+
+
+class NotSentError(ServiceUnavailableError):
+    """JSON cannot carry a request, so nothing was sent."""
+
+    @property
+    def answered(self) -> bool:
+        """False: the service was not asked."""
+        return False
 
 
 class NotConnectedError(ServiceUnavailableError):
@@ -204,23 +172,28 @@ def as_dict(request: Request, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_id(body: dict[str, Any]) -> dict[str, Any]:
-    """The request with an id: its own, or a generated one."""
-    return {**body, "id": f"{_prefix}{next(_numbers)}"} if body.get("id") is None else body
+    """The request with an id: its own, or a generated one that no other process generates."""
+    if body.get("id") is not None:
+        return body
+    return {**body, "id": f"{_id_prefix}-{os.getpid()}-{next(_id_numbers)}"}
 
 
-def encoded(body: Mapping[str, Any]) -> bytes | ScoreResult:
-    """The request as JSON, or its typed failure if JSON cannot carry it.
+def encoded(content: Any, bodies: Sequence[Mapping[str, Any]]) -> bytes:
+    """``content``, made of the requests ``bodies``, as JSON.
 
-    A handle pickles requests, and what cannot be pickled here or loaded there would fail its whole
-    batch; so both transports send only what JSON carries. Lone surrogates and NaN are written as
-    Python's json does; the service refuses them and names the field.
+    By handle, a request that cannot be pickled here or loaded there would fail its whole batch; so
+    both transports send only what JSON carries. Lone surrogates and NaN are written as Python's
+    json does; the service refuses them and names the field.
+
+    Raises:
+        NotSentError: JSON cannot carry a field, which the message names.
     """
     try:
-        return json.dumps(body).encode()
+        return json.dumps(content).encode()
     except _NOT_JSON as error:
-        field = next((str(name) for name in body if not _is_json(body[name])), "request")
-        reason = f"{field}: cannot be written as JSON: {error}; send plain Python values"
-        return failure(Status.INVALID, reason, **echoes(dict(body)))
+        fields = (str(name) for body in bodies for name in body if not _is_json(body[name]))
+        reason = f"cannot be written as JSON: {error}; send plain Python values"
+        raise NotSentError(f"{next(fields, 'request')}: {reason}", status_code=MALFORMED) from error
 
 
 def _is_json(value: object) -> bool:
@@ -231,68 +204,40 @@ def _is_json(value: object) -> bool:
     return True
 
 
-def check_ids(
-    results: Sequence[ScoreResult | GroupResult], bodies: Sequence[Mapping[str, Any]], where: str
-) -> None:
-    """Check that each result is that of its request.
-
-    Raises:
-        ServiceUnavailableError: a result has the id of another request, or a score but no id; the
-            message names ``where`` it came from.
-    """
-    for result, body in zip(results, bodies, strict=True):
-        asked = body.get("id")
-        if result.id != asked and (result.id is not None or result.status is Status.OK):
-            raise ServiceUnavailableError(
-                f"{where}: answered the request {asked!r} with the result of {result.id!r}"
-            )
-
-
 def answer_timeout_s(bodies: Sequence[Mapping[str, Any]]) -> float:
     """Seconds to wait for the service: the longest deadline of the requests, plus the grace."""
     return longest_timeout_s(bodies) + SERVICE_GRACE_S
 
 
-def with_time_left(body: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The request with this deadline; one whose deadline is invalid stays, for its refusal."""
-    if longest_timeout_s([body]) != body.get("timeout_s"):
-        return body
-    return {**body, "timeout_s": max(seconds, 0.001)}
-
-
-def warn_of_other_major(version: str) -> bool:
-    """Warn if the service's major version is not the client's; returns whether it warned."""
-    if version.split(".")[0] == __version__.split(".")[0]:
-        return False
-    logger.warning(
-        "the service is version %s and this client %s; their contracts may differ",
-        version,
-        __version__,
-    )
-    return True
-
-
-def parse_result(content: Any, where: str) -> ScoreResult:
-    """Validate a result.
+def parse_results(
+    contents: Any, bodies: Sequence[Mapping[str, Any]], where: str
+) -> list[ScoreResult]:
+    """Validate the results of a batch, and that each is that of its request.
 
     Raises:
-        ServiceUnavailableError: it is not one; the message names ``where`` it came from.
+        ServiceUnavailableError: they are not; the message names ``where`` they came from.
     """
-    return _parsed(ScoreResult, content, f"{where}: its answer is not a result")
-
-
-def parse_explanation(content: Any, where: str) -> Explanation:
-    """Validate an explanation; raises as ``parse_result``."""
-    return _parsed(Explanation, content, f"{where}: its answer is not an explanation")
+    if not isinstance(contents, list) or len(contents) != len(bodies):
+        raise ServiceUnavailableError(f"{where}: a batch of {len(bodies)} was not answered in full")
+    message = f"{where}: its answer is not a result"
+    results = [_parsed(ScoreResult, content, message) for content in contents]
+    for result, body in zip(results, bodies, strict=True):
+        _check_id(result, body, where)
+    return results
 
 
 def parse_group(content: Any, body: Mapping[str, Any], where: str) -> GroupResult:
-    """Validate the result of a group, as ``parse_result`` and ``check_ids`` do."""
+    """Validate the result of a group, as ``parse_results`` does."""
     found = _parsed(GroupResult, content, f"{where}: its answer is not that of a group")
     if found.status is Status.OK and len(found.results) != size_of_group(body):
         raise ServiceUnavailableError(f"{where}: a group was not answered in full")
-    check_ids([found], [body], where)
+    _check_id(found, body, where)
     return found
+
+
+def parse_explanation(content: Any, where: str) -> Explanation:
+    """Validate an explanation; raises as ``parse_results``."""
+    return _parsed(Explanation, content, f"{where}: its answer is not an explanation")
 
 
 def _parsed(contract: type[_Answer], content: Any, message: str) -> _Answer:
@@ -302,12 +247,9 @@ def _parsed(contract: type[_Answer], content: Any, message: str) -> _Answer:
         raise ServiceUnavailableError(f"{message}: {describe_errors(error)}") from error
 
 
-def _new_prefix() -> None:
-    global _prefix
-    _prefix = f"{uuid4().hex[:12]}-"
-
-
-_prefix: str
-_numbers = count()
-_new_prefix()
-os.register_at_fork(after_in_child=_new_prefix)
+def _check_id(result: ScoreResult | GroupResult, body: Mapping[str, Any], where: str) -> None:
+    asked = body.get("id")
+    if result.id != asked and (result.id is not None or result.status is Status.OK):
+        raise ServiceUnavailableError(
+            f"{where}: answered the request {asked!r} with the result of {result.id!r}"
+        )

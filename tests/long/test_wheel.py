@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from reward_serve.client.http import HttpRewardClient
+from reward_serve.client import HttpRewardClient
 from reward_serve.shipped import deployments_files, requirements_file
 from tests.fake_service import free_port
 

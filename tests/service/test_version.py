@@ -6,13 +6,8 @@ import sys
 import tomllib
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import pytest
-
-import reward_serve.client
-from reward_serve.client.http import HttpRewardClient
 from reward_serve.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,16 +35,6 @@ def test_importing_the_library_is_fast() -> None:
 
 def test_importing_the_library_loads_only_what_a_trainer_needs() -> None:
     assert HEAVY.intersection(fresh_imports()[0]["loaded"]) == set()
-
-
-def test_the_client_over_http_is_there_when_it_is_asked_for() -> None:
-    assert reward_serve.HttpRewardClient is reward_serve.client.HttpRewardClient is HttpRewardClient
-
-
-@pytest.mark.parametrize("module", [reward_serve, reward_serve.client])
-def test_an_unknown_name_is_an_attribute_error(module: ModuleType) -> None:
-    with pytest.raises(AttributeError, match=f"{module.__name__}.* no attribute 'Http'"):
-        _ = module.Http
 
 
 def test_the_version_is_the_distributions() -> None:

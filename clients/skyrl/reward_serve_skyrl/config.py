@@ -21,8 +21,8 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     """Where the judge is, how it judges, and how failed verdicts are handled.
 
     ``template`` and ``options`` are sent with every request. The other fields are settings of
-    ``reward_serve.client.connect``, except ``max_undecided``. ``url`` may be several URLs,
-    separated by commas. ``api_key_file`` is read in the trainer's workers.
+    ``reward_serve.client.connect``, except ``max_undecided``. ``api_key_file`` is read in
+    the trainer's workers.
 
     With ``group_size`` (``generator.n_samples_per_prompt``), the samples of a prompt are judged
     against each other. Each waits for the others for half of ``timeout_s``.

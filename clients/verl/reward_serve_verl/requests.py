@@ -22,8 +22,8 @@ from reward_serve.client import Client, connect
 from reward_serve.client.rows import rubric_of, text_of, texts_of
 
 _CLIENT_SETTINGS = (
-    "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "window_s",
-    "max_batch", "max_attempts", "samples", "samples_every",
+    "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "max_batch",
+    "max_attempts", "samples", "samples_every",
 )  # fmt: skip
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""

@@ -24,7 +24,7 @@ import reward_serve.cli.options
 import reward_serve.config.resolve
 from reward_serve.app import deployment_options
 from reward_serve.cli.main import cli
-from reward_serve.client.http import HttpRewardClient
+from reward_serve.client import HttpRewardClient
 from reward_serve.config.app import AppConfig
 from reward_serve.config.models import ClassifierModel, JudgeModel
 from reward_serve.shipped import Build, deployments_files

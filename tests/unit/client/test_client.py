@@ -14,7 +14,7 @@ from reward_serve.client import (
     retrying,
 )
 from reward_serve.client.transport import own_loop
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.schema import ScoreResult
 from tests.fake_service import FakeService, Reply, dead_url
 
 VARIABLES = ("URL", "APP", "API_KEY", "TIMEOUT_S")
@@ -54,13 +54,6 @@ def test_thirty_two_threads_each_get_their_own_answers(service: FakeService) -> 
     assert len(service.calls) < 640 / 2  # calls that came together travelled together
 
 
-async def test_five_hundred_coroutines_each_get_their_own_answer(service: FakeService) -> None:
-    client = connect(url=service.url)
-    results = await asyncio.gather(*(client.ascore(asked(n)) for n in range(500)))
-    assert [outcome(result) for result in results] == [answer(n) for n in range(500)]
-    assert len(service.calls) < 40
-
-
 def test_event_loops_of_several_threads_share_a_client(service: FakeService) -> None:
     client = connect(url=service.url)
 
@@ -83,27 +76,6 @@ async def test_a_batch_is_answered_in_order_in_both_forms(service: FakeService) 
     assert max(len(call.body["requests"]) for call in service.calls) == 8
 
 
-async def test_one_items_failure_is_its_own(service: FakeService) -> None:
-    client = connect(url=service.url, on_failure="none")
-    results = await client.ascore_batch([asked(0), {"response": 7}, asked(2)])
-    assert [result.status for result in results] == [Status.OK, Status.INVALID, Status.OK]
-    assert client.counters.snapshot()["failed_invalid"] == 1
-
-
-def test_a_service_that_goes_and_comes_back_is_waited_for(service: FakeService) -> None:
-    client = connect(url=service.url)
-    lost = iter([Reply(b"", 502), Reply({"detail": "starting"}, 503)])
-
-    def fail_twice(call: Any) -> None:
-        service.replies.clear()
-        if (reply := next(lost, None)) is not None:
-            service.replies["/v1/score/batch"] = reply
-
-    service.before_reply = fail_twice
-    assert client.score(asked(2)).score == 1.0
-    assert client.counters.snapshot()["retried"] == 2
-
-
 @pytest.mark.parametrize(("on_failure", "score"), [("rule", 1.0), (-1.0, -1.0), ("none", None)])
 def test_without_a_service_the_caller_gets_what_it_chose(on_failure: Any, score: Any) -> None:
     client = connect(url=dead_url(), on_failure=on_failure, max_attempts=2)
@@ -112,42 +84,6 @@ def test_without_a_service_the_caller_gets_what_it_chose(on_failure: Any, score:
     assert result.score == score
     assert (counts["failed_error"], counts["retried"]) == (1, 1)
     assert counts["fallback"] == (score is not None)
-
-
-def test_failures_are_logged_less_and_less_often(
-    service: FakeService, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = connect(url=service.url, on_failure="none")
-    for _ in range(5):
-        client.score({"response": "18 or 17?", "reference": "18"})
-
-    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert [int(text.split()[0]) for text in warnings if "without a verdict" in text] == [1, 2, 4]
-    assert "on_failure=none" in warnings[0]
-    assert "unparseable" in warnings[0]
-
-
-def test_without_a_service_and_a_choice_it_raises() -> None:
-    client = connect(url=dead_url(), max_attempts=1)
-    with pytest.raises(ScoringError, match="ConnectError"):
-        client.score(asked(2))
-    assert client.counters.snapshot()["failed"] == 1
-
-
-async def test_a_call_that_is_cancelled_leaves_the_rest(service: FakeService) -> None:
-    begun, release = threading.Event(), threading.Event()
-
-    def hold(call: Any) -> None:
-        begun.set()
-        release.wait(5)
-
-    service.before_reply = hold
-    client = connect(url=service.url)
-    calls = [asyncio.ensure_future(client.ascore(asked(n))) for n in range(2)]
-    assert await asyncio.to_thread(begun.wait, 5)
-    calls[0].cancel()
-    release.set()
-    assert outcome(await calls[1]) == answer(1)
 
 
 async def test_a_call_that_is_cancelled_is_not_asked_again_with_the_rest(
@@ -231,22 +167,6 @@ def test_a_key_that_cannot_be_read_is_refused(settings: dict[str, Any], said: st
         connect(url="http://x", **settings)
 
 
-def test_the_thin_client_batches_retries_and_returns_typed_failures(service: FakeService) -> None:
-    lost = iter([Reply(b"", 502)])
-
-    def fail_once(call: Any) -> None:
-        service.replies.clear()
-        if (reply := next(lost, None)) is not None:
-            service.replies["/v1/score/batch"] = reply
-
-    service.before_reply = fail_once
-    with HttpRewardClient(service.url) as client:
-        results = client.score_batch([asked(0), {"response": 7}, asked(1)])
-        assert [result.status for result in results] == [Status.OK, Status.INVALID, Status.OK]
-        assert client.counters.snapshot()["retried"] == 3
-    assert [len(call.body["requests"]) for call in service.calls] == [3, 3]
-
-
 def test_the_thin_client_has_the_settings_of_all_clients(service: FakeService) -> None:
     service.replies["/v1/score/batch"] = Reply({"detail": "wrong key"}, 401)
     with HttpRewardClient(service.url, on_failure="raise") as client:
@@ -256,15 +176,6 @@ def test_the_thin_client_has_the_settings_of_all_clients(service: FakeService) -
     with HttpRewardClient(service.url, on_failure="rule", model="judge") as client:
         assert client.score(asked(0)).source == "fallback"
     assert service.calls[-1].body["requests"][0]["model"] == "judge"
-
-
-async def test_clients_of_several_event_loops_share_connections(service: FakeService) -> None:
-    client = HttpRewardClient(service.url)
-    await client.ascore(asked(0))
-    await asyncio.to_thread(client.score, asked(1))
-    await asyncio.to_thread(lambda: asyncio.run(client.ascore(asked(2))))
-    await client.aclose()
-    assert service.connections == 1
 
 
 @pytest.mark.parametrize(

@@ -1,266 +1,251 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reward_serve.client.retrying import Coalescer, Ticket, hand_out
+from reward_serve.client.retrying import WINDOW_S, Coalescer, Ticket, hand_out
 from reward_serve.schema import ScoreResult, Status
+from tests import virtual_time
+from tests.virtual_time import in_virtual_time, settle
+
+Op = tuple[str, int]
 
 
-class Echo:
-    """Answers each request with its own number as the score, when it is let."""
+class BrokenError(Exception):
+    """A fault of ours."""
 
-    def __init__(self) -> None:
-        self.batches: list[list[int]] = []
-        self.cancelled = 0
-        self.held = False
 
-    async def __call__(self, tickets: Sequence[Ticket]) -> None:
-        self.batches.append([ticket.body["n"] for ticket in tickets])
-        try:
-            while self.held:  # noqa: ASYNC110 - an event would belong to one loop
-                await asyncio.sleep(0.001)
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
+class Sent:
+    """What was sent, until the test decides what becomes of it."""
+
+    def __init__(self, tickets: Sequence[Ticket]) -> None:
+        self.tickets = list(tickets)
+        self.numbers = [ticket.body["n"] for ticket in tickets]
+        self.decided: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    @property
+    def under_way(self) -> bool:
+        return not self.decided.done()
+
+
+class Callers:
+    """Callers of one coalescer, by thread and by loop, and the service behind it."""
+
+    def __init__(self, max_batch: int = 64) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._coalescer = Coalescer(self._ask, self._loop, max_batch)
+        self._max_batch = max_batch
+        self.batches: list[Sent] = []
+        self.tickets: list[Ticket] = []
+        self._withdrawn: set[Ticket] = set()
+        self._failed: set[Ticket] = set()
+
+    @property
+    def sent(self) -> list[list[int]]:
+        return [batch.numbers for batch in self.batches]
+
+    def submit(self, number: int, **fields: Any) -> None:
+        first = len(self.tickets)
+        loops = (self._loop, None)
+        asked = [Ticket({"n": n, **fields}, loops[n % 2]) for n in range(first, first + number)]
+        self.tickets += asked
+        self._coalescer.submit(asked)
+
+    def withdraw(self, number: int) -> None:
+        ticket = self.tickets[number % len(self.tickets)]
+        self._withdrawn.add(ticket)
+        ticket.answer.cancel()
+        self._coalescer.withdraw([ticket])
+
+    async def do(self, op: Op) -> None:
+        kind, number = op
+        under_way = [batch for batch in self.batches if batch.under_way]
+        if kind == "submit":
+            self.submit(number)
+        elif kind == "withdraw" and self.tickets:
+            self.withdraw(number)
+        elif kind in ("settle", "wait"):
+            if kind == "wait":
+                await asyncio.sleep(WINDOW_S)
+            await settle()
+            self._check()
+            assert kind == "settle" or self._unsent() == [], "longer than the window"
+        elif under_way:
+            under_way[number % len(under_way)].decided.set_result(kind)
+
+    async def close(self) -> None:
+        await settle()
+        while under_way := [batch for batch in self.batches if batch.under_way]:
+            for batch in under_way:
+                batch.decided.set_result("answer")
+            await settle()
+            self._check()
+        for ticket in self.tickets:
+            self._check_outcome(ticket)
+
+    async def _ask(self, tickets: Sequence[Ticket]) -> None:
+        batch = Sent(tickets)
+        self.batches.append(batch)
+        decision = await batch.decided
+        if decision == "answer half":
+            self._answer(tickets[::2])
+            await asyncio.sleep(0)
+        if decision.startswith("answer"):
+            self._answer(tickets)
+            return
+        self._failed |= {ticket for ticket in tickets if not ticket.answer.done()}
+        raise BrokenError if decision == "fail" else asyncio.CancelledError
+
+    def _answer(self, tickets: Sequence[Ticket]) -> None:
         hand_out((t, ScoreResult(status=Status.OK, score=t.body["n"])) for t in tickets)
 
+    def _unsent(self) -> list[Any]:
+        sent = {ticket for batch in self.batches for ticket in batch.tickets}
+        return [t.body["n"] for t in self.tickets if t not in sent | self._withdrawn]
 
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop in a thread of its own, as the client's."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    yield loop
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    def _check(self) -> None:
+        sent = [ticket for batch in self.batches for ticket in batch.tickets]
+        assert len(sent) == len(set(sent)), "a request went twice"
+        assert all(len(batch.tickets) <= self._max_batch for batch in self.batches)
+        if not any(batch.under_way for batch in self.batches):
+            assert self._unsent() == [], "nothing is under way and one waits"
+        for batch in self.batches:
+            gone = all(ticket.answer.done() for ticket in batch.tickets)
+            assert batch.under_way or not batch.decided.cancelled() or gone
 
-
-@pytest.fixture
-def echo() -> Echo:
-    return Echo()
-
-
-def tickets(*numbers: int, loop: asyncio.AbstractEventLoop | None = None) -> list[Ticket]:
-    return [Ticket({"n": n}, loop) for n in numbers]
-
-
-def scores(asked: Sequence[Ticket]) -> list[float]:
-    return [ticket.answer.result(timeout=30).score for ticket in asked]
-
-
-def until(condition: object) -> None:
-    """Wait for what another thread does."""
-    assert callable(condition)
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    def _check_outcome(self, ticket: Ticket) -> None:
+        answer = ticket.answer
+        assert answer.done(), f"{ticket.body['n']} was never answered"
+        if answer.cancelled():
+            assert ticket in self._withdrawn
+        elif answer.exception() is None:
+            assert answer.result().score == ticket.body["n"]
+        else:
+            assert ticket in self._failed
 
 
-def test_what_is_submitted_together_travels_together_and_in_order(
-    echo: Echo, loop: asyncio.AbstractEventLoop
-) -> None:
-    coalescer = Coalescer(echo, loop, 60.0, 64)
-    asked = tickets(*range(10))
-    coalescer.submit(asked)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("submit"), st.integers(1, 5)),
+            st.tuples(
+                st.sampled_from(["answer", "fail", "break off", "answer half"]), st.integers(0, 5)
+            ),
+            st.tuples(st.just("withdraw"), st.integers(0, 40)),
+            st.tuples(st.sampled_from(["settle", "wait"]), st.just(0)),
+        ),
+        max_size=40,
+    ),
+    st.integers(1, 6),
+)
+def test_every_request_gets_one_outcome_and_its_own(happenings: list[Op], max_batch: int) -> None:
+    async def calls() -> None:
+        callers = Callers(max_batch)
+        for op in happenings:
+            await callers.do(op)
+        await callers.close()
 
-    assert scores(asked) == list(range(10))
-    assert echo.batches == [list(range(10))]
-
-
-def test_a_batch_is_sent_when_it_is_full(echo: Echo, loop: asyncio.AbstractEventLoop) -> None:
-    coalescer = Coalescer(echo, loop, 60.0, 4)
-    asked = tickets(*range(10))
-    coalescer.submit(asked)
-
-    assert scores(asked) == list(range(10))
-    assert echo.batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-
-
-def test_a_batch_is_sent_before_it_is_too_large(
-    echo: Echo, loop: asyncio.AbstractEventLoop
-) -> None:
-    coalescer = Coalescer(echo, loop, 60.0, 64)
-    asked = tickets(*range(5))
-    for ticket, size in zip(asked, (3, 4, 4, 9, 1), strict=True):
-        ticket.body["response"] = "x" * (size * 2**20)
-    coalescer.submit(asked)
-
-    assert scores(asked) == list(range(5))
-    assert echo.batches == [[0, 1], [2], [3], [4]]
+    virtual_time.run(calls)
 
 
-def test_with_nothing_under_way_a_request_goes_at_once(
-    echo: Echo, loop: asyncio.AbstractEventLoop
-) -> None:
-    coalescer = Coalescer(echo, loop, 60.0, 64)
-    for n in range(3):
-        asked = tickets(n)
-        coalescer.submit(asked)
-        assert scores(asked) == [n]
-    assert echo.batches == [[0], [1], [2]]
+@in_virtual_time
+async def test_what_is_submitted_together_travels_together_in_order_up_to_the_limits() -> None:
+    callers = Callers(4)
+    callers.submit(10)
+    await callers.do(("wait", 0))
+    assert callers.sent == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    await callers.close()
+
+    callers = Callers()
+    for size in (3, 4, 4, 9, 1):  # MiB, of which a batch has at most 8
+        callers.submit(1, response="x" * (size * 2**20))
+    await callers.do(("wait", 0))
+    assert callers.sent == [[0, 1], [2], [3], [4]]
+    await callers.close()
 
 
-def test_with_a_batch_under_way_others_wait_for_it_together(
-    echo: Echo, loop: asyncio.AbstractEventLoop
-) -> None:
-    echo.held = True
-    coalescer = Coalescer(echo, loop, 60.0, 64)
-    asked = tickets(*range(4))
-    coalescer.submit(asked[:1])
-    until(lambda: echo.batches)
-    for ticket in asked[1:]:
-        coalescer.submit([ticket])
-    time.sleep(0.02)
-    echo.held = False
-
-    assert scores(asked) == list(range(4))
-    assert echo.batches == [[0], [1, 2, 3]]
-
-
-def test_they_wait_no_longer_than_the_window(echo: Echo, loop: asyncio.AbstractEventLoop) -> None:
-    echo.held = True
-    coalescer = Coalescer(echo, loop, 0.02, 64)
-    asked = tickets(0, 1)
-    coalescer.submit(asked[:1])
-    until(lambda: echo.batches)
-    coalescer.submit(asked[1:])
-    until(lambda: echo.batches == [[0], [1]])
-    echo.held = False
-
-    assert scores(asked) == [0, 1]
+@in_virtual_time
+async def test_with_a_batch_under_way_others_wait_for_it_together_or_for_the_window() -> None:
+    callers = Callers()
+    callers.submit(1)
+    await settle()
+    for _ in range(2):
+        callers.submit(1)
+        await settle()
+    assert callers.sent == [[0]]
+    await callers.do(("answer", 0))
+    await settle()
+    assert callers.sent == [[0], [1, 2]]
+    callers.submit(1)
+    await callers.do(("wait", 0))
+    assert callers.sent == [[0], [1, 2], [3]]
+    await callers.close()
 
 
-def test_many_threads_at_once_lose_nothing(echo: Echo, loop: asyncio.AbstractEventLoop) -> None:
-    coalescer = Coalescer(echo, loop, 0.001, 16)
-    asked = [tickets(*range(100 * k, 100 * k + 100)) for k in range(8)]
-
-    def submit(mine: list[Ticket]) -> None:
-        for ticket in mine:
-            coalescer.submit([ticket])
-
-    threads = [threading.Thread(target=submit, args=(mine,)) for mine in asked]
-    for thread in threads:
-        thread.start()
-    for k, mine in enumerate(asked):
-        assert scores(mine) == list(range(100 * k, 100 * k + 100))
-    assert max(map(len, echo.batches)) <= 16
+@in_virtual_time
+async def test_requests_of_several_models_travel_apart() -> None:
+    callers = Callers()
+    for model in ("a", None, "a", ["no name"]):
+        callers.submit(1, model=model)
+    await settle()
+    assert callers.sent == [[0, 2], [1], [3]]
+    await callers.close()
 
 
-async def test_a_loop_awaits_its_own(echo: Echo, loop: asyncio.AbstractEventLoop) -> None:
-    coalescer = Coalescer(echo, loop, 0.001, 16)
-    asked = tickets(*range(40), loop=asyncio.get_running_loop())
-    coalescer.submit(asked)
-
-    assert [(await ticket.answer).score for ticket in asked] == list(range(40))
-
-
-def test_a_caller_who_leaves_takes_nobody_along(
-    echo: Echo, loop: asyncio.AbstractEventLoop
-) -> None:
-    echo.held = True
-    coalescer = Coalescer(echo, loop, 0.0, 64)
-    asked = tickets(0, 1)
-    coalescer.submit(asked)
-    until(lambda: echo.batches)
-    coalescer.withdraw(asked[:1])
-    time.sleep(0.02)
-    echo.held = False
-
-    assert scores(asked[1:]) == [1]
-    assert echo.cancelled == 0
+@in_virtual_time
+async def test_a_batch_is_cancelled_when_nobody_waits_for_it_and_not_before() -> None:
+    callers = Callers()
+    callers.submit(3)
+    await settle()
+    (batch,) = callers.batches
+    hand_out([(batch.tickets[1], ScoreResult(status=Status.OK, score=1.0))])
+    callers.withdraw(0)
+    await settle()
+    assert batch.under_way
+    callers.withdraw(2)
+    await settle()
+    assert batch.decided.cancelled()
 
 
-def test_a_batch_that_nobody_waits_for_is_cancelled(
-    echo: Echo, loop: asyncio.AbstractEventLoop
-) -> None:
-    echo.held = True
-    coalescer = Coalescer(echo, loop, 0.0, 64)
-    asked = tickets(0, 1, 2)
-    coalescer.submit(asked)
-    until(lambda: echo.batches)
-    hand_out([(asked[0], ScoreResult(status=Status.OK, score=0.0))])  # it has its answer
-    coalescer.withdraw(asked[1:2])
-    coalescer.withdraw(asked[2:])
-
-    until(lambda: echo.cancelled)
-    assert echo.cancelled == 1
+@in_virtual_time
+async def test_callers_who_left_before_it_was_sent_are_not_asked_for() -> None:
+    callers = Callers()
+    callers.submit(1)
+    await settle()
+    callers.submit(2)
+    callers.withdraw(1)
+    await callers.do(("wait", 0))
+    assert callers.sent == [[0], [2]]
+    await callers.close()
 
 
-def test_callers_who_left_before_it_was_sent_are_not_asked_for(
-    echo: Echo, loop: asyncio.AbstractEventLoop
-) -> None:
-    echo.held = True
-    coalescer = Coalescer(echo, loop, 60.0, 64)
-    asked = tickets(0, 1, 2)
-    coalescer.submit(asked[:1])
-    until(lambda: echo.batches)
-    coalescer.submit(asked[1:])
-    coalescer.withdraw(asked[1:2])
-    time.sleep(0.02)
-    echo.held = False
-
-    assert scores(asked[2:]) == [2]
-    assert echo.batches == [[0], [2]]
-
-
-def test_a_fault_of_ours_reaches_every_caller(loop: asyncio.AbstractEventLoop) -> None:
-    async def broken(tickets: Sequence[Ticket]) -> None:
-        raise ZeroDivisionError
-
-    coalescer = Coalescer(broken, loop, 0.0, 64)
-    asked = tickets(0, 1)
-    coalescer.submit(asked)
-    for ticket in asked:
-        with pytest.raises(ZeroDivisionError):
-            ticket.answer.result(timeout=30)
-
-
-def test_a_call_cancelled_by_its_other_end_reaches_every_caller(
-    loop: asyncio.AbstractEventLoop,
-) -> None:
-    async def cancelled(tickets: Sequence[Ticket]) -> None:
-        raise asyncio.CancelledError
-
-    coalescer = Coalescer(cancelled, loop, 0.0, 64)
-    asked = tickets(0, 1)
-    coalescer.submit(asked)
-    for ticket in asked:
-        with pytest.raises(RuntimeError, match="the service cancelled the call"):
-            ticket.answer.result(timeout=30)
-
-
-def test_a_loop_that_was_closed_meanwhile_is_no_fault(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_loop_that_was_closed_meanwhile_is_no_fault() -> None:
     closed = asyncio.new_event_loop()
-    (ticket,) = tickets(0, loop=closed)
-    (other,) = tickets(1)
+    ticket, other = Ticket({}, closed), Ticket({})
     closed.close()
     result = ScoreResult(status=Status.OK, score=1.0)
     hand_out([(ticket, result), (other, result)])
+    assert other.answer.result(timeout=30) is result
 
-    assert scores([other]) == [1.0]
 
-
-def test_a_request_that_cannot_be_measured_fails_alone(
-    echo: Echo, loop: asyncio.AbstractEventLoop
-) -> None:
+@in_virtual_time
+async def test_a_request_that_its_caller_changes_meanwhile_fails_alone() -> None:
     class Changing(dict[str, object]):
         def values(self) -> Any:
             raise RuntimeError("dictionary changed size during iteration")
 
-    coalescer = Coalescer(echo, loop, 60.0, 64)
-    asked = tickets(1, 2, 3)
-    asked[1].body["metadata"] = Changing()
-    coalescer.submit(asked)
-
-    assert scores([asked[0], asked[2]]) == [1, 3]
+    callers = Callers()
+    callers.submit(1)
+    callers.submit(1, metadata=Changing())
+    callers.submit(1)
+    await settle()
+    assert callers.sent == [[0, 2]]
     with pytest.raises(RuntimeError, match="changed size"):
-        asked[1].answer.result(timeout=30)
+        callers.tickets[1].answer.result()
+    callers.batches[0].decided.set_result("answer")
+    await settle()

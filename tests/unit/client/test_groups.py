@@ -14,7 +14,6 @@ from reward_serve.client import (
     ServiceUnavailableError,
     retrying,
 )
-from reward_serve.client.transport import NotConnectedError, parse_group
 from reward_serve.schema import (
     GroupRequest,
     GroupResult,
@@ -61,17 +60,11 @@ def test_over_http_each_response_has_a_result_in_order(service: FakeService) -> 
     with HttpRewardClient(service.url) as client:
         found = client.score_group({**ASKED, "id": "g"})
         asyncio.run(client.ascore_group(GroupRequest.model_validate(ASKED)))
+        client.score_group({**ASKED, "responses": ("a", "aa")})
     assert [one.score for one in found.results] == [0.5, 1.0]
     assert (found.id, found.status) == ("g", Status.OK)
-    assert service.calls[0].body["timeout_s"] == 60.0
     counts = client.counters.snapshot()
-    assert (counts["asked"], counts["ok"], counts["failed"]) == (4, 4, 0)
-
-
-def test_a_tuple_of_responses_is_a_group_too(service: FakeService) -> None:
-    client = HttpRewardClient(service.url, timeout_s=5)
-    found = client.score_group({**ASKED, "responses": ("a", "aa")})
-    assert [one.score for one in found.results] == [0.5, 1.0]
+    assert (counts["asked"], counts["ok"], counts["failed"]) == (6, 6, 0)
 
 
 def test_a_group_too_large_is_a_typed_failure_for_each_response_without_a_service_too() -> None:
@@ -133,51 +126,11 @@ def test_a_group_that_is_final_is_not_asked_again(answer: Any) -> None:
     assert client.counters.snapshot()["retried"] == 0
 
 
-def test_attempts_and_the_deadline_end_it() -> None:
-    transport = Scripted(ServiceUnavailableError("gone"))
-    client = Client(transport, on_failure="none", max_attempts=3)
-    found = client.score_group(ASKED)
-    assert [one.reason for one in found.results] == ["gone"] * 2
-    assert client.counters.snapshot()["retried"] == 2
-    found = Client(transport, on_failure="none", timeout_s=0.1).score_group(ASKED)
-    assert found.status is Status.ERROR
-
-
-def test_a_group_is_asked_where_a_service_answers() -> None:
-    down, up = Scripted(ServiceUnavailableError("gone")), Scripted(RIGHT)
-    client = Client([down, up])
-    assert client.score_group(ASKED).status is Status.OK
-    assert len(up.asked) == 1 and client.counters.snapshot()["retried"] == 0
-
-
-def test_a_group_fails_at_once_while_no_service_answers() -> None:
-    transport = Scripted(ServiceUnavailableError("gone"))
-    client = Client(transport, on_failure="none", max_attempts=1)
-    client.score_group(ASKED)
-    until = time.monotonic() + 30
-    while client._endpoints[0].up and time.monotonic() < until:
-        time.sleep(0.01)
-    sent = len(transport.asked)  # the group and its probe
-    found = client.score_group(ASKED)
-    assert found.reason is not None and "so nothing is sent: gone" in found.reason
-    assert [one.status for one in found.results] == [Status.ERROR] * 2
-    assert len(transport.asked) == sent
-
-
-def test_a_process_that_cannot_connect_is_told_so() -> None:
-    with pytest.raises(NotConnectedError):
-        Client(Scripted(NotConnectedError("no cluster"))).score_group(ASKED)
-
-
-def test_the_answer_to_another_group_is_an_error() -> None:
-    other = {"id": "another", **RIGHT.model_dump(mode="json", exclude={"id"})}
-    with pytest.raises(ServiceUnavailableError, match="with the result of 'another'"):
-        parse_group(other, {**ASKED, "id": "mine"}, "here")
-
-
 def test_an_answer_that_is_no_groups_is_an_error(service: FakeService) -> None:
     short = RIGHT.model_copy(update={"results": RIGHT.results[:1]}).model_dump(mode="json")
+    other = {**RIGHT.model_dump(mode="json"), "id": "another's"}
     for content, reason in (
+        (other, 'with the result of "another\'s"'),
         (short, "not answered in full"),
         ({"status": "ok"}, "not that of a group"),
     ):
@@ -208,9 +161,9 @@ def test_a_member_whose_answer_is_lost_has_its_place_when_it_is_asked_again(
 
 async def test_a_probe_joins_no_group(service: FakeService) -> None:
     with HttpRewardClient(service.url, timeout_s=8) as client:
-        endpoint = client._endpoints[0]
+        endpoint = client._endpoint
         lost = {"response": "a", "group": "g", "group_size": 2}
-        endpoint.lost([lost], time.monotonic(), "gone")
+        endpoint.lost(lost, time.monotonic(), "gone")
         async with asyncio.timeout(30):  # alone in its group, it would wait for the other member
             while endpoint.in_doubt:  # noqa: ASYNC110 - nothing to await
                 await asyncio.sleep(0.01)

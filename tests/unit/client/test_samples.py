@@ -1,19 +1,16 @@
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from reward_serve.client import connect, samples
-from reward_serve.client.samples import COLUMNS, SampleReader, SampleWriter, log_table, sample_of
+from reward_serve.client.samples import COLUMNS, SampleReader, SampleWriter, sample_of
 from reward_serve.schema import ScoreResult, Status
-from tests.fake_service import FakeService, dead_url
+from tests.fake_service import FakeService
 
 ASKED = {"question": "9 + 9?", "response": "So it is\n#### 18", "reference": "18"}
 
@@ -43,46 +40,6 @@ def test_what_was_judged_can_be_read(service: FakeService, tmp_path: Path) -> No
     assert "response" in refused["reason"]
 
 
-class Ambiguous:
-    """Has no truth value, as an array of numpy."""
-
-    def __bool__(self) -> bool:
-        raise ValueError("The truth value of an array is ambiguous")
-
-
-@pytest.mark.parametrize("on_failure", ["none", "rule"])
-def test_a_request_of_any_type_is_answered_and_so_are_its_neighbours(
-    service: FakeService, tmp_path: Path, on_failure: str
-) -> None:
-    file = tmp_path / "samples.jsonl"
-    client = connect(url=service.url, on_failure=on_failure, samples=str(file), samples_every=1)
-
-    async def both() -> list[ScoreResult]:
-        async with asyncio.timeout(30):
-            return await client.ascore_batch([{"response": Ambiguous(), "reference": "18"}, ASKED])
-
-    assert [result.status for result in asyncio.run(both())] == [Status.INVALID, Status.OK]
-    assert len(lines(file)) == 2
-
-
-def test_one_of_several_is_written(service: FakeService, tmp_path: Path) -> None:
-    file = tmp_path / "samples.jsonl"
-    client = connect(url=service.url, samples=str(file), samples_every=4)
-    client.score_batch([{**ASKED, "question": str(n)} for n in range(9)])
-
-    assert [each["question"] for each in lines(file)] == ["0", "4", "8"]
-
-
-def test_what_a_fallback_decided_says_so(tmp_path: Path) -> None:
-    file = tmp_path / "samples.jsonl"
-    url = dead_url()
-    connect(url=url, on_failure="rule", max_attempts=1, samples=str(file)).score(ASKED)
-
-    (sample,) = lines(file)
-    assert (sample["score"], sample["source"]) == (1.0, "fallback")
-    assert "ConnectError" in sample["reason"]
-
-
 def test_the_environment_may_name_the_file(
     service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,11 +47,6 @@ def test_the_environment_may_name_the_file(
     connect(url=service.url).score(ASKED)
 
     assert len(lines(tmp_path / "samples.jsonl")) == 1
-
-
-def test_nothing_is_written_unless_asked_for(service: FakeService, tmp_path: Path) -> None:
-    connect(url=service.url).score(ASKED)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_end_of_a_long_response_and_the_labels_probability_are_kept() -> None:
@@ -133,40 +85,3 @@ def test_a_full_disk_costs_no_reward(
     assert [r.getMessage() for r in caplog.records if r.name == samples.__name__] == [
         f"{tmp_path}: Is a directory; its lines are lost until it can be written again"
     ]
-
-
-def test_only_the_owner_can_read_samples(tmp_path: Path) -> None:
-    file = tmp_path / "run" / "samples.jsonl"
-    SampleWriter(str(file), every=1).note(ASKED, ScoreResult(status=Status.OK, score=1.0))
-    assert (file.parent.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
-
-
-def test_a_sample_that_a_full_disk_cut_off_is_skipped(tmp_path: Path) -> None:
-    file = tmp_path / "samples.jsonl"
-    reader = SampleReader(str(file))
-    file.write_text('{"step": 1, "que\n')
-    SampleWriter(str(file), every=1).note(ASKED, ScoreResult(status=Status.OK, score=1.0))
-    assert [row[COLUMNS.index("score")] for row in reader.rows()] == [1.0]
-
-
-def test_a_table_goes_to_the_run_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    logged: list[Any] = []
-    fake = SimpleNamespace(
-        run=None,
-        Table=lambda columns, data: (columns, data),
-        log=lambda data, commit: logged.append(data),
-    )
-    monkeypatch.setitem(sys.modules, "wandb", fake)
-    rows = [tuple(range(len(COLUMNS)))]
-    log_table(rows)
-    assert logged == []
-
-    fake.run = "run"
-    log_table(rows)
-    log_table([])
-    assert logged == [{"judge/samples": (list(COLUMNS), [list(rows[0])])}]
-
-
-def test_no_sample_at_all_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="samples_every: 0 must be at least 1"):
-        SampleWriter(str(tmp_path / "s"), every=0)

@@ -61,7 +61,7 @@ async def test_a_failed_verdict_is_none_and_the_others_are_kept(service: FakeSer
 async def test_fallbacks_of_a_dead_service_are_counted() -> None:
     logged: dict[str, float] = {}
     url = dead_url()
-    reward = judge_reward(url=url, timeout_s=1, max_attempts=1, window_s=0, on_failure="rule")
+    reward = judge_reward(url=url, timeout_s=1, max_attempts=1, on_failure="rule")
     scores = await reward(
         prompts=["p"], completions=["#### 18"], answer=["18"], log_metric=logged.__setitem__
     )
@@ -134,7 +134,7 @@ async def test_a_data_set_without_gold_answers_sends_no_reference(service: FakeS
 
 
 async def test_a_dead_service_gives_none_and_no_exception() -> None:
-    reward = judge_reward(url=dead_url(), timeout_s=1, max_attempts=1, window_s=0)
+    reward = judge_reward(url=dead_url(), timeout_s=1, max_attempts=1)
 
     assert await reward(prompts=["p"], completions=["#### 18"], answer=["18"]) == [None]
 
