@@ -15,12 +15,12 @@ import typer
 from packaging.requirements import Requirement
 
 from reward_serve.cli.console import PLAIN, URL_VARIABLE, api_key, console, service_url
+from reward_serve.cli.shipped import requirements_file
 from reward_serve.client.check import Finding, examine_service
 from reward_serve.config.engine import EngineConfig
-from reward_serve.config.resolve import installed_build, installed_version
+from reward_serve.config.resolve import Build, installed_build, installed_version
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.vllm import dtype_of, instruction_set
-from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
 
 MOST_SHOWN = 5

@@ -23,12 +23,12 @@ from reward_serve.config.models import (
     RemoteModel,
     RuleModel,
 )
+from reward_serve.config.resolve import Build
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, is_folder
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm import adapter_folder, locate
 from reward_serve.schema import Mode
-from reward_serve.shipped import Build
 
 _OPEN = (
     "no API key: anyone who can connect to this port can score; give --api-keys-file FILE, "

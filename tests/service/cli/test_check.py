@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from reward_serve.shipped import deployments_files, template_files
+from reward_serve.cli.shipped import deployments_files, template_files
 from tests.service.cli.test_serve import has_build, invoke
 
 RULE = """applications:

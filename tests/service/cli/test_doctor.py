@@ -12,8 +12,9 @@ import pytest
 
 import reward_serve_judge
 from reward_serve.cli.doctor import examine_machine
+from reward_serve.cli.shipped import requirements_file
 from reward_serve.client.check import Finding
-from reward_serve.shipped import Build, requirements_file
+from reward_serve.config.resolve import Build
 from reward_serve.version import __version__
 
 SMI = """#!/bin/sh

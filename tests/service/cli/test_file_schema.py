@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from reward_serve.cli.file_schema import checked
+from reward_serve.cli.shipped import deployments_files
 from reward_serve.config.base import ConfigError
-from reward_serve.shipped import deployments_files
 
 RULE = {"models": [{"name": "rule", "kind": "rule"}]}
 

@@ -24,10 +24,11 @@ import reward_serve.cli.options
 import reward_serve.config.resolve
 from reward_serve.app import deployment_options
 from reward_serve.cli.main import cli
+from reward_serve.cli.shipped import deployments_files
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.config.app import AppConfig
 from reward_serve.config.models import ClassifierModel, JudgeModel
-from reward_serve.shipped import Build, deployments_files
+from reward_serve.config.resolve import Build
 from tests.fake_service import dead_url, free_port
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from reward_serve.shipped import deployments_files, template_files
+from reward_serve.cli.shipped import deployments_files, template_files
 from tests.service.cli.test_serve import invoke
 
 

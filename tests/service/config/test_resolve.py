@@ -15,8 +15,7 @@ from reward_serve.config import resolve as resolving
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import JudgeModel, ModelConfig, RubricModel
-from reward_serve.config.resolve import installed_build, resolve, vllm_engine_arguments
-from reward_serve.shipped import Build
+from reward_serve.config.resolve import Build, installed_build, resolve, vllm_engine_arguments
 
 # Parses every deployments file, and fails at the first look at the machine: a file that is opened,
 # or a folder that is listed, as a lookup of a package does.
@@ -24,7 +23,7 @@ PURE = """
 import sys
 import yaml
 from reward_serve.config.app import AppConfig, GatewayConfig
-from reward_serve.shipped import deployments_files
+from reward_serve.cli.shipped import deployments_files
 
 files = [yaml.safe_load(file.read_text()) for file in deployments_files().values()]
 applications = [application for file in files for application in file["applications"]]
