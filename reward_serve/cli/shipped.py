@@ -100,6 +100,6 @@ def shipped_file(name: str, among: Files = deployments_files) -> Path:
     path = files.get(name) or files.get(f"{name}.yaml")
     if path is None:
         raise typer.BadParameter(
-            f"no shipped file is named {name!r}; choose from {', '.join(files)}"
+            f"{name}: there is no such file; the shipped ones are {', '.join(files)}"
         )
     return path
