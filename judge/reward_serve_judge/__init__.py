@@ -11,7 +11,6 @@ from reward_serve_judge.occurrence import OCCURRENCES, occurrence
 from reward_serve_judge.stated import stated
 from reward_serve_judge.weights import (
     ADAPTER,
-    STEPS,
     adapter_digest,
     bundled_folder,
     prepare_bundled,
@@ -21,7 +20,6 @@ from reward_serve_judge.weights import (
 __all__ = [
     "ADAPTER",
     "OCCURRENCES",
-    "STEPS",
     "adapter_digest",
     "bundled_folder",
     "canonical",

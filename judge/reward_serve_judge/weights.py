@@ -40,9 +40,6 @@ _END_OF_TURN = "<|im_end|>"
 ADAPTER = Path(__file__).parent
 """The shipped adapter, a PEFT folder."""
 
-STEPS = 9
-"""The maximum number of steps that ``prepare_int8`` reports."""
-
 Step = Callable[[str], None]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from reward_serve.cli.console import PLAIN, console
-from reward_serve.cli.options import Options, check_keys, deployments_file
+from reward_serve.cli.options import check_keys, deployments_file
 from reward_serve.cli.serve import missing, untrained
 from reward_serve.config.base import ConfigError
 from reward_serve.templates import FILE_SUFFIXES
@@ -29,7 +29,7 @@ def check(file: File) -> None:
     if file.suffix not in FILE_SUFFIXES:
         raise typer.BadParameter(f"{file}: must end in {' or '.join(FILE_SUFFIXES)}")
     try:
-        deployments = deployments_file(str(file), Options())
+        deployments = deployments_file(str(file), {})
         check_keys(deployments)
     except ConfigError as error:
         console.print(str(error), style="red", **PLAIN)

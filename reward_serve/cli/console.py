@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
 from reward_serve.client.handle import HandleTransport
 from reward_serve.client.http import HttpTransport
@@ -70,26 +69,20 @@ def api_key() -> str | None:
 def prepare_with_progress(
     out: Console, adapter: Path | Literal["shipped"] | None = "shipped"
 ) -> Path:
-    """Prepare the bundled model; with the shipped adapter, its int8 weights too.
+    """Prepare the bundled model, with the shipped adapter its int8 weights too; print each step."""
 
-    Steps are shown as a progress bar on a terminal, otherwise as lines.
-    """
+    def step(what: str) -> None:
+        out.print(f"bundled judge: {what}", **PLAIN)
+
     try:
         judge = bundled_judge()
-        with Progress(console=out, transient=True) as progress:
-            task = progress.add_task("bundled judge: checking", total=judge.STEPS)
-
-            def step(what: str) -> None:
-                progress.update(task, advance=1, description=f"bundled judge: {what}")
-                if not out.is_terminal:
-                    out.print(f"bundled judge: {what}", markup=False)
-
-            merged = judge.ADAPTER if adapter == "shipped" else adapter
+        merged = judge.ADAPTER if adapter == "shipped" else adapter
+        with out.status("preparing the bundled judge"):
             folder = judge.prepare_bundled(step, merged)
             if merged == judge.ADAPTER:  # this machine may serve it in int8
                 judge.prepare_int8(step, merged)
     except BundledModelError as error:
         out.print(str(error), style="red", markup=False)
         raise SystemExit(1) from None
-    out.print(f"bundled judge: {folder}", **PLAIN)
+    step(str(folder))
     return folder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +14,12 @@ import typer
 from packaging.requirements import Requirement
 
 from reward_serve.cli.console import PLAIN, URL_VARIABLE, api_key, console, service_url
+from reward_serve.cli.shipped import requirements_file
 from reward_serve.client.check import Finding, examine_service
 from reward_serve.config.engine import EngineConfig
-from reward_serve.config.resolve import installed_build, installed_version
+from reward_serve.config.resolve import Build, installed_build, installed_version
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.vllm import dtype_of, instruction_set
-from reward_serve.shipped import Build, requirements_file
 from reward_serve.version import __version__
 
 MOST_SHOWN = 5
@@ -47,23 +46,16 @@ def doctor(
 
 def examine_machine() -> list[Finding]:
     """Check versions, cores, memory, GPUs, the engine and the bundled model."""
-    hung = None
-    try:
-        gpus = _gpus()
-    except subprocess.TimeoutExpired:
-        gpus = []
-        hung = Finding("GPUs", "nvidia-smi does not answer", "check the driver, or reboot")
-    build = installed_build()
+    gpus, build = _gpus(), installed_build()
     return [
         Finding("reward_serve", __version__),
         Finding("python", platform.python_version()),
         _ray(),
         _engine(build, gpus),
-        _environment(build),
+        *([_environment(build), _bytecode()] if build else []),
         Finding("CPU cores", f"{len(os.sched_getaffinity(0))}, {instruction_set()}"),
         Finding("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB"),
-        hung or Finding("GPUs", "; ".join(gpus) or "none"),
-        _bytecode(),
+        Finding("GPUs", "; ".join(gpus) or "none"),
         _bundled(),
     ]
 
@@ -99,15 +91,11 @@ def _engine(build: Build | None, gpus: list[str]) -> Finding:
     )
 
 
-def _environment(build: Build | None) -> Finding:
-    if build is None:
-        return Finding("environment", "cannot run judges: vLLM is not installed")
+def _environment(build: Build) -> Finding:
     differing = list(_deviations(build))
     if not differing:
         return Finding("environment", f"{build}: all packages as pinned")
-    shown = ", ".join(differing[:MOST_SHOWN])
-    more = f" and {len(differing) - MOST_SHOWN} more" if len(differing) > MOST_SHOWN else ""
-    found = f"{build}; not as pinned: {shown}{more}"
+    found = f"{build}; {len(differing)} not as pinned: {', '.join(differing[:MOST_SHOWN])}"
     return Finding("environment", found, INSTALL[build], warning=True)
 
 
@@ -127,23 +115,23 @@ def _deviations(build: Build) -> Iterator[str]:
 
 
 def _gpus() -> list[str]:
-    if shutil.which("nvidia-smi") is None:
-        return []
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
-    listed = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-    return listed.stdout.strip().splitlines() if listed.returncode == 0 else []
+    try:
+        listed = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):  # no driver, or one that hangs
+        return []
+    return listed.stdout.strip().splitlines()
 
 
 def _bytecode() -> Finding:
     spec = importlib.util.find_spec("vllm")
-    if spec is None or not spec.submodule_search_locations:
-        return Finding("bytecode", "vLLM is not installed")
-    if any(Path(spec.submodule_search_locations[0], "__pycache__").glob("*.pyc")):
+    folder = Path((spec and spec.origin) or "").parent
+    if any((folder / "__pycache__").glob("*.pyc")):
         return Finding("bytecode", "compiled: importing vLLM takes seconds")
     return Finding(
         "bytecode",
         "missing: the first start compiles the sources of vLLM and torch, which takes minutes",
-        f"python -m compileall -q {Path(spec.submodule_search_locations[0]).parent}",
+        f"python -m compileall -q {folder.parent}",
         warning=True,
     )
 

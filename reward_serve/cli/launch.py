@@ -40,7 +40,6 @@ START_SETTINGS = {
 }
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_STARTS = 3  # Ray gives its processes 30 s, which a busy machine exceeds
 _POLL_S = 0.5
 _FAILED = ("DEPLOY_FAILED", "UNHEALTHY")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -110,20 +109,16 @@ def serve_until_stopped(file: DeploymentsFile, address: str | None, out: Console
         ConfigError: an application's ``args`` are invalid.
     """
     began = time.monotonic()
-    deployed = _own_cluster(file, out) if address is None else _joined_cluster(address, file, out)
-    with deployed as gcs:
-        with ExitStack() as stack:
-            clients = [stack.enter_context(HttpRewardClient(url)) for url in file.urls]
+    with _deployed(file, address, out) as gcs, ExitStack() as stack:
+        clients = {url: stack.enter_context(HttpRewardClient(url)) for url in file.urls}
 
-            def is_usable(found: dict[str, State]) -> bool:
-                # A running cluster may serve HTTP on other machines or another port.
-                reached = address is not None or all(client.is_ready() for client in clients)
-                return reached and all(state.is_usable for state in found.values())
+        def is_usable(found: dict[str, State]) -> bool:
+            # A running cluster may serve HTTP on other machines or another port.
+            reached = address is not None or all(each.is_ready() for each in clients.values())
+            return reached and all(state.is_usable for state in found.values())
 
-            wait_until(is_usable, out, file.names)
-            reached = [
-                url for url, client in zip(file.urls, clients, strict=True) if client.is_ready()
-            ]
+        wait_until(is_usable, out, file.names)
+        reached = [url for url, client in clients.items() if client.is_ready()]
         _print_addresses(file, reached, gcs, time.monotonic() - began, out)
         while True:
             signal.pause()
@@ -190,46 +185,24 @@ def cause(message: str) -> str:
 
 
 @contextmanager
-def _own_cluster(file: DeploymentsFile, out: Console) -> Iterator[str]:
-    """Deploy on a new Ray cluster, which is shut down after the block; its address."""
-    _check_port(file.http.host, file.http.port)
-    set_start_settings()
+def _deployed(file: DeploymentsFile, address: str | None, out: Console) -> Iterator[str]:
+    """Deploy on a new Ray cluster, or beside a running one's applications; the GCS's address.
+
+    After the block the applications are deleted, and what this started is shut down: Ray, Serve.
+    """
+    if address is None:
+        _check_port(file.http.host, file.http.port)
+        set_start_settings()
+    else:
+        _check_beside(address, file.content)
     import ray
     from ray import serve
 
     logs = "/tmp/ray/session_latest/logs"
+    deployed, had_serve = set[str](), True
     try:
-        with out.status("starting Ray"):
-            address, logs = _connect("local")
-        _check_room(file.models)
-        serve_run(address, file.content)
-        yield address
-    except LaunchError as error:
-        raise LaunchError(f"{error}\nlogs: {logs}") from None
-    finally:
-        with out.status("shutting down"):
-            if ray.is_initialized():
-                serve.shutdown()
-            ray.shutdown()
-
-
-@contextmanager
-def _joined_cluster(address: str, file: DeploymentsFile, out: Console) -> Iterator[str]:
-    """Deploy on a running cluster, beside its other applications; its address.
-
-    After the block these applications are deleted. Serve is shut down if it was not running before.
-    """
-    if address.startswith("ray://"):
-        raise LaunchError(
-            f"--address {address}: Ray Client is not supported; run this on a machine of the "
-            "cluster, with --address auto"
-        )
-    _check_beside(file.content)
-    import ray
-    from ray import serve
-
-    gcs, _ = _connect(address)
-    try:
+        with out.status("starting Ray" if address is None else "connecting"):
+            gcs, logs = _connect(address)
         before = serve.status()
         if taken := sorted(before.applications.keys() & set(file.names)):
             raise LaunchError(
@@ -237,19 +210,25 @@ def _joined_cluster(address: str, file: DeploymentsFile, out: Console) -> Iterat
                 "give yours another `name` and `route_prefix` in a deployments file (--dry-run "
                 "prints it)"
             )
-        try:
-            with out.status("deploying"):
+        deployed, had_serve = set(file.names), bool(before.applications or before.proxies)
+        with out.status("deploying"):
+            if address is None:
+                _check_room(file.models)
+                serve_run(gcs, file.content)
+            else:
                 _deploy_beside(file)
-            yield gcs
-        finally:
-            with out.status("shutting down"):
-                _delete(file.names, had_serve=bool(before.applications or before.proxies))
+        yield gcs
+    except LaunchError as error:
+        raise LaunchError(f"{error}\nlogs: {logs}") from None
     finally:
-        ray.shutdown()
+        with out.status("shutting down"):
+            if ray.is_initialized() and deployed:
+                _delete(deployed, had_serve)
+            ray.shutdown()
 
 
-def _connect(address: str) -> tuple[str, str]:
-    """Connect to the cluster at ``address``; ``local`` starts one.
+def _connect(address: str | None) -> tuple[str, str]:
+    """Connect to the cluster at ``address``, or start one.
 
     Returns:
         The address of its GCS, and this machine's folder of Serve's logs.
@@ -259,24 +238,18 @@ def _connect(address: str) -> tuple[str, str]:
     """
     import ray
 
-    own = {"include_dashboard": False} if address == "local" else {}
+    own = {"include_dashboard": False} if address is None else {}
     quiet = {"log_to_driver": False, "logging_level": "error"}
-    for starts_left in reversed(range(_STARTS if address == "local" else 1)):
-        try:
-            context = ray.init(address=address, namespace="serve", **quiet, **own)
-            _listen()  # Ray has its own handlers
-            logs = Path(context.address_info["session_dir"], "logs", "serve")
-            return str(ray.get_runtime_context().gcs_address), str(logs)
-        except SystemExit:  # raised by Ray's SIGTERM handler
-            raise Stopped from None
-        except Exception as error:  # Ray's own type, if one of its processes starts too slowly
-            failed = (
-                "Ray did not start; try again" if address == "local" else f"--address {address}"
-            )
-            if not starts_left:
-                raise LaunchError(f"{failed}: {error}") from None
-            ray.shutdown()
-    raise AssertionError("unreachable")
+    try:
+        context = ray.init(address=address or "local", namespace="serve", **quiet, **own)
+    except SystemExit:  # raised by Ray's SIGTERM handler
+        raise Stopped from None
+    except Exception as error:  # Ray's own type, if one of its processes starts too slowly
+        failed = f"--address {address}" if address else "Ray did not start; try again"
+        raise LaunchError(f"{failed}: {error}") from None
+    _listen()  # Ray has its own handlers
+    logs = Path(context.address_info["session_dir"], "logs", "serve")
+    return str(ray.get_runtime_context().gcs_address), str(logs)
 
 
 def _check_room(models: list[ModelConfig]) -> None:
@@ -285,21 +258,17 @@ def _check_room(models: list[ModelConfig]) -> None:
 
     available = ray.cluster_resources()
     for what, field in (("CPU", "num_cpus"), ("GPU", "num_gpus")):
-        room, in_all = available.get(what, 0), 0.0
-        for model in models:
-            number = getattr(model.resources, field) or 0
-            if number > room:
-                raise LaunchError(
-                    f"{model.name}: a replica needs {number:g} {what}, but this machine has "
-                    f"{room:g}; lower --{what.lower()}s or --tp (in a file: resources.{field}), "
-                    "or join a cluster (--address)"
-                )
-            in_all += number * model.autoscaling.min_replicas
-        if round(in_all, 4) > room:
+        each = [
+            (getattr(one.resources, field) or 0, one.autoscaling.min_replicas) for one in models
+        ]
+        needed = max(
+            sum(number * least for number, least in each), *(number for number, _ in each), 0
+        )
+        if round(needed, 4) > (room := available.get(what, 0)):
             raise LaunchError(
-                f"the models need {in_all:g} {what} together, but this machine has {room:g}; "
-                f"lower resources.{field} or autoscaling.min_replicas of some, or join a cluster "
-                "(--address)"
+                f"{', '.join(model.name for model in models)}: need {needed:g} {what}, but this "
+                f"machine has {room:g}; lower --gpus, --tp or --replicas (in a file: "
+                f"resources.{field}, autoscaling.min_replicas), or join a cluster (--address)"
             )
 
 
@@ -312,8 +281,13 @@ def _check_port(host: str, port: int) -> None:
         raise LaunchError(f"{host}:{port}: {error.strerror}; choose another --port") from None
 
 
-def _check_beside(content: dict[str, Any]) -> None:
-    """Refuse fields that ``_deploy_beside`` would ignore."""
+def _check_beside(address: str, content: dict[str, Any]) -> None:
+    """Refuse Ray Client, and fields that ``_deploy_beside`` would ignore."""
+    if address.startswith("ray://"):
+        raise LaunchError(
+            f"--address {address}: Ray Client is not supported; run this on a machine of the "
+            "cluster, with --address auto"
+        )
     ignored = content.keys() - {"proxy_location", "http_options", "applications"}
     for place, each in enumerate(content["applications"]):
         fields = each.keys() - {"name", "route_prefix", "import_path", "args"}
@@ -343,15 +317,16 @@ def _deploy_beside(file: DeploymentsFile) -> None:
         raise LaunchError(str(error)) from None
 
 
-def _delete(names: list[str], had_serve: bool) -> None:
+def _delete(names: set[str], had_serve: bool) -> None:
+    """Delete the applications; shut Serve down if it did not run before and has no others."""
     from ray import serve
 
-    there = serve.status().applications
-    for name in names:
-        if name in there:
-            serve.delete(name)
-    if not had_serve and not serve.status().applications:
+    there = serve.status().applications.keys()
+    if not had_serve and there <= names:
         serve.shutdown()
+        return
+    for name in there & names:
+        serve.delete(name)
 
 
 def serve_run(address: str, content: dict[str, Any]) -> None:

@@ -34,8 +34,6 @@ logger = logging.getLogger(__name__)
 
 COMMANDS = "reward_serve.commands"
 """Entry point group for commands: functions or Typer applications."""
-LAB_COMMANDS = frozenset(["attack", "eval", "rubric", "score", "ui"])
-_ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 for command in (serve, check, ask, doctor, requirements, schema):
     cli.command()(command)
@@ -86,9 +84,8 @@ def wait(
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add other distributions' commands; without the lab, stubs that say how to install it."""
-    found = entry_points(group=COMMANDS)
-    for entry in found:
+    """Add other distributions' commands."""
+    for entry in entry_points(group=COMMANDS):
         try:
             command = entry.load()
         except ImportError as error:  # `serve` must still run
@@ -98,15 +95,6 @@ def add_commands(app: typer.Typer) -> None:
             app.add_typer(command, name=entry.name)
         else:
             app.command(entry.name)(command)
-    for name in LAB_COMMANDS - found.names:
-        app.command(name, hidden=True, context_settings=_ANY_ARGUMENTS)(_in_the_lab)
-
-
-def _in_the_lab(context: typer.Context) -> None:
-    raise SystemExit(
-        f"{context.info_name}: needs the distribution reward-serve-lab, which is not installed; "
-        "install its wheel, or use `make setup` in a clone"
-    )
 
 
 add_commands(cli)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
 
 from reward_serve.cli.console import PLAIN, console, prepare_with_progress
 from reward_serve.cli.launch import LaunchError, serve_until_stopped, until_stopped
-from reward_serve.cli.options import Kind, Options, check_keys, deployments_file
+from reward_serve.cli.options import Kind, check_keys, deployments_file
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
 from reward_serve.config.judge import JudgeConfig
@@ -23,12 +23,12 @@ from reward_serve.config.models import (
     RemoteModel,
     RuleModel,
 )
+from reward_serve.config.resolve import Build
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, is_folder
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm import adapter_folder, locate
 from reward_serve.schema import Mode
-from reward_serve.shipped import Build
 
 _OPEN = (
     "no API key: anyone who can connect to this port can score; give --api-keys-file FILE, "
@@ -52,13 +52,6 @@ Model = Annotated[
 KindOption = Annotated[Kind | None, typer.Option(help="Kind of reward model; default judge.")]
 Template = Annotated[str | None, typer.Option(help="Judging template: a name or a .yaml file.")]
 ModeOption = Annotated[Mode | None, typer.Option(help="How the judge answers; default label.")]
-Rules = Annotated[
-    bool | None,
-    typer.Option("--rules/--no-rules", help="Ask the model only if no rule decides; default."),
-]
-Adapter = Annotated[
-    str | None, typer.Option(help="LoRA to merge into bundled: shipped, none, or a folder.")
-]
 TensorParallel = Annotated[int | None, typer.Option(min=1, help="GPUs per engine.")]
 Replicas = Annotated[
     str | None, typer.Option(metavar="MIN:MAX", help="Minimum and maximum number of replicas.")
@@ -73,7 +66,6 @@ Device = Annotated[
 Gpus = Annotated[
     float | None, typer.Option(min=0, help="GPUs per replica; may be a share such as 0.1.")
 ]
-Cpus = Annotated[float | None, typer.Option(min=0.1, help="CPU cores per replica.")]
 Host = Annotated[str | None, typer.Option(help="Address to listen on; default 127.0.0.1.")]
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Default 8000.")]
 Fields = Annotated[
@@ -84,9 +76,6 @@ Fields = Annotated[
         help="Set any field of the deployments file, such as judge.max_tokens=256, "
         "engine.quantization=fp8 or server.max_batch_items=64; repeat the option for several.",
     ),
-]
-VerdictLog = Annotated[
-    Path | None, typer.Option(help="Folder for a log of the verdicts (a sample: verdict_log.rate).")
 ]
 Keys = Annotated[Path | None, typer.Option(help="File of API keys: lines of 'name: key'.")]
 Address = Annotated[
@@ -100,18 +89,14 @@ def serve(
     kind: KindOption = None,
     template: Template = None,
     mode: ModeOption = None,
-    rules: Rules = None,
-    adapter: Adapter = None,
     device: Device = None,
     tp: TensorParallel = None,
     gpus: Gpus = None,
-    cpus: Cpus = None,
     replicas: Replicas = None,
     host: Host = None,
     port: Port = None,
     api_keys_file: Keys = None,
     fields: Fields = None,
-    verdict_log: VerdictLog = None,
     address: Address = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -120,12 +105,13 @@ def serve(
     Defaults come from the closest shipped deployments file. On a running cluster (--address), other
     applications are left alone.
     """
-    options = Options(
-        kind, template, mode, rules, adapter, tp, gpus, cpus, replicas, device,
-        host, port, api_keys_file, fields or (), verdict_log,
-    )  # fmt: skip
+    of_model: dict[str, Any] = {
+        "kind": kind, "template": template, "mode": mode, "device": device, "tp": tp,
+        "gpus": gpus, "replicas": replicas,
+    }  # fmt: skip
+    given = {option: value for option, value in of_model.items() if value is not None}
     try:
-        file = deployments_file(model, options)
+        file = deployments_file(model, given, host, port, api_keys_file, fields or ())
         for warning in untrained(file.models):
             console.print(warning, style="yellow", **PLAIN)
         if dry_run:

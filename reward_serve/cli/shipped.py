@@ -1,4 +1,7 @@
-"""``reward-serve deployments``, ``template`` and ``requirements``: files shipped in the wheel."""
+"""``reward-serve deployments``, ``template`` and ``requirements``: the shipped files.
+
+In a wheel they are inside the package; in a clone they are in the top-level folders.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,33 @@ from typing import Annotated
 
 import typer
 
-from reward_serve.shipped import Build, deployments_files, requirements_file, template_files
+import reward_serve
+from reward_serve.config.resolve import Build
 
 Files = Callable[[], dict[str, Path]]
+_PACKAGE = Path(reward_serve.__file__).parent
 Name = Annotated[str, typer.Argument(help="Name of a shipped file, with or without .yaml.")]
 Target = Annotated[Path, typer.Argument(help="Target file or folder.")]
+
+
+def deployments_files() -> dict[str, Path]:
+    """The shipped deployments files, by name."""
+    return {path.name: path for path in sorted(_folder("deployments").glob("*.yaml"))}
+
+
+def template_files() -> dict[str, Path]:
+    """The files of the shipped judging templates, by file name."""
+    return {path.name: path for path in sorted((_PACKAGE / "templates").glob("*.yaml"))}
+
+
+def requirements_file(build: Build) -> Path:
+    """The pinned requirements of a serving environment with this build of vLLM."""
+    return _folder("requirements") / f"{build}.txt"
+
+
+def _folder(name: str) -> Path:
+    inside = _PACKAGE / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name
 
 
 def _commands(what: str, files: Files) -> typer.Typer:
@@ -75,6 +100,6 @@ def shipped_file(name: str, among: Files = deployments_files) -> Path:
     path = files.get(name) or files.get(f"{name}.yaml")
     if path is None:
         raise typer.BadParameter(
-            f"no shipped file is named {name!r}; choose from {', '.join(files)}"
+            f"{name}: there is no such file; the shipped ones are {', '.join(files)}"
         )
     return path

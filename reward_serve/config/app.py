@@ -12,8 +12,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from reward_serve.config.base import ConfigError, Count, Section, faults_of
-from reward_serve.config.kinds import LENGTH
 from reward_serve.config.models import (
+    LENGTH,
     ClassifierModel,
     CombinedModel,
     CompositeModel,
@@ -95,18 +95,13 @@ class _Args(Section):
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
         names = [model.name for model in self.models]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
+        if repeated := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"models: two models are named {repeated[0]!r}; rename one")
         for alias, name in self.server.aliases.items():
             if name not in names:
                 raise ValueError(
                     f"server.aliases.{alias}: no model is named {name!r}; choose from "
                     f"{', '.join(names)}"
-                )
-            if alias in names:
-                raise ValueError(
-                    f"server.aliases.{alias}: is the name of a model; remove the alias"
                 )
         return self
 
@@ -119,40 +114,33 @@ class AppConfig(_Args):
     @model_validator(mode="after")
     def _checkpoints_are_aliases(self) -> Self:
         """A checkpoint's hub id becomes an alias, unless several models serve it."""
-        served = [
-            (checkpoint, model.name) for model in self.models if (checkpoint := _id_of(model))
-        ]
+        served = [(_id_of(model), model.name) for model in self.models]
         counts = Counter(checkpoint for checkpoint, _ in served)
-        names = {model.name for model in self.models}
-        found = {c: name for c, name in served if counts[c] == 1 and c not in names}
+        taken = {None, *(model.name for model in self.models)}
+        found = {str(c): name for c, name in served if counts[c] == 1 and c not in taken}
         self.server.aliases = {**found, **self.server.aliases}
         return self
 
     @model_validator(mode="after")
     def _members_exist(self) -> Self:
-        for model in (each for each in self.models if isinstance(each, CombinedModel)):
+        """Members are models, and get a rubric if they read one."""
+        models = {model.name: model for model in self.models}
+        combined = [each for each in self.models if isinstance(each, CombinedModel)]
+        # Cascades first: a composite may have one as a member.
+        combined.sort(key=lambda each: isinstance(each, CompositeModel))
+        for model in combined:
             is_composite = isinstance(model, CompositeModel)
             excluded = CompositeModel if is_composite else CombinedModel
-            known = [each.name for each in self.models if not isinstance(each, excluded)]
-            there = {*known, LENGTH} if is_composite else known
-            for member in model.members:
-                if not (member.application or member.model in there):
+            known = [name for name, each in models.items() if not isinstance(each, excluded)]
+            for member in (each for each in model.members if each.application is None):
+                if member.model not in known and not (is_composite and member.model == LENGTH):
                     raise ValueError(
                         f"models: {model.kind} {model.name!r} has the member {member.model!r}, but "
                         f"the application's other models are: {', '.join(known) or 'none'}; add "
                         "the model, or set the member's application"
                     )
-        return self
-
-    @model_validator(mode="after")
-    def _members_get_a_rubric_that_they_read(self) -> Self:
-        known = {model.name: model for model in self.models}
-        combined = [each for each in self.models if isinstance(each, CombinedModel)]
-        # Cascades first: a composite may have one as a member.
-        combined.sort(key=lambda each: isinstance(each, CompositeModel))
-        for member in (member for model in combined for member in model.members):
-            if member.rubric is None and member.application is None:
-                member.rubric = member.model in known and reads_rubric(known[member.model])
+                if member.rubric is None:
+                    member.rubric = member.model != LENGTH and reads_rubric(models[member.model])
         return self
 
 

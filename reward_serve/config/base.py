@@ -26,10 +26,10 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False)
 
 
-# A field that is often written instead of others, which are looked for in the same sections.
+# What is often written in place of these fields.
 _MEANT = {
-    "api_keys_env": ["api_key_env"],  # the server's keys; a remote model has one
-    "api_keys_file": ["api_key_file"],
+    "api_keys_env": ["api_key_env", "api_keys_env"],  # of a remote model, of the server
+    "api_keys_file": ["api_key_file", "api_keys_file"],
     "combine": ["aggregate"],
     "cpus": ["num_cpus"],
     "gpus": ["num_gpus"],
@@ -43,6 +43,7 @@ _ELSEWHERE = {
     "models": "args.models of an application",
     "server": "args.server of an application",
 }
+_UNIONS = (Union, UnionType)
 _LIST = ("a list", "start each entry with '- '")
 _MAPPING = ("a mapping", "write its fields indented below it, as 'field: value' without '- '")
 _SHAPES = {
@@ -63,27 +64,26 @@ def faults_of(error: ValidationError, top: type[BaseModel]) -> str:
 
 def _explain(fault: ErrorDetails, top: type[BaseModel]) -> str:
     path, annotation = _follow(fault["loc"], top)
-    shown = ".".join(path)
+    shown, kind, found = ".".join(path), fault["type"], fault["input"]
     message = fault["msg"].removeprefix("Value error, ")
     if not path:
         return message
-    if fault["type"] == "extra_forbidden":
+    if kind == "extra_forbidden":
         return f"{shown}: unknown field{_remedy(fault['loc'], top)}"
-    if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        kinds, model = _kinds(annotation), fault["input"]
-        if (kind := model.get("kind")) is None:
-            given = model.keys() & {name for each in kinds.values() for name in each.model_fields}
-            fitting = {k: each for k, each in kinds.items() if given <= each.model_fields.keys()}
-            kinds = fitting or kinds
-        known = ", ".join(map(repr, kinds))
-        return f"{shown}.kind: must be one of {known} (found {_found(kind)})"
-    if shape := _SHAPES.get(fault["type"]):
-        return f"{shown}: must be {shape[0]} (found {_found(fault['input'])}); {shape[1]}"
-    if fault["type"] == "missing":
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        known = ", ".join(map(repr, _kinds(annotation)))
+        return f"{shown}.kind: must be one of {known} (found {_found(found.get('kind'))})"
+    if shape := _SHAPES.get(kind):
+        return f"{shown}: must be {shape[0]} (found {_found(found)}); {shape[1]}"
+    if kind == "missing":
         return f"{shown}: is missing; add '{path[-1]}: ...' to {'.'.join(path[:-1]) or 'args'}"
-    if fault["type"] == "value_error":
+    if kind == "value_error":
         return f"{shown}: {message}"
-    return f"{shown}: {message} (found {fault['input']!r})"
+    return f"{shown}: {message} (found {found!r})"
+
+
+def _found(value: Any) -> str:
+    return {NoneType: "nothing", dict: "a mapping", list: "a list"}.get(type(value), repr(value))
 
 
 def _remedy(loc: tuple[int | str, ...], top: type[BaseModel]) -> str:
@@ -96,28 +96,23 @@ def _remedy(loc: tuple[int | str, ...], top: type[BaseModel]) -> str:
         of_kind = f" of kind: {get_args(fields['kind'].annotation)[0]}"
         kinds = _kinds(_follow(loc[:-2], top)[1])
         if having := [str(kind) for kind, each in kinds.items() if name in each.model_fields]:
-            known = " or ".join(having).replace(" or ", ", ", len(having) - 2)
-            return f"{of_kind}; remove it, or set kind: {known}"
-    names = {name, *_MEANT.get(name, ())}
+            return f"{of_kind}; remove it, or set kind: {' or '.join(having)}"
+    names = _MEANT.get(name, [name])
     for end in reversed(range(len(loc))):  # the innermost section that has such a field
         if places := list(_places(names, *_follow(loc[:end], top))):
-            verb = "write" if name in _MEANT else "move it to"
-            return f"{of_kind}; {verb} {' or '.join(places)}"
-    remedy = f"move it to {_ELSEWHERE[name]}" if name in _ELSEWHERE else hint(name, fields)
-    return f"{of_kind}; {remedy}"
+            return f"{of_kind}; move it to {' or '.join(places)}"
+    if name in _ELSEWHERE:
+        return f"{of_kind}; move it to {_ELSEWHERE[name]}"
+    return f"{of_kind}; {hint(name, fields)}"
 
 
-def _places(names: set[str], path: list[str], section: Any) -> Iterator[str]:
+def _places(names: list[str], path: list[str], section: Any) -> Iterator[str]:
     """The paths of the fields with these names, in a section and those within it."""
     for name, field in section.model_fields.items() if _is_section(section) else ():
         inner = [*path, name]
         if name in names:
             yield ".".join(inner)
         yield from _places(names, inner, _bare(field.annotation))
-
-
-def _found(value: Any) -> str:
-    return {NoneType: "nothing", dict: "a mapping", list: "a list"}.get(type(value), repr(value))
 
 
 def _follow(loc: tuple[int | str, ...], top: type[BaseModel]) -> tuple[list[str], Any]:
@@ -136,9 +131,6 @@ def _follow(loc: tuple[int | str, ...], top: type[BaseModel]) -> tuple[list[str]
                 annotation = next(reversed(get_args(annotation)), None)  # an entry
         annotation = _bare(annotation)
     return path, annotation
-
-
-_UNIONS = (Union, UnionType)
 
 
 def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:

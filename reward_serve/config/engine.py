@@ -10,10 +10,16 @@ BUNDLED_MODEL = "bundled"
 SHIPPED_ADAPTER = "shipped"
 NO_ADAPTER = "none"
 
-# A reward model is frozen: its weights must not change or be unloaded while it serves.
-_FROZEN = {"enable_lora", "enable_sleep_mode", "weight_transfer_config", "worker_extension_cls"}
-# These use more GPUs than the replica requests from Ray.
-_PARALLEL = {"data_parallel_size", "pipeline_parallel_size", "prefill_context_parallel_size"}
+_FROZEN = ["enable_lora", "enable_sleep_mode", "weight_transfer_config", "worker_extension_cls"]
+_PARALLEL = ["data_parallel_size", "pipeline_parallel_size", "prefill_context_parallel_size"]
+_REFUSED = {  # engine_kwargs
+    **dict.fromkeys(_FROZEN, "a reward model is frozen while it serves; remove it"),
+    **dict.fromkeys(
+        _PARALLEL,
+        "uses GPUs that the replica does not request; use more replicas or "
+        "engine.tensor_parallel_size",
+    ),
+}
 
 
 class EngineConfig(Section):
@@ -60,36 +66,22 @@ class EngineConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _only_the_bundled_model_takes_an_adapter(self) -> Self:
+    def _the_settings_are_the_models(self) -> Self:
         if self.model != BUNDLED_MODEL and self.adapter not in (SHIPPED_ADAPTER, NO_ADAPTER):
             raise ValueError(
                 f"adapter: {self.adapter!r} can only be merged into model: bundled; merge it into "
                 f"{self.model!r} beforehand and serve the merged folder"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _only_the_bundled_model_has_int8_weights(self) -> Self:
-        if self.dtype == "int8" and self.model != BUNDLED_MODEL:
+        if self.model != BUNDLED_MODEL and self.dtype == "int8":
             raise ValueError(
                 f"dtype: int8 is for model: bundled, not {self.model!r}; write dtype: auto, which "
                 "serves a quantized checkpoint as it is"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _engine_kwargs_are_allowed(self) -> Self:
         for name in self.engine_kwargs:
-            field = f"engine_kwargs.{name}"
             if name in type(self).model_fields:
-                raise ValueError(f"{field}: has its own field; set engine.{name} instead")
-            if name in _FROZEN:
-                raise ValueError(f"{field}: a reward model is frozen while it serves; remove it")
-            if name in _PARALLEL:
-                raise ValueError(
-                    f"{field}: uses GPUs that the replica does not request; use more replicas or "
-                    "engine.tensor_parallel_size"
-                )
+                raise ValueError(f"engine_kwargs.{name}: has its own field; set engine.{name}")
+            if name in _REFUSED:
+                raise ValueError(f"engine_kwargs.{name}: {_REFUSED[name]}")
         return self
 
 
@@ -136,42 +128,6 @@ class RemoteConfig(Section):
     extra_body: dict[str, Any] = Field(
         default_factory=dict, description="extra fields of every request, such as vLLM's"
     )
-
-
-def gpus_of_replica(engine: EngineConfig, asked: float | None) -> float:
-    """The number of GPUs of a replica, which may be a fraction.
-
-    Args:
-        engine: the replica's engine section.
-        asked: ``resources.num_gpus``, if set.
-
-    Raises:
-        ValueError: the two contradict each other.
-    """
-    tp = engine.tensor_parallel_size
-    if engine.device == "cpu":
-        if asked:
-            raise ValueError(
-                f"resources.num_gpus: {asked:g} contradicts engine.device: cpu; remove one of them"
-            )
-        if tp > 1:
-            raise ValueError(
-                f"engine.tensor_parallel_size: {tp} needs GPUs, not engine.device: cpu; "
-                "set device: cuda, or the size to 1"
-            )
-        return 0.0
-    if asked is None:
-        return float(tp) if engine.device == "cuda" or tp > 1 else 0.0
-    if engine.device == "cuda" and asked == 0:
-        raise ValueError(
-            "resources.num_gpus: 0 contradicts engine.device: cuda; remove resources.num_gpus"
-        )
-    if asked != tp and not (tp == 1 and asked < 1):
-        raise ValueError(
-            f"resources.num_gpus: {asked:g} does not match engine.tensor_parallel_size: {tp}; "
-            f"remove it or set {tp}"
-        )
-    return asked
 
 
 def ends_thinking(engine: EngineConfig) -> bool:

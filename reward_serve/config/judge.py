@@ -4,13 +4,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from reward_serve.config.base import Count, Section
 from reward_serve.rubrics import CriteriaOrName
 from reward_serve.schema import Mode, Strategy
 from reward_serve.templates import (
-    FILE_SUFFIXES,
     GROUPS,
     RUBRICS,
     Template,
@@ -52,12 +51,6 @@ class Templated(Section):
     template_data: dict[str, Any] | None = Field(
         None, description="the template file's content; filled in by resolve()"
     )
-
-    @model_validator(mode="after")
-    def _data_are_a_files(self) -> Self:
-        if self.template_data is not None and not self.template.endswith(FILE_SUFFIXES):
-            raise ValueError("template_data: only for a template file; remove it")
-        return self
 
     @cached_property
     def default_template(self) -> Template:
@@ -202,18 +195,11 @@ class RubricConfig(Section):
         description="weighted: points earned as a share of points possible; all: 1 if every "
         "criterion is met, else 0; min, mean: lowest and average of how well criteria are met",
     )
-    min_answered: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
+    min_answered: Annotated[float, Field(gt=0, le=1)] = Field(
         1.0,
         description="minimum share of criteria with a score, above 0 and at most 1; below it the "
         "rubric has no score. all and min, unless 0, need every criterion",
     )
-
-    @field_validator("min_answered", mode="before")
-    @classmethod
-    def _answered_is_a_share(cls, value: Any) -> Any:
-        if isinstance(value, int | float) and value > 1:
-            raise ValueError(f"{value:g} is not a share of the criteria; set 1.0 (all) or less")
-        return value
 
     @model_validator(mode="after")
     def _the_default_exists(self) -> Self:

@@ -1,30 +1,33 @@
-"""The configuration of one reward model, a class for each kind.
+"""The configuration of one reward model: a class for each kind, after the sections of that kind.
 
 All kinds share name, resources, autoscaling and the limits on items.
 """
 
+import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from reward_serve.config.base import INGRESS_NAME, Count, Seconds, Section
-from reward_serve.config.engine import (
-    BUNDLED_MODEL,
-    EngineConfig,
-    RemoteConfig,
-    ends_thinking,
-    gpus_of_replica,
-)
+from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig, RemoteConfig, ends_thinking
 from reward_serve.config.judge import CriteriaConfig, GroupConfig, JudgeConfig, RubricConfig
-from reward_serve.config.kinds import (
-    LENGTH,
-    CascadeConfig,
-    ClassifierConfig,
-    CompositeConfig,
-    MemberConfig,
-    RuleConfig,
-)
 from reward_serve.schema import MAX_ITEM_BYTES, describe_errors
+from reward_serve.templates import RulesName
+
+LENGTH = "length"
+"""Built-in member of a composite: the response's length in characters."""
+
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+
+
+def _in_order(bounds: tuple[float, float]) -> tuple[float, float]:
+    if bounds[0] > bounds[1]:
+        raise ValueError(f"{list(bounds)} is empty; write [low, high]")
+    return bounds
+
+
+_Bounds = Annotated[tuple[float, float], AfterValidator(_in_order)]
+_Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class CacheConfig(Section):
@@ -65,13 +68,6 @@ class AutoscalingConfig(Section):
             raise ValueError(
                 f"max_replicas: {self.max_replicas} is below min_replicas "
                 f"{self.min_replicas}; raise it"
-            )
-        if self.initial_replicas is not None and not (
-            self.min_replicas <= self.initial_replicas <= self.max_replicas
-        ):
-            raise ValueError(
-                f"initial_replicas: {self.initial_replicas} is outside "
-                f"{self.min_replicas}..{self.max_replicas}; choose a number in this range"
             )
         return self
 
@@ -117,6 +113,14 @@ class _Model(Section):
             raise ValueError(f"name: {self.name!r} names {taken[self.name]}; choose another")
         return self
 
+    def _set_defaults(self, num_cpus: float, num_gpus: float, items: float) -> None:
+        """Set what depends on the kind; ``num_gpus`` has been checked."""
+        self.resources.num_gpus = num_gpus
+        if self.resources.num_cpus is None:
+            self.resources.num_cpus = num_cpus
+        if self.max_concurrent_items is None:
+            self.max_concurrent_items = max(1, round(items))
+
 
 class _EngineModel(_Model):
     _items_per_sequence: ClassVar[float] = 2.0
@@ -124,17 +128,40 @@ class _EngineModel(_Model):
 
     @model_validator(mode="after")
     def _resources_fit_the_engine(self) -> Self:
-        self.resources.num_gpus = gpus_of_replica(self.engine, self.resources.num_gpus)
-        on_gpu = self.resources.num_gpus > 0
-        self.engine.device = "cuda" if on_gpu else "cpu"
-        if on_gpu and self.engine.dtype == "int8":
+        num_gpus = _gpus_of_replica(self.engine, self.resources.num_gpus)
+        if num_gpus and self.engine.dtype == "int8":
             raise ValueError("engine.dtype: int8 is for CPUs, and this is a GPU; write dtype: auto")
-        if self.resources.num_cpus is None:
-            self.resources.num_cpus = 1.0 if on_gpu else 2.0
-        if self.max_concurrent_items is None:
-            items = self._items_per_sequence * self.engine.max_num_seqs
-            self.max_concurrent_items = max(1, round(items))
+        self.engine.device = "cuda" if num_gpus else "cpu"
+        items = self._items_per_sequence * self.engine.max_num_seqs
+        self._set_defaults(1.0 if num_gpus else 2.0, num_gpus, items)
         return self
+
+
+def _gpus_of_replica(engine: EngineConfig, asked: float | None) -> float:
+    """The number of GPUs of a replica, which may be a share of one.
+
+    Args:
+        engine: the replica's engine section.
+        asked: ``resources.num_gpus``, if set.
+
+    Raises:
+        ValueError: the two contradict each other.
+    """
+    device, tp = engine.device, engine.tensor_parallel_size
+    if device == "cpu" and tp > 1:
+        raise ValueError(
+            f"engine.tensor_parallel_size: {tp} needs GPUs, not engine.device: cpu; "
+            "set device: cuda, or the size to 1"
+        )
+    needed = 0 if device == "cpu" else tp
+    default = 0 if device == "auto" and tp == 1 else needed
+    is_share = device != "cpu" and tp == 1 and asked is not None and 0 < asked < 1
+    if asked is not None and asked not in (needed, default) and not is_share:
+        raise ValueError(
+            f"resources.num_gpus: {asked:g} contradicts engine.device: {device} with "
+            f"engine.tensor_parallel_size: {tp}; remove it or set {needed}"
+        )
+    return float(default if asked is None else asked)
 
 
 class JudgeModel(_EngineModel):
@@ -169,6 +196,28 @@ class RubricModel(JudgeModel):
     rubric: RubricConfig = Field(default_factory=RubricConfig)
 
 
+class ClassifierConfig(Section):
+    """How the logits of a sequence-classification model become a score."""
+
+    normalisation: Literal["raw", "sigmoid", "affine"] = Field(
+        "raw", description="affine: scale * logit + shift"
+    )
+    scale: float = 1.0
+    shift: float = 0.0
+    label: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="index of the logit that is the reward; required if there are several"
+    )
+
+    @model_validator(mode="after")
+    def _scale_and_shift_are_used(self) -> Self:
+        if self.normalisation != "affine" and (self.scale, self.shift) != (1.0, 0.0):
+            raise ValueError(
+                f"scale, shift: not used with normalisation: {self.normalisation}; "
+                "set normalisation: affine"
+            )
+        return self
+
+
 class ClassifierModel(_EngineModel):
     """Kind ``classifier``: a sequence-classification model's logit is the score."""
 
@@ -195,11 +244,7 @@ class _CoresModel(_Model):
     def _resources_fit_cores(self) -> Self:
         if self.resources.num_gpus:
             raise ValueError(f"resources.num_gpus: {self._why_no_gpu}; remove it")
-        self.resources.num_gpus = 0
-        if self.resources.num_cpus is None:
-            self.resources.num_cpus = self._num_cpus
-        if self.max_concurrent_items is None:
-            self.max_concurrent_items = self._concurrent_items
+        self._set_defaults(self._num_cpus, 0.0, self._concurrent_items)
         return self
 
 
@@ -234,6 +279,54 @@ class RemoteModel(_CoresModel):
         return self
 
 
+VerifierName = Literal[
+    RulesName,
+    "gsm8k_strict_first",
+    "gsm8k_strict_last",
+    "numeric",
+    "math",
+    "exact",
+    "choice",
+    "regex",
+    "function",
+]
+"""All verifiers; ``reward_serve.reward_models.rule`` makes them."""
+
+
+class RuleConfig(Section):
+    """The verifier of a rule."""
+
+    verifier: VerifierName = "gsm8k"
+    pattern: str | None = Field(
+        None,
+        min_length=1,
+        description="verifier: regex; the first group of its last match is the answer",
+    )
+    function: str | None = Field(
+        None, description="verifier: function; package.module:name, imported at replica start"
+    )
+
+    @model_validator(mode="after")
+    def _settings_are_the_verifiers(self) -> Self:
+        for field, verifier in (("pattern", "regex"), ("function", "function")):
+            if (getattr(self, field) is None) is (self.verifier == verifier):
+                raise ValueError(
+                    f"{field}: verifier: {verifier} needs it and no other has it; set both, or "
+                    f"neither (found verifier: {self.verifier})"
+                )
+        try:
+            re.compile(self.pattern or "")
+        except re.error as error:
+            raise ValueError(
+                f"pattern: {self.pattern!r} is not a regular expression: {error}"
+            ) from None
+        if self.function is not None and not _FUNCTION.fullmatch(self.function):
+            raise ValueError(
+                f"function: {self.function!r} is not an import path; write package.module:name"
+            )
+        return self
+
+
 class RuleModel(_CoresModel):
     """Kind ``rule``: a verifier without a model, on a CPU."""
 
@@ -242,6 +335,105 @@ class RuleModel(_CoresModel):
 
     kind: Literal["rule"]
     rule: RuleConfig = Field(default_factory=RuleConfig)
+
+
+class GateConfig(Section):
+    """A condition on another member's score."""
+
+    member: str = Field(min_length=1, description="the other member's name in results")
+    below: float = Field(description="if the other's score is below this, the gated score is 0")
+
+
+class MemberConfig(Section):
+    """A member of a composite. Its score is clipped first, then gated, then weighted."""
+
+    model: str = Field(min_length=1, description="the reward model's name, or length")
+    application: str | None = Field(
+        None, min_length=1, description="its Serve application; default: the composite's"
+    )
+    template: str | None = Field(
+        None, min_length=1, description="its template; default: the request's, or the model's"
+    )
+    rubric: bool | None = Field(
+        None,
+        description="send it the request's rubric; default: whether its kind reads one, or true in "
+        "another application",
+    )
+    weight: float = Field(1.0, description="may be negative with aggregate: sum")
+    clip: _Bounds | None = Field(None, description="lowest and highest score")
+    gate: GateConfig | None = None
+
+    @property
+    def name(self) -> str:
+        """The member's unique name in results: application, model and template."""
+        name = f"{self.application}/{self.model}" if self.application else self.model
+        return f"{name}:{self.template}" if self.template else name
+
+
+def _named(member: Any) -> Any:
+    return {"model": member} if isinstance(member, str) else member
+
+
+def _differ(members: list[MemberConfig]) -> list[MemberConfig]:
+    names = [member.name for member in members]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name!r} is listed twice; remove one")
+    return members
+
+
+_Members = Annotated[
+    list[
+        Annotated[MemberConfig, BeforeValidator(_named, json_schema_input_type=str | MemberConfig)]
+    ],
+    AfterValidator(_differ),
+]
+
+
+class CompositeConfig(Section):
+    """The members of a composite and how their scores are combined."""
+
+    members: _Members = Field(
+        min_length=2, max_length=16, description="names, or names with settings"
+    )
+    aggregate: Literal["vote", "mean", "sum"] = Field(
+        "vote",
+        description="vote: 1 if more than half of the weight votes right; mean: weighted mean; "
+        "sum: weighted sum",
+    )
+    threshold: float = Field(0.5, description="a member with at least this score votes right")
+    quorum: Count | None = Field(
+        None,
+        description="minimum number of members with a score; default: more than half, or all for "
+        "a sum",
+    )
+    member_deadline: _Share = Field(
+        0.9, description="the members' deadline, as a fraction of the request's"
+    )
+
+    @model_validator(mode="after")
+    def _the_members_fit(self) -> Self:
+        names = [member.name for member in self.members]
+        for member in self.members:
+            if member.weight == 0 or (member.weight < 0 and self.aggregate != "sum"):
+                raise ValueError(
+                    f"members: {member.name!r} has weight {member.weight:g}, which must be above "
+                    "0, or with aggregate: sum below 0"
+                )
+            others = [name for name in names if name != member.name]
+            if member.gate is not None and member.gate.member not in others:
+                raise ValueError(
+                    f"members: the gate of {member.name!r} names {member.gate.member!r}; choose "
+                    f"from {', '.join(others)}"
+                )
+        if self.quorum is None:
+            self.quorum = len(names) if self.aggregate == "sum" else len(names) // 2 + 1
+        if self.quorum > len(names):
+            raise ValueError(
+                f"quorum: {self.quorum} is above the number of members, {len(names)}; "
+                "lower it or add members"
+            )
+        return self
 
 
 class CombinedModel(_CoresModel):
@@ -266,6 +458,33 @@ class CompositeModel(CombinedModel):
 
     kind: Literal["composite"]
     composite: CompositeConfig
+
+
+class CascadeConfig(Section):
+    """The members of a cascade, in the order in which they are asked."""
+
+    members: _Members = Field(
+        min_length=2, max_length=4, description="names, or names with settings; the smallest first"
+    )
+    unsure: _Bounds = Field(
+        (0.2, 0.8),
+        description="the next member is asked if the probability of right (without probabilities "
+        "of two labels: the score) is within",
+    )
+    member_deadline: _Share = Field(
+        0.5, description="the deadline of all members but the last, as a fraction of the time left"
+    )
+
+    @model_validator(mode="after")
+    def _members_have_no_weights(self) -> Self:
+        for member in self.members:
+            given = member.model_dump(exclude_defaults=True)
+            if unused := given.keys() & {"weight", "clip", "gate"}:
+                raise ValueError(
+                    f"members: {member.model!r} has {', '.join(sorted(unused))}, which a cascade "
+                    "does not use; remove it"
+                )
+        return self
 
 
 class CascadeModel(CombinedModel):

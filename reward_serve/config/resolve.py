@@ -6,13 +6,14 @@ result and need neither the template files nor the same packages.
 
 from __future__ import annotations
 
-import ast
 import difflib
 import functools
 import importlib.metadata
 import importlib.util
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import yaml
 from pydantic import ValidationError
@@ -23,8 +24,10 @@ from reward_serve.config.judge import JudgeConfig, RubricConfig, Templated
 from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel, RubricModel
 from reward_serve.rubrics import Rubric
 from reward_serve.schema import describe_errors
-from reward_serve.shipped import Build
 from reward_serve.templates import FILE_SUFFIXES, read_template_file, template_names
+
+Build = Literal["cpu", "cuda"]
+"""Builds of vLLM."""
 
 # The runtime_env fields with which a replica still uses this environment's packages.
 _SAME_PACKAGES = {"env_vars", "working_dir"}
@@ -80,21 +83,13 @@ def installed_build() -> Build | None:
 def vllm_engine_arguments() -> frozenset[str] | None:
     """The fields of vLLM's ``AsyncEngineArgs``; None if vLLM is not installed.
 
-    They are parsed from its source, because importing vLLM takes seconds.
+    They are read from the source of their classes, because importing vLLM takes seconds.
     """
     spec = importlib.util.find_spec("vllm")
-    if spec is None or not spec.submodule_search_locations:
+    source = Path(spec.origin or "").with_name("engine") / "arg_utils.py" if spec else None
+    if source is None or not source.is_file():
         return None
-    source = Path(spec.submodule_search_locations[0], "engine", "arg_utils.py")
-    if not source.is_file():
-        return None
-    return frozenset(
-        statement.target.id
-        for node in ast.parse(source.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef) and node.name in ("EngineArgs", "AsyncEngineArgs")
-        for statement in node.body
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
-    )
+    return frozenset(re.findall(r"^    (\w+): ", source.read_text(encoding="utf-8"), re.M))
 
 
 def _read_rubrics(config: RubricConfig) -> Iterator[str]:

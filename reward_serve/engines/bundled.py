@@ -24,12 +24,10 @@ class Judge(Protocol):
 
     Attributes:
         ADAPTER: the shipped adapter, a PEFT folder.
-        STEPS: the maximum number of steps that ``prepare_int8`` reports.
         OCCURRENCES: what ``occurrence`` may return.
     """
 
     ADAPTER: Path
-    STEPS: int
     OCCURRENCES: Sequence[str]
 
     @staticmethod

@@ -14,12 +14,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from reward_serve.config.kinds import LENGTH, MemberConfig
 from reward_serve.config.models import (
+    LENGTH,
     CascadeModel,
     ClassifierModel,
     CompositeModel,
     JudgeModel,
+    MemberConfig,
     ModelConfig,
     RemoteModel,
     RubricModel,

@@ -13,8 +13,13 @@ from statistics import fmean
 from typing import Any
 
 from reward_serve.config.judge import RubricAggregate
-from reward_serve.config.kinds import CascadeConfig, CompositeConfig, MemberConfig
-from reward_serve.config.models import CascadeModel, CompositeModel
+from reward_serve.config.models import (
+    CascadeConfig,
+    CascadeModel,
+    CompositeConfig,
+    CompositeModel,
+    MemberConfig,
+)
 from reward_serve.explanation import Explanation
 from reward_serve.reward_models.base import RewardModel, Trace, summed_usage
 from reward_serve.schema import (

@@ -15,8 +15,7 @@ from typing import Any, Protocol
 
 from reward_serve.child_process import ChildProcess
 from reward_serve.config.base import ConfigError
-from reward_serve.config.kinds import RuleConfig
-from reward_serve.config.models import RuleModel
+from reward_serve.config.models import RuleConfig, RuleModel
 from reward_serve.off_loop import off_loop, takes_long
 from reward_serve.reward_models.base import (
     InvalidRequestError,

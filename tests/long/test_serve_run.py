@@ -17,7 +17,7 @@ import pytest
 
 from reward_serve import HttpRewardClient
 from reward_serve.cli.launch import START_SETTINGS
-from reward_serve.shipped import deployments_files
+from reward_serve.cli.shipped import deployments_files
 from reward_serve_judge.weights import prepare_bundled
 from tests.fake_service import free_port
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from reward_serve.cli.shipped import deployments_files, requirements_file
 from reward_serve.client import HttpRewardClient
-from reward_serve.shipped import deployments_files, requirements_file
 from tests.fake_service import free_port
 
 ROOT = Path(__file__).resolve().parents[2]

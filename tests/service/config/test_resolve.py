@@ -15,8 +15,7 @@ from reward_serve.config import resolve as resolving
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import JudgeModel, ModelConfig, RubricModel
-from reward_serve.config.resolve import installed_build, resolve, vllm_engine_arguments
-from reward_serve.shipped import Build
+from reward_serve.config.resolve import Build, installed_build, resolve, vllm_engine_arguments
 
 # Parses every deployments file, and fails at the first look at the machine: a file that is opened,
 # or a folder that is listed, as a lookup of a package does.
@@ -24,7 +23,7 @@ PURE = """
 import sys
 import yaml
 from reward_serve.config.app import AppConfig, GatewayConfig
-from reward_serve.shipped import deployments_files
+from reward_serve.cli.shipped import deployments_files
 
 files = [yaml.safe_load(file.read_text()) for file in deployments_files().values()]
 applications = [application for file in files for application in file["applications"]]
@@ -70,45 +69,6 @@ def test_parsing_looks_at_nothing_but_the_file() -> None:
     assert int(done.stdout or 0) > 8, done.stderr
 
 
-SOURCE = """
-from dataclasses import dataclass
-
-KNOWN_ELSEWHERE: int = 1
-
-@dataclass
-class EngineArgs:
-    model: str = "m"
-    max_model_len: int | None = None
-    kv_cache_dtype: str = "auto"
-    enable_lora: bool = False
-    unannotated = 1
-
-    def create(self) -> None:
-        local: int = 1
-
-@dataclass
-class AsyncEngineArgs(EngineArgs):
-    enable_log_requests: bool = False
-
-class OtherArgs:
-    other: int = 1
-"""
-
-
-@pytest.fixture
-def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package by vLLM's name whose engine arguments are those of ``SOURCE``."""
-    source = tmp_path / "vllm" / "engine" / "arg_utils.py"
-    source.parent.mkdir(parents=True)
-    source.write_text(SOURCE, encoding="utf-8")
-    (tmp_path / "vllm" / "__init__.py").write_text("raise AssertionError('imported')")
-    monkeypatch.delitem(sys.modules, "vllm", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    vllm_engine_arguments.cache_clear()
-    yield source
-    vllm_engine_arguments.cache_clear()
-
-
 @pytest.fixture
 def no_vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -117,57 +77,25 @@ def no_vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     vllm_engine_arguments.cache_clear()
 
 
-@pytest.mark.usefixtures("fake_vllm")
-def test_the_arguments_are_read_from_vllms_source_without_importing_it() -> None:
-    expected = {"model", "max_model_len", "kv_cache_dtype", "enable_lora", "enable_log_requests"}
-    assert vllm_engine_arguments() == frozenset(expected)
-    assert "vllm" not in sys.modules
-
-
-@pytest.mark.usefixtures("no_vllm")
-def test_without_vllm_nothing_is_known() -> None:
-    assert vllm_engine_arguments() is None
-
-
-def test_nor_is_anything_of_a_vllm_that_keeps_them_elsewhere(fake_vllm: Path) -> None:
-    fake_vllm.unlink()
-    assert vllm_engine_arguments() is None
-
-
-@pytest.mark.usefixtures("fake_vllm")
-def test_arguments_that_vllm_has_pass() -> None:
-    kwargs = {"kv_cache_dtype": "fp8", "enable_log_requests": True}
-    assert resolved(engine={"engine_kwargs": kwargs}).engine.engine_kwargs == kwargs
-
-
-@pytest.mark.usefixtures("fake_vllm")
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        pytest.param("kv_cache_dtyp", "did you mean 'kv_cache_dtype'?", id="typo"),
-        pytest.param("zzz", "remove it", id="like nothing"),
-        pytest.param("other", "remove it", id="another class's"),
-        pytest.param("", "remove it", id="no name"),
-    ],
-)
-def test_an_argument_that_vllm_lacks_is_refused_by_name(name: str, hint: str) -> None:
-    said = f"engine_kwargs.{name}: vLLM has no such engine argument; {hint}"
-    kwargs = {"kv_cache_dtype": "fp8", name: True}
-    assert fault(engine={"engine_kwargs": kwargs}) == f"models.0.engine: {said}"
-
-
 @pytest.mark.usefixtures("no_vllm")
 def test_without_vllm_any_argument_passes() -> None:
+    assert vllm_engine_arguments() is None
     resolved(engine={"engine_kwargs": {"zzz": 1}})
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
-def test_the_installed_vllm_names_its_arguments() -> None:
+def test_an_argument_that_the_installed_vllm_lacks_is_refused_by_name() -> None:
     known = vllm_engine_arguments()
     assert known is not None
-    assert known >= {"model", "seed", "enforce_eager", "kv_cache_dtype", "enable_lora"}
     # What is forbidden must go by these names still.
-    assert known >= {"enable_sleep_mode", "worker_extension_cls", "weight_transfer_config"}
+    assert known >= {"enable_lora", "enable_sleep_mode", "worker_extension_cls"}
+    assert known >= {"weight_transfer_config", "data_parallel_size", "pipeline_parallel_size"}
+    kwargs = {"kv_cache_dtype": "fp8", "enforce_eager": True}
+    assert resolved(engine={"engine_kwargs": kwargs}).engine.engine_kwargs == kwargs
+    for name, hint in (("kv_cache_dtyp", "did you mean 'kv_cache_dtype'?"), ("", "remove it")):
+        said = f"engine_kwargs.{name}: vLLM has no such engine argument; {hint}"
+        found = fault(engine={"engine_kwargs": {**kwargs, name: True}})
+        assert found == f"models.0.engine: {said}"
 
 
 @pytest.mark.parametrize(
@@ -209,16 +137,6 @@ def test_the_build_is_known_from_its_distribution_and_version(
     assert installed_build() == build
 
 
-def test_rules_first_needs_a_template_with_rules() -> None:
-    said = fault(judge={"template": "graded", "rules_first": True})
-    assert "rules_first: true, but template 'graded' has no rules; remove rules_first" in said
-    assert resolved(judge={"template": "solution", "rules_first": True}).judge.rules_first
-
-
-def test_a_template_without_rules_needs_no_rules_first() -> None:
-    assert resolved(judge={"template": "graded"}).judge.rules_first is None
-
-
 @pytest.mark.parametrize(
     ("judge", "said"),
     [
@@ -226,12 +144,20 @@ def test_a_template_without_rules_needs_no_rules_first() -> None:
         ({"template": "/no/such.yaml"}, "cannot be read (No such file"),
         ({"template": "x/solution.yaml"}, "rename 'solution.yaml'"),
         ({"template": "nope"}, "or give the path of a .yaml file"),
+        ({"template": "pairwise"}, "no template is named 'pairwise'"),
+        ({"template": "graded", "rules_first": True}, "'graded' has no rules; remove rules_first"),
     ],
 )
 def test_a_template_that_does_not_fit_is_refused(judge: dict[str, Any], said: str) -> None:
     text = fault(judge=judge)
     assert text.startswith("models.0.judge: ")
     assert said in text
+
+
+def test_a_template_that_fits_is_kept() -> None:
+    assert resolved(judge={"template": "solution", "rules_first": True}).judge.rules_first
+    assert resolved(judge={"template": "graded"}).judge.rules_first is None
+    assert resolved(group={}).group is not None
 
 
 @pytest.mark.parametrize(
@@ -305,53 +231,16 @@ def test_a_rubric_file_that_is_wrong_is_named(
         resolve(rubric_config(file))
 
 
-@pytest.mark.parametrize(
-    ("kind", "user", "said"),
-    [
-        (
-            "rubric",
-            "{response}",
-            "shows a response, and this section needs one that shows a criterion",
-        ),
-        ("judge", "{response} {criterion}", "shows a criterion, and this section needs"),
-    ],
-)
-def test_only_a_rubrics_template_shows_a_criterion(
-    kind: str, user: str, said: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "mine.yaml"
-    generate = {"instruction": "Go.", "verdict": "(1)", "example": "1"}
-    template = {
-        "description": "Mine.",
-        "response_tokens": 9,
-        "system": "Judge.",
-        "user": user,
-        "label": {"instruction": "Reply.", "values": {"0": 0.0, "1": 1.0}},
-        "generate": generate,
-    }
-    file.write_text(yaml.safe_dump(template), encoding="utf-8")
-    model = {"name": "r", "kind": kind, "judge": {"template": str(file)}}
-    with pytest.raises(ConfigError) as caught:
-        resolve(AppConfig.parse({"models": [model]}))
-    assert said in str(caught.value)
-
-
-def test_a_group_has_a_template_of_its_own() -> None:
-    assert resolved(group={}).group is not None
-    assert "judge: template: no template is named 'pairwise'" in fault(
-        judge={"template": "pairwise"}
-    )
-    assert "group: template: no template is named 'solution'" in fault(
-        group={"template": "solution"}
-    )
-
-
 def test_a_template_file_must_show_what_its_section_needs(tmp_path: Path) -> None:
     shipped = Path(resolving.__file__).parents[1] / "templates"
-    pair, single = tmp_path / "pair.yaml", tmp_path / "single.yaml"
-    pair.write_bytes((shipped / "groups" / "pairwise.yaml").read_bytes())
-    single.write_bytes((shipped / "solution.yaml").read_bytes())
-    group = resolved(group={"template": str(pair)}).group
+    files = {}
+    for name in ("groups/pairwise", "solution", "rubrics/rubric"):
+        files[name] = tmp_path / f"my-{Path(name).name}.yaml"
+        files[name].write_bytes((shipped / f"{name}.yaml").read_bytes())
+    pair, single, criterion = ({"template": str(file)} for file in files.values())
+    group = resolved(group=pair).group
     assert group is not None and group.default_template.shows == "pair"
-    assert "shows a response, and this section needs" in fault(group={"template": str(single)})
-    assert "shows a pair, and this section needs" in fault(judge={"template": str(pair)})
+    assert "shows a response, and this section needs one that shows a pair" in fault(group=single)
+    assert "shows a pair, and this section needs" in fault(judge=pair)
+    assert "shows a criterion, and this section needs" in fault(judge=criterion)
+    assert "shows a response, and this section" in fault(kind="rubric", judge=single)

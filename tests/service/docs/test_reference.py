@@ -21,7 +21,6 @@ from tests.unit.cli.test_main import invoke
 
 ROOT = DOCS.parent
 _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
-INTERNAL = re.compile(r"\b(?:[ABC]\d{1,2}|P\d)\b|\btest_\w+")
 
 
 def tracked() -> list[Path]:
@@ -71,12 +70,6 @@ def test_every_page_is_in_the_navigation() -> None:
 USERS = [page for page in DOCS.rglob("*.md") if page.parent.name != "development"]
 
 
-@pytest.mark.parametrize("page", USERS, ids=lambda page: str(page.relative_to(DOCS)))
-def test_users_pages_name_no_internal_row_or_test(page: Path) -> None:
-    text = re.sub(r"`make [^`]*`|^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S)
-    assert INTERNAL.findall(text) == []
-
-
 def test_the_readers_guide_names_what_exists() -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     guide = guide[guide.index("## Read") : guide.index("## Add")]
@@ -108,7 +101,6 @@ def test_the_tests_that_the_tables_name_exist() -> None:
             else f"def {name}" in defined
         )
     ]
-    assert len(named) > 60
     assert missing == []
 
 
@@ -140,10 +132,6 @@ def test_the_tutorials_question_is_decided_by_a_rule(service: FakeService) -> No
     assert result.stdout.splitlines() == ["score: 1.0", "status: ok", "source: rule"]
     words[2] = "It comes to eighteen."  # which the page says that the model decides
     assert "score:" not in invoke(*words, "--url", service.url).stdout
-
-
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) < 1600
 
 
 def test_the_block_for_verl_is_that_of_the_launch_script() -> None:

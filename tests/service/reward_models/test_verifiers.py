@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from reward_serve.config.kinds import RuleConfig, VerifierName
+from reward_serve.config.models import RuleConfig, VerifierName
 from reward_serve.reward_models.rule import RULES, make_verifier
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import load_template, template_names
