@@ -24,7 +24,6 @@ from tests.service.integration.applications import (
     GUARDED,
     MISSING,
     RULES,
-    UNREADABLE,
 )
 
 Deploy = Callable[[str, dict[str, Any]], RewardClient]
@@ -99,11 +98,11 @@ def _settled() -> bool:
     """Whether each application has started, or failed as it is meant to."""
     applications = serve.status().applications
     for name, found in applications.items():
-        if found.status == "DEPLOY_FAILED" and name not in (MISSING, UNREADABLE):
+        if found.status == "DEPLOY_FAILED" and name != MISSING:
             pytest.fail(f"{name}: {found.message}")
     return {name: str(found.status.value) for name, found in applications.items()} == {
-        name: "DEPLOY_FAILED" if name in (MISSING, UNREADABLE) else "RUNNING"
-        for name in (APP, GUARDED, UNREADABLE, GATEWAY, *BESIDE)
+        name: "DEPLOY_FAILED" if name == MISSING else "RUNNING"
+        for name in (APP, GUARDED, GATEWAY, *BESIDE)
     }
 
 
@@ -123,29 +122,6 @@ def rule_url(url: str) -> str:
 def gateway(url: str) -> str:
     """The URL of the gateway."""
     return f"{url}/{GATEWAY}"
-
-
-@pytest.fixture(scope="package")
-def classifier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled base with a head of one logit, of seeded weights."""
-    from loadtests.bench.kinds import small_classifier
-
-    return small_classifier(tmp_path_factory.mktemp("classifier"))
-
-
-@pytest.fixture(scope="package")
-def classifier_url(url: str, classifier_folder: Path) -> str:
-    """The URL of a sequence-classification model: a second engine, for slow tests."""
-    model = {
-        "name": "reward-model",
-        "kind": "classifier",
-        "engine": {"model": str(classifier_folder), "cpu_kv_cache_gib": 0.25},
-        "resources": {"num_cpus": 2},
-    }
-    target = serve.RunTarget(build_app({"models": [model]}), "classifier", "/classifier")
-    serve.run_many([target], wait_for_applications_running=False)
-    wait_for_app("classifier", 200)
-    return f"{url}/classifier"
 
 
 @pytest.fixture
