@@ -55,20 +55,14 @@ class CompatRoutes:
     Args:
         dispatcher: sends items to the reward models.
         server: limits, and ``absent_reward``.
-        hold: counts items for the caller's key until the response is sent.
-        admit: ``hold``, if a batch may have so many items.
+        admit: counts items for the caller's key until the response is sent.
     """
 
     def __init__(
-        self,
-        dispatcher: Dispatcher,
-        server: ServerConfig,
-        hold: Callable[[Request, int], None],
-        admit: Callable[[Request, int], None],
+        self, dispatcher: Dispatcher, server: ServerConfig, admit: Callable[[Request, int], None]
     ) -> None:
         self._dispatcher = dispatcher
         self._server = server
-        self._hold = hold
         self._admit = admit
 
     def add_to(self, api: DocumentedApi) -> None:
@@ -118,7 +112,7 @@ class CompatRoutes:
         except UnknownModelError as error:
             return _problem(str(error), 404, "invalid_request_error")
         answers = body.get("n")
-        self._hold(request, answers if type(answers) is int and answers > 0 else 1)
+        self._admit(request, answers if type(answers) is int and answers > 0 else 1)
         within_s = longest_timeout_s([body]) if "timeout_s" in body else CHAT_TIMEOUT_S
         try:
             answer = await self._dispatcher.complete(model, body, within_s)

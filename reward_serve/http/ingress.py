@@ -80,7 +80,7 @@ class Ingress:
         if self._server.explain:
             api.add("/v1/explain", self.explain, Explanation, ScoreRequest)
         api.add("/v1/models", self.list_models, Models)
-        CompatRoutes(self._dispatcher, self._server, self._hold, self._admit).add_to(api)
+        CompatRoutes(self._dispatcher, self._server, self._admit).add_to(api)
         api.add("/health", self.health, dict[str, str])
         api.add("/ready", self.ready, dict[str, str])
         api.add_exception_handler(UnknownModelError, _not_found)
@@ -156,12 +156,12 @@ class Ingress:
     async def _single(
         self, request: Request, items: Callable[[object], int] = lambda body: 1
     ) -> dict[str, Any]:
-        """The body of a single request for a known model; counts its items for the caller's key."""
+        """The body of a single request for a known model; admits its items."""
         body = await read_json(request, self._server.max_body_bytes, one_item=True)
         if not isinstance(body, dict):
             raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
         self._dispatcher.pick(body.get("model"))
-        self._hold(request, items(body))
+        self._admit(request, items(body))
         return body
 
     async def _lines(self, items: list[Any]) -> AsyncGenerator[bytes, None]:
@@ -171,17 +171,13 @@ class Ingress:
                 yield orjson.dumps(result) + b"\n"
 
     def _admit(self, request: Request, items: int) -> None:
-        """``_hold``, if a batch may have so many items."""
+        """Count items for the caller's key until the response is sent or abandoned."""
         limit = self._server.max_batch_items
         if items > limit:
             raise HTTPException(
                 413,
                 f"{items} items; the limit is server.max_batch_items: {limit}, so split the batch",
             )
-        self._hold(request, items)
-
-    def _hold(self, request: Request, items: int) -> None:
-        """Count items for the caller's key until the response is sent or abandoned."""
         if caller := request.scope.get("user"):
             request.state.until_end.enter_context(self._key_limit.held(caller.username, items))
 

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 from ray.exceptions import TaskCancelledError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
+from starlette.testclient import TestClient
 
 from reward_serve.http.auth import Exchange
-from reward_serve.version import VERSION_HEADER
+from reward_serve.version import VERSION_HEADER, __version__
 from tests.fake_ingress import BEARER, GOOD, KEY, KEYS, OTHER_BEARER, OTHER_KEY, served
 
 NDJSON = {"accept": "application/x-ndjson"}
+SECRET = "internal-path-/srv/x"
 
 
 def body_of(path: str) -> bytes:
@@ -103,9 +105,9 @@ def test_probes_are_open_under_a_route_prefix_too() -> None:
     assert client.get("/judge/v1/models", headers=BEARER).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "headers"),
-    [
+def test_every_reply_has_its_headers() -> None:
+    client = served(KEYS)
+    for method, path, headers in (
         ("POST", "/v1/score", BEARER),
         ("POST", "/v1/score/batch", BEARER | NDJSON),
         ("POST", "/v1/score", {}),
@@ -113,14 +115,11 @@ def test_probes_are_open_under_a_route_prefix_too() -> None:
         ("GET", "/docs", BEARER),
         ("GET", "/nowhere", BEARER),
         ("PUT", "/v1/score", BEARER),
-    ],
-)
-def test_every_reply_has_its_headers(method: str, path: str, headers: dict[str, str]) -> None:
-    reply = served(KEYS).request(method, path, content=body_of(path), headers=headers)
-    for name in ("x-content-type-options", "cache-control", VERSION_HEADER):
-        assert len(reply.headers.get_list(name)) == 1
-    assert reply.headers["x-content-type-options"] == "nosniff"
-    assert reply.headers["cache-control"] == "no-store"
+    ):
+        reply = client.request(method, path, content=body_of(path), headers=headers)
+        assert reply.headers.get_list("x-content-type-options") == ["nosniff"]
+        assert reply.headers.get_list("cache-control") == ["no-store"]
+        assert reply.headers.get_list(VERSION_HEADER) == [__version__]
 
 
 @pytest.mark.parametrize(
@@ -172,78 +171,41 @@ def test_what_can_never_fit_a_keys_limit_is_to_be_split(path: str, body: Any) ->
     assert "split the batch" in reply.json()["detail"]
 
 
-class TestAFaultOfOurs:
-    SECRET = "internal-path-/srv/x"
+def broken() -> TestClient:
+    """A service with a fault of its own."""
 
-    def broken(self) -> Any:
-        def before() -> None:
-            raise LookupError(self.SECRET)
+    def before() -> None:
+        raise LookupError(SECRET)
 
-        return served(KEYS, before, max_concurrent_items_per_key=1)
-
-    def test_it_is_a_json_500_that_tells_a_request_id_and_no_more(
-        self, serve_log: pytest.LogCaptureFixture
-    ) -> None:
-        headers = BEARER | {"x-request-id": "abc-123"}
-        reply = self.broken().post("/v1/score", json=GOOD, headers=headers)
-        assert (reply.status_code, reply.json()["request_id"]) == (500, "abc-123")
-        assert "abc-123" in reply.json()["detail"]
-        assert self.SECRET not in reply.text
-        (record,) = [r for r in serve_log.records if r.levelno == logging.ERROR]
-        assert "request abc-123 failed: POST /v1/score, key trainer" in record.getMessage()
-        assert self.SECRET in serve_log.text  # in the traceback
-        assert KEY not in serve_log.text
-
-    def test_a_callers_id_cannot_write_the_log(self, serve_log: pytest.LogCaptureFixture) -> None:
-        hostile = [(b"x-request-id", b"\x1b[31m\x85forged" + b"x" * 999)]
-        raw = [*hostile, *((k.encode(), v.encode()) for k, v in BEARER.items())]
-        reply = self.broken().post("/v1/score", json=GOOD, headers=raw)
-        assert len(reply.json()["request_id"]) <= 64
-        assert "\x1b" not in serve_log.text + reply.text
-        assert "\x85" not in serve_log.text + reply.text
-
-    def test_it_gives_back_the_keys_items(self) -> None:
-        client = self.broken()
-        codes = [client.post("/v1/score", json=GOOD, headers=BEARER).status_code for _ in range(3)]
-        assert codes == [500] * 3
+    client = served(KEYS, before, max_concurrent_items_per_key=1)
+    client.headers.update(BEARER)
+    return client
 
 
-async def exchange(*parts: bytes | Exception) -> tuple[list[str], list[Any]]:
-    """What ends with an exchange whose application sends or raises these, and what was sent."""
-    ended: list[str] = []
-    sent: list[Any] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        scope["state"]["until_end"].callback(ended.append, "ended")
-        for part in parts:
-            if isinstance(part, Exception):
-                raise part
-            if not sent:
-                await send({"type": "http.response.start", "status": 200, "headers": []})
-            assert ended == []
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-
-    async def receive() -> Any:
-        return {}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {"type": "http", "method": "GET", "path": "/x", "headers": []}
-    try:
-        await Exchange(app)(scope, receive, send)
-    except ValueError as error:
-        sent.append(str(error))
-    return ended, sent
+def test_a_fault_of_ours_is_a_json_500_that_tells_a_request_id_and_no_more(
+    serve_log: pytest.LogCaptureFixture,
+) -> None:
+    reply = broken().post("/v1/score", json=GOOD, headers={"x-request-id": "abc-123"})
+    assert (reply.status_code, reply.json()["request_id"]) == (500, "abc-123")
+    assert "abc-123" in reply.json()["detail"]
+    assert SECRET not in reply.text
+    (record,) = [r for r in serve_log.records if r.levelno == logging.ERROR]
+    assert "request abc-123 failed: POST /v1/score, key trainer" in record.getMessage()
+    assert SECRET in serve_log.text  # in the traceback
+    assert KEY not in serve_log.text
 
 
-async def test_what_is_held_until_the_end_is_held_through_a_stream_and_no_longer() -> None:
-    ended, sent = await exchange(b"a", b"b")
-    assert ended == ["ended"]
-    assert [message.get("body") for message in sent] == [None, b"a", b"b"]
-    ended, sent = await exchange(b"a", ValueError("broken"))
-    assert (ended, len(sent), sent[-1]) == (["ended"], 3, "broken")
-    assert await exchange(ClientDisconnect()) == (["ended"], [])
+def test_a_fault_of_ours_gives_back_the_keys_items() -> None:
+    client = broken()
+    assert [client.post("/v1/score", json=GOOD).status_code for _ in range(3)] == [500] * 3
+
+
+def test_a_callers_request_id_cannot_write_the_log(serve_log: pytest.LogCaptureFixture) -> None:
+    hostile = {b"x-request-id": b"\x1b[31m\x85forged" + b"x" * 999}
+    reply = broken().post("/v1/score", json=GOOD, headers=hostile)
+    assert len(reply.json()["request_id"]) <= 64
+    assert "\x1b" not in serve_log.text + reply.text
+    assert "\x85" not in serve_log.text + reply.text
 
 
 async def test_a_caller_who_goes_while_the_body_is_read_is_no_fault_of_ours(

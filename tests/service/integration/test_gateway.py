@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import Counter
 from typing import Any
 
 import httpx
@@ -13,10 +10,10 @@ from ray import serve
 
 from deployments.local import APP
 from reward_serve import HttpRewardClient, RewardClient, Status
-from reward_serve.app import build_app, build_gateway
+from reward_serve.app import build_gateway
 from reward_serve.explanation import Explanation
 from tests.service.integration.applications import GATEWAY, RULES, rule
-from tests.service.integration.conftest import Deploy, wait_for
+from tests.service.integration.conftest import Deploy
 
 RIGHT = {"response": "Nine eggs at two dollars make eighteen. #### 18", "reference": "18"}
 WRONG = {**RIGHT, "response": "Nine eggs at two dollars make seventeen. #### 17"}
@@ -108,57 +105,6 @@ def test_a_cascade_asks_the_next_where_the_first_has_neither_a_rule_nor_a_verdic
     assert details[1]["members"][judge]["status"] == "ok"
     failed = details[2]["members"][judge]
     assert (failed["status"], failed["score"]) == ("truncated", None)
-
-
-@pytest.mark.slow
-def test_a_model_is_replaced_under_load_without_an_error_to_the_others(
-    deploy_app: Deploy, url: str
-) -> None:
-    deploy_app("replaced", {"models": [rule("rule", "gsm8k")]})
-    models = [
-        {"name": "judge", "application": APP},
-        {"name": "rule", "application": "replaced"},
-    ]
-    serve.run_many([serve.RunTarget(build_gateway({"models": models}), "before", "/before")])
-    ended: Counter[tuple[str, str, float | None]] = Counter()
-    done = threading.Event()
-
-    def ask(model: str, request: dict[str, Any]) -> None:
-        with HttpRewardClient(f"{url}/before", timeout_s=60) as client:
-            while not done.is_set():
-                result = client.score({**request, "model": model, "options": {}})
-                ended[model, result.status.value, result.score] += 1
-
-    threads = [
-        threading.Thread(target=ask, args=each) for each in {"judge": PROSE, "rule": RIGHT}.items()
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        for verifier in ("gsm8k_strict_last", "gsm8k"):  # another, and the first again
-            time.sleep(1)
-            replace_rule(f"{url}/before", verifier)
-        time.sleep(1)
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join()
-        serve.delete("before", _blocking=False)
-    assert set(ended) == {("judge", "ok", 1.0), ("rule", "ok", 1.0)}
-    assert min(ended.values()) > 5
-
-
-def replace_rule(gateway: str, verifier: str) -> None:
-    """As `serve deploy` of a file in which that application's arguments have changed."""
-    app = build_app({"models": [rule("rule", verifier)]})
-    target = serve.RunTarget(app, "replaced", "/replaced")
-    serve.run_many([target], wait_for_applications_running=False)
-
-    def replaced() -> bool:
-        with HttpRewardClient(gateway) as client:
-            return verifier in [each.get("verifier") for each in client.models()]
-
-    wait_for(f"the rule with {verifier}", replaced, 60)
 
 
 @pytest.mark.slow

@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 import ray
-from ray import serve
 
 from reward_serve.client import connect
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.schema import ScoreResult
 from reward_serve_judge.weights import prepare_bundled
 from reward_serve_trl import judge_reward
-from reward_serve_verl import compute_score_sync
-from tests.service.integration.applications import RULES, rule
-from tests.service.integration.conftest import Deploy, wait_for
+from tests.service.integration.applications import RULES
 
 QUESTION = "Ann has 5 plums and buys 7 more. How many plums has she?"
 
@@ -52,45 +49,6 @@ def test_threads_and_coroutines_and_a_worker_of_the_cluster_score_by_handle(rule
     counts = client.counters.snapshot()
     assert (counts["asked"], counts["ok"]) == (1000, 1000)
     assert ray.get([score.remote(n) for n in range(4)]) == right[:4]
-
-
-@pytest.mark.slow
-def test_an_application_that_goes_away_is_counted(deploy_app: Deploy) -> None:
-    deploy_app("leaves", {"models": [rule("rule", "gsm8k")]})
-    client = connect(app="leaves", on_failure="rule", timeout_s=20, max_attempts=2)
-    assert client.score(asked(0)).source == "rule"
-
-    serve.delete("leaves")
-    results = client.score_batch([asked(n) for n in range(20)])
-
-    assert [outcome(result) for result in results] == [answer(n) for n in range(20)]
-    assert {result.source for result in results} == {"fallback"}
-    counts = client.counters.snapshot()
-    assert (counts["failed"], counts["fallback"], counts["ok"]) == (20, 20, 1)
-
-
-def test_an_inline_template_that_is_refused_is_reported_with_the_remedy(
-    url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    info = {"prompt_template": "{PROBLEM} {CANDIDATE_SOLUTION} REWARD: 0 to 1", "problem": "?"}
-    row = compute_score_sync("gsm8k", "#### 18", "18", info, url=url)
-
-    assert (row["score"], row["fallback"], row["failed_invalid"]) == (1.0, 1.0, 1.0)
-    # The answer is handed out before the batch is reported.
-    wait_for("the report", lambda: "judge.inline_templates: true" in caplog.text, 30)
-
-
-@pytest.mark.slow
-def test_an_inline_template_is_judged_where_they_are_allowed(deploy_app: Deploy) -> None:
-    judge = {"inline_templates": True, "max_tokens": 16}
-    model = {"name": "judge", "kind": "judge", "judge": judge, "engine": {"model": "bundled"}}
-    client = deploy_app("inline", {"models": [model | {"resources": {"num_cpus": 1}}]})
-    template = "Say REWARD: 1 or REWARD: 0.\n{CANDIDATE_SOLUTION}"
-    result = client.score({"response": "18", "template": template, "timeout_s": 60})
-
-    assert result.template == "inline"
-    assert result.status in (Status.OK, Status.TRUNCATED, Status.UNPARSEABLE)
-    assert result.usage.completion_tokens > 0
 
 
 @pytest.mark.slow

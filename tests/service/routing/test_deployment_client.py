@@ -17,7 +17,6 @@ from ray.serve.exceptions import BackPressureError
 from reward_serve.routing.deployment_client import (
     DeploymentClient,
     NoAnswerError,
-    cancelled_by_caller,
     handle_of,
 )
 from reward_serve.schema import ScoreResult, Status
@@ -145,14 +144,6 @@ async def test_a_caller_who_leaves_cancels_the_calls_and_frees_their_room() -> N
     assert len(handle.calls) >= 2
     assert all(call.cancelled for call in handle.calls)
     assert set(client._placement._loads.values()) == {0}
-
-
-async def test_a_call_cancelled_by_its_other_end_is_told_from_its_caller_leaving() -> None:
-    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    answer.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await answer
-    assert not cancelled_by_caller()
 
 
 @pytest.mark.parametrize(
