@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,21 +38,6 @@ _ENVIRONMENT = {
 }
 
 
-@dataclass(frozen=True)
-class Deployed:
-    """Everything that is deployed, once it answers.
-
-    Attributes:
-        url: of the judge.
-        cluster: address of the cluster.
-        folder: where the cluster keeps its logs.
-    """
-
-    url: str
-    cluster: str
-    folder: Path
-
-
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[str]:
     """The address of a cluster that ends with this folder's tests."""
@@ -78,8 +61,11 @@ def cluster() -> Iterator[str]:
 
 
 @pytest.fixture(scope="package")
-def deployed(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Deployed:
-    """Deploy all applications; `serve run` takes the judge's file, as written but for the port."""
+def url(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The judge's URL, once all applications are deployed.
+
+    `serve run` takes the judge's file, as written but for the port.
+    """
     prepare_bundled()
     keys = tmp_path_factory.mktemp("secrets") / "keys"
     keys.touch(mode=0o600)
@@ -90,8 +76,7 @@ def deployed(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Deployed
     targets.append(serve.RunTarget(build_gateway(BEHIND_THE_GATEWAY), GATEWAY, f"/{GATEWAY}"))
     serve.run_many(targets, wait_for_applications_running=False)
     wait_for("all applications", _settled, START_S, every_s=0.5)
-    folder = Path(ray._private.worker._global_node.get_logs_dir_path())
-    return Deployed(f"http://127.0.0.1:{port}", cluster, folder)
+    return f"http://127.0.0.1:{port}"
 
 
 def _settled() -> bool:
@@ -104,12 +89,6 @@ def _settled() -> bool:
         name: "DEPLOY_FAILED" if name == MISSING else "RUNNING"
         for name in (APP, GUARDED, GATEWAY, *BESIDE)
     }
-
-
-@pytest.fixture(scope="package")
-def url(deployed: Deployed) -> str:
-    """The judge's URL."""
-    return deployed.url
 
 
 @pytest.fixture(scope="package")

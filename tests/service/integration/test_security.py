@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
+import ray
 from ray import serve
 from ray.serve.context import _get_global_client
 
@@ -14,12 +16,7 @@ from reward_serve import HttpRewardClient
 from reward_serve.client import connect
 from reward_serve.schema import Status
 from tests.service.integration.applications import GUARDED, KEY_LIMIT
-from tests.service.integration.conftest import (
-    OF_THE_FILE,
-    OF_THE_VARIABLE,
-    Deployed,
-    wait_for,
-)
+from tests.service.integration.conftest import OF_THE_FILE, OF_THE_VARIABLE, wait_for
 
 WRONG = "wrong-key-0123456789abcdef"
 GOOD = {"response": "#### 18", "reference": "18"}
@@ -73,11 +70,12 @@ def test_a_keys_own_limit_is_429_and_anothers_is_untouched(guarded: str) -> None
     assert [result.score for result in results] == [1.0] * (2 * KEY_LIMIT)
 
 
-def test_no_key_is_in_what_serve_logs_and_shows(guarded: str, deployed: Deployed) -> None:
+def test_no_key_is_in_what_serve_logs_and_shows(guarded: str) -> None:
+    folder = Path(ray._private.worker._global_node.get_logs_dir_path())
     httpx.post(f"{guarded}/v1/score", json=GOOD, headers={"Authorization": f"Bearer {WRONG}"})
 
     def logs() -> str:
-        files = [file for file in deployed.folder.rglob("*") if file.is_file()]
+        files = [file for file in folder.rglob("*") if file.is_file()]
         texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
         return "\n".join(texts)
 
