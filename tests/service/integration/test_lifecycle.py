@@ -50,16 +50,6 @@ def test_a_caller_that_leaves_takes_its_work_with_it(url: str, http: HttpRewardC
     assert time.monotonic() - began < 8, "the engine is still busy with the dead caller's work"
 
 
-def test_a_broken_stream_takes_its_work_with_it(url: str, http: HttpRewardClient) -> None:
-    headers = {"accept": "application/x-ndjson"}
-    body = {"requests": [ASKED, *([LONG] * 4)]}
-    with httpx.stream("POST", f"{url}/v1/score/batch", json=body, headers=headers) as reply:
-        lines = reply.iter_lines()  # closes the stream when it is collected
-        next(lines)
-        assert replica(http)["items"] == 4
-    wait_for("the work to be aborted", lambda: replica(http)["items"] == 0, 8)
-
-
 def test_beyond_the_queue_items_are_shed_at_once(rule_url: str) -> None:
     asked = {"response": "wait", "reference": "18", "model": "shed", "timeout_s": 5}
     with HttpRewardClient(rule_url) as client, ThreadPoolExecutor(1) as pool:

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-import ray
 
 from examples.demo import SAMPLES
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult, Status, __version__
@@ -78,22 +77,6 @@ def test_the_trained_judge_is_right_where_rules_abstain(handle: RewardClient) ->
     assert sum(agreed) / len(agreed) >= 0.94  # untrained, half
 
 
-def test_a_batch_keeps_order_and_each_failure_to_its_own_item(http: HttpRewardClient) -> None:
-    requests: list[dict[str, Any]] = [
-        {**RIGHT, "id": "a"},
-        {"response": "no reference here", "id": "b"},
-        {**ASKED, "id": "c", "metadata": {"step": 3}},
-        {**WRONG, "id": "d", "template": "no such template"},
-        {**WRONG, "id": "e"},
-    ]
-    results = http.score_batch(requests)
-    assert [result.id for result in results] == ["a", "b", "c", "d", "e"]
-    assert [result.status.value for result in results] == ["ok", "invalid", "ok", "invalid", "ok"]
-    assert results[2].metadata == {"step": 3}
-    assert "reference" in (results[1].reason or "")
-    assert "final_answer" in (results[3].reason or "")
-
-
 def test_ndjson_streams_a_result_before_the_slowest_is_done(url: str) -> None:
     slow = {**ASKED, "options": {"mode": "generate", "max_tokens": 60}, "template": "solution"}
     body = {"requests": [slow, *([RIGHT] * 8), ASKED]}
@@ -132,14 +115,6 @@ def test_the_longest_response_is_judged_by_its_end_and_the_cut_is_reported(
     longer = http.score({"response": response + "." * 9, "reference": "18"})
     assert (longer.status, longer.score) == (Status.INVALID, None)
     assert "max_item_bytes" in str(longer.reason)
-
-
-def test_a_worker_of_the_cluster_finds_the_service_by_name(url: str) -> None:
-    @ray.remote(num_cpus=0)
-    def trainer() -> float | None:
-        return RewardClient("reward").score({"response": "#### 18", "reference": "18"}).score
-
-    assert ray.get(trainer.remote(), timeout=60) == 1.0
 
 
 def test_models_health_ready_docs_and_version(url: str, http: HttpRewardClient) -> None:
