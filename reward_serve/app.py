@@ -15,7 +15,7 @@ from reward_serve.config.app import AppConfig, GatewayConfig, ServerConfig
 from reward_serve.config.base import INGRESS_NAME
 from reward_serve.config.models import ModelConfig
 from reward_serve.config.resolve import resolve
-from reward_serve.http.auth import read_key_digests
+from reward_serve.keys import read_key_digests
 
 if TYPE_CHECKING:
     from ray.serve import Application

@@ -1,18 +1,36 @@
-"""Reads an API key from a file: one variable of a ``.env`` file, or the whole file."""
+"""Reads API keys: a client's from a file, and a service's from a file or a variable.
+
+A service's keys are read where the application is built, and only their SHA-256 digests are passed
+on, as arguments of the ingress: its replicas may run on another node or in another environment, and
+Serve's logs and status, which show ``args``, never contain a key. Keys are identified by name.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
+import logging
+import os
 import re
 from pathlib import Path
 
+from reward_serve.config.base import ConfigError
+
+logger = logging.getLogger("ray.serve")
+
 API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 """The environment variable of a client's API key."""
-_ASSIGNMENT = re.compile(r"(?:export\s+)?\w+\s*=\s*[^\s=]")
+MIN_KEY_CHARACTERS = 16
+
+_ASSIGNMENT = re.compile(r"(?:export\s+)?\w+\s*=\s*[^\s=]")  # a key has "=" only at its end
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a bearer token by RFC 6750
+_MAKE_ONE = "make one with `openssl rand -hex 32`"
+_NOT_TEXT = "is not UTF-8 text; save it as UTF-8"
 
 
 def read_key(file: str, variable: str) -> str:
-    """Read the key in a file.
+    """Read a client's key in a file.
 
     Args:
         file: ``.env``, ``NAME.env`` or ``.env.NAME``; or a file that contains only the key.
@@ -23,11 +41,11 @@ def read_key(file: str, variable: str) -> str:
     """
     path = Path(file).expanduser()
     try:
-        text = read_text(path)
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ValueError(f"{file}: {error.strerror}; name a readable file") from None
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{file}: {_NOT_TEXT}") from None
     if path.suffix == ".env" or path.name == ".env" or path.name.startswith(".env."):
         from dotenv import dotenv_values  # rarely needed: most keys are environment variables
 
@@ -35,28 +53,91 @@ def read_key(file: str, variable: str) -> str:
         if not key:
             raise ValueError(f"{file}: does not set {variable}; add the line {variable}=...")
         return key
-    if len(text.split()) != 1 or is_assignment(text):
+    if len(text.split()) != 1 or _ASSIGNMENT.match(text.strip()):
         raise ValueError(
             f"{file}: must contain only the key; for a file of variables, use a name *.env"
         )
     return text.strip()
 
 
-def read_text(path: Path) -> str:
-    """The text of a file of keys, without a byte order mark.
+def digest_of(key: str) -> str:
+    """A key's SHA-256 digest in hex, which does not reveal long random keys."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def read_key_digests(file: str | None, variable: str | None) -> dict[str, str]:
+    """Read a service's keys and return their digests by name; empty without a source.
+
+    Args:
+        file: ``server.api_keys_file``: lines ``name: key``; blank lines and ``#`` comments are
+            skipped.
+        variable: ``server.api_keys_env``, the name of a variable: ``name=key,name2=key2``.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it is no regular file, or not UTF-8; the message has the remedy.
+        ConfigError: a source is invalid; the message names the field, the line and the remedy, but
+            never shows a key.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise ValueError("is a pipe or a device; write the keys to a regular file (chmod 600)")
+    found: dict[str, str] = {}
+    if file is not None:
+        source = f"server.api_keys_file: {file!r}"
+        _add(found, source, "line", ":", _file(source, Path(file)).splitlines())
+    if variable is not None:
+        source = f"server.api_keys_env: {variable}"
+        if variable not in os.environ:
+            raise ConfigError(
+                f"{source}: is not set where Serve builds the application; for `serve run` and "
+                "`serve deploy` on a running cluster, set it in the environment of `ray start`"
+            )
+        _add(found, source, "entry", "=", os.environ[variable].split(","))
+    return found
+
+
+def _file(source: str, path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
+        mode = path.stat().st_mode
     except UnicodeDecodeError:
-        raise ValueError("is not UTF-8 text; save it as UTF-8") from None
+        raise ConfigError(f"{source}: {_NOT_TEXT}") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{source}: {error.strerror}; it is read where Serve builds the application, which is "
+            "a node of the cluster with `serve run` and `serve deploy`"
+        ) from None
+    if mode & 0o077:
+        logger.warning("%s is accessible to other users; run chmod 600 on it", source)
+    return text
 
 
-def is_assignment(line: str) -> bool:
-    """Whether a line is ``NAME=value``; a key has ``=`` only at its end."""
-    return _ASSIGNMENT.match(line.strip()) is not None
+def _add(found: dict[str, str], source: str, unit: str, separator: str, entries: list[str]) -> None:
+    before = len(found)
+    for number, entry in enumerate(map(str.strip, entries), 1):
+        if not entry or entry.startswith("#"):
+            continue
+        name, separated, key = (part.strip() for part in entry.partition(separator))
+        digest = digest_of(key)
+        fault = None  # which does not show the entry, since any part of it may be a key
+        if not separated:
+            fault = f"must read name{separator} key"
+        elif not _NAME.fullmatch(name):
+            fault = (
+                f"the name must be letters, digits and ._- (64 at most), before the {separator!r}"
+            )
+        elif not _KEY.fullmatch(key):
+            fault = (
+                "the key must be letters, digits and ._~+/- with '=' at the end, without quotes; "
+                f"{_MAKE_ONE}"
+            )
+        elif len(key) < MIN_KEY_CHARACTERS:
+            fault = (
+                f"the key has {len(key)} characters; the minimum is {MIN_KEY_CHARACTERS}: "
+                f"{_MAKE_ONE}"
+            )
+        elif name in found:
+            fault = f"the name {name!r} is used twice; rename one"
+        elif digest in found.values():
+            fault = f"{name!r} has the same key as another name; {_MAKE_ONE}"
+        if fault is not None:
+            raise ConfigError(f"{source}, {unit} {number}: {fault}")
+        found[name] = digest
+    if len(found) == before:
+        raise ConfigError(f"{source}: contains no keys; {_MAKE_ONE}, or remove the field")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from reward_serve.routing.placement import note_replicas
+from reward_serve.routing.deployment_client import note_replicas
 
 End = BaseException | Callable[[list[Any]], Any]
 """What a replica's calls raise, or what makes their answer of the items."""
 
 
 class Call:
-    """A call under way; as a stream, of one item a chunk."""
+    """A call under way."""
 
     def __init__(self, end: End, items: list[Any]) -> None:
         self._end = end
@@ -24,11 +24,6 @@ class Call:
     def __await__(self) -> Any:
         yield from asyncio.sleep(0).__await__()
         return self.result(0)
-
-    async def __aiter__(self) -> AsyncIterator[list[Any]]:
-        for index, item in enumerate(self._items):
-            await asyncio.sleep(0)
-            yield [{"index": index, **result} for result in self._made([item])]
 
     def result(self, timeout_s: float) -> Any:
         return self._made(self._items)
@@ -54,8 +49,7 @@ class Handle:
         self.calls: list[Any] = []
         self.options_given: list[dict[str, Any]] = []
         self.batches: list[str] = []
-        self.score_batch = self.score_stream = self
-        self.complete = self.describe = self.explain = self.score_group = self
+        self.score_batch = self.complete = self.describe = self.explain = self.score_group = self
 
     def options(self, session_id: str = "r0", **options: object) -> Handle:
         self.options_given.append(options)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import Callable, Generator
 from typing import Any, cast
 
 from starlette.testclient import TestClient
 
 from reward_serve.config.models import RuleModel
 from reward_serve.engines.base import TextOutput
-from reward_serve.http.auth import digest_of
 from reward_serve.http.ingress import Ingress
+from reward_serve.keys import digest_of
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.chat import Chat, ChatRequest
@@ -30,7 +30,7 @@ Before = Callable[[], object]
 
 
 class FakeCall:
-    """A call under way: awaited for its answer, iterated over for its chunks."""
+    """A call under way."""
 
     def __init__(self, answer: Callable[[], Any], before: Before) -> None:
         self._answer = answer
@@ -43,11 +43,6 @@ class FakeCall:
         await asyncio.to_thread(self._before)
         return await self._answer()
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        await asyncio.to_thread(self._before)
-        async for chunk in self._answer():
-            yield chunk
-
     def cancel(self) -> None: ...
 
 
@@ -56,38 +51,18 @@ class FakeHandle:
 
     def __init__(self, name: str, before: Before) -> None:
         self.app_name, self.deployment_name = "tests", name
-        self._before = before
         rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
         rule.chat = cast("Chat", EchoingChat())
         rule.groups = cast("Any", FakeGroups())
-        self._scorer = Scorer(name, rule, Admission(64, 4096), 1024)
+        scorer = Scorer(name, rule, Admission(64, 4096), 1024)
+        self.score_batch = FakeMethod(scorer.score_batch, before)
+        self.score_group = FakeMethod(scorer.score_group, before)
+        self.explain = FakeMethod(scorer.explain, before)
+        self.complete = FakeMethod(scorer.complete, before)
+        self.describe = FakeMethod(self._describe, before)
 
     def options(self, **_: Any) -> FakeHandle:
         return self
-
-    @property
-    def score_batch(self) -> FakeMethod:
-        return FakeMethod(self._scorer.score_batch, self._before)
-
-    @property
-    def score_stream(self) -> FakeMethod:
-        return FakeMethod(self._scorer.score_stream, self._before)
-
-    @property
-    def score_group(self) -> FakeMethod:
-        return FakeMethod(self._scorer.score_group, self._before)
-
-    @property
-    def explain(self) -> FakeMethod:
-        return FakeMethod(self._scorer.explain, self._before)
-
-    @property
-    def complete(self) -> FakeMethod:
-        return FakeMethod(self._scorer.complete, self._before)
-
-    @property
-    def describe(self) -> FakeMethod:
-        return FakeMethod(self._describe, self._before)
 
     async def _describe(self) -> Any:
         return {"name": self.deployment_name}

@@ -18,7 +18,7 @@ from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL
 from reward_serve.config.resolve import Build, installed_build
 from reward_serve.engines.checkpoint import is_folder
-from reward_serve.http.auth import read_key_digests
+from reward_serve.keys import read_key_digests
 from reward_serve.templates import FILE_SUFFIXES
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
     with_id,
 )
-from reward_serve.routing.deployment_client import is_answer
-from reward_serve.routing.placement import size_of
+from reward_serve.routing.deployment_client import is_answer, size_of
 from reward_serve.schema import (
     GroupResult,
     ScoreResult,

@@ -1,53 +1,80 @@
-"""API keys: reading, comparing, and limiting the items in flight per key.
+"""ASGI middleware for every route: API keys, response headers and internal errors.
 
-Keys are read where the application is built, and only their SHA-256 digests are passed on, as
-arguments of the ingress: its replicas may run on another node or in another environment, and
-Serve's logs and status, which show ``args``, never contain a key. Keys are identified by name.
-
-    >>> digests = {"trainer": digest_of("correct-horse-battery")}
-    >>> name_of(digests, "correct-horse-battery"), name_of(digests, "a guess")
-    ('trainer', None)
+It is pure ASGI, so that streamed responses stay streamed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import logging
-import os
-import re
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 
+from ray.exceptions import RayError
+from starlette.authentication import (
+    AuthCredentials,
+    AuthenticationBackend,
+    AuthenticationError,
+    SimpleUser,
+)
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reward_serve.config.base import ConfigError
-from reward_serve.keys import is_assignment, read_text
+from reward_serve.keys import digest_of
+from reward_serve.version import VERSION_HEADER, __version__
 
 logger = logging.getLogger("ray.serve")
 
-MIN_KEY_CHARACTERS = 16
+OPEN_PATHS = frozenset(["/health", "/ready"])
+"""The paths for probes, which need no key and only report a state."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a bearer token by RFC 6750
-_MAKE_ONE = "make one with `openssl rand -hex 32`"
+_HEADERS = {
+    VERSION_HEADER: __version__,
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+_LONGEST_SHOWN = 64
 
 
-def name_of(digests: Mapping[str, str], key: str) -> str | None:
-    """The name of a caller's key; None if the key is unknown.
-
-    The digest is compared with every key's in constant time, so that timing reveals neither a key's
-    length nor a matching prefix.
+class BearerKeys(AuthenticationBackend):
+    """Identifies the caller by the key in ``Authorization: Bearer``; for AuthenticationMiddleware.
 
     Args:
-        digests: key name to ``digest_of`` the key.
-        key: the caller's key.
+        digests: the digests of the service's keys, by name.
     """
-    asked = digest_of(key)
-    matches = [name for name, digest in digests.items() if hmac.compare_digest(asked, digest)]
-    return matches[0] if matches else None
+
+    def __init__(self, digests: Mapping[str, str]) -> None:
+        self._digests = digests
+
+    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, SimpleUser] | None:
+        """The key's name as the user; None if the path needs no key.
+
+        The key's digest is compared with every key's in constant time, so that timing reveals
+        neither a key's length nor a matching prefix.
+
+        Raises:
+            AuthenticationError: the key is missing or unknown.
+        """
+        if conn.scope["path"].removeprefix(conn.scope.get("root_path", "")) in OPEN_PATHS:
+            return None
+        scheme, _, key = conn.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not key.strip():
+            raise AuthenticationError("Authorization: is missing; send Bearer and an API key")
+        asked = digest_of(key.strip())
+        names = [name for name, own in self._digests.items() if hmac.compare_digest(asked, own)]
+        if not names:
+            raise AuthenticationError("Authorization: unknown API key")
+        return AuthCredentials(["score"]), SimpleUser(names[0])
+
+
+def unauthorized(conn: HTTPConnection, error: AuthenticationError) -> JSONResponse:
+    """The response to a caller without a valid key."""
+    return JSONResponse({"detail": str(error)}, 401, {"WWW-Authenticate": "Bearer"})
 
 
 class KeyLimit:
@@ -87,99 +114,64 @@ class KeyLimit:
             self._in_flight[name] -= items
 
 
-def digest_of(key: str) -> str:
-    """A key's SHA-256 digest in hex, which does not reveal long random keys."""
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+class Exchange:
+    """Wraps a request and its response.
 
-
-def read_key_digests(file: str | None, variable: str | None) -> dict[str, str]:
-    """Read a service's keys and return their digests by name; empty without a source.
-
-    Args:
-        file: ``server.api_keys_file``: lines ``name: key``; blank lines and ``#`` comments are
-            skipped.
-        variable: ``server.api_keys_env``, the name of a variable: ``name=key,name2=key2``.
-
-    Raises:
-        ConfigError: a source is invalid; the message names the field, the line and the remedy, but
-            never shows a key.
+    Every response has the service's version and headers against caching and sniffing. An internal
+    error is a JSON 500 with only a request id; the log has the details. Contexts entered on
+    ``request.state.until_end`` are exited when the response is sent or abandoned.
     """
-    found: dict[str, str] = {}
-    if file is not None:
-        source = f"server.api_keys_file: {file!r}"
-        _add(found, source, "line", ":", _file(source, Path(file)).splitlines())
-    if variable is not None:
-        source = f"server.api_keys_env: {variable}"
-        _add(found, source, "entry", "=", _variable(source, variable).split(","))
-    return found
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def receive_from_caller() -> Message:
+            try:
+                return await receive()
+            except RayError as error:  # Serve's proxy cancelled the call
+                raise ClientDisconnect from error
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        with ExitStack() as until_end:
+            scope.setdefault("state", {})["until_end"] = until_end
+            try:
+                await self._app(scope, receive_from_caller, send_with_headers)
+            except ClientDisconnect:
+                return
+            except Exception:
+                if started:  # too late for a status code; Serve logs the exception
+                    raise
+                await _internal_error(scope)(scope, receive, send_with_headers)
 
 
-def _file(source: str, path: Path) -> str:
-    try:
-        text = read_text(path)
-        mode = path.stat().st_mode
-    except ValueError as error:
-        raise ConfigError(f"{source}: {error}") from None
-    except OSError as error:
-        raise ConfigError(
-            f"{source}: {error.strerror}; it is read where Serve builds the application, which is "
-            "a node of the cluster with `serve run` and `serve deploy`"
-        ) from None
-    if mode & 0o077:
-        logger.warning("%s is accessible to other users; run chmod 600 on it", source)
-    return text
+def _internal_error(scope: Scope) -> JSONResponse:
+    """Log the current exception and return the response."""
+    request_id = _shown(Headers(scope=scope).get("x-request-id") or str(uuid.uuid4()))
+    user = scope.get("user")
+    logger.exception(
+        "request %s failed: %s %s, key %s",
+        request_id,
+        scope["method"],
+        _shown(scope["path"]),
+        user.display_name if user else "none",
+    )
+    detail = f"internal error; see the service's log for request {request_id}; retry"
+    return JSONResponse({"detail": detail, "request_id": request_id}, 500)
 
 
-def _variable(source: str, variable: str) -> str:
-    if variable not in os.environ:
-        raise ConfigError(
-            f"{source}: is not set where Serve builds the application; for `serve run` and "
-            "`serve deploy` on a running cluster, set it in the environment of `ray start`"
-        )
-    return os.environ[variable]
-
-
-def _add(found: dict[str, str], source: str, unit: str, separator: str, entries: list[str]) -> None:
-    used = False
-    for number, entry in enumerate(map(str.strip, entries), 1):
-        if not entry or entry.startswith("#"):
-            continue
-        where = f"{source}, {unit} {number}"
-        name, key = _split(where, entry, separator)
-        digest = digest_of(key)
-        if name in found:
-            raise ConfigError(f"{where}: the name {name!r} is used twice; rename one")
-        if digest in found.values():
-            raise ConfigError(f"{where}: {name!r} has the same key as another name; {_MAKE_ONE}")
-        found[name] = digest
-        used = True
-    if not used:
-        raise ConfigError(f"{source}: contains no keys; {_MAKE_ONE}, or remove the field")
-
-
-def _split(where: str, entry: str, separator: str) -> tuple[str, str]:
-    """The name and key of an entry. Messages do not show it, since any part may be a key."""
-    name, found, key = (part.strip() for part in entry.partition(separator))
-    if separator == ":" and is_assignment(entry):
-        raise ConfigError(
-            f"{where}: must read name: key, such as trainer: KEY; NAME=value is the form of the "
-            ".env file that a client reads"
-        )
-    if not found:
-        raise ConfigError(f"{where}: must read name{separator} key")
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"{where}: the name must be letters, digits and ._- (64 at most), before the "
-            f"{separator!r}"
-        )
-    if not _KEY.fullmatch(key):
-        raise ConfigError(
-            f"{where}: the key must be letters, digits and ._~+/- with '=' at the "
-            f"end, without quotes; {_MAKE_ONE}"
-        )
-    if len(key) < MIN_KEY_CHARACTERS:
-        raise ConfigError(
-            f"{where}: the key has {len(key)} characters; the minimum is "
-            f"{MIN_KEY_CHARACTERS}: {_MAKE_ONE}"
-        )
-    return name, key
+def _shown(text: str) -> str:
+    """A caller's text, shortened and escaped for logs and terminals."""
+    return ascii(text)[1:-1][:_LONGEST_SHOWN]

@@ -1,13 +1,19 @@
-"""The routes of ``server.compatible_with``.
+"""The routes of ``server.compatible_with``, for other services' clients.
 
 OpenAI's ``/v1/chat/completions`` is for clients with their own prompts. Unsupported fields that
 would change an answer are rejected. Log-probabilities are among them: a request for top-k logprobs
 would overwrite the label logprobs of others in the same engine step.
+
+OpenRLHF's ``/get_reward`` and slime's ``/remote_rm`` only have numbers. An item without a score
+fails the whole request, which the trainer retries, unless ``server.absent_reward`` is set.
+``model``, ``template`` and ``timeout_s`` can be set in the URL's query.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -16,20 +22,15 @@ from typing import Any
 from fastapi import HTTPException, Request, Response
 
 from reward_serve.config.app import ServerConfig
-from reward_serve.http import remote_rewards as rewards
-from reward_serve.http.contract import read_json, reply, retry_after
-from reward_serve.http.documented import (
-    DocumentedApi,
-    OpenRlhfRequest,
-    SlimeRequest,
-    reward_url,
-)
+from reward_serve.http.contract import DocumentedApi, read_json, reply, retry_after
 from reward_serve.reward_models.chat import CHAT_TIMEOUT_S, ChatRequest
 from reward_serve.routing.deployment_client import NoAnswerError
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
-from reward_serve.schema import Status, longest_timeout_s
+from reward_serve.schema import MAX_TIMEOUT_S, Status, longest_timeout_s, retry_after_s
 
 logger = logging.getLogger("ray.serve")
+
+Items = list[dict[str, Any]]
 
 _OPENAI_CODES = {
     Status.INVALID: (400, "invalid_request_error"),
@@ -38,6 +39,15 @@ _OPENAI_CODES = {
 }
 """The HTTP status code and OpenAI's error type for a failure's status."""
 
+_IN_URL = ("model", "template", "timeout_s")
+
+# Tokens with which chat templates end turns and pad; DeepSeek's have full-width bars.
+_TOKEN = re.compile(
+    r"<[|\uff5c][^<>|\uff5c\s]{1,40}[|\uff5c]>|</?s>|<bos>|<eos>|<pad>|<end_of_turn>"
+)
+_LONGEST_TOKEN = 44
+_SPACE = re.compile(r"\s*")
+
 
 class CompatRoutes:
     """The handlers of the routes.
@@ -45,44 +55,52 @@ class CompatRoutes:
     Args:
         dispatcher: sends items to the reward models.
         server: limits, and ``absent_reward``.
-        hold: counts items for the caller's key until the response is sent.
+        admit: counts items for the caller's key until the response is sent.
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, server: ServerConfig, hold: Callable[[Request, int], None]
+        self, dispatcher: Dispatcher, server: ServerConfig, admit: Callable[[Request, int], None]
     ) -> None:
         self._dispatcher = dispatcher
         self._server = server
-        self._hold = hold
+        self._admit = admit
 
     def add_to(self, api: DocumentedApi) -> None:
         """Register the routes of the protocols that ``server.compatible_with`` lists."""
         if "openai" in self._server.compatible_with:
             api.add("/v1/chat/completions", self.chat_completions, dict[str, Any], ChatRequest)
         if "openrlhf" in self._server.compatible_with:
-            api.add(
-                "/get_reward",
-                self.get_reward,
-                dict[str, Any],
-                OpenRlhfRequest,
-                query=reward_url,
-            )
+            api.add("/get_reward", self.get_reward, dict[str, Any], dict[str, Any])
         if "slime" in self._server.compatible_with:
-            api.add("/remote_rm", self.remote_rm, float, SlimeRequest, query=reward_url)
+            api.add("/remote_rm", self.remote_rm, float, dict[str, Any])
 
     async def get_reward(self, request: Request) -> Response:
         """OpenRLHF's ``--remote_rm_url``: scores ``query``, ``prompts`` and ``labels``."""
-        body = await read_json(request, self._server.max_body_bytes)
-        self._admit(request, len(rewards.openrlhf_queries(body)))
-        numbers, results = await self._scored(request, rewards.openrlhf_items(body))
-        return reply(rewards.openrlhf_reply(numbers, results))
+        items = openrlhf_items(await read_json(request, self._server.max_body_bytes))
+        numbers, results = await self._scored(request, items)
+        # `rewards` are for the advantages, `scores` for dynamic filtering.
+        absent = [float(result["score"] is None) for result in results]
+        return reply({"rewards": numbers, "scores": numbers, "extra_logs": {"absent": absent}})
 
     async def remote_rm(self, request: Request) -> Response:
         """Slime's ``--rm-url``: scores a sample's ``prompt``, ``response`` and ``label``."""
         body = await read_json(request, self._server.max_body_bytes, one_item=True)
-        self._admit(request, 1)
-        (number,), _ = await self._scored(request, rewards.slime_items(body))
+        (number,), _ = await self._scored(request, [slime_item(body)])
         return reply(number)
+
+    async def _scored(
+        self, request: Request, items: Items
+    ) -> tuple[list[float], list[dict[str, Any]]]:
+        """The rewards and their results."""
+        self._admit(request, len(items))
+        fields: dict[str, Any] = {
+            name: request.query_params[name] for name in _IN_URL if name in request.query_params
+        }
+        if "timeout_s" in fields:
+            fields["timeout_s"] = _seconds(fields["timeout_s"])
+        self._dispatcher.pick(fields.get("model"))
+        results = await self._dispatcher.score_batch([item | fields for item in items])
+        return rewards_of(results, self._server.absent_reward, fields.get("template")), results
 
     async def chat_completions(self, request: Request) -> Response:
         """OpenAI's chat completions, by a judge's model."""
@@ -90,11 +108,11 @@ class CompatRoutes:
         if not isinstance(body, dict):
             return _problem("body: must be an object", 400, "invalid_request_error")
         try:
-            model = await self._dispatcher.find(body.get("model"))
+            model = self._dispatcher.pick(body.get("model"))
         except UnknownModelError as error:
             return _problem(str(error), 404, "invalid_request_error")
         answers = body.get("n")
-        self._hold(request, answers if type(answers) is int and answers > 0 else 1)
+        self._admit(request, answers if type(answers) is int and answers > 0 else 1)
         within_s = longest_timeout_s([body]) if "timeout_s" in body else CHAT_TIMEOUT_S
         try:
             answer = await self._dispatcher.complete(model, body, within_s)
@@ -106,26 +124,6 @@ class CompatRoutes:
             headers = retry_after(answer["retry_after_s"]) if code == 503 else {}
             return _problem(answer["reason"], code, kind, headers)
         return reply(_completion(answer, body.get("model") or model))
-
-    def _admit(self, request: Request, items: int) -> None:
-        limit = self._server.max_batch_items
-        if items > limit:
-            raise HTTPException(
-                413,
-                f"{items} items; the limit is server.max_batch_items: {limit}, so split the batch",
-            )
-        self._hold(request, items)
-
-    async def _scored(
-        self, request: Request, items: rewards.Items
-    ) -> tuple[list[float], list[dict[str, Any]]]:
-        """The rewards and their results."""
-        query = request.query_params
-        items = rewards.with_url_fields(query, items)
-        await self._dispatcher.find(query.get("model"))
-        results = await self._dispatcher.score_batch(items)
-        absent = self._server.absent_reward
-        return rewards.rewards_of(results, absent, query.get("template")), results
 
 
 def openai_models(names: Iterable[str]) -> dict[str, Any]:
@@ -171,3 +169,146 @@ def _problem(message: str, code: int, kind: str, headers: dict[str, str] | None 
     """An error in OpenAI's format, with this service's ``detail``."""
     error = {"message": message, "type": kind, "param": None, "code": str(code)}
     return reply({"error": error, "detail": message}, code, headers)
+
+
+def openrlhf_items(body: Any) -> Items:
+    """A score request for each query; its response is the query without its prompt.
+
+    Raises:
+        HTTPException: 422, a field is invalid.
+    """
+    body = body if isinstance(body, dict) else {}
+    queries, prompts = _texts(body, "query"), _texts(body, "prompts")
+    labels = body.get("labels")
+    labels = [None] * len(queries) if labels is None else labels
+    if not isinstance(labels, list) or not len(queries) == len(prompts) == len(labels):
+        raise HTTPException(422, "query, prompts, labels: must be lists of equal length")
+    return [
+        {
+            "response": _response(i, query, prompt),
+            "question": prompt,
+            **_reference(f"labels.{i}", label),
+        }
+        for i, (query, prompt, label) in enumerate(zip(queries, prompts, labels, strict=True))
+    ]
+
+
+def slime_item(body: Any) -> dict[str, Any]:
+    """The score request of a sample; a list as prompt is sent as messages.
+
+    Raises:
+        HTTPException: 422, a field is invalid.
+    """
+    if not isinstance(body, dict) or not isinstance(body.get("response"), str):
+        raise HTTPException(422, "response: must be the sample's response as text")
+    prompt = body.get("prompt")
+    asked = {"messages": prompt} if isinstance(prompt, list) else {"question": prompt}
+    response = _without_turn_end(body["response"])
+    return {"response": response, **asked, **_reference("label", body.get("label"))}
+
+
+def rewards_of(
+    results: list[dict[str, Any]], absent: float | None, template: str | None = None
+) -> list[float]:
+    """The scores, with ``absent`` in place of missing ones.
+
+    Args:
+        results: the reward model's results.
+        absent: ``server.absent_reward``.
+        template: the template in the URL.
+
+    Raises:
+        HTTPException: a score is missing and ``absent`` is None: 422 if all requests are invalid,
+            else 503. Also 422 if the template in the URL is invalid.
+    """
+    failed = [result for result in results if result["status"] != Status.OK]
+    misnamed = [result for result in failed if template and _is_of_the_template(result)]
+    if failed and (absent is None or misnamed):
+        first = (misnamed or failed)[0]
+        detail = (
+            f"{len(failed)} of {len(results)} have no score, the first: {first['status']}: "
+            f"{first['reason']}"
+        )
+        if misnamed or all(result["status"] == Status.INVALID for result in failed):
+            raise HTTPException(422, detail)
+        pause_s = max(retry_after_s(result["details"]) for result in failed)
+        raise HTTPException(503, detail, retry_after(pause_s))
+    stand_in = absent if absent is not None else math.nan
+    return [stand_in if result["score"] is None else result["score"] for result in results]
+
+
+def _is_of_the_template(result: dict[str, Any]) -> bool:
+    return result["status"] == Status.INVALID and "template: " in (result["reason"] or "")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= MAX_TIMEOUT_S:
+        raise HTTPException(
+            422, f"timeout_s: must be a number of seconds, at most {MAX_TIMEOUT_S:g}"
+        )
+    return seconds
+
+
+def _texts(body: dict[str, Any], name: str) -> list[str]:
+    texts = body.get(name)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise HTTPException(422, f"{name}: must be a list of texts")
+    return texts
+
+
+def _response(index: int, query: str, prompt: str) -> str:
+    """The text after the prompt, which may have been decoded with different whitespace."""
+    shown = prompt[_after_tokens(prompt) :]
+    start = _after_tokens(query)
+    if shown and query.startswith(shown, start):
+        return _without_turn_end(query[start + len(shown) :])
+    plain = "".join(shown.split())
+    if not plain or not "".join(query[start:].split()).startswith(plain):
+        raise HTTPException(
+            422,
+            f"prompts.{index}: query.{index} does not begin with it; send the prompt as sampled, "
+            "and let the trainer cut none",
+        )
+    missing, end = len(plain), start
+    for word in re.finditer(r"\S+", query[start:]):
+        end = start + min(word.end(), word.start() + missing)
+        missing -= len(word[0])
+        if missing <= 0:
+            break
+    return _without_turn_end(query[end:])
+
+
+def _after_tokens(text: str) -> int:
+    """The start of the text after padding tokens."""
+    place = 0
+    while token := _TOKEN.match(text, _SPACE.match(text, place).end()):  # type: ignore[union-attr]
+        place = token.end()
+    return place
+
+
+def _without_turn_end(text: str) -> str:
+    """The text without special tokens at its end, some of which trainers keep."""
+    kept = end = len(text)
+    while True:
+        while end and text[end - 1].isspace():
+            end -= 1
+        tail = text[max(0, end - _LONGEST_TOKEN) : end]
+        token = next((found for found in _TOKEN.finditer(tail) if found.end() == len(tail)), None)
+        if token is None:
+            return text[:kept]
+        kept = end = end - len(token[0])
+
+
+def _reference(field: str, label: Any) -> dict[str, Any]:
+    if label is None or label != label or (isinstance(label, str) and not label.strip()):
+        return {}  # None, NaN or blank
+    several = label if isinstance(label, list) else [label]
+    if any(isinstance(one, bool) or not isinstance(one, str | int | float) for one in several):
+        raise HTTPException(422, f"{field}: must be text or a number, or a list of them")
+    if any(isinstance(one, float) and not -(2**63) <= one < 2**64 for one in several):
+        raise HTTPException(422, f"{field}: has a number of more than 64 bits; send it as text")
+    return {"reference": list(map(str, label)) if isinstance(label, list) else str(label)}

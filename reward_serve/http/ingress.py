@@ -6,9 +6,11 @@ alias in ``model`` by the model's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any
 
+import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
 from ray import serve
@@ -17,11 +19,19 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 
 from reward_serve.config.app import ServerConfig
 from reward_serve.explanation import Explanation
-from reward_serve.http.auth import KeyLimit
+from reward_serve.http.auth import BearerKeys, Exchange, KeyLimit, unauthorized
 from reward_serve.http.compat import CompatRoutes, openai_models
-from reward_serve.http.contract import NDJSON, http_status, lines, read_json, reply, retry_after
-from reward_serve.http.documented import DocumentedApi, Models, ScoreBatch, ScoreResults
-from reward_serve.http.middleware import BearerKeys, Exchange, unauthorized
+from reward_serve.http.contract import (
+    NDJSON,
+    DocumentedApi,
+    Models,
+    ScoreBatch,
+    ScoreResults,
+    http_status,
+    read_json,
+    reply,
+    retry_after,
+)
 from reward_serve.routing.deployment_client import handle_of
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
 from reward_serve.schema import (
@@ -57,8 +67,7 @@ class Ingress:
             name: handle_of(model, name) if isinstance(model, str) else model
             for name, model in models.items()
         }
-        upstream = {model for model in models.values() if isinstance(model, str)}
-        self._dispatcher = Dispatcher(handles, self._server.aliases, upstream=sorted(upstream))
+        self._dispatcher = Dispatcher(handles, self._server.aliases)
         self._keys = keys
         self._key_limit = KeyLimit(self._server.max_concurrent_items_per_key)
 
@@ -68,10 +77,10 @@ class Ingress:
         api.add("/v1/score", self.score, ScoreResult, ScoreRequest)
         api.add("/v1/score/batch", self.score_batch, ScoreResults, ScoreBatch)
         api.add("/v1/score/group", self.score_group, GroupResult, GroupRequest)
-        explain = self._server.explain
-        api.add("/v1/explain", self.explain, Explanation, ScoreRequest, documented=explain)
-        api.add("/v1/models", self.list_models, Models, name="models")
-        CompatRoutes(self._dispatcher, self._server, self._hold).add_to(api)
+        if self._server.explain:
+            api.add("/v1/explain", self.explain, Explanation, ScoreRequest)
+        api.add("/v1/models", self.list_models, Models)
+        CompatRoutes(self._dispatcher, self._server, self._admit).add_to(api)
         api.add("/health", self.health, dict[str, str])
         api.add("/ready", self.ready, dict[str, str])
         api.add_exception_handler(UnknownModelError, _not_found)
@@ -84,7 +93,6 @@ class Ingress:
     async def models(self) -> dict[str, Any]:
         """For clients by handle: the reward models, their applications, limit and version."""
         applications = self._dispatcher.applications
-        await self._dispatcher.learn()
         return {
             "models": list(applications),
             "applications": applications,
@@ -107,17 +115,9 @@ class Ingress:
             raise HTTPException(
                 422, 'requests: must be a list of score requests; send {"requests": [{...}, ...]}'
             )
-        limit = self._server.max_batch_items
-        if len(items) > limit:
-            raise HTTPException(
-                413,
-                f"requests: {len(items)} items; the limit is server.max_batch_items: {limit}, "
-                "so split the batch",
-            )
-        self._hold(request, len(items))
-        await self._dispatcher.learn([i.get("model") for i in items if isinstance(i, dict)])
+        self._admit(request, len(items))
         if NDJSON in request.headers.get("accept", ""):
-            return StreamingResponse(lines(self._dispatcher.score_stream(items)), media_type=NDJSON)
+            return StreamingResponse(self._lines(items), media_type=NDJSON)
         return reply({"results": await self._dispatcher.score_batch(items)})
 
     async def score_group(self, request: Request) -> Response:
@@ -128,10 +128,6 @@ class Ingress:
 
     async def explain(self, request: Request) -> Response:
         """Explain the result of a request."""
-        if not self._server.explain:
-            raise HTTPException(
-                404, "/v1/explain: is off in this deployment; set server.explain: true"
-            )
         body = await self._single(request)
         explanation = await self._dispatcher.explain(body)
         return _answered(explanation["result"], explanation)
@@ -160,16 +156,28 @@ class Ingress:
     async def _single(
         self, request: Request, items: Callable[[object], int] = lambda body: 1
     ) -> dict[str, Any]:
-        """The body of a single request for a known model; counts its items for the caller's key."""
+        """The body of a single request for a known model; admits its items."""
         body = await read_json(request, self._server.max_body_bytes, one_item=True)
         if not isinstance(body, dict):
             raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
-        await self._dispatcher.find(body.get("model"))
-        self._hold(request, items(body))
+        self._dispatcher.pick(body.get("model"))
+        self._admit(request, items(body))
         return body
 
-    def _hold(self, request: Request, items: int) -> None:
+    async def _lines(self, items: list[Any]) -> AsyncGenerator[bytes, None]:
+        """A line of JSON for each result, as it finishes."""
+        async with aclosing(self._dispatcher.score_stream(items)) as results:
+            async for result in results:
+                yield orjson.dumps(result) + b"\n"
+
+    def _admit(self, request: Request, items: int) -> None:
         """Count items for the caller's key until the response is sent or abandoned."""
+        limit = self._server.max_batch_items
+        if items > limit:
+            raise HTTPException(
+                413,
+                f"{items} items; the limit is server.max_batch_items: {limit}, so split the batch",
+            )
         if caller := request.scope.get("user"):
             request.state.until_end.enter_context(self._key_limit.held(caller.username, items))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -28,7 +28,6 @@ from reward_serve.reward_models.base import (
     summed_usage,
 )
 from reward_serve.reward_models.chat import ChatRequest
-from reward_serve.routing.placement import bounded, size_of
 from reward_serve.schema import (
     MAX_ITEM_BYTES,
     GroupRequest,
@@ -47,7 +46,6 @@ logger = logging.getLogger(__name__)
 
 Body = TypeVar("Body", bound=BaseModel)
 
-_FLUSH_S = 0.02
 _SHORT_BYTES = 2**10  # of an item whose rules and prompt take some 0.1 ms
 
 
@@ -246,41 +244,6 @@ class Scorer:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self.score(item, batch)) for item in items]
         return [task.result() for task in tasks]
-
-    async def score_stream(
-        self, requests: object, batch: object = None
-    ) -> AsyncIterator[list[dict[str, Any]]]:
-        """The results of ``score_batch`` in chunks as they finish, each with its ``index``.
-
-        Raises:
-            TypeError: ``requests`` is not a list.
-        """
-        items = self._items(requests)
-        if len(items) > self._max_batch_items:
-            refused = [{"index": i, **self._too_large(r, len(items))} for i, r in enumerate(items)]
-            for part, _ in bounded(refused, size_of):
-                yield list(part)
-            return
-        finished: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        batch = batch or object()
-
-        async def one(index: int, item: object) -> None:
-            finished.put_nowait({"index": index, **await self.score(item, batch)})
-
-        tasks = [asyncio.create_task(one(i, item)) for i, item in enumerate(items)]
-        try:
-            left = len(items)
-            while left:
-                chunk = [await finished.get()]
-                await asyncio.sleep(_FLUSH_S)  # yielding a chunk costs as much as a call
-                while not finished.empty():
-                    chunk.append(finished.get_nowait())
-                left -= len(chunk)
-                for part, _ in bounded(chunk, size_of):
-                    yield list(part)
-        finally:
-            for task in tasks:
-                task.cancel()
 
     async def _own_iteration(self) -> None:
         """Wait for an iteration of the event loop in which no other long item begins."""

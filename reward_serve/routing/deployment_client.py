@@ -2,21 +2,50 @@
 
 Each call runs a method of ``replica.deployment.RewardReplica`` in another process, such as
 ``RewardReplica.score_batch``.
+
+The caller chooses the replicas. The samples of a group share work (the prompt up to the response,
+equal answers) if they go to the same replica. A new group goes to its first choice by rendezvous
+hashing, which is the same in every process; adding or removing a replica changes the first choice
+of only that replica's groups. Loads are bounded, as in consistent hashing with bounded loads
+(Mirrokni, Thorup and Zadimoghaddam, 2018): beyond 1.1 times the mean of this process's items in
+flight, a new group goes to the least loaded replica. A group stays where it was placed, as its
+prompt is cached there, until its replica goes or would exceed twice that bound.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+import math
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import Context
-from itertools import chain
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 from uuid import uuid4
 
-from reward_serve.routing.placement import MESSAGE_BYTES, Placement, Share, known_replicas, size_of
 from reward_serve.schema import GroupResult, ScoreResult, Status, echoes, failure, longest_timeout_s
+
+logger = logging.getLogger("ray.serve")
+
+REPLICA_GRACE_S = 2.0  # replicas enforce the deadline; this bounds calls that never reach one
+MESSAGE_BYTES = 2 * 2**20
+"""Maximum bytes of items in one call; a larger item is refused."""
+
+_OVERHEAD = 16
+_ENDLESS = 16 * 2**20
+
+_SLACK = 1.1
+_ALWAYS = 8  # items that a replica takes regardless of its load: a typical group
+_STAYS = 2  # a group leaves its replica at this many times the bound
+_REMEMBERED = 8192
+_KEY_CHARS = 512
+
+Result = dict[str, Any]
 
 
 class NoAnswerError(Exception):
@@ -41,53 +70,9 @@ def is_answer(result: ScoreResult | GroupResult) -> bool:
     return not (result.details or {}).get("unanswered")
 
 
-async def answer_of(call: Any, until: float) -> Any:
-    """Await a call until ``until`` on the event loop's clock.
-
-    The call is cancelled if the time is up or the caller is cancelled.
-
-    Raises:
-        NoAnswerError: the call failed or timed out.
-    """
-    try:
-        async with asyncio.timeout_at(until):
-            return await call
-    except BaseException as error:
-        if not isinstance(error, (asyncio.CancelledError, *call_errors())):
-            raise
-        call.cancel()
-        raise no_answer(error) from error
-
-
-def no_answer(error: BaseException) -> NoAnswerError:
-    """The ``NoAnswerError`` for an exception; re-raises the caller's own cancellation."""
-    from ray.serve.exceptions import BackPressureError
-
-    if isinstance(error, asyncio.CancelledError) and cancelled_by_caller():
-        raise error
-    status, reason = Status.ERROR, f"the replica was lost ({type(error).__name__}); retry"
-    if isinstance(error, TimeoutError):
-        status, reason = Status.TIMEOUT, "no replica answered in time"
-    elif isinstance(error, BackPressureError):
-        status = Status.OVERLOADED
-        reason = "every replica is at its limit of calls; retry after a pause"
-    elif _is_too_large(error):
-        status, reason = Status.INVALID, "the results exceed 4 MiB; send fewer items at once"
-    failed = NoAnswerError(status, reason)
-    failed.__cause__ = error
-    return failed
-
-
-def _is_too_large(error: BaseException) -> bool:
-    from grpc import StatusCode  # type: ignore[import-untyped]
-
-    code = getattr(error, "code", None)
-    return callable(code) and code() is StatusCode.RESOURCE_EXHAUSTED
-
-
 def call_errors() -> tuple[type[BaseException], ...]:
     """The exceptions of a call whose replica is gone, refuses it or does not answer in time."""
-    import grpc
+    import grpc  # type: ignore[import-untyped]
     from ray.exceptions import RayError
     from ray.serve.exceptions import RayServeException
 
@@ -100,12 +85,22 @@ def cancelled_by_caller() -> bool:
     return task is None or task.cancelling() > 0
 
 
-logger = logging.getLogger("ray.serve")
+def handle_of(app: str, deployment: str | None = None) -> Any:
+    """The Serve handle of an application's ingress, or of a deployment, which may not exist yet.
 
-REPLICA_GRACE_S = 2.0  # replicas enforce the deadline; this bounds calls that never reach one
+    Raises:
+        ConnectionError: this process is not in a Ray cluster, and none was found. Serve itself
+            would start one, in which nothing is deployed.
+        ImportError: Ray is not installed.
+    """
+    import ray
+    from ray import serve
 
-Result = dict[str, Any]
-Chunks = AsyncGenerator[list[Result], None]
+    if not ray.is_initialized():
+        ray.init(address="auto", namespace="serve")
+    if deployment is None:
+        return serve.get_app_handle(app)
+    return serve.get_deployment_handle(deployment, app, _check_exists=False)
 
 
 class DeploymentClient:
@@ -136,129 +131,94 @@ class DeploymentClient:
         self._detached = detached
         self._placement = Placement()
 
-    async def score_batch(self, items: Sequence[Any]) -> list[Result]:
-        """Score the items with ``RewardReplica.score_batch``; a result for each, in order."""
-        with self._placed(items) as shares:
-            answers = await asyncio.gather(
-                *(self._score(share, [items[i] for i in share.indices]) for share in shares)
-            )
-        return joined([share.indices for share in shares], answers)
+    async def score_batch(self, items: Sequence[Any], batch: str | None = None) -> list[Result]:
+        """Score the items with ``RewardReplica.score_batch``; a result for each, in order.
 
-    async def score_stream(self, items: Mapping[int, Any]) -> Chunks:
-        """The chunks of ``RewardReplica.score_stream``, each result with its key as ``index``."""
-        keys, values = list(items), list(items.values())
-        with self._placed(values) as shares:
-            streams = [
-                self._stream(share, {keys[i]: values[i] for i in share.indices}) for share in shares
-            ]
-            async with aclosing(merged(streams)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-
-    async def call(self, method: str, *arguments: Any, within_s: float) -> Any:
-        """Call a method of any replica.
-
-        Raises:
-            NoAnswerError: no replica answered.
+        Args:
+            items: score requests as plain data.
+            batch: an id, if the items are only a part of a batch.
         """
-        until = asyncio.get_running_loop().time() + within_s
-        return await self._asked(method, Share(None, (), size_of(arguments)), until, *arguments)
+        with self._placed(items, batch) as shares:
+            answers = await asyncio.gather(*(self._score(share, items) for share in shares))
+        found: dict[int, Result] = {}
+        for share, results in zip(shares, answers, strict=True):
+            found.update(zip(share.indices, results, strict=True))
+        return [found[index] for index in range(len(items))]
 
-    async def explain(self, request: Any) -> Result:
-        """Explain a request's result with ``RewardReplica.explain``; raises like ``call``."""
-        within_s = longest_timeout_s([request]) + REPLICA_GRACE_S
-        answer: Result = await self.call("explain", request, within_s=within_s)
-        return answer
-
-    async def score_group(self, request: Any) -> Result:
-        """Score a group with ``RewardReplica.score_group``.
-
-        It is routed to the replica of its group's single requests.
+    async def ask(self, method: str, request: Any) -> Result:
+        """Call ``explain`` or ``score_group`` of the replica that has the request's group.
 
         Raises:
             NoAnswerError: no replica answered.
         """
         with self._placed([request]) as (share,):
-            until = self._until([request])
-            answer: Result = await self._asked("score_group", share, until, request)
+            answer: Result = await self._call(method, share, self._within_s([request]), request)
         return answer
 
-    @contextmanager
-    def _placed(self, items: Sequence[Any]) -> Iterator[list[Share]]:
-        """The batch split into calls, which are counted as load until the block ends."""
-        replicas = known_replicas(self._handle.app_name, self._handle.deployment_name)
-        shares = self._placement.shares(items, replicas)
-        if len(shares) > 1:
-            batch = uuid4().hex
-            for share in shares:
-                share.batch = batch
-        try:
-            yield shares
-        finally:
-            for share in shares:
-                self._placement.done(share)
+    async def call(self, method: str, *arguments: Any, within_s: float) -> Any:
+        """Call a method of any replica; raises like ``ask``."""
+        share = Share(None, size=size_of(arguments))
+        return await self._call(method, share, within_s, *arguments)
 
-    def _begin(self, method: str, share: Share, *arguments: Any, **options: Any) -> Any:
-        """Start a call to the share's replica; the id of a split batch is the last argument.
+    async def _score(self, share: Share, items: Sequence[Any]) -> list[Result]:
+        own = [items[index] for index in share.indices]
+        try:
+            results: list[Result] = await self._call("score_batch", share, self._within_s(own), own)
+            return results
+        except NoAnswerError as error:
+            return self._failures(own, error)
+        finally:
+            self._placement.done(share)
+
+    async def _call(self, method: str, share: Share, within_s: float, *arguments: Any) -> Any:
+        """Call the share's replica; the id of a split batch is the last argument.
+
+        The call is cancelled if the time is up or the caller is cancelled.
 
         Raises:
-            NoAnswerError: the call is one item that no message carries.
+            NoAnswerError: the call failed or timed out, or is one item that no message carries.
         """
         if share.size > MESSAGE_BYTES:
             raise NoAnswerError(
                 Status.INVALID,
                 f"request: has {share.size} bytes with its metadata; send at most {MESSAGE_BYTES}",
             )
+        handle = self._handle
         if share.replica is not None:
-            options["session_id"] = share.replica
-        handle = self._handle.options(**options) if options else self._handle
-        remote = getattr(handle, method).remote
+            handle = handle.options(session_id=share.replica)
         if share.batch is not None:
             arguments = (*arguments, share.batch)
-        if self._detached or share.batch is not None:
-            return Context().run(remote, *arguments)
-        return remote(*arguments)
-
-    async def _asked(self, method: str, share: Share, until: float, *arguments: Any) -> Any:
-        return await answer_of(self._begin(method, share, *arguments), until)
-
-    async def _score(self, share: Share, items: list[Any]) -> list[Result]:
-        until = self._until(items)
+        remote = getattr(handle, method).remote
+        is_single = share.batch is None and not self._detached
+        call = remote(*arguments) if is_single else Context().run(remote, *arguments)
         try:
-            answer: list[Result] = await self._asked("score_batch", share, until, items)
-            return answer
-        except NoAnswerError as error:
-            return self._failures(items, error)
-        finally:
-            self._placement.done(share)
+            async with asyncio.timeout(within_s):
+                return await call
+        except asyncio.CancelledError as error:
+            call.cancel()
+            if cancelled_by_caller():
+                raise
+            raise _no_answer(error) from error
+        except call_errors() as error:
+            call.cancel()
+            raise _no_answer(error) from error
 
-    async def _stream(self, share: Share, missing: dict[int, Any]) -> Chunks:
-        keys, items = list(missing), list(missing.values())
-        until, call = self._until(items), None
+    @contextmanager
+    def _placed(self, items: Sequence[Any], batch: str | None = None) -> Iterator[list[Share]]:
+        """The batch split into calls, which are counted as load until the block ends."""
+        replicas = known_replicas(self._handle.app_name, self._handle.deployment_name)
+        shares = self._placement.shares(items, replicas)
+        batch = batch or (uuid4().hex if len(shares) > 1 else None)
+        for share in shares:
+            share.batch = batch
         try:
-            call = self._begin("score_stream", share, items, stream=True)
-            chunks = aiter(call)
-            while True:  # until StopAsyncIteration
-                # The timeout excludes the yield, where it could cancel the reader.
-                async with asyncio.timeout_at(until):
-                    chunk = await anext(chunks)
-                for result in chunk:
-                    result["index"] = keys[result["index"]]
-                    del missing[result["index"]]
-                yield chunk
-        except (asyncio.CancelledError, Exception) as error:
-            fault = error if isinstance(error, NoAnswerError) else no_answer(error)
-            if missing:
-                failures = self._failures(missing.values(), fault)
-                yield [{"index": i, **each} for i, each in zip(missing, failures, strict=True)]
+            yield shares
         finally:
-            if missing and call is not None:
-                call.cancel()
-            self._placement.done(share)
+            for share in shares:
+                self._placement.done(share)
 
-    def _until(self, items: Iterable[Any]) -> float:
-        """The deadline of the items plus the grace period, on the event loop's clock."""
-        return asyncio.get_running_loop().time() + longest_timeout_s(items) + self._grace_s
+    def _within_s(self, items: Iterable[Any]) -> float:
+        return longest_timeout_s(items) + self._grace_s
 
     def _failures(self, items: Iterable[Any], error: NoAnswerError) -> list[Result]:
         model, cause = self._handle.deployment_name, error.__cause__
@@ -269,52 +229,170 @@ class DeploymentClient:
         return [result.model_dump(mode="json") for result in failures]
 
 
-def joined(parts: Iterable[Sequence[int]], answers: Iterable[Sequence[Result]]) -> list[Result]:
-    """Join the results of a batch that was split into parts, each given as item indices."""
-    pairs = (zip(*both, strict=True) for both in zip(parts, answers, strict=True))
-    found: dict[int, Result] = dict(chain.from_iterable(pairs))
-    return [found[index] for index in range(len(found))]
+def _no_answer(error: BaseException) -> NoAnswerError:
+    from grpc import StatusCode
+    from ray.serve.exceptions import BackPressureError
+
+    if isinstance(error, TimeoutError):
+        return NoAnswerError(Status.TIMEOUT, "no replica answered in time")
+    if isinstance(error, BackPressureError):
+        reason = "every replica is at its limit of calls; retry after a pause"
+        return NoAnswerError(Status.OVERLOADED, reason)
+    code = getattr(error, "code", None)  # of a grpc.RpcError
+    if callable(code) and code() is StatusCode.RESOURCE_EXHAUSTED:
+        return NoAnswerError(Status.INVALID, "the results exceed 4 MiB; send fewer items at once")
+    return NoAnswerError(Status.ERROR, f"the replica was lost ({type(error).__name__}); retry")
 
 
-async def merged(streams: Iterable[Chunks]) -> Chunks:
-    """Merge the streams' chunks as they arrive; closes all streams at the end or on an error."""
-    ready: asyncio.Queue[list[Result] | Exception | None] = asyncio.Queue(maxsize=16)
-
-    async def pump(stream: Chunks) -> None:
-        end = None
-        try:
-            async with aclosing(stream):
-                async for chunk in stream:
-                    await ready.put(chunk)
-        except Exception as error:
-            end = error
-        await ready.put(end)
-
-    tasks = [asyncio.create_task(pump(stream)) for stream in streams]
-    try:
-        for _ in tasks:
-            while (chunk := await ready.get()) is not None:
-                if isinstance(chunk, Exception):
-                    raise chunk
-                yield chunk
-    finally:
-        for task in tasks:
-            task.cancel()
+_known: dict[tuple[str, str], tuple[str, ...]] = {}
 
 
-def handle_of(app: str, deployment: str | None = None) -> Any:
-    """The Serve handle of an application's ingress, or of a deployment, which may not exist yet.
+def note_replicas(app: str, deployment: str, replicas: Iterable[str]) -> None:
+    """Set the ids of a deployment's replicas, as this process's routers report them."""
+    _known[app, deployment] = tuple(replicas)
 
-    Raises:
-        ConnectionError: this process is not in a Ray cluster, and none was found. Serve itself
-            would start one, in which nothing is deployed.
-        ImportError: Ray is not installed.
+
+def known_replicas(app: str, deployment: str) -> tuple[str, ...]:
+    """The replica ids of a deployment; empty if Serve places its calls."""
+    return _known.get((app, deployment), ())
+
+
+@dataclass(eq=False)
+class Share:
+    """The part of a batch that goes to one replica in one call.
+
+    Attributes:
+        replica: the replica's id; None if Serve chooses it.
+        indices: indices of the items in the batch.
+        size: bytes of the items, as ``size_of`` estimates them.
+        batch: the batch's id, which tells the replica that other parts belong to it; None if this
+            is the whole batch.
     """
-    import ray
-    from ray import serve
 
-    if not ray.is_initialized():
-        ray.init(address="auto", namespace="serve")
-    if deployment is None:
-        return serve.get_app_handle(app)
-    return serve.get_deployment_handle(deployment, app, _check_exists=False)
+    replica: str | None
+    indices: list[int] = field(default_factory=list)
+    size: int = 0
+    batch: str | None = None
+
+
+class Placement:
+    """Places this process's items for one deployment. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loads: Counter[str] = Counter()
+        self._in_flight: set[Share] = set()
+        self._homes: dict[int, str] = {}  # the group used last at the end
+
+    def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
+        """Split the batch into calls; call ``done`` with each share when it is answered."""
+        if len(replicas) < 2 or not items:
+            return _calls(items, None, range(len(items)))
+        groups: dict[int, list[int]] = {}
+        for index, item in enumerate(items):
+            groups.setdefault(group_key(item), []).append(index)
+        parts: dict[str, list[int]] = {}
+
+        def place(indices: list[int], replica: str) -> None:
+            self._loads[replica] += len(indices)
+            parts.setdefault(replica, []).extend(indices)
+
+        with self._lock:
+            mean = (sum(self._loads[one] for one in replicas) + len(items)) / len(replicas)
+            most = max(_ALWAYS, math.ceil(_SLACK * mean))
+            for group, members in groups.items():
+                if any(_waits_for_others(items[index]) for index in members):
+                    place(members, first_choice(group, replicas))  # as every other process chooses
+                elif len(members) <= most:
+                    place(members, self._home(group, len(members), replicas, most))
+                else:  # too many for one replica
+                    for start in range(0, len(members), _ALWAYS):
+                        place(members[start : start + _ALWAYS], self._least_loaded(replicas))
+            shares = [one for part in parts.items() for one in _calls(items, *part)]
+            self._in_flight.update(shares)
+        return shares
+
+    def done(self, share: Share) -> None:
+        """Mark the share as answered."""
+        with self._lock:
+            if share.replica is not None and share in self._in_flight:
+                self._in_flight.remove(share)
+                self._loads[share.replica] -= len(share.indices)
+
+    def _home(self, group: int, size: int, replicas: Sequence[str], most: int) -> str:
+        home = self._homes.pop(group, "")
+        if home in replicas:
+            most = _STAYS * most
+        else:
+            home = first_choice(group, replicas)
+        if self._loads[home] + size > most:
+            home = self._least_loaded(replicas)
+        self._homes[group] = home
+        if len(self._homes) > _REMEMBERED:
+            del self._homes[next(iter(self._homes))]
+        return home
+
+    def _least_loaded(self, replicas: Sequence[str]) -> str:
+        return min(replicas, key=self._loads.__getitem__)
+
+
+def first_choice(group: int, replicas: Sequence[str]) -> str:
+    """The group's replica by rendezvous hashing, the same in every process."""
+    return max(replicas, key=lambda one: blake2b(f"{one} {group}".encode()).digest())
+
+
+def _waits_for_others(item: object) -> bool:
+    """Whether a request is judged with the others of its group, which one replica must receive."""
+    return isinstance(item, Mapping) and item.get("group_size") is not None
+
+
+def group_key(item: object) -> int:
+    """A hash of the item's group, the same in every process.
+
+    A request without ``group`` is identified by its reference and question.
+    """
+    fields = item if isinstance(item, Mapping) else {}
+    group = fields.get("group")
+    key = group if isinstance(group, str) else (fields.get("reference"), fields.get("question"))
+    return zlib.crc32(_text(key).encode("utf-8", "replace"))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value[:_KEY_CHARS]
+    if isinstance(value, list | tuple):
+        return "\x1f".join(_text(part) for part in value[:8])
+    return type(value).__name__
+
+
+def _calls(items: Sequence[object], replica: str | None, indices: Sequence[int]) -> list[Share]:
+    """The calls to one replica, in order, of at most ``MESSAGE_BYTES`` or one larger item each."""
+    shares = [Share(replica)]
+    for index in indices:
+        size = size_of(items[index])
+        if shares[-1].indices and shares[-1].size + size > MESSAGE_BYTES:
+            shares.append(Share(replica))
+        shares[-1].indices.append(index)
+        shares[-1].size += size
+    return shares
+
+
+def size_of(value: object) -> int:
+    """An upper bound on the message bytes of JSON-like data; an estimate for other data.
+
+    Counting stops at 16 MiB, as data that contain themselves have no end.
+    """
+    total = 0
+    left: list[Iterable[object]] = [(value,)]
+    while left and total < _ENDLESS:
+        for part in left.pop():
+            total += _OVERHEAD
+            if isinstance(part, str):
+                total += len(part) if part.isascii() else 4 * len(part)
+            elif isinstance(part, dict):
+                left += part, part.values()
+            elif isinstance(part, list | tuple):
+                left.append(part)
+            elif isinstance(part, int):
+                total += part.bit_length() // 8
+    return total

@@ -18,7 +18,7 @@ from reward_serve.cli.launch import START_SETTINGS
 from reward_serve.cli.main import cli
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
-from reward_serve.http.auth import read_key_digests
+from reward_serve.keys import read_key_digests
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 SERVICES = ("judge", "judge-gpu")

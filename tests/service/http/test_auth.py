@@ -1,215 +1,225 @@
+"""Who is let in, how much at once, and what surrounds every reply."""
+
 from __future__ import annotations
 
-import hmac
+import json
 import logging
-import os
-from pathlib import Path
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
-from starlette.exceptions import HTTPException
+from ray.exceptions import TaskCancelledError
+from starlette.requests import Request
+from starlette.testclient import TestClient
 
-from reward_serve.config.base import ConfigError
-from reward_serve.http.auth import (
-    KeyLimit,
-    digest_of,
-    name_of,
-    read_key_digests,
-)
+from reward_serve.http.auth import Exchange
+from reward_serve.version import VERSION_HEADER, __version__
+from tests.fake_ingress import BEARER, GOOD, KEY, KEYS, OTHER_BEARER, OTHER_KEY, served
 
-ONE = "0123456789abcdef"
-TWO = "fedcba9876543210/+~._-=="
+NDJSON = {"accept": "application/x-ndjson"}
+SECRET = "internal-path-/srv/x"
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "keys"
-    path.touch(mode=0o600)
-    return path
-
-
-def fault(file: Path | None = None, variable: str | None = None) -> str:
-    with pytest.raises(ConfigError) as caught:
-        read_key_digests(str(file) if file else None, variable)
-    assert caught.value.__cause__ is None
-    return str(caught.value)
-
-
-def test_a_key_is_known_by_its_name() -> None:
-    digests = {"one": digest_of(ONE), "two": digest_of(TWO)}
-    assert (name_of(digests, ONE), name_of(digests, TWO)) == ("one", "two")
+def body_of(path: str) -> bytes:
+    content = {"requests": [GOOD]} if path.endswith("batch") else GOOD
+    return json.dumps(content).encode()
 
 
 @pytest.mark.parametrize(
-    "key",
+    "path",
     [
-        "",
-        ONE[:-1],
-        f"{ONE}0",
-        ONE.upper(),
-        f" {ONE}",
-        digest_of(ONE),
-        "é" * 16,
-        "\udcff",
-        "x" * 9999,
+        "/v1/score",
+        "/v1/score/batch",
+        "/v1/score/group",
+        "/v1/explain",
+        "/v1/chat/completions",
+        "/get_reward",
+        "/remote_rm",
+        "/v1/models",
+        "/docs",
+        "/redoc",
+        "/openapi.json",
+        "/nowhere",
+        "/health/",
+        "//health",
+        "/HEALTH",
+        "/health/../v1/models",
+        "/v1/models?x=/health",
     ],
-    ids=range(9),
 )
-def test_another_key_is_nobodys(key: str) -> None:
-    assert name_of({"one": digest_of(ONE)}, key) is None
-
-
-def test_every_key_is_compared_in_constant_time_at_equal_length(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    compared: list[tuple[int, int]] = []
-    real = hmac.compare_digest
-
-    def spy(one: str, other: str) -> bool:
-        compared.append((len(one), len(other)))
-        return real(one, other)
-
-    monkeypatch.setattr(hmac, "compare_digest", spy)
-    digests = {"one": digest_of(ONE), "two": digest_of(TWO)}
-    assert name_of(digests, ONE) == "one"
-    assert name_of(digests, "x") is None
-    assert compared == [(64, 64)] * 4
-
-
-def test_no_source_is_no_keys() -> None:
-    assert read_key_digests(None, None) == {}
-
-
-def test_a_file_names_its_keys(file: Path) -> None:
-    file.write_text(f"# trainers\n\none: {ONE}\r\n  two:{TWO}  \n")
-    assert read_key_digests(str(file), None) == {"one": digest_of(ONE), "two": digest_of(TWO)}
-
-
-def test_a_byte_order_mark_is_no_part_of_a_name(file: Path) -> None:
-    file.write_text(f"one: {ONE}\n", encoding="utf-8-sig")
-    assert set(read_key_digests(str(file), None)) == {"one"}
-
-
-@pytest.mark.timeout(10)
-def test_a_pipe_or_a_device_is_refused_unread(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for file in (tmp_path / "pipe", Path("/dev/zero")):
-        message = fault(file)
-        assert message.startswith(f"server.api_keys_file: {str(file)!r}: is a pipe or a device")
-        assert "regular file" in message
-
-
-def test_a_variable_names_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("THE_KEYS", f"one={ONE}, two={TWO},")
-    assert read_key_digests(None, "THE_KEYS") == {"one": digest_of(ONE), "two": digest_of(TWO)}
-
-
-def test_both_sources_are_taken_together(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file.write_text(f"one: {ONE}\n")
-    monkeypatch.setenv("THE_KEYS", f"two={TWO}")
-    assert set(read_key_digests(str(file), "THE_KEYS")) == {"one", "two"}
-    monkeypatch.setenv("THE_KEYS", f"one={TWO}")
-    assert "the name 'one' is used twice" in fault(file, "THE_KEYS")
+def test_every_path_but_those_for_probes_asks_for_a_key(path: str) -> None:
+    client = served(KEYS, compatible_with=["openai", "openrlhf", "slime"])
+    for method in ("GET", "POST"):
+        reply = client.request(method, path, content=body_of(path))
+        assert reply.status_code == 401
+        assert "Authorization: is missing" in reply.json()["detail"]
+        assert reply.headers["www-authenticate"] == "Bearer"
+    assert client.get("/health").status_code == client.get("/ready").status_code == 200
 
 
 @pytest.mark.parametrize(
-    ("text", "parts"),
+    "headers",
     [
-        pytest.param("", ["contains no keys", "openssl rand", "remove the field"], id="empty"),
-        pytest.param("# none yet\n\n", ["contains no keys"], id="comments alone"),
-        pytest.param(f"one: {ONE}\none: {TWO}\n", ["line 2", "'one'", "twice"], id="same name"),
-        pytest.param(f"one: {ONE}\ntwo: {ONE}\n", ["line 2", "'two'", "another"], id="same key"),
-        pytest.param("one: s3cret\n", ["line 1", "6 characters", "16", "openssl"], id="short"),
-        pytest.param(f'one: "{ONE}"\n', ["line 1", "without quotes"], id="quoted"),
-        pytest.param(f"one: {ONE} # hers\n", ["line 1", "letters, digits"], id="comment behind"),
-        pytest.param(f"{ONE}\n", ["line 1", "must read name: key"], id="no name"),
-        pytest.param(f"\n: {ONE}\n", ["line 2", "the name must be"], id="empty name"),
-        pytest.param(f"a b: {ONE}\n", ["line 1", "the name must be"], id="name with a space"),
-        pytest.param(f"{TWO}: {ONE}\n", ["line 1", "the name must be"], id="a key for a name"),
-        pytest.param(f"{ONE}:\n", ["line 1", "the key must be"], id="a key, a colon, no key"),
-        pytest.param(f"KEY={ONE}\n", ["line 1", "must read name: key", ".env file"], id="a .env"),
-        pytest.param(f"export KEY='{ONE}:x'\n", ["line 1", ".env file"], id="an export"),
-        pytest.param("one: kéykéykéykéykéykéy\n", ["line 1", "letters, digits"], id="accents"),
+        {"Authorization": ""},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer "},
+        {"Authorization": KEY},
+        {"Authorization": f"Basic {KEY}"},
+        {"Authorization": "Bearer wrong-key-0123456789"},
+        {"Authorization": f"Bearer {KEY}x"},
+        {"Authorization": f"Bearer {KEY[:-1]}"},
+        {"Authorization": f"Bearer {KEY.upper()}"},
+        {"Authorization": f"Bearer {KEYS['trainer']}"},
+        {"Authorization": "Bearer \xff\xfe"},
+        {"X-API-Key": KEY},
+        {"Cookie": f"Authorization=Bearer {KEY}"},
+    ],
+    ids=range(13),
+)
+def test_a_wrong_key_is_401(headers: dict[str, str]) -> None:
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    reply = served(KEYS).post("/v1/score", json=GOOD, headers=raw)
+    assert reply.status_code == 401
+    assert "Authorization: " in reply.json()["detail"]
+    assert KEY not in reply.text
+
+
+@pytest.mark.parametrize("authorization", [f"Bearer {KEY}", f"bearer {OTHER_KEY}", f"BEARER {KEY}"])
+def test_each_key_opens_every_path(authorization: str) -> None:
+    client = served(KEYS)
+    client.headers["Authorization"] = authorization
+    assert client.post("/v1/score", json=GOOD).json()["score"] == 1.0
+    batch = client.post("/v1/score/batch", json={"requests": [GOOD, GOOD]})
+    assert [result["score"] for result in batch.json()["results"]] == [1.0, 1.0]
+    for path in ("/v1/models", "/docs", "/openapi.json"):
+        assert client.get(path).status_code == 200
+    assert client.get("/nowhere").status_code == 404
+
+
+def test_probes_are_open_under_a_route_prefix_too() -> None:
+    client = served(KEYS)
+    client.app.root_path = "/judge"  # type: ignore[attr-defined] # as Serve does by the scope
+    assert client.get("/judge/health").status_code == 200
+    assert client.get("/judge/v1/models").status_code == 401
+    assert client.get("/judge/v1/models", headers=BEARER).status_code == 200
+
+
+def test_every_reply_has_its_headers() -> None:
+    client = served(KEYS)
+    for method, path, headers in (
+        ("POST", "/v1/score", BEARER),
+        ("POST", "/v1/score/batch", BEARER | NDJSON),
+        ("POST", "/v1/score", {}),
+        ("GET", "/health", {}),
+        ("GET", "/docs", BEARER),
+        ("GET", "/nowhere", BEARER),
+        ("PUT", "/v1/score", BEARER),
+    ):
+        reply = client.request(method, path, content=body_of(path), headers=headers)
+        assert reply.headers.get_list("x-content-type-options") == ["nosniff"]
+        assert reply.headers.get_list("cache-control") == ["no-store"]
+        assert reply.headers.get_list(VERSION_HEADER) == [__version__]
+
+
+@pytest.mark.parametrize(
+    ("path", "items", "headers"),
+    [
+        ("/v1/score", 1, {}),
+        ("/v1/explain", 1, {}),
+        ("/v1/score/batch", 2, {}),
+        ("/v1/score/batch", 2, NDJSON),
     ],
 )
-def test_a_file_that_cannot_be_used_is_reported_without_a_key(
-    file: Path, text: str, parts: list[str]
+def test_items_beyond_a_keys_limit_are_429_until_those_in_flight_are_answered(
+    path: str, items: int, headers: dict[str, str], serve_log: pytest.LogCaptureFixture
 ) -> None:
-    file.write_text(text, encoding="utf-8")
-    message = fault(file)
-    assert message.startswith(f"server.api_keys_file: {str(file)!r}")
-    assert [part for part in parts if part not in message] == []
-    assert [key for key in (ONE, TWO, "s3cret", "kéy") if key in message] == []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def before() -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    body = {"requests": [GOOD] * items} if path.endswith("batch") else GOOD
+    client = served(KEYS, before, max_concurrent_items_per_key=items)
+    with client, ThreadPoolExecutor() as pool:
+        first = pool.submit(client.post, path, json=body, headers=headers | BEARER)
+        assert begun.wait(30)
+        refused = client.post("/v1/score", json=GOOD, headers=BEARER)
+        other = pool.submit(client.post, "/v1/score", json=GOOD, headers=OTHER_BEARER)
+        go_on.set()
+        assert first.result(30).status_code == 200
+        assert other.result(30).status_code == 200
+        for _ in range(items + 1):
+            assert client.post("/v1/score", json=GOOD, headers=BEARER).status_code == 200
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert f"max_concurrent_items_per_key: {items}; retry" in refused.json()["detail"]
+    assert "key 'trainer'" in serve_log.text
+    assert KEY not in serve_log.text
 
 
-def test_a_variable_that_cannot_be_used_is_reported_without_a_key(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/score/batch", {"requests": [GOOD] * 3}),
+        ("/v1/score/group", {"question": "?", "responses": ["a", "b", "c"]}),
+    ],
+)
+def test_what_can_never_fit_a_keys_limit_is_to_be_split(path: str, body: Any) -> None:
+    reply = served(KEYS, max_concurrent_items_per_key=2).post(path, json=body, headers=BEARER)
+    assert reply.status_code == 413
+    assert "split the batch" in reply.json()["detail"]
+
+
+def broken() -> TestClient:
+    """A service with a fault of its own."""
+
+    def before() -> None:
+        raise LookupError(SECRET)
+
+    client = served(KEYS, before, max_concurrent_items_per_key=1)
+    client.headers.update(BEARER)
+    return client
+
+
+def test_a_fault_of_ours_is_a_json_500_that_tells_a_request_id_and_no_more(
+    serve_log: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.delenv("THE_KEYS", raising=False)
-    assert "THE_KEYS: is not set where Serve builds" in fault(variable="THE_KEYS")
-    for value, part in [
-        ("", "contains no keys"),
-        (TWO, "entry 1"),
-        (f"one={ONE},{ONE}", "entry 2"),
-    ]:
-        monkeypatch.setenv("THE_KEYS", value)
-        message = fault(variable="THE_KEYS")
-        assert part in message
-        assert ONE not in message
-        assert TWO.rstrip("=") not in message
+    reply = broken().post("/v1/score", json=GOOD, headers={"x-request-id": "abc-123"})
+    assert (reply.status_code, reply.json()["request_id"]) == (500, "abc-123")
+    assert "abc-123" in reply.json()["detail"]
+    assert SECRET not in reply.text
+    (record,) = [r for r in serve_log.records if r.levelno == logging.ERROR]
+    assert "request abc-123 failed: POST /v1/score, key trainer" in record.getMessage()
+    assert SECRET in serve_log.text  # in the traceback
+    assert KEY not in serve_log.text
 
 
-def test_a_missing_file_is_reported_with_where_it_is_looked_for(tmp_path: Path) -> None:
-    message = fault(tmp_path / "none")
-    assert "No such file" in message
-    assert "a node of the cluster" in message
-    assert "Is a directory" in fault(tmp_path)
+def test_a_fault_of_ours_gives_back_the_keys_items() -> None:
+    client = broken()
+    assert [client.post("/v1/score", json=GOOD).status_code for _ in range(3)] == [500] * 3
 
 
-def test_a_file_that_is_no_text_is_reported(file: Path) -> None:
-    file.write_bytes(b"one: \xff\xfe" + ONE.encode())
-    assert "is not UTF-8 text" in fault(file)
+def test_a_callers_request_id_cannot_write_the_log(serve_log: pytest.LogCaptureFixture) -> None:
+    hostile = {b"x-request-id": b"\x1b[31m\x85forged" + b"x" * 999}
+    reply = broken().post("/v1/score", json=GOOD, headers=hostile)
+    assert len(reply.json()["request_id"]) <= 64
+    assert "\x1b" not in serve_log.text + reply.text
+    assert "\x85" not in serve_log.text + reply.text
 
 
-@pytest.mark.parametrize(("mode", "warns"), [(0o600, False), (0o640, True), (0o604, True)])
-def test_a_file_that_others_can_read_is_warned_of(
-    file: Path, mode: int, warns: bool, caplog: pytest.LogCaptureFixture
+async def test_a_caller_who_goes_while_the_body_is_read_is_no_fault_of_ours(
+    serve_log: pytest.LogCaptureFixture,
 ) -> None:
-    file.write_text(f"one: {ONE}\n")
-    file.chmod(mode)
-    with caplog.at_level(logging.WARNING, logger="ray.serve"):
-        logging.getLogger("ray.serve").addHandler(caplog.handler)
-        read_key_digests(str(file), None)
-        logging.getLogger("ray.serve").removeHandler(caplog.handler)
-    assert ("chmod 600" in caplog.text) is warns
-    assert ONE not in caplog.text
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await Request(scope, receive, send).body()
 
+    async def taken_back() -> Any:
+        raise TaskCancelledError
 
-def test_each_key_has_its_own_items_in_flight() -> None:
-    limit = KeyLimit(3)
-    with limit.held("one", 2), limit.held("two", 3), limit.held("one", 1):
-        with pytest.raises(
-            HTTPException, match=r"'one': 1 items in addition to 3 .*: 3; retry"
-        ) as e:
-            limit.held("one", 1).__enter__()
-        assert e.value.status_code == 429
-    with limit.held("one", 3):
-        pass
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
 
-
-def test_items_are_given_back_when_the_work_fails() -> None:
-    limit = KeyLimit(1)
-    for _ in range(3):
-        with pytest.raises(ZeroDivisionError), limit.held("one", 1):
-            raise ZeroDivisionError
-
-
-def test_a_batch_beyond_the_limit_is_refused_with_the_advice_to_split_it() -> None:
-    with pytest.raises(HTTPException, match="split the batch") as caught:
-        KeyLimit(3).held("one", 4).__enter__()
-    assert caught.value.status_code == 413
-
-
-def test_without_a_limit_any_number_may_be_in_flight() -> None:
-    limit = KeyLimit(None)
-    with limit.held("one", 10**9), limit.held("one", 10**9) as held:
-        assert held is None
+    scope = {"type": "http", "method": "POST", "path": "/x", "headers": []}
+    await Exchange(app)(scope, taken_back, send)
+    assert serve_log.records == []

@@ -1,43 +1,90 @@
-"""The service in this process against its own OpenAPI document."""
+"""The OpenAPI document, and the replies against it."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-import schemathesis
+import jsonschema
+import pytest
 
-from tests.conformance import Case, ask, ask_for_lines, settings
-from tests.fake_ingress import BEARER, KEYS, served
-from tests.tiers import share
+from reward_serve.schema import MAX_REFERENCES, MAX_TIMEOUT_S, ScoreRequest, ScoreResult, Status
+from tests.fake_ingress import BEARER, GOOD, KEY, KEYS, served
 
-# Loaded as they are collected: schemathesis makes a test of each operation.
-open_app: Any = served().app
-keyed_app: Any = served(KEYS, max_concurrent_items_per_key=64).app
-compatible_app: Any = served(compatible_with=["openai", "openrlhf", "slime"], absent_reward=0.0).app
-described = schemathesis.openapi.from_asgi("/openapi.json", open_app, config=settings(share(60, 4)))
-keyed = schemathesis.openapi.from_asgi(
-    "/openapi.json", keyed_app, config=settings(share(15, 5)), headers=BEARER
+COMPATIBLE: dict[str, Any] = {"compatible_with": ["openai", "openrlhf", "slime"]}
+DOCUMENT: dict[str, Any] = served(**COMPATIBLE).get("/openapi.json").json()
+TYPES = DOCUMENT["components"]["schemas"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code"),
+    [
+        ("/v1/score", {**GOOD, "id": "a", "metadata": {"n": [1]}}, 200),
+        ("/v1/score", {}, 422),
+        ("/v1/score", {"model": "no"}, 404),
+        ("/v1/score/batch", {"requests": [GOOD, {}, 3]}, 200),
+        ("/v1/score/batch", {}, 422),
+        ("/v1/score/group", {"question": "?", "responses": ["a", "aa", " "]}, 200),
+        ("/v1/score/group", {"responses": []}, 422),
+        ("/v1/explain", GOOD, 200),
+        ("/v1/explain", {}, 422),
+        ("/v1/models", None, 200),
+        ("/ready", None, 200),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Which?"}]}, 200),
+        ("/v1/chat/completions", {}, 400),
+        ("/get_reward", {"query": ["Q #### 18"], "prompts": ["Q"], "labels": ["18"]}, 200),
+        ("/remote_rm", {"response": "#### 18", "label": "18"}, 200),
+        ("/remote_rm", {"response": "perhaps 18", "label": "18"}, 503),
+    ],
 )
-compatible = schemathesis.openapi.from_asgi(
-    "/openapi.json", compatible_app, config=settings(share(40, 6))
+def test_every_reply_is_as_the_document_says(path: str, body: Any, code: int) -> None:
+    method = "get" if body is None else "post"
+    reply = served(**COMPATIBLE).request(method, path, content=json.dumps(body))
+    assert reply.status_code == code
+    described = DOCUMENT["paths"][path][method]["responses"]["200" if code == 200 else "default"]
+    schema = described["content"]["application/json"]["schema"]
+    jsonschema.validate(reply.json(), {**schema, "components": DOCUMENT["components"]})
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "result"),
+    [
+        ("/v1/score", "ScoreRequest", "ScoreResult"),
+        ("/v1/score/batch", "ScoreBatch", "ScoreResults"),
+        ("/v1/score/group", "GroupRequest", "GroupResult"),
+        ("/v1/explain", "ScoreRequest", "Explanation"),
+    ],
 )
+def test_generated_clients_get_a_named_type_for_each_body(
+    path: str, body: str, result: str
+) -> None:
+    described = DOCUMENT["paths"][path]["post"]
+    named = [
+        part["content"]["application/json"]["schema"]["$ref"]
+        for part in (described["requestBody"], *described["responses"].values())
+    ]
+    assert named == [f"#/components/schemas/{name}" for name in (body, result, "Problem")]
 
 
-@compatible.include(path_regex="get_reward|remote_rm|chat").parametrize()
-def test_what_other_services_clients_call_is_as_the_document_says(case: Case) -> None:
-    ask(case)
+def test_requests_and_results_are_described_with_all_their_fields_and_bounds() -> None:
+    request, result = TYPES["ScoreRequest"], TYPES["ScoreResult"]
+    assert set(request["properties"]) == set(ScoreRequest.model_fields)
+    assert request["required"] == ["response"]
+    assert request["additionalProperties"] is False
+    several = request["properties"]["reference"]["anyOf"][1]
+    assert (several["minItems"], several["maxItems"]) == (1, MAX_REFERENCES)
+    assert request["properties"]["timeout_s"]["maximum"] == MAX_TIMEOUT_S
+    assert set(result["properties"]) == set(ScoreResult.model_fields)
+    assert set(result["required"]) == set(ScoreResult.model_fields) - {"components"}
+    assert set(TYPES["Status"]["enum"]) == {status.value for status in Status}
 
 
-@described.parametrize()
-def test_every_reply_is_as_the_document_says(case: Case) -> None:
-    ask(case)
-
-
-@described.include(path="/v1/score/batch").parametrize()
-def test_every_line_of_a_streamed_batch_is_as_the_document_says(case: Case) -> None:
-    ask_for_lines(case)
-
-
-@keyed.parametrize()
-def test_with_keys_too(case: Case) -> None:
-    ask(case, headers=BEARER)
+def test_with_keys_the_document_says_so_and_names_none() -> None:
+    reply = served(KEYS).get("/openapi.json", headers=BEARER)
+    document = reply.json()
+    (scheme,) = document["components"]["securitySchemes"].values()
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+    assert document["paths"]["/v1/score"]["post"]["security"] == [{"API key": []}]
+    assert "security" not in document["paths"]["/health"]["get"]
+    assert "securitySchemes" not in DOCUMENT["components"]
+    assert [secret for secret in (KEY, *KEYS, *KEYS.values()) if secret in reply.text] == []

@@ -14,11 +14,11 @@ SEVERAL: Final = "several"
 GATEWAY: Final = "gateway"
 GUARDED: Final = "guarded"
 MISSING: Final = "missing"  # its replica cannot start
-UNREADABLE: Final = "unreadable"  # it cannot be built
 
 OWN = "tests.own_functions"
 KEYS_VARIABLE = "REWARD_SERVE_API_KEYS"
 KEY_LIMIT = 4
+JUDGE = {"model": "judge", "application": APP}
 _FEW: dict[str, Any] = {"resources": {"num_cpus": 0.1}}
 
 
@@ -33,20 +33,8 @@ def own(name: str, function: str, **fields: Any) -> dict[str, Any]:
     return rule(name, "function", rule={"function": f"{OWN}:{function}"}, **fields)
 
 
-def composite(name: str, members: list[Any]) -> dict[str, Any]:
-    """A vote."""
-    settings = {"members": members, "aggregate": "vote", "quorum": 2}
-    return {"name": name, "kind": "composite", "composite": settings, **_FEW}
-
-
-def cascade(name: str, members: list[Any], **settings: Any) -> dict[str, Any]:
-    """One after the other."""
-    fields = {"members": members, **settings}
-    return {"name": name, "kind": "cascade", "cascade": fields, **_FEW}
-
-
 def judge_and_keys(port: int, keys: Path) -> dict[str, Any]:
-    """``deployments/judge.yaml`` on another port, a rule with keys, one with unreadable keys."""
+    """``deployments/judge.yaml`` on another port, and a rule with keys."""
     config: dict[str, Any] = yaml.safe_load(
         (ROOT / "deployments" / "judge.yaml").read_text(encoding="utf-8")
     )
@@ -58,15 +46,14 @@ def judge_and_keys(port: int, keys: Path) -> dict[str, Any]:
         "api_keys_env": KEYS_VARIABLE,
         "max_concurrent_items_per_key": KEY_LIMIT,
     }
-    for name, fields in {GUARDED: server, UNREADABLE: {"api_keys_file": "/nowhere/keys"}}.items():
-        config["applications"].append(
-            {
-                "name": name,
-                "route_prefix": f"/{name}",
-                "import_path": "reward_serve.app:build_app",
-                "args": {"models": [rule("rule", "gsm8k")], "server": fields},
-            }
-        )
+    config["applications"].append(
+        {
+            "name": GUARDED,
+            "route_prefix": f"/{GUARDED}",
+            "import_path": "reward_serve.app:build_app",
+            "args": {"models": [rule("rule", "gsm8k")], "server": server},
+        }
+    )
     return config
 
 
@@ -77,9 +64,19 @@ RULE_MODELS = [
     rule("pattern", "regex", rule={"pattern": r"(?:A+)+: (\S+)"}),
     own("own", "later"),
     own("shed", "is_here", max_concurrent_items=10, max_queued_items=10),
-    composite("composite", [{"model": "judge", "application": APP}, "rule", "exact"]),
-    # A judge's probability is always within, so that only its rules decide before `exact`.
-    cascade("cascade", [{"model": "judge", "application": APP}, "exact"], unsure=[0.0, 1.0]),
+    {
+        "name": "composite",
+        "kind": "composite",
+        "composite": {"members": [JUDGE, "rule", "exact"], "aggregate": "vote", "quorum": 2},
+        **_FEW,
+    },
+    {
+        # A judge's probability is always within, so that only its rules decide before `exact`.
+        "name": "cascade",
+        "kind": "cascade",
+        "cascade": {"members": [JUDGE, "exact"], "unsure": [0.0, 1.0]},
+        **_FEW,
+    },
 ]
 
 BESIDE: dict[str, dict[str, Any]] = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +22,6 @@ from tests.service.integration.applications import (
     GUARDED,
     MISSING,
     RULES,
-    UNREADABLE,
 )
 
 Deploy = Callable[[str, dict[str, Any]], RewardClient]
@@ -39,21 +36,6 @@ _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     applications.KEYS_VARIABLE: f"other={OF_THE_VARIABLE}",
 }
-
-
-@dataclass(frozen=True)
-class Deployed:
-    """Everything that is deployed, once it answers.
-
-    Attributes:
-        url: of the judge.
-        cluster: address of the cluster.
-        folder: where the cluster keeps its logs.
-    """
-
-    url: str
-    cluster: str
-    folder: Path
 
 
 @pytest.fixture(scope="package")
@@ -79,8 +61,11 @@ def cluster() -> Iterator[str]:
 
 
 @pytest.fixture(scope="package")
-def deployed(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Deployed:
-    """Deploy all applications; `serve run` takes the judge's file, as written but for the port."""
+def url(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The judge's URL, once all applications are deployed.
+
+    `serve run` takes the judge's file, as written but for the port.
+    """
     prepare_bundled()
     keys = tmp_path_factory.mktemp("secrets") / "keys"
     keys.touch(mode=0o600)
@@ -91,26 +76,19 @@ def deployed(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Deployed
     targets.append(serve.RunTarget(build_gateway(BEHIND_THE_GATEWAY), GATEWAY, f"/{GATEWAY}"))
     serve.run_many(targets, wait_for_applications_running=False)
     wait_for("all applications", _settled, START_S, every_s=0.5)
-    folder = Path(ray._private.worker._global_node.get_logs_dir_path())
-    return Deployed(f"http://127.0.0.1:{port}", cluster, folder)
+    return f"http://127.0.0.1:{port}"
 
 
 def _settled() -> bool:
     """Whether each application has started, or failed as it is meant to."""
     applications = serve.status().applications
     for name, found in applications.items():
-        if found.status == "DEPLOY_FAILED" and name not in (MISSING, UNREADABLE):
+        if found.status == "DEPLOY_FAILED" and name != MISSING:
             pytest.fail(f"{name}: {found.message}")
     return {name: str(found.status.value) for name, found in applications.items()} == {
-        name: "DEPLOY_FAILED" if name in (MISSING, UNREADABLE) else "RUNNING"
-        for name in (APP, GUARDED, UNREADABLE, GATEWAY, *BESIDE)
+        name: "DEPLOY_FAILED" if name == MISSING else "RUNNING"
+        for name in (APP, GUARDED, GATEWAY, *BESIDE)
     }
-
-
-@pytest.fixture(scope="package")
-def url(deployed: Deployed) -> str:
-    """The judge's URL."""
-    return deployed.url
 
 
 @pytest.fixture(scope="package")
@@ -123,29 +101,6 @@ def rule_url(url: str) -> str:
 def gateway(url: str) -> str:
     """The URL of the gateway."""
     return f"{url}/{GATEWAY}"
-
-
-@pytest.fixture(scope="package")
-def classifier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled base with a head of one logit, of seeded weights."""
-    from loadtests.bench.kinds import small_classifier
-
-    return small_classifier(tmp_path_factory.mktemp("classifier"))
-
-
-@pytest.fixture(scope="package")
-def classifier_url(url: str, classifier_folder: Path) -> str:
-    """The URL of a sequence-classification model: a second engine, for slow tests."""
-    model = {
-        "name": "reward-model",
-        "kind": "classifier",
-        "engine": {"model": str(classifier_folder), "cpu_kv_cache_gib": 0.25},
-        "resources": {"num_cpus": 2},
-    }
-    target = serve.RunTarget(build_app({"models": [model]}), "classifier", "/classifier")
-    serve.run_many([target], wait_for_applications_running=False)
-    wait_for_app("classifier", 200)
-    return f"{url}/classifier"
 
 
 @pytest.fixture

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from reward_serve import HttpRewardClient, RewardClient
+from loadtests.bench.kinds import small_classifier  # the bundled base with a head of one logit
+from reward_serve import HttpRewardClient
 from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.judging.conversation import ConversationRenderer
+from tests.service.integration.conftest import Deploy, wait_for_app
 
 TEXT = "she sells eggs for two dollars each and keeps three so nine are left at noon"
 
@@ -22,16 +24,17 @@ def conversations(count: int) -> list[dict[str, Any]]:
     def text(most: int) -> str:
         return " ".join(drawn.choices(TEXT.split(), k=drawn.randint(1, most))).capitalize() + "."
 
-    asked = []
-    for number in range(count):
-        request: dict[str, Any] = {"response": text(60), "id": str(number)}
-        if number % 2:
-            history = [("user", text(20)), ("assistant", text(20)), ("user", text(20))]
-            request["messages"] = [{"role": role, "content": said} for role, said in history]
-        else:
-            request["question"] = text(20)
-        asked.append(request)
-    return asked
+    roles = ["user", "assistant", "user"]
+    return [
+        {"response": text(60), "id": str(number), "question": text(20)}
+        if number % 2 == 0
+        else {
+            "response": text(60),
+            "id": str(number),
+            "messages": [{"role": role, "content": text(20)} for role in roles],
+        }
+        for number in range(count)
+    ]
 
 
 def by_transformers(folder: Path, asked: list[dict[str, Any]]) -> list[float]:
@@ -53,22 +56,30 @@ def by_transformers(folder: Path, asked: list[dict[str, Any]]) -> list[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 def test_scores_are_those_of_transformers_in_whatever_batch(
-    classifier_url: str, classifier_folder: Path
+    url: str, deploy_app: Deploy, tmp_path: Path
 ) -> None:
-    asked = conversations(24)
-    expected = by_transformers(classifier_folder, asked)
-    with HttpRewardClient(classifier_url, timeout_s=120) as http:
+    folder, asked = small_classifier(tmp_path), conversations(24)
+    expected = by_transformers(folder, asked)
+    model = {
+        "name": "reward-model",
+        "kind": "classifier",
+        "engine": {"model": str(folder), "cpu_kv_cache_gib": 0.25},
+        "resources": {"num_cpus": 2},
+    }
+    by_handle = deploy_app("classifier", {"models": [model]})
+    wait_for_app("classifier", 200)
+    with HttpRewardClient(f"{url}/classifier", timeout_s=120) as http:
         in_order = http.score_batch(asked)
-        single = http.score(asked[0])
+        explanation = http.explain(asked[0])
     shuffled = random.Random(1).sample(asked, len(asked))
-    by_handle = RewardClient("classifier", timeout_s=60)
     other_order = {result.id: result for result in by_handle.score_batch(shuffled)}
 
     assert {result.source for result in in_order} == {"classifier"}
+    assert explanation.result.score == pytest.approx(expected[0], abs=1e-3)
+    assert explanation.prompts[0].mode == "classify"
     for request, result, score in zip(asked, in_order, expected, strict=True):
         assert result.score == pytest.approx(score, abs=1e-3)
         assert other_order[request["id"]].score == pytest.approx(score, abs=1e-3)
-    assert single.score == pytest.approx(expected[0], abs=1e-3)
     assert max(expected) - min(expected) > 0.1

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import httpx
 import pytest
+import ray
 from ray import serve
 
 from reward_serve import HttpRewardClient, RewardClient, Status
 from tests.service.integration.applications import MISSING, OWN, RULES
-from tests.service.integration.conftest import status_of
-
-HOSTILE = {"response": "A" * 100, "reference": "18", "model": "pattern"}
+from tests.service.integration.conftest import status_of, wait_for
 
 
 def test_verifiers_of_one_application_are_asked_by_name(rule_url: str) -> None:
@@ -19,6 +20,7 @@ def test_verifiers_of_one_application_are_asked_by_name(rule_url: str) -> None:
         {"response": "18", "reference": "18", "model": "exact"},
         {"response": "The answer is 18.", "reference": "18", "model": "exact"},
         {"response": "A: 18.0", "reference": "18", "model": "pattern"},
+        {"response": "A" * 100, "reference": "18", "model": "pattern"},  # which takes too long
         {"response": "x", "model": "own", "metadata": {"points": 0.25}},
         {"response": "x", "model": "own"},
         {"response": "18", "model": "exact"},
@@ -27,26 +29,16 @@ def test_verifiers_of_one_application_are_asked_by_name(rule_url: str) -> None:
         (Status.OK, 1.0),
         (Status.OK, 0.0),
         (Status.OK, 1.0),
+        (Status.UNPARSEABLE, None),
         (Status.OK, 0.25),
         (Status.ERROR, None),
         (Status.INVALID, None),
     ]
-    with HttpRewardClient(rule_url, max_attempts=1) as client:
-        over_http = client.score_batch(requests)
-    assert [(result.status, result.score) for result in over_http] == verdicts
-    assert "TypeError" in (over_http[4].reason or "")
-    for request, expected in zip(requests, verdicts, strict=True):
-        result = RewardClient(RULES, model=request["model"], max_attempts=1).score(request)
-        assert (result.status, result.score) == expected
-
-
-def test_a_hostile_response_leaves_the_replica_scoring(rule_url: str) -> None:
-    with HttpRewardClient(rule_url, max_attempts=1) as client:
-        hostile = client.score(HOSTILE)
-        assert (hostile.status, hostile.score) == (Status.UNPARSEABLE, None)
-        assert (hostile.details or {})["rule"] == "too_slow"
-        good = {**HOSTILE, "response": "A: 18"}
-        assert client.score(good).score == 1.0
+    with HttpRewardClient(rule_url, max_attempts=1) as http:
+        for client in (http, RewardClient(RULES, max_attempts=1)):
+            results = client.score_batch(requests)
+            assert [(result.status, result.score) for result in results] == verdicts
+            assert "TypeError" in (results[5].reason or "")
 
 
 def test_a_replica_that_cannot_start_fails_the_deployment_with_the_reason(url: str) -> None:
@@ -65,12 +57,25 @@ def test_a_graded_judge_scores_the_expected_value_of_its_grades(http: HttpReward
     assert result.score == pytest.approx(expected)
 
 
-def test_the_requested_samples_are_written_and_their_tokens_add_up(http: HttpRewardClient) -> None:
-    options = {"mode": "generate", "samples": 3, "temperature": 1.5, "max_tokens": 12}
-    request = {"response": "It is eighteen", "reference": "18", "template": "similarity"}
-    result = http.score({**request, "options": options})
-    assert (result.details or {})["samples"] == [None, None, None]  # 12 tokens hold no verdict
-    assert result.score is None
-    assert "3 of 3 samples: " in (result.reason or "")
-    assert 12 < result.usage.completion_tokens <= 36
-    assert result.usage.cached_tokens > 0  # they share their prompt
+def test_requests_are_counted_where_prometheus_scrapes(rule_url: str) -> None:
+    (node,) = ray.nodes()
+    exporter = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+
+    def counts() -> dict[str, float]:
+        """Status to count, of the model's requests."""
+        text = httpx.get(exporter, timeout=10).text
+        lines = re.findall(r"^ray_reward_serve_requests_total\{(.*)\} (\S+)$", text, re.MULTILINE)
+        ours = [(dict(re.findall(r'(\w+)="([^"]*)"', tags)), float(n)) for tags, n in lines]
+        return {
+            t["status"]: n for t, n in ours if (t["application"], t["deployment"]) == (RULES, "own")
+        }
+
+    before = counts()
+    asked = [{"response": "", "metadata": {"points": n}} for n in range(20)]
+    results = RewardClient(RULES, model="own").score_batch([*asked, {"response": 3}])
+    assert [result.score for result in results] == [*range(20), None]
+    expected = {"ok": before.get("ok", 0) + 20, "invalid": before.get("invalid", 0) + 1}
+    wait_for("the exporter", lambda: counts().items() >= expected.items(), 40)
+    text = httpx.get(exporter, timeout=10).text
+    for name in ("latency_seconds_bucket", "queue_seconds_sum", "model_seconds_count", "items"):
+        assert f"ray_reward_serve_{name}{{" in text

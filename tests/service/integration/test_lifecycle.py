@@ -7,21 +7,17 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 import pytest
 from ray import serve
-from ray.exceptions import RayError
-from ray.serve.exceptions import RayServeException
 
 from deployments.local import APP
-from loadtests.chaos import processes
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult, Status
 from tests.service.integration.applications import RULES
-from tests.service.integration.conftest import Deploy, status_of, wait_for, wait_for_app
+from tests.service.integration.conftest import Deploy, wait_for, wait_for_app
 
 LONG = {
     "response": "Nine eggs at two dollars make eighteen, or 18 in all",
@@ -40,8 +36,7 @@ def test_a_deadline_is_kept_and_answered_504(url: str, http: HttpRewardClient) -
     began = time.monotonic()
     reply = httpx.post(f"{url}/v1/score", json={**LONG, "timeout_s": 0.5}, timeout=30)
     assert reply.status_code == 504
-    assert reply.json()["status"] == "timeout"
-    assert reply.json()["score"] is None
+    assert (reply.json()["status"], reply.json()["score"]) == ("timeout", None)
     assert time.monotonic() - began < 8
     wait_for("the engine to be free", lambda: replica(http)["items"] == 0, 8)
 
@@ -53,16 +48,6 @@ def test_a_caller_that_leaves_takes_its_work_with_it(url: str, http: HttpRewardC
     began = time.monotonic()
     assert http.score(ASKED).status is Status.OK
     assert time.monotonic() - began < 8, "the engine is still busy with the dead caller's work"
-
-
-def test_a_broken_stream_takes_its_work_with_it(url: str, http: HttpRewardClient) -> None:
-    headers = {"accept": "application/x-ndjson"}
-    body = {"requests": [ASKED, *([LONG] * 4)]}
-    with httpx.stream("POST", f"{url}/v1/score/batch", json=body, headers=headers) as reply:
-        lines = reply.iter_lines()  # closes the stream when it is collected
-        next(lines)
-        assert replica(http)["items"] == 4
-    wait_for("the work to be aborted", lambda: replica(http)["items"] == 0, 8)
 
 
 def test_beyond_the_queue_items_are_shed_at_once(rule_url: str) -> None:
@@ -94,9 +79,11 @@ def test_replicas_follow_the_items_up_and_down(deploy_app: Deploy) -> None:
         "scaled", {"models": [{"name": "rule", "kind": "rule", "autoscaling": scaling}]}
     )
     wait_for_app("scaled")
-    assert running("scaled") == 1
     stop = threading.Event()
     lost: list[ScoreResult] = []
+
+    def running() -> int:
+        return states("scaled", "rule").get("RUNNING", 0)
 
     def load() -> None:
         # A few calls of many items: Serve, counting calls, would see no reason to scale.
@@ -104,44 +91,23 @@ def test_replicas_follow_the_items_up_and_down(deploy_app: Deploy) -> None:
         while not stop.is_set():
             lost.extend(r for r in client.score_batch(batch) if r.status is Status.OVERLOADED)
 
+    assert running() == 1
     threads = [threading.Thread(target=load) for _ in range(2)]
     for thread in threads:
         thread.start()
     try:
-        wait_for("a second replica", lambda: running("scaled") == 2, 60)
+        wait_for("a second replica", lambda: running() == 2, 60)
     finally:
         stop.set()
         for thread in threads:
             thread.join()
-    wait_for("the second replica to go", lambda: running("scaled") == 1, 60)
+    wait_for("the second replica to go", lambda: running() == 1, 60)
     assert not lost
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("broken", ["missing", "corrupt"])
-def test_a_broken_model_folder_fails_the_deployment_within_seconds(
-    deploy_app: Deploy, tmp_path: Path, broken: str
-) -> None:
-    folder = tmp_path / "model"
-    if broken == "corrupt":
-        folder.mkdir()
-        (folder / "config.json").write_text("{}")
-        (folder / "tokenizer.json").write_text("{}")
-        (folder / "model.safetensors").write_bytes(b"\x10\x00\x00")
-    engine = {"model": str(folder)}
-    model = {"name": "broken", "kind": "judge", "engine": engine, "resources": {"num_cpus": 1}}
-    deploy_app("broken", {"models": [model]})
-    took = wait_for("the deployment to fail", lambda: status_of("broken") == "DEPLOY_FAILED", 60)
-    message = serve.status().applications["broken"].deployments["broken"].message
-    assert str(folder) in message
-    assert "engine.model" in message
-    assert took < 30
 
 
 @pytest.mark.kills
 def test_a_killed_engine_fails_its_callers_and_ends_its_replica(http: HttpRewardClient) -> None:
-    before = replica(http)["pid"]
-    engine, family = engine_core_of(before)
+    engine, family = engine_core_of(replica(http)["pid"])
     kill_under_load(engine.pid, http)
     psutil.wait_procs(family, timeout=30)
     assert not [process for process in family if process.is_running()]
@@ -150,53 +116,14 @@ def test_a_killed_engine_fails_its_callers_and_ends_its_replica(http: HttpReward
 
 @pytest.mark.slow
 @pytest.mark.kills
-@pytest.mark.parametrize("victim", ["engine core", "replica"])
-def test_a_killed_process_is_replaced_and_leaves_no_orphan(
-    http: HttpRewardClient, victim: str
-) -> None:
+def test_a_killed_replica_leaves_no_orphan_and_is_replaced(http: HttpRewardClient) -> None:
     wait_for("a replica", http.is_ready, 150)
     before = replica(http)["pid"]
-    engine, family = engine_core_of(before)
-    kill_under_load(engine.pid if victim == "engine core" else before, http)
+    _, family = engine_core_of(before)
+    kill_under_load(before, http)
     psutil.wait_procs(family, timeout=30)
     assert not [process for process in family if process.is_running()]
     wait_for("a new replica", lambda: http.is_ready() and replica(http)["pid"] != before, 150)
-    assert http.score(ASKED).status is Status.OK
-
-
-def kill_under_load(pid: int, http: HttpRewardClient) -> None:
-    """Kill the process while it has work: every caller that asks once gets an error."""
-    answers: list[ScoreResult] = []
-    once = RewardClient(APP, max_attempts=1)
-    callers = [threading.Thread(target=lambda: answers.append(once.score(LONG))) for _ in range(4)]
-    for caller in callers:
-        caller.start()
-    wait_for("the callers' work to begin", lambda: replica(http)["items"] >= 4, 30)
-    os.kill(pid, signal.SIGKILL)
-    for caller in callers:
-        caller.join(timeout=30)
-    assert len(answers) == 4, "a caller hangs"
-    assert {(answer.status, answer.score) for answer in answers} == {(Status.ERROR, None)}
-
-
-@pytest.mark.slow
-@pytest.mark.kills
-def test_a_controller_that_is_killed_is_replaced_and_takes_the_replicas_over(
-    http: HttpRewardClient, cluster: str
-) -> None:
-    before, controller = replica(http)["pid"], processes.only(processes.CONTROLLER)
-    processes.kill(controller)
-
-    def taken_over() -> bool:
-        try:
-            return controller not in processes.actors(processes.CONTROLLER) and (
-                status_of(APP) == "RUNNING"
-            )
-        except (KeyError, RayError, RayServeException):
-            return False
-
-    wait_for("a new controller", taken_over, 60)
-    assert replica(http)["pid"] == before
     assert http.score(ASKED).status is Status.OK
 
 
@@ -206,13 +133,23 @@ def test_a_replica_whose_engine_hangs_exits(deploy_app: Deploy) -> None:
     client = deploy_app("hung", {"models": [{"name": "judge", "kind": "judge", "engine": engine}]})
     wait_for_app("hung", timeout_s=150)
     describe = serve.get_deployment_handle("judge", "hung").describe
-    pid = describe.remote().result(timeout_s=30)["pid"]
-    core, family = engine_core_of(pid)
+    core, family = engine_core_of(describe.remote().result(timeout_s=30)["pid"])
     core.suspend()
     result = client.score({**ASKED, "timeout_s": 1})
     assert (result.status, result.score) == (Status.TIMEOUT, None)
     _, alive = psutil.wait_procs(family, timeout=30)
     assert not alive
+
+
+def kill_under_load(pid: int, http: HttpRewardClient) -> None:
+    """Kill the process while it has work: every caller that asks once gets an error."""
+    once = RewardClient(APP, max_attempts=1)
+    with ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(once.score, LONG) for _ in range(4)]
+        wait_for("the callers' work to begin", lambda: replica(http)["items"] >= 4, 30)
+        os.kill(pid, signal.SIGKILL)
+        ended = [answer.result(timeout=30) for answer in answers]
+    assert {(answer.status, answer.score) for answer in ended} == {(Status.ERROR, None)}
 
 
 def engine_core_of(replica_pid: int) -> tuple[psutil.Process, list[psutil.Process]]:
@@ -229,7 +166,3 @@ def states(app: str, deployment: str) -> dict[str, int]:
     """How many replicas are in each state."""
     found = serve.status().applications[app].deployments[deployment].replica_states
     return {str(state): count for state, count in found.items()}
-
-
-def running(app: str) -> int:
-    return states(app, "rule").get("RUNNING", 0)

@@ -1,25 +1,31 @@
-"""Scores from the real engine: by handle, by HTTP, single, batch and streamed."""
+"""Scores from the real engine: by handle, by HTTP, single, batch and streamed; and explanations."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httpx
-import ray
+import pytest
 
 from examples.demo import SAMPLES
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult, Status, __version__
+from reward_serve.client import connect
+from reward_serve.schema import MAX_ITEM_BYTES, MAX_METADATA_BYTES
 from reward_serve.version import VERSION_HEADER
 from reward_serve_answers import verify
 from reward_serve_judge.weights import ADAPTER, adapter_digest
+from tests.service.integration.applications import GATEWAY, SEVERAL
 
 RIGHT = {"response": "9 * 2 = 18, so she earns 18 dollars.\n#### 18", "reference": "18"}
 WRONG = {"response": "9 * 2 = 17, so she earns 17 dollars.\n#### 17", "reference": "18"}
 # No marker, so no rule decides.
 PROSE = {"response": "Nine eggs at two dollars make eighteen, or 18 in all", "reference": "18"}
 ASKED = {**PROSE, "options": {"cache": False}}
+NDJSON = {"accept": "application/x-ndjson"}
 
 
 def judged_by_model(result: ScoreResult) -> None:
@@ -32,16 +38,21 @@ def judged_by_model(result: ScoreResult) -> None:
     assert result.usage.completion_tokens == 1
 
 
-def test_a_handle_scores_right_and_wrong(handle: RewardClient) -> None:
-    assert handle.score(RIGHT).score == 1.0
-    assert handle.score(WRONG).score == 0.0
-    judged_by_model(handle.score(ASKED))
-
-
-def test_http_scores_right_and_wrong(http: HttpRewardClient) -> None:
-    assert http.score(RIGHT).score == 1.0
-    assert http.score(WRONG).score == 0.0
-    judged_by_model(http.score(ASKED))
+def test_both_ways_score_right_and_wrong_alike(
+    http: HttpRewardClient, handle: RewardClient
+) -> None:
+    verdicts = []
+    for client in (http, handle):
+        assert client.score(RIGHT).score == 1.0
+        assert client.score(WRONG).score == 0.0
+        verdicts.append(client.score(ASKED))
+        judged_by_model(verdicts[-1])
+    by_http, by_handle = verdicts
+    assert by_handle.label == by_http.label
+    assert by_handle.fingerprint == by_http.fingerprint
+    adapter = f"adapter={adapter_digest(ADAPTER)}"
+    for part in ("weights=bundled", adapter, "final_answer@", "mode=label", "vllm-0.30.0"):
+        assert part in (by_handle.fingerprint or "")
 
 
 def test_an_equal_question_is_asked_once(handle: RewardClient, http: HttpRewardClient) -> None:
@@ -55,15 +66,6 @@ def test_an_equal_question_is_asked_once(handle: RewardClient, http: HttpRewardC
     assert (after["misses"] - before["misses"], after["hits"] - before["hits"]) == (1, 8)
 
 
-def test_both_ways_give_the_same_verdict(handle: RewardClient, http: HttpRewardClient) -> None:
-    by_handle, by_http = handle.score(ASKED), http.score(ASKED)
-    assert by_handle.label == by_http.label
-    assert by_handle.fingerprint == by_http.fingerprint
-    adapter = f"adapter={adapter_digest(ADAPTER)}"
-    for part in ("weights=bundled", adapter, "final_answer@", "mode=label", "vllm-0.30.0"):
-        assert part in (by_handle.fingerprint or "")
-
-
 def test_the_trained_judge_is_right_where_rules_abstain(handle: RewardClient) -> None:
     lines = SAMPLES.read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
@@ -75,33 +77,11 @@ def test_the_trained_judge_is_right_where_rules_abstain(handle: RewardClient) ->
     assert sum(agreed) / len(agreed) >= 0.94  # untrained, half
 
 
-def test_a_batch_keeps_order_and_each_failure_to_its_own_item(http: HttpRewardClient) -> None:
-    requests: list[dict[str, Any]] = [
-        {**RIGHT, "id": "a"},
-        {"response": "no reference here", "id": "b"},
-        {**ASKED, "id": "c", "metadata": {"step": 3}},
-        {**WRONG, "id": "d", "template": "no such template"},
-        {**WRONG, "id": "e"},
-    ]
-    results = http.score_batch(requests)
-    assert [result.id for result in results] == ["a", "b", "c", "d", "e"]
-    assert [result.status.value for result in results] == ["ok", "invalid", "ok", "invalid", "ok"]
-    assert results[2].metadata == {"step": 3}
-    assert "reference" in (results[1].reason or "")
-    assert "final_answer" in (results[3].reason or "")
-
-
 def test_ndjson_streams_a_result_before_the_slowest_is_done(url: str) -> None:
     slow = {**ASKED, "options": {"mode": "generate", "max_tokens": 60}, "template": "solution"}
     body = {"requests": [slow, *([RIGHT] * 8), ASKED]}
-    headers = {"accept": "application/x-ndjson"}
-    lines = []
-    with httpx.stream(
-        "POST", f"{url}/v1/score/batch", json=body, headers=headers, timeout=120
-    ) as reply:
-        assert reply.headers["content-type"].startswith("application/x-ndjson")
-        for line in reply.iter_lines():
-            lines.append(json.loads(line))
+    reply = httpx.post(f"{url}/v1/score/batch", json=body, headers=NDJSON, timeout=120)
+    lines = list(map(json.loads, reply.text.splitlines()))
     assert sorted(line["index"] for line in lines) == list(range(10))
     assert lines[-1]["index"] == 0
     assert all(line["score"] == 1.0 for line in lines if 1 <= line["index"] <= 8)
@@ -109,9 +89,6 @@ def test_ndjson_streams_a_result_before_the_slowest_is_done(url: str) -> None:
 
 def test_generate_mode_gives_a_typed_status_and_the_text(handle: RewardClient) -> None:
     options = {"mode": "generate", "max_tokens": 12}
-    result = handle.score({**ASKED, "template": "gsm8k_strict", "options": options})
-    # GSM8K's strict rule would decide this one, were it not for the missing marker's guard.
-    assert result.source == "rule"
     result = handle.score({**ASKED, "template": "solution", "options": options})
     assert result.text
     assert (result.score is None) is (result.status is not Status.OK)
@@ -125,41 +102,116 @@ def test_a_group_shares_its_prefix(handle: RewardClient) -> None:
     assert again.usage.cached_tokens >= 96
 
 
-def test_a_megabyte_of_response_is_judged_by_its_end_and_the_cut_is_reported(
+def test_the_longest_response_is_judged_by_its_end_and_the_cut_is_reported(
     http: HttpRewardClient,
 ) -> None:
-    result = http.score({"response": "blah " * 205_000 + "it is 18 in all", "reference": "18"})
+    ending = "it is 18 in all"
+    response = "blah " * ((MAX_ITEM_BYTES - 20) // 5) + ending
+    result = http.score({"response": response, "reference": "18"})
     judged_by_model(result)
     cut = (result.details or {})["cut_response_characters"]
     assert isinstance(cut, int)
     assert cut > 900_000
-
-
-def test_async_clients_score_many_at_once(http: HttpRewardClient, handle: RewardClient) -> None:
-    async def both() -> list[ScoreResult]:
-        calls = [client.ascore(RIGHT) for client in (http, handle) for _ in range(20)]
-        return await asyncio.gather(*calls)
-
-    assert {result.score for result in asyncio.run(both())} == {1.0}
-
-
-def test_a_worker_of_the_cluster_finds_the_service_by_name(url: str) -> None:
-    @ray.remote(num_cpus=0)
-    def trainer() -> float | None:
-        return RewardClient("reward").score({"response": "#### 18", "reference": "18"}).score
-
-    assert ray.get(trainer.remote(), timeout=60) == 1.0
+    longer = http.score({"response": response + "." * 9, "reference": "18"})
+    assert (longer.status, longer.score) == (Status.INVALID, None)
+    assert "max_item_bytes" in str(longer.reason)
 
 
 def test_models_health_ready_docs_and_version(url: str, http: HttpRewardClient) -> None:
     (model,) = http.models()
-    assert model["name"] == "judge"
-    assert model["kind"] == "judge"
+    assert (model["name"], model["kind"], model["ready"]) == ("judge", "judge", True)
     assert set(model["templates"]) >= {"final_answer", "solution", "gsm8k_strict"}
-    assert model["ready"] is True
     assert model["engine"]["revision"].startswith("smollm2-135m-instruct-")
     assert {"import", "engine", "first verdict"} <= model["start_s"].keys()
     for path in ("/health", "/ready", "/docs", "/openapi.json"):
         reply = httpx.get(url + path)
         assert reply.status_code == 200
         assert reply.headers[VERSION_HEADER] == __version__
+
+
+def test_a_verdict_is_explained_over_http_and_by_handle(
+    http: HttpRewardClient, handle: RewardClient
+) -> None:
+    asked = {"response": "She makes eighteen dollars in all", "reference": "18", "id": "a"}
+    explanation = http.explain(asked)
+    (prompt,) = explanation.prompts
+    text = prompt.text or ""
+    assert (explanation.result.score, explanation.result.id) == (http.score(asked).score, "a")
+    assert explanation.model is not None
+    assert explanation.model.usage.prompt_tokens == prompt.token_count
+    assert text.startswith("<|im_start|>")
+    (place,) = [each for each in prompt.fields if each.field == "response"]
+    assert text[place.start : place.end] == "She makes 18 dollars in all", "canonical numerals"
+
+    by_handle = handle.explain(asked)
+    assert (by_handle.cached, by_handle.prompts[0].text) == (True, text)
+
+    by_rule = http.explain({**asked, "response": "9 * 2 = 18\n#### 18"})
+    assert (by_rule.result.source, by_rule.result.score) == ("rule", 1.0)
+    assert by_rule.rule is not None
+    assert by_rule.rule.span is not None
+    assert (by_rule.rule.span.start, by_rule.rule.span.end) == (16, 18)
+    assert by_rule.model is not None
+    assert (by_rule.model.source, by_rule.model.score) == ("judge", 1.0)
+
+
+# Long rollouts, whose batch no message of Serve holds, by every way there is.
+MODEL = {"model": SEVERAL}
+LONG = "So far, so good.\n" * 9_412  # 160 KB
+BATCH = [
+    {"id": str(n), "response": f"{LONG}#### {n}", "reference": "3", "group": str(n // 8), **MODEL}
+    for n in range(64)
+]
+Ask = Callable[[list[dict[str, Any]]], list[ScoreResult]]
+ONE_RIGHT = [float(n == 3) for n in range(64)]
+
+
+def streamed(url: str, items: list[dict[str, Any]]) -> list[ScoreResult]:
+    body = {"requests": items}
+    reply = httpx.post(f"{url}/v1/score/batch", json=body, headers=NDJSON, timeout=60)
+    lines = sorted(map(json.loads, reply.text.splitlines()), key=lambda line: line.pop("index"))
+    return list(map(ScoreResult.model_validate, lines))
+
+
+def one_by_one(**target: str) -> Ask:
+    """Singles at a time, which the trainers' client sends together."""
+
+    def ask(items: list[dict[str, Any]]) -> list[ScoreResult]:
+        client = connect(on_failure="none", timeout_s=60, **target)
+
+        async def all_at_once() -> list[ScoreResult]:
+            return list(await asyncio.gather(*map(client.ascore, items)))
+
+        return asyncio.run(all_at_once())
+
+    return ask
+
+
+@pytest.mark.timeout(180)
+def test_a_batch_of_ten_megabytes_is_scored_in_every_way(url: str) -> None:
+    noted = [{**item, "metadata": {"note": "é" * (MAX_METADATA_BYTES // 2 - 16)}} for item in BATCH]
+    ways: dict[str, Ask] = {
+        "by handle": RewardClient(SEVERAL).score_batch,
+        "by handle, through the gateway": RewardClient(GATEWAY).score_batch,
+        "singles by handle": one_by_one(app=SEVERAL),
+        "over HTTP": HttpRewardClient(f"{url}/{SEVERAL}", timeout_s=60).score_batch,
+        "singles over HTTP": one_by_one(url=f"{url}/{SEVERAL}"),
+        "through the gateway": HttpRewardClient(f"{url}/{GATEWAY}", timeout_s=60).score_batch,
+        "streamed": partial(streamed, f"{url}/{SEVERAL}"),
+    }
+    for name, ask in ways.items():
+        results = ask(noted)
+        assert [result.score for result in results] == ONE_RIGHT, (name, results[0])
+        assert [result.id for result in results] == [item["id"] for item in BATCH], name
+        assert all(result.metadata == noted[0]["metadata"] for result in results), name
+
+
+@pytest.mark.timeout(60)
+def test_a_body_over_the_limit_is_a_413_and_the_trainers_client_splits_it(url: str) -> None:
+    several = f"{url}/{SEVERAL}"
+    items = [{**item, "response": item["response"] * 2} for item in BATCH]  # 20 MB
+    reply = httpx.post(f"{several}/v1/score/batch", json={"requests": items}, timeout=60)
+    assert reply.status_code == 413
+    assert "split the batch" in reply.json()["detail"]
+    results = connect(url=several, on_failure="none", timeout_s=50).score_batch(items)
+    assert [result.score for result in results] == ONE_RIGHT

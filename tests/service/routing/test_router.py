@@ -5,12 +5,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from ray.serve._private.common import DeploymentID
-from ray.serve.config import RequestRouterConfig
 from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
-from reward_serve.app import deployment_options
-from reward_serve.config.app import AppConfig
-from reward_serve.routing.placement import known_replicas
+from reward_serve.routing.deployment_client import known_replicas
 from reward_serve.routing.router import GroupRouter
 
 
@@ -38,12 +35,11 @@ def router() -> GroupRouter:
     return object.__new__(GroupRouter)
 
 
-@pytest.mark.parametrize("known", [replicas(3), replicas(3)[::-1]], ids=["known so", "or so"])
 async def test_a_session_that_is_a_replicas_id_goes_to_it_and_else_to_the_others(
-    router: GroupRouter, known: list[Any]
+    router: GroupRouter,
 ) -> None:
     asked = asking("r1")
-    first, others = await router.choose_replicas(known, asked)
+    first, others = await router.choose_replicas(replicas(3), asked)
     assert [one.replica_id.unique_id for one in first] == ["r1"]
     assert {one.replica_id.unique_id for one in others} == {"r0", "r2"}
     assert asked.routing_context.should_backoff
@@ -59,22 +55,17 @@ async def test_a_call_of_no_session_has_two_replicas_to_choose_of(router: GroupR
     assert len(seen) == 4
     assert asked.routing_context.should_backoff
     assert len((await router.choose_replicas(replicas(1), asked))[0]) == 1
+    assert not any(await router.choose_replicas([], asked))
 
 
-@pytest.mark.parametrize("session", ["a-user", "r2", "0"])  # r2 is gone
-async def test_any_other_session_goes_by_serves_own_ring(
-    router: GroupRouter, monkeypatch: pytest.MonkeyPatch, session: str
+async def test_a_session_whose_replica_is_gone_goes_by_serves_own_ring(
+    router: GroupRouter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ring(*_: object) -> list[list[Any]]:
         return [["by the ring"]]
 
     monkeypatch.setattr(ConsistentHashRouter, "choose_replicas", ring)
-    assert await router.choose_replicas(replicas(2), asking(session)) == [["by the ring"]]
-
-
-async def test_no_replicas_are_no_choice(router: GroupRouter) -> None:
-    assert not any(await router.choose_replicas([], asking("r1")))
-    assert not any(await router.choose_replicas([], asking("")))
+    assert await router.choose_replicas(replicas(2), asking("r2")) == [["by the ring"]]
 
 
 def test_the_replicas_that_there_are_are_noted(
@@ -89,19 +80,4 @@ def test_the_replicas_that_there_are_are_noted(
     for count in (2, 3, 0):
         router.update_replicas(replicas(count))
         assert known_replicas("routed", "judge") == tuple(f"r{n}" for n in range(count))
-
-
-@pytest.mark.parametrize(
-    ("most", "affinity", "routed"), [(1, True, False), (4, True, True), (4, False, False)]
-)
-def test_deployments_of_several_replicas_have_the_router(
-    most: int, affinity: bool, routed: bool
-) -> None:
-    fields = {"autoscaling": {"max_replicas": most}, "affinity": affinity}
-    args = {"models": [{"name": "r", "kind": "rule", **fields}]}
-    options = deployment_options(AppConfig.parse(args).models[0])
-
-    assert ("request_router_config" in options) is routed
-    if routed:
-        config = RequestRouterConfig(**options["request_router_config"])
-        assert config.get_request_router_class().__name__ == "GroupRouter"
+    assert known_replicas("routed", "another") == ()

@@ -4,9 +4,9 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,7 +17,6 @@ from reward_serve.replica.observers import FailureLog, Times
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace
 from reward_serve.reward_models.rule import RuleRewardModel
-from reward_serve.routing.placement import MESSAGE_BYTES, size_of
 from reward_serve.schema import (
     MAX_ITEM_BYTES,
     ScoreRequest,
@@ -133,11 +132,6 @@ def asks(*responses: str, **fields: Any) -> list[dict[str, Any]]:
     return [{"response": response, "id": response, **fields} for response in responses]
 
 
-async def stream_of(scorer: Scorer, requests: object) -> list[dict[str, Any]]:
-    async with asyncio.timeout(30):
-        return [result async for chunk in scorer.score_stream(requests) for result in chunk]
-
-
 async def test_a_verdict_becomes_a_result(bench: Bench) -> None:
     result = await bench.score("18", id="a", metadata={"step": 3}, model="judge")
     assert (result.score, result.status, result.source) == (1.0, Status.OK, "judge")
@@ -209,12 +203,6 @@ async def test_a_failure_is_a_status_without_a_score(
 )
 async def test_a_verdict_that_is_no_result_is_an_error(bench: Bench, response: str) -> None:
     assert (await bench.score(response)).status is Status.ERROR
-
-
-async def test_a_stream_ends_though_a_verdict_is_no_result(bench: Bench) -> None:
-    async with asyncio.timeout(30):
-        results = await stream_of(bench.scorer, asks("nan", "18"))
-    assert {result["index"] for result in results} == {0, 1}
 
 
 async def test_a_timeout_of_the_engines_own_is_an_error_not_the_deadline(bench: Bench) -> None:
@@ -357,7 +345,6 @@ async def test_an_item_that_cannot_be_logged_does_not_fail_the_others() -> None:
     batch = [{"response": 10**5000}, {"response": "#### 18", "reference": "18"}]
 
     assert [r["status"] for r in await scorer.score_batch(batch)] == ["invalid", "ok"]
-    assert {r["status"] for r in await stream_of(scorer, batch)} == {"invalid", "ok"}
 
 
 async def test_the_items_of_a_batch_are_worked_on_together(bench: Bench) -> None:
@@ -372,20 +359,16 @@ async def test_a_tuple_is_a_batch_too(bench: Bench) -> None:
 
 async def test_an_empty_batch_has_no_results(bench: Bench) -> None:
     assert await bench.scorer.score_batch([]) == []
-    assert await stream_of(bench.scorer, []) == []
 
 
 async def test_a_batch_over_the_limit_is_invalid_item_by_item(bench: Bench) -> None:
     requests = asks(*map(str, range(9)), metadata={"step": 3})
-    whole = await bench.scorer.score_batch(requests)
-    streamed = await stream_of(bench.scorer, requests)
-    assert [result.pop("index") for result in streamed] == list(range(9))
-    for results in (whole, streamed):
-        assert [result["id"] for result in results] == list(map(str, range(9)))
-        assert {result["status"] for result in results} == {"invalid"}
-        assert {result["metadata"]["step"] for result in results} == {3}
-        assert {tuple(result) for result in results} == {KEYS}
-        assert all("9 items; the limit is 8, so split the batch" in r["reason"] for r in results)
+    results = await bench.scorer.score_batch(requests)
+    assert [result["id"] for result in results] == list(map(str, range(9)))
+    assert {result["status"] for result in results} == {"invalid"}
+    assert {result["metadata"]["step"] for result in results} == {3}
+    assert {tuple(result) for result in results} == {KEYS}
+    assert all("9 items; the limit is 8, so split the batch" in r["reason"] for r in results)
     assert bench.model.asked == []
 
 
@@ -400,26 +383,6 @@ async def test_a_batch_that_is_no_list_is_the_callers_mistake(
 ) -> None:
     with pytest.raises(TypeError, match=f"must be a list.*found {type(requests).__name__}"):
         await bench.scorer.score_batch(requests)
-    with pytest.raises(TypeError, match="must be a list"):
-        await stream_of(bench.scorer, requests)
-
-
-async def test_a_stream_has_every_index_once_and_early_finishers_first(bench: Bench) -> None:
-    requests: list[Any] = [*asks("sleep 0.2", "18", "bug", "sleep 0.1"), None]
-    results = await stream_of(bench.scorer, requests)
-    order = [result["index"] for result in results]
-    assert sorted(order) == [0, 1, 2, 3, 4]
-    assert order[-2:] == [3, 0]
-    by_index = {result["index"]: result for result in results}
-    assert [by_index[i]["status"] for i in range(5)] == ["ok", "ok", "error", "ok", "invalid"]
-    assert [by_index[i]["id"] for i in range(4)] == ["sleep 0.2", "18", "bug", "sleep 0.1"]
-    assert {tuple(result) for result in results} == {("index", *KEYS)}
-
-
-async def test_results_that_finish_together_come_in_one_chunk(bench: Bench) -> None:
-    requests = asks("18", "19", "sleep 0.001", "sleep 0.2")
-    chunks = [chunk async for chunk in bench.scorer.score_stream(requests)]
-    assert [sorted(result["index"] for result in chunk) for chunk in chunks] == [[0, 1, 2], [3]]
 
 
 @pytest.mark.parametrize(("parts", "before"), [("one batch", 9), ("three batches", 24)])
@@ -440,27 +403,6 @@ async def test_the_parts_of_a_batch_take_turns_as_one(parts: str, before: int) -
     tasks.append(asyncio.ensure_future(scorer.score_batch(asks("19"))))
     await asyncio.gather(*tasks)
     assert order.index("19") == before
-
-
-@pytest.mark.parametrize("max_batch_items", [8, 64])
-async def test_a_chunk_fits_a_message(max_batch_items: int) -> None:
-    scorer = Scorer("judge", FakeRewardModel(), Admission(64, 64), max_batch_items)
-    metadata = {"note": "x" * 60_000}
-    requests = [{**request, "metadata": metadata} for request in asks(*["18"] * 50)]
-    chunks = [chunk async for chunk in scorer.score_stream(requests)]
-    assert sorted(result["index"] for chunk in chunks for result in chunk) == list(range(50))
-    assert 2 <= len(chunks) < 25  # as many as finish meanwhile
-    assert all(size_of(chunk) <= 1.1 * MESSAGE_BYTES for chunk in chunks)
-
-
-async def test_closing_a_stream_cancels_what_is_left(bench: Bench) -> None:
-    stream = bench.scorer.score_stream(asks("18", "hang 1", "hang 2"))
-    (first,) = await anext(aiter(stream))
-    assert first["index"] == 0
-    await cast("AsyncGenerator[Any]", stream).aclose()
-    await settle()
-    assert bench.model.cancelled == ["hang 1", "hang 2"]
-    assert bench.admission.items == 0
 
 
 async def test_a_caller_who_leaves_cancels_the_work_and_frees_the_slot() -> None:
