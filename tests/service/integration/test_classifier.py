@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reward_serve import HttpRewardClient, RewardClient
-from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.judging.conversation import ConversationRenderer
 
 TEXT = "she sells eggs for two dollars each and keeps three so nine are left at noon"

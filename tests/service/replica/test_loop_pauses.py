@@ -12,7 +12,7 @@ import pytest
 
 from reward_serve.config.models import ClassifierModel, JudgeModel, RuleModel
 from reward_serve.engines.base import LabelOutput, LogitsOutput, Prompt, Sampling, TextOutput
-from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.observers import FailureLog
 from reward_serve.replica.scoring import Scorer
