@@ -128,13 +128,13 @@ class RewardReplica(Scorer):
 
     async def _exit_on_failure(self) -> None:
         """Exit when the model fails: a replica that fails fast would attract traffic."""
-        while True:
+        reason = None
+        while reason is None:
             await asyncio.sleep(_WATCH_PERIOD_S)
             reason = await self._model.fatal_error()
-            if reason is not None:
-                logger.error("reward model %s: %s; this replica exits", self._config.name, reason)
-                await asyncio.sleep(_EXIT_DELAY_S)  # so that callers receive their typed errors
-                os._exit(1)
+        logger.error("reward model %s: %s; this replica exits", self._config.name, reason)
+        await asyncio.sleep(_EXIT_DELAY_S)  # so that callers receive their typed errors
+        os._exit(1)
 
     def _observed(self) -> list[Observer]:
         config = self._config

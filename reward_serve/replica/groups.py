@@ -1,7 +1,6 @@
-"""Judges groups with one reward model, within the replica's admission and the groups' deadlines.
+"""Cohorts: the requests of groups that are sent sample by sample, which wait for each other.
 
-A group comes as one request, or sample by sample as a cohort, whose requests wait for each other. A
-cohort is judged when it is complete, or when one of its members has waited for a fraction of its
+A cohort is judged when it is complete, or when one of its members has waited for a fraction of its
 deadline, without the missing ones. Late requests get no score: the scores of two comparisons have
 different scales.
 """
@@ -9,23 +8,12 @@ different scales.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from reward_serve.engines.base import OverloadedError
-from reward_serve.replica.admission import Admission, within_deadline
-from reward_serve.reward_models.base import InvalidRequestError, RewardModel, failure_of
-from reward_serve.reward_models.group import GroupJudge
-from reward_serve.schema import (
-    GroupRequest,
-    GroupResult,
-    ScoreRequest,
-    ScoreResult,
-    Status,
-    failure,
-    utf8_bytes,
-)
+from reward_serve.reward_models.base import failure_of
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 
 JudgeGroup = Callable[[Sequence[ScoreRequest], float], Awaitable[Sequence[ScoreResult]]]
 """Judges the requests of one group within a time in seconds; returns their results, in order."""
@@ -34,91 +22,6 @@ _RETRIED = frozenset([Status.ERROR, Status.OVERLOADED])
 _PAUSE_S = 1.0
 _SHARED = {"group", "group_size", "template", "question", "messages", "reference"}
 """Fields that all members of a group have in common: they are judged by those of the first."""
-
-
-class GroupScorer:
-    """Judges groups that are sent as one request, or sample by sample.
-
-    Each call of the engine is admitted as an item is; those of a group are one batch.
-
-    Args:
-        name: the reward model's name, for messages.
-        model: the reward model.
-        admission: limits the calls in progress and waiting.
-        check: takes the bytes of each field; raises ``InvalidRequestError`` if they
-            are too many.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        model: RewardModel,
-        admission: Admission,
-        check: Callable[[Mapping[str, int]], object],
-    ) -> None:
-        self._name = name
-        self._model = model
-        self._admission = admission
-        self._check = check
-        wait = model.groups.wait if model.groups else 0.0
-        self._cohorts = Cohorts(self._judged, wait, admission.capacity)
-
-    async def score(self, request: GroupRequest) -> GroupResult:
-        """Judge one group.
-
-        Raises:
-            InvalidRequestError: a response is too long, or the model compares no responses.
-            DeadlinePassedError: its deadline passed.
-        """
-        groups = self._groups()
-        shared = request.as_single().sizes
-        for number, response in enumerate(request.responses):
-            self._check({**shared, "response": 0, f"responses.{number}": utf8_bytes(response)})
-        calls, batch = asyncio.Semaphore(self._admission.slots), object()
-        async with within_deadline(request.timeout_s) as deadline:
-
-            @asynccontextmanager
-            async def place() -> AsyncIterator[None]:
-                async with calls:  # so that one group does not fill the queue
-                    left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
-                    async with self._admission.place(left_s, batch):
-                        yield
-
-            return await groups.score(request, place)
-
-    async def member(self, request: ScoreRequest) -> ScoreResult:
-        """The result of a request that waits for its group.
-
-        Raises:
-            InvalidRequestError: it has no group, or the model compares no responses.
-            DeadlinePassedError: its deadline passed.
-        """
-        self._groups()
-        if request.group is None:
-            raise InvalidRequestError("group_size: needs group, the prompt's key; send both")
-        async with within_deadline(request.timeout_s):
-            return await self._cohorts.score(request)
-
-    async def _judged(
-        self, members: Sequence[ScoreRequest], within_s: float
-    ) -> Sequence[ScoreResult]:
-        first = members[0]
-        request = GroupRequest(
-            responses=[member.response for member in members],
-            question=first.question,
-            messages=first.messages,
-            reference=next(iter(first.references), None),
-            template=first.template,
-            timeout_s=within_s,
-        )
-        return (await self.score(request)).results
-
-    def _groups(self) -> GroupJudge:
-        if self._model.groups is None:
-            raise InvalidRequestError(
-                f"model: {self._name!r} compares no responses; choose a judge with a group section"
-            )
-        return self._model.groups
 
 
 @dataclass(eq=False)

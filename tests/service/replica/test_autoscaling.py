@@ -55,7 +55,6 @@ def context(
         pytest.param([128.0], 128, 1, id="as many as a replica should have"),
         pytest.param([129.0], 128, 2, id="one more"),
         pytest.param([300.0, 0.0], 128, 3, id="uneven"),
-        pytest.param([64.0] * 4, 128, 2, id="half empty"),
         pytest.param([10.0], 2.5, 4, id="fraction of a target"),
     ],
 )
@@ -77,22 +76,11 @@ def test_calls_are_not_what_counts() -> None:
     assert math.ceil(wanted) == 1
 
 
-def test_the_policy_keeps_no_state_of_its_own() -> None:
-    first, second = (replicas_for_items(context([1.0]))[1] for _ in range(2))
-    assert first == second == {}
-    assert first is not second  # Serve writes its own state into it
-
-
-def test_a_waiting_call_starts_the_first_replica() -> None:
+@pytest.mark.parametrize("calls", [0, 1])
+def test_a_waiting_call_starts_the_first_replica(calls: int) -> None:
     policy = _apply_autoscaling_config(replicas_for_items)
-    wanted, _ = policy(context(None, replicas=0, waiting_calls=1))
-    assert wanted == 1
-
-
-def test_without_calls_no_replica_is_started() -> None:
-    policy = _apply_autoscaling_config(replicas_for_items)
-    wanted, _ = policy(context(None, replicas=0, waiting_calls=0))
-    assert wanted == 0
+    wanted, _ = policy(context(None, replicas=0, waiting_calls=calls))
+    assert wanted == calls
 
 
 def test_serve_keeps_its_delays_around_the_policy() -> None:

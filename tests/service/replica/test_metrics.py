@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from ray.serve import metrics as serve_metrics
 
-from reward_serve.replica.observers import Metrics, Times
-from reward_serve.schema import ScoreResult, Status, Usage, failure
-from tests.unit.replica.test_observers import took
+from reward_serve.replica.observers import CANCELLED, Metrics, Times
+from reward_serve.schema import ScoreResult, Status, failure
 
 
 class Recorded:
@@ -41,44 +40,33 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> dict[str, Recorded]:
     return made
 
 
-def test_counts_are_passed_on_together_and_once(recorded: dict[str, Recorded]) -> None:
+def test_requests_are_counted_together_and_timed_where_they_have_a_time(
+    recorded: dict[str, Recorded],
+) -> None:
     items = iter([7, 0])
     metrics = Metrics(lambda: next(items), dict)
-    usage = Usage(prompt_tokens=100, cached_tokens=64, completion_tokens=1)
-    ok = ScoreResult(
-        status=Status.OK, score=1.0, source="judge", template="final_answer", usage=usage
-    ).model_dump(mode="json")
-    for _ in range(3):
-        metrics.observe({}, ok, Times(0.0, 0.1, 0.5))
-    metrics.observe({}, failure(Status.OVERLOADED, "full").model_dump(mode="json"), took(0.001))
-    metrics.cancelled({}, took(0.1))
+    ok = ScoreResult(status=Status.OK, score=1.0, source="judge", template="final_answer")
+    ended = [
+        *[(ok, Times(0.0, 0.1, 0.5))] * 3,
+        (failure(Status.OVERLOADED, "full"), Times(0.0, ended=0.25)),
+    ]
+    for result, times in ended:
+        metrics.observe(None, result.model_dump(mode="json"), times)
+    left = failure(Status.ERROR, "").model_dump(mode="json") | {"status": CANCELLED}
+    metrics.observe(None, left, Times(0.0, ended=9.0))
     assert recorded["requests_total"].recorded_values == []
     metrics.flush()
     metrics.flush()
 
-    ended = {
-        tuple(tags.values()): count for count, tags in recorded["requests_total"].recorded_values
-    }
-    assert ended == {
+    counts = {tuple(tags.values()): n for n, tags in recorded["requests_total"].recorded_values}
+    assert counts == {
         ("final_answer", "ok", "judge"): 3,
         ("", "overloaded", ""): 1,
         ("", "cancelled", ""): 1,
     }
-    used = {tags["kind"]: count for count, tags in recorded["tokens_total"].recorded_values}
-    assert used == {"prompt": 300, "cached": 192, "completion": 3}
+    assert recorded["latency_seconds"].recorded_values == [0.5, 0.5, 0.5, 0.25]
+    assert recorded["queue_seconds"].recorded_values == [0.1] * 3
     assert recorded["items"].recorded_values == [7, 0]
-
-
-def test_times_and_scores_are_observed_where_there_are_any(recorded: dict[str, Recorded]) -> None:
-    metrics = Metrics(lambda: 0, dict)
-    right = ScoreResult(status=Status.OK, score=0.0, source="rule").model_dump(mode="json")
-    metrics.observe({}, right, Times(0.0, 0.1, 0.5))
-    metrics.observe({}, failure(Status.INVALID, "no").model_dump(mode="json"), took(0.25))
-
-    assert recorded["latency_seconds"].recorded_values == [0.5, 0.25]
-    assert recorded["queue_seconds"].recorded_values == [0.1]
-    assert recorded["model_seconds"].recorded_values == [0.4]
-    assert recorded["score"].recorded_values == [0.0]
 
 
 def test_the_models_own_counts_are_passed_on_as_they_grow(recorded: dict[str, Recorded]) -> None:
