@@ -8,8 +8,6 @@ from functools import partial
 from io import FileIO
 from pathlib import Path
 
-logger = logging.getLogger(__name__)
-
 
 class LineFile:
     """Appends lines to a file that only its owner can read.
@@ -19,15 +17,20 @@ class LineFile:
 
     Args:
         path: the file; its folder is created with access for the owner only.
+        logger: the logger for the warning.
         max_bytes: maximum size; a full file is renamed to ``PATH.1``. None for no limit.
 
     Raises:
-        OSError: the folder or the file cannot be created.
+        OSError: the folder cannot be created.
     """
 
-    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
-        self._path, self._max_bytes, self._fails = path, max_bytes, False
+    def __init__(self, path: Path, logger: logging.Logger, max_bytes: int | None = None) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path, self._logger, self._max_bytes = path, logger, max_bytes
+        self._fails = False
+
+    def create(self) -> None:
+        """Create the file if it does not exist; raises ``OSError`` if it cannot be written."""
         self._open().close()
 
     def append(self, line: str) -> None:
@@ -41,7 +44,8 @@ class LineFile:
                 file.write(content)  # in one call, so that no other process writes in between
         except OSError as error:
             if not self._fails:
-                logger.warning("%s: %s; its lines are lost", self._path, error.strerror)
+                text = "%s: %s; its lines are lost until it can be written again"
+                self._logger.warning(text, self._path, error.strerror)
             self._fails = True
         else:
             self._fails = False

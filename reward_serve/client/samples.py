@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -15,6 +16,8 @@ from typing import Any
 
 from reward_serve.lines import LineFile
 from reward_serve.schema import ScoreResult
+
+logger = logging.getLogger(__name__)
 
 COLUMNS = (
     "step", "question", "response_end", "label", "score", "probability", "status", "source",
@@ -60,13 +63,13 @@ class SampleWriter:
 
     Raises:
         ValueError: ``every`` is less than 1.
-        OSError: the file cannot be created.
+        OSError: the folder cannot be created.
     """
 
     def __init__(self, file: str, every: int) -> None:
         if every < 1:
             raise ValueError(f"samples_every: {every} must be at least 1")
-        self._file, self._every, self._count = LineFile(Path(file)), every, count()
+        self._file, self._every, self._count = LineFile(Path(file), logger), every, count()
 
     def note(self, body: Mapping[str, Any], result: ScoreResult) -> None:
         """Write the result if it is in the sample."""

@@ -202,7 +202,8 @@ class VerdictLog(Observer):
         self._config = config
         folder = Path(config.folder or ".").expanduser()
         path = folder / f"verdicts-{model}-{os.getpid()}.jsonl"
-        self._file = LineFile(path, int(config.max_mib * 2**20 / _FILES))
+        self._file = LineFile(path, logger, int(config.max_mib * 2**20 / _FILES))
+        self._file.create()
         self._lines: queue.Queue[str | None] = queue.Queue(_QUEUED_LINES)
         self._dropped = 0
         self._thread = threading.Thread(target=self._write, daemon=True)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 
 from reward_serve.lines import LineFile
+
+logger = logging.getLogger("reward_serve.test_lines")
 
 
 def mode(path: Path) -> int:
@@ -14,13 +17,13 @@ def mode(path: Path) -> int:
 def test_only_the_owner_can_read_a_file_and_a_folder_that_it_creates(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir(mode=0o755)
     for folder in ("new", "shared"):
-        LineFile(tmp_path / folder / "lines").append("one")
+        LineFile(tmp_path / folder / "lines", logger).append("one")
         assert mode(tmp_path / folder / "lines") == 0o600
     assert (mode(tmp_path / "new"), mode(tmp_path / "shared")) == (0o700, 0o755)
 
 
 def test_a_full_file_is_renamed_in_place_of_the_one_before_it(tmp_path: Path) -> None:
-    file = LineFile(tmp_path / "lines", max_bytes=8)
+    file = LineFile(tmp_path / "lines", logger, max_bytes=8)
     for line in ("a", "b", "c", "d", "e", "longer than all", "f"):
         file.append(line)
 
@@ -32,7 +35,8 @@ def test_on_a_full_disk_lines_are_lost_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "lines"
-    file = LineFile(path)
+    file = LineFile(path, logger)
+    file.create()
     for _ in range(2):
         path.unlink()
         path.symlink_to("/dev/full")
@@ -42,5 +46,5 @@ def test_on_a_full_disk_lines_are_lost_with_one_warning(
         file.append("kept")
 
     assert path.read_text() == "kept\n"
-    warning = f"{path}: No space left on device; its lines are lost"
+    warning = f"{path}: No space left on device; its lines are lost until it can be written again"
     assert [record.getMessage() for record in caplog.records] == [warning] * 2
