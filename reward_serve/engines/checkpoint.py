@@ -95,13 +95,9 @@ def folder_digest(folder: Path) -> str:
 def _check_json(path: Path) -> None:
     try:
         json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"engine.model: cannot read {path}: {error.strerror}; copy the model again"
-        ) from None
-    except ValueError as error:
-        raise CheckpointError(
-            f"engine.model: {path} is not JSON ({error}); copy the model again"
+            f"engine.model: {path} is missing or not JSON ({error}); copy the model again"
         ) from None
 
 

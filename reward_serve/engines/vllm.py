@@ -216,8 +216,10 @@ class VllmRunner:
         """Start an engine in child processes of this one.
 
         Raises:
-            CheckpointError: the model cannot be served.
+            CheckpointError: the model cannot be served by this engine.
         """
+        if cls.runner == "pooling" and is_folder(config.model):
+            check_classifier(config.model)
         model = await asyncio.to_thread(locate, config)
         set_environment(config, num_cpus)
         from vllm.engine.arg_utils import AsyncEngineArgs
@@ -391,17 +393,6 @@ class VllmClassifier(VllmRunner):
     """One ``AsyncLLM`` that returns logits; create it with ``start``."""
 
     runner: ClassVar[str] = "pooling"
-
-    @classmethod
-    async def start(cls, config: EngineConfig, num_cpus: float, num_gpus: float) -> Self:
-        """Start an engine in child processes of this one.
-
-        Raises:
-            CheckpointError: the model cannot be served, or is not a classifier.
-        """
-        if is_folder(config.model):
-            check_classifier(config.model)
-        return await super().start(config, num_cpus, num_gpus)
 
     async def logits(self, token_ids: Sequence[int]) -> LogitsOutput:
         """One logit per label."""

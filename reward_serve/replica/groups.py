@@ -55,8 +55,7 @@ class Cohorts:
         self._judge = judge
         self._wait = wait
         self._limit = limit
-        self._open: dict[Hashable, _Cohort] = {}
-        self._closed: dict[Hashable, _Cohort] = {}  # until the deadlines of its members
+        self._cohorts: dict[Hashable, _Cohort] = {}
         self.waiting = 0
         """Requests that wait for others of their group or for its result."""
 
@@ -92,20 +91,18 @@ class Cohorts:
     def _cohort(self, key: Hashable, name: Hashable, size: int) -> _Cohort | None:
         """The cohort to join; None if the group was judged without this request.
 
-        A closed cohort is kept until its deadlines, for retries of its members and for late ones.
+        A judged cohort is kept until its deadlines, for retries of its members and for late ones.
         More requests than are missing start a new cohort: the group is sent again.
         """
-        if key in self._open:
-            return self._open[key]
-        closed = self._closed.get(key)
-        if closed is not None:
-            if name in closed.members:
-                return closed
-            if len(closed.members) + len(closed.late | {name}) <= closed.size:
-                closed.late.add(name)
+        cohort = self._cohorts.get(key)
+        if cohort is not None:
+            if cohort.judging is None or name in cohort.members:
+                return cohort
+            if len(cohort.members) + len(cohort.late | {name}) <= cohort.size:
+                cohort.late.add(name)
                 return None
-        self._open[key] = _Cohort(size)
-        return self._open[key]
+        self._cohorts[key] = _Cohort(size)
+        return self._cohorts[key]
 
     def _joined(
         self, key: Hashable, cohort: _Cohort, name: Hashable, request: ScoreRequest
@@ -138,15 +135,12 @@ class Cohorts:
     def _drop(self, key: Hashable, cohort: _Cohort) -> None:
         if cohort.timer is not None:
             cohort.timer.cancel()
-        for cohorts in (self._open, self._closed):
-            if cohorts.get(key) is cohort:
-                del cohorts[key]
+        if self._cohorts.get(key) is cohort:
+            del self._cohorts[key]
 
     def _close(self, key: Hashable, cohort: _Cohort) -> None:
         if cohort.timer is not None:
             cohort.timer.cancel()
-        del self._open[key]
-        self._closed[key] = cohort
         loop = asyncio.get_running_loop()
         ends = max(member.ends for member in cohort.members.values())
         cohort.timer = loop.call_at(ends, self._drop, key, cohort)

@@ -51,7 +51,7 @@ class Bench:
         return await self.cohorts.score(request)
 
     def is_empty(self) -> bool:
-        return not (self.cohorts.waiting or self.cohorts._open or self.cohorts._closed)
+        return not (self.cohorts.waiting or self.cohorts._cohorts)
 
 
 def turn(text: str) -> dict[str, str]:
