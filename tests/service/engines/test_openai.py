@@ -23,7 +23,6 @@ from reward_serve.engines.openai import OpenAIEngine, RemoteKeyError, remote_key
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
-from reward_serve.templates import load_template
 
 KEY = "sk-0123456789abcdef"
 JSON = {"content-type": "application/json"}
@@ -146,12 +145,6 @@ async def test_a_label_outside_the_likeliest_tokens_has_no_probability() -> None
     assert "likeliest tokens include no label" in result["reason"]
 
 
-async def test_an_endpoint_without_logprobs_is_reported_with_the_remedy() -> None:
-    result = await Endpoint(completion()).scorer().score(ASKED)
-    assert result["status"] == "error"
-    assert "judge.mode: generate" in result["reason"]
-
-
 @pytest.mark.parametrize(
     "ended", ["content_filter", "tool_calls", None, "insufficient_system_resource"]
 )
@@ -171,11 +164,9 @@ async def test_a_verdict_is_never_read_from_the_reasoning(ended: str, status: st
     assert (result["status"], result["score"]) == (status, None)
 
 
-@pytest.mark.parametrize(
-    ("mode", "useless"),
-    [("generate", completion("I cannot say.")), ("label", completion(logprobs={"Sure": -0.1}))],
-)
-async def test_a_reply_without_a_verdict_is_asked_for_again(mode: str, useless: Any) -> None:
+@pytest.mark.parametrize("mode", ["generate", "label"])
+async def test_a_reply_without_a_verdict_is_asked_for_again(mode: str) -> None:
+    useless = completion("I cannot say.", logprobs={"Sure": -0.1})
     endpoint = Endpoint(useless, completion("VERDICT: 1", logprobs={"1": -0.1}))
     scorer = endpoint.scorer({"mode": mode})
     results = [await scorer.score(ASKED) for _ in range(3)]
@@ -283,6 +274,7 @@ async def test_replicas_learn_how_many_calls_an_endpoint_takes(refusal: int) -> 
         (httpx.ConnectError("refused"), "APIConnectionError"),
         (httpx.Response(200, headers=JSON, content=b'{"cho'), "JSONDecodeError"),
         ({**completion(), "choices": []}, "no choices"),
+        (completion(), "judge.mode: generate"),  # it has no logprobs
     ],
 )
 async def test_an_endpoint_without_an_answer_is_an_error(reply: Any, reason: str) -> None:
@@ -341,12 +333,3 @@ async def test_a_field_reaches_the_endpoint_as_it_was_written(text: str) -> None
     system, user = endpoint.asked[0]["messages"]
     assert (system["role"], user["role"]) == ("system", "user")
     assert f"<response>\n{text}\n</response>" in user["content"]
-
-
-async def test_a_label_of_several_characters_is_found_among_the_tokens() -> None:
-    shown = load_template("solution").model_dump(exclude={"name", "digest"})
-    shown["label"] = {"instruction": "Reply yes or no.", "values": {"no": 0.0, "yes": 1.0}}
-    judge = {"template": "words.yaml", "template_data": shown}
-    endpoint = Endpoint(completion(logprobs={"yes": -0.1, "no": -3.0}))
-    result = await endpoint.scorer(judge).score(ASKED)
-    assert (result["score"], result["label"]) == (1.0, "yes")

@@ -25,26 +25,6 @@ def arguments(config: EngineConfig, num_gpus: float = 0.0) -> dict[str, Any]:
     return engine_arguments(config, "/models/judge", num_gpus)
 
 
-USUAL: dict[str, Any] = {
-    "model": "/models/judge",
-    "tensor_parallel_size": 1,
-    "max_model_len": 2048,
-    "max_num_seqs": 64,
-    "seed": 0,
-    "enable_prefix_caching": True,
-    "trust_remote_code": False,
-    "disable_log_stats": True,
-}
-
-
-def test_each_device_has_its_defaults_and_what_is_left_out_is_left_to_vllm() -> None:
-    on_cpu = {"dtype": "float32", "enforce_eager": True, "block_size": 32}
-    on_cpu |= {"max_num_batched_tokens": 512, "kv_cache_memory_bytes": 2**30}
-    on_gpu = {"dtype": "auto", "gpu_memory_utilization": 0.9, "max_num_batched_tokens": 16_384}
-    assert arguments(ON_CPU) == USUAL | on_cpu
-    assert arguments(ON_GPU, 1.0) == USUAL | on_gpu
-
-
 @pytest.mark.parametrize("config", [ON_CPU, ON_GPU])
 def test_the_files_settings_override_the_devices_defaults(config: EngineConfig) -> None:
     said: dict[str, Any] = {
@@ -73,12 +53,6 @@ def test_memory_use_follows_the_replicas_share_of_a_gpu_unless_said(
     assert arguments(config, num_gpus)["gpu_memory_utilization"] == pytest.approx(utilization)
 
 
-def test_tensor_parallel_workers_are_processes_of_the_replica() -> None:
-    made = arguments(EngineConfig(device="cuda", tensor_parallel_size=2), 2.0)
-    assert made["tensor_parallel_size"] == 2
-    assert made["distributed_executor_backend"] == "mp"
-
-
 @pytest.mark.skipif(vllm_engine_arguments() is None, reason="vLLM is not installed")
 @pytest.mark.parametrize("config", [ON_CPU, EngineConfig(device="cuda", tensor_parallel_size=2)])
 def test_the_installed_vllm_knows_every_argument(config: EngineConfig) -> None:
@@ -91,53 +65,20 @@ def test_importing_this_module_does_not_import_vllm() -> None:
     assert subprocess.run([sys.executable, "-c", imports], check=False).returncode == 0
 
 
-CPU_VARIABLES = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "OMP_NUM_THREADS": "2",
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
-    "TORCHDYNAMO_DISABLE": "1",
-}
-ALWAYS = {
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "WARNING",
-    "VLLM_CONFIGURE_LOGGING": "0",
-    "REWARD_SERVE_ENGINE_OWNER": str(os.getpid()),
-}
-OFFLINE = {"HF_HUB_OFFLINE": "1"}
-
-
-@pytest.fixture(autouse=True)
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of the variables is set; whatever the test sets is taken back."""
-    for name in ALWAYS | CPU_VARIABLES | OFFLINE:
-        monkeypatch.setenv(name, "before")
-        monkeypatch.delenv(name)
-
-
-def added(config: EngineConfig, num_cpus: float) -> dict[str, str]:
-    before = dict(os.environ)
-    set_environment(config, num_cpus)
-    return {name: value for name, value in os.environ.items() if before.get(name) != value}
-
-
-def test_on_a_cpu_one_child_uses_the_replicas_cores_and_on_a_gpu_vllm_decides() -> None:
-    os.environ["OMP_NUM_THREADS"] = "99"  # Ray sets it to the actor's num_cpus
-    assert added(ON_CPU, 2.9) == ALWAYS | OFFLINE | CPU_VARIABLES
-    assert added(ON_CPU, 0.5) == {"OMP_NUM_THREADS": "1"}
-
-
-def test_only_a_hub_model_needs_the_network() -> None:
-    assert added(EngineConfig(device="cuda", model=HUB), 1.0) == ALWAYS
-    assert added(ON_GPU, 1.0) == OFFLINE
-
-
-def test_what_the_operator_set_is_kept() -> None:
-    said = {"VLLM_LOGGING_LEVEL": "DEBUG", "VLLM_NO_USAGE_STATS": "0", "HF_HUB_OFFLINE": "0"}
-    os.environ.update(said)
-    set_environment(ON_CPU, num_cpus=1.0)
-    assert os.environ.items() >= said.items()
+def test_a_cpus_engine_uses_the_replicas_cores_and_what_the_operator_set_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = {"OMP_NUM_THREADS": "2", "TORCHDYNAMO_DISABLE": "1", "VLLM_CONFIGURE_LOGGING": "0"}
+    own |= {"REWARD_SERVE_ENGINE_OWNER": str(os.getpid()), "HF_HUB_OFFLINE": "1"}
+    environment = {"VLLM_LOGGING_LEVEL": "DEBUG", "OMP_NUM_THREADS": "99"}  # Ray sets the latter
+    monkeypatch.setattr(os, "environ", environment)
+    set_environment(ON_CPU, 2.9)
+    assert environment.items() >= (own | {"VLLM_LOGGING_LEVEL": "DEBUG"}).items()
+    set_environment(ON_CPU, 0.5)
+    assert environment["OMP_NUM_THREADS"] == "1"
+    environment.clear()
+    set_environment(EngineConfig(device="cuda", model=HUB), 1.0)
+    assert not environment.keys() & {"OMP_NUM_THREADS", "HF_HUB_OFFLINE"}
 
 
 @pytest.mark.parametrize(

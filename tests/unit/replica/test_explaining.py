@@ -48,17 +48,6 @@ async def test_the_result_is_what_scoring_gives() -> None:
     assert 0 < sum(seconds.values()) - seconds["total"] <= seconds["total"]
 
 
-async def test_the_explanation_of_a_rule_names_no_model() -> None:
-    explanation = await explained(explainer(), {"response": "#### 18", "reference": "18"})
-
-    assert explanation.rule is not None
-    assert (explanation.rule.outcome, explanation.rule.answer) == ("right", "18")
-    assert (explanation.model, explanation.prompts) == (None, [])
-    assert (explanation.cached, explanation.members) == (None, None)
-    assert explanation.seconds.engine is None
-    assert explanation.seconds.rules is not None
-
-
 @pytest.mark.parametrize(
     ("settings", "request_", "status", "reason"),
     [
