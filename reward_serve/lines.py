@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
-import threading
+from functools import partial
 from io import FileIO
 from pathlib import Path
 
@@ -13,12 +12,12 @@ from pathlib import Path
 class LineFile:
     """Appends lines to a file that only its owner can read.
 
-    Several processes may share a file without ``max_bytes``. While the disk is full, lines are
-    lost; a warning is logged when that begins, and another with their number when it ends.
+    Several processes may share a file without ``max_bytes``. While it cannot be written, as on a
+    full disk, lines are lost; a warning is logged when that begins.
 
     Args:
         path: the file; its folder is created with access for the owner only.
-        logger: the logger for warnings.
+        logger: the logger for the warning.
         max_bytes: maximum size; a full file is renamed to ``PATH.1``. None for no limit.
 
     Raises:
@@ -27,61 +26,29 @@ class LineFile:
 
     def __init__(self, path: Path, logger: logging.Logger, max_bytes: int | None = None) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path = path
-        self._logger = logger
-        self._max_bytes = max_bytes
-        self._lock = threading.Lock()
-        self._lost = 0
-        self._torn = False
+        self._path, self._logger, self._max_bytes = path, logger, max_bytes
+        self._fails = False
 
     def create(self) -> None:
-        """Create the file if it does not exist.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Create the file if it does not exist; raises ``OSError`` if it cannot be written."""
         self._open().close()
 
     def append(self, line: str) -> None:
         """Append a line; if that fails, the line is lost."""
-        with self._lock:
-            try:
-                self._write(line.encode() + b"\n")
-            except OSError as error:
-                if not self._lost:
-                    self._logger.warning(
-                        "%s: %s; its lines are lost until it can be written again",
-                        self._path,
-                        error.strerror,
-                    )
-                self._lost += 1
-                return
-            if self._lost:
-                self._logger.warning(
-                    "%s is written again; %d lines were lost", self._path, self._lost
-                )
-                self._lost = 0
-
-    def _write(self, line: bytes) -> None:
-        with self._open() as file:
-            size = file.tell()
-            if not size or self._max_bytes is None or size + len(line) <= self._max_bytes:
-                self._put(file, line)
-                return
-        self._path.replace(f"{self._path}.1")
-        with self._open() as file:
-            self._put(file, line)
-
-    def _put(self, file: FileIO, line: bytes) -> None:
-        """Write in one call; a line that a full disk cut off is ended first."""
-        content = b"\n" + line if self._torn else line
-        self._torn = file.write(content) < len(content)
-        if self._torn:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        content = line.encode() + b"\n"
+        try:
+            size = self._path.stat().st_size if self._path.exists() else 0
+            if self._max_bytes and 0 < size > self._max_bytes - len(content):
+                self._path.replace(f"{self._path}.1")
+            with self._open() as file:
+                file.write(content)  # in one call, so that no other process writes in between
+        except OSError as error:
+            if not self._fails:
+                text = "%s: %s; its lines are lost until it can be written again"
+                self._logger.warning(text, self._path, error.strerror)
+            self._fails = True
+        else:
+            self._fails = False
 
     def _open(self) -> FileIO:
-        return open(self._path, "ab", buffering=0, opener=_opener)
-
-
-def _opener(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+        return open(self._path, "ab", buffering=0, opener=partial(os.open, mode=0o600))

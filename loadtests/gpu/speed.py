@@ -22,8 +22,8 @@ from loadtests.gpu.place import Place, card
 from reward_serve import HttpRewardClient
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.base import Prompt
-from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.engines.vllm import (
+    ChatTokenizer,
     VllmClassifier,
     VllmEngine,
     engine_arguments,

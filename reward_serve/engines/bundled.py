@@ -25,38 +25,24 @@ class Judge(Protocol):
     Attributes:
         ADAPTER: the shipped adapter, a PEFT folder.
         OCCURRENCES: what ``occurrence`` may return.
+        adapter_digest: a digest of an adapter's files.
+        bundled_folder: the folder of the prepared model, which may not exist yet.
+        prepare_bundled: prepares the model if its folder is missing or damaged; returns the folder.
+        prepare_int8: the same, with its linear layers in 8 bits.
+        canonical: a text as the judge is shown it, for ``numerals: canonical``.
+        occurrence: where the reference occurs in a response, for ``occurrence: true``.
+        stated: start and end of what is most likely the answer of a text without a marker.
     """
 
     ADAPTER: Path
     OCCURRENCES: Sequence[str]
-
-    @staticmethod
-    def prepare_bundled(step: Step = ..., adapter: Path | None = ...) -> Path:
-        """Prepare the model if its folder is missing or damaged, and return the folder."""
-
-    @staticmethod
-    def prepare_int8(step: Step = ..., adapter: Path | None = ...) -> Path:
-        """Prepare the model with its linear layers in 8 bits."""
-
-    @staticmethod
-    def bundled_folder(adapter: Path | None = ...) -> Path:
-        """The folder of the prepared model; it may not exist yet."""
-
-    @staticmethod
-    def adapter_digest(adapter: Path) -> str:
-        """A digest of an adapter's files."""
-
-    @staticmethod
-    def canonical(text: str) -> str:
-        """A text as the judge is shown it: ``numerals: canonical``."""
-
-    @staticmethod
-    def occurrence(reference: str, response: str, clause: str | None) -> str:
-        """Where the reference occurs in a response: ``occurrence: true``."""
-
-    @staticmethod
-    def stated(text: str) -> tuple[int, int] | None:
-        """Start and end of what is most likely the answer of a text without a marker."""
+    adapter_digest: Callable[[Path], str]
+    bundled_folder: Callable[..., Path]
+    prepare_bundled: Callable[..., Path]
+    prepare_int8: Callable[..., Path]
+    canonical: Callable[[str], str]
+    occurrence: Callable[[str, str, str | None], str]
+    stated: Callable[[str], tuple[int, int] | None]
 
 
 @cache

@@ -59,7 +59,7 @@ def check_hub_id(model: str, revision: str | None = None) -> None:
     """
     import httpx
     from huggingface_hub import HfApi, try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
     hub = HfApi()
     try:
@@ -68,8 +68,15 @@ def check_hub_id(model: str, revision: str | None = None) -> None:
         if hub.model_info(model, revision=revision, timeout=_HUB_TIMEOUT_S).gated:
             hub.auth_check(model)
     except (httpx.HTTPError, HFValidationError, OfflineModeIsEnabled) as error:
-        if message := _hub_message(model, revision, error):
-            raise CheckpointError(message) from None
+        if isinstance(error, HfHubHTTPError) and error.response.status_code >= 500:
+            return
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise CheckpointError(
+            f"engine.model: {model!r} is neither a folder nor in this machine's cache, and the hub "
+            f"does not give it ({reason}); check its spelling and engine.revision, set HF_TOKEN to "
+            "a token of an account that may read it and has accepted its terms, or, without "
+            f"network access, serve a folder (hf download {model} --local-dir FOLDER)"
+        ) from None
 
 
 def folder_digest(folder: Path) -> str:
@@ -88,13 +95,9 @@ def folder_digest(folder: Path) -> str:
 def _check_json(path: Path) -> None:
     try:
         json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"engine.model: cannot read {path}: {error.strerror}; copy the model again"
-        ) from None
-    except ValueError as error:
-        raise CheckpointError(
-            f"engine.model: {path} is not JSON ({error}); copy the model again"
+            f"engine.model: {path} is missing or not JSON ({error}); copy the model again"
         ) from None
 
 
@@ -119,38 +122,3 @@ def _check_safetensors(path: Path) -> None:
             f"engine.model: {path} is unreadable, truncated or not a safetensors file ({error}); "
             "copy the model again"
         ) from None
-
-
-def _hub_message(model: str, revision: str | None, error: Exception) -> str | None:
-    """What is wrong and how to fix it; None if it may be temporary."""
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
-    if isinstance(error, GatedRepoError):
-        return (
-            f"engine.model: {model!r} is gated; accept its terms on the hub, and set HF_TOKEN to a "
-            "token of that account"
-        )
-    if isinstance(error, (RepositoryNotFoundError, HFValidationError)):
-        return (
-            f"engine.model: {model!r} is neither a folder nor a model that this account can read "
-            "on the hub; check the spelling, or set HF_TOKEN to a token that may read it"
-        )
-    if isinstance(error, RevisionNotFoundError):
-        return (
-            f"engine.revision: {model!r} has no revision {revision!r} on the hub; name a branch, "
-            "a tag or a commit"
-        )
-    if isinstance(error, HfHubHTTPError):
-        return None
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return (
-        f"engine.model: {model!r} is not in this machine's cache, and the hub cannot be "
-        f"reached ({reason}); download it on a machine with network access (hf download {model} "
-        f"--local-dir FOLDER) and serve the folder, or set HF_ENDPOINT to a mirror"
-    )

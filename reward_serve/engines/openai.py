@@ -61,7 +61,7 @@ class OpenAIEngine:
         self._client = client or AsyncOpenAI(
             api_key=remote_key(config),
             base_url=config.base_url,
-            max_retries=0,  # by _create, which learns from them
+            max_retries=0,  # by _ask, which learns from them
             timeout=config.timeout_s,
         )
         reasoning = config.reasoning
@@ -88,20 +88,19 @@ class OpenAIEngine:
             prompt, max_tokens=1, temperature=0.0,
             logprobs=True, top_logprobs=self._config.top_logprobs,
         )  # fmt: skip
-        first = reply.choices[0]
-        if first.finish_reason != "length":
-            _check_final(first.finish_reason)
-        logprobs = first.logprobs
+        _is_cut_off(reply)
+        logprobs = reply.choices[0].logprobs
         if logprobs is None or not logprobs.content:
             raise EngineError(
                 f"remote.model: {self._config.model} returns no logprobs; set judge.mode: generate"
             )
-        found = dict.fromkeys(labels, -math.inf)
+        found = dict.fromkeys(labels, 0.0)
         for token in logprobs.content[0].top_logprobs:
             label = token.token.strip()
             if label in found:  # "1" and " 1" are one label
-                found[label] = _log_sum(found[label], token.logprob)
-        return LabelOutput(found, _usage(reply))
+                found[label] += math.exp(token.logprob)
+        logs = {label: math.log(p) if p else -math.inf for label, p in found.items()}
+        return LabelOutput(logs, _usage(reply))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         """Generated text; the endpoint controls whether the model thinks."""
@@ -112,13 +111,9 @@ class OpenAIEngine:
             top_p=sampling.top_p,
             seed=sampling.sample,
         )
-        written = reply.choices[0]
-        cut_off = written.finish_reason == "length"
-        if not cut_off:
-            _check_final(written.finish_reason)
         # JSON may escape half of a character, which this service's own replies cannot carry.
-        text = (written.message.content or "").encode("utf-8", "replace").decode()
-        return TextOutput(text, cut_off, _usage(reply))
+        text = (reply.choices[0].message.content or "").encode("utf-8", "replace").decode()
+        return TextOutput(text, _is_cut_off(reply), _usage(reply))
 
     async def fatal_error(self) -> str | None:
         """None: an unreachable endpoint may recover, and each request reports its own failure."""
@@ -138,18 +133,39 @@ class OpenAIEngine:
             await self._tokens.acquire(min(asked + max_tokens, self._tokens.max_rate))
         if self._config.reasoning_effort:
             settings["reasoning_effort"] = self._config.reasoning_effort
+        attempt = 0
         while True:
             sent = {name: value for name, value in settings.items() if name not in self._dropped}
             sent[limit := self._limit] = max_tokens
             try:
-                reply = await self._create(messages, sent)
-                break
+                async with self._concurrency.place() as sent_at:
+                    reply = await self._client.chat.completions.create(
+                        model=self._config.model, messages=messages,
+                        extra_body=self._config.extra_body or None, **sent,
+                    )  # fmt: skip
             except openai.BadRequestError as error:
                 if not self._learns(error, sent, limit):
                     raise RefusedError(f"the endpoint: {_shortened(error)}") from None
-        if not reply.choices:
-            raise EngineError("the endpoint's reply has no choices")
-        return reply
+            except (openai.APIStatusError, openai.APIConnectionError) as error:
+                status, pause_s = getattr(error, "status_code", 500), _retry_after_s(error)
+                if status in _BUSY or isinstance(error, openai.APITimeoutError):
+                    self._concurrency.lower(sent_at, pause_s or 0.0)
+                elif status < 500:
+                    raise EngineError(f"the endpoint: {_shortened(error)}") from error
+                if attempt == self._config.max_retries:
+                    if status != 429:
+                        raise EngineError(f"the endpoint: {_shortened(error)}") from error
+                    reason = f"the endpoint's rate limit: {_shortened(error)}"
+                    raise OverloadedError(reason, pause_s or 1.0) from None
+                backoff_s = min(0.25 * 2.0**attempt, _MAX_PAUSE_S)
+                attempt += 1
+                await asyncio.sleep(random.uniform(1, 2) * (pause_s or backoff_s))
+            except (openai.OpenAIError, ValueError) as error:  # a reply that is not JSON
+                raise EngineError(f"the endpoint: {_shortened(error)}") from error
+            else:
+                if not reply.choices:
+                    raise EngineError("the endpoint's reply has no choices")
+                return reply
 
     def _learns(self, error: openai.BadRequestError, sent: dict[str, Any], limit: str) -> bool:
         """Whether the endpoint refuses a parameter that later calls can do without."""
@@ -162,38 +178,6 @@ class OpenAIEngine:
         else:
             return False
         return True
-
-    async def _create(self, messages: Any, settings: dict[str, Any]) -> Any:
-        import openai
-
-        attempt = 0
-        while True:
-            try:
-                async with self._concurrency.place() as sent_at:
-                    return await self._client.chat.completions.create(
-                        model=self._config.model, messages=messages,
-                        extra_body=self._config.extra_body or None, **settings,
-                    )  # fmt: skip
-            except openai.BadRequestError:
-                raise
-            except (openai.APIStatusError, openai.APIConnectionError) as error:
-                status = getattr(error, "status_code", None)
-                pause_s = _retry_after_s(error)
-                if status in _BUSY or isinstance(error, openai.APITimeoutError):
-                    self._concurrency.lower(sent_at, pause_s or 0.0)
-                elif status is not None and status < 500:
-                    raise EngineError(f"the endpoint: {_shortened(error)}") from error
-                if attempt < self._config.max_retries:
-                    backoff_s = min(0.25 * 2.0**attempt, _MAX_PAUSE_S)
-                    attempt += 1
-                    await asyncio.sleep(random.uniform(1, 2) * (pause_s or backoff_s))
-                elif status == 429:
-                    reason = f"the endpoint's rate limit: {_shortened(error)}"
-                    raise OverloadedError(reason, pause_s or 1.0) from None
-                else:
-                    raise EngineError(f"the endpoint: {_shortened(error)}") from error
-            except (openai.OpenAIError, ValueError) as error:  # a reply that is not JSON
-                raise EngineError(f"the endpoint: {_shortened(error)}") from error
 
 
 class _Concurrency:
@@ -274,13 +258,19 @@ def remote_key(config: RemoteConfig) -> str:
     return key
 
 
-def _check_final(finish_reason: str | None) -> None:
-    """Raise ``UnusableReplyError`` unless the model ended its reply itself."""
-    if finish_reason not in _FINAL:
+def _is_cut_off(reply: Any) -> bool:
+    """Whether the reply reached its token limit.
+
+    Raises:
+        UnusableReplyError: it ended for another reason than the limit or the model's own end.
+    """
+    ended = reply.choices[0].finish_reason
+    if ended != "length" and ended not in _FINAL:
         raise UnusableReplyError(
-            f"the endpoint ended its reply with finish_reason: {ascii(finish_reason)[:64]}, which "
-            "is no verdict"
+            f"the endpoint ended its reply with finish_reason: {ascii(ended)[:64]}, which is no "
+            "verdict"
         )
+    return bool(ended == "length")
 
 
 def _shortened(error: Exception) -> str:
@@ -298,9 +288,3 @@ def _usage(reply: Any) -> Usage:
         cached_tokens=getattr(details, "cached_tokens", None) or 0,
         completion_tokens=used.completion_tokens or 0,
     )
-
-
-def _log_sum(first: float, second: float) -> float:
-    if first == -math.inf:
-        return second
-    return max(first, second) + math.log1p(math.exp(-abs(first - second)))

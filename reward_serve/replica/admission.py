@@ -115,10 +115,10 @@ class Admission:
         try:
             await item
         except asyncio.CancelledError:
-            if item.cancelled():
-                self._leave(batch, item)
-            else:  # it received its slot when it was cancelled
+            if not item.cancelled():  # it received its slot when it was cancelled
                 self._give_back()
+            elif item in self._batches.get(batch, ()):  # otherwise _give_back has removed it
+                self._remove(batch, item)
             raise
 
     @property
@@ -141,10 +141,6 @@ class Admission:
             item.set_result(None)
             return
         self._free += 1
-
-    def _leave(self, batch: object, item: asyncio.Future[None]) -> None:
-        if item in self._batches.get(batch, ()):  # otherwise _give_back has removed it
-            self._remove(batch, item)
 
     def _remove(self, batch: object, item: asyncio.Future[None]) -> None:
         """Remove a waiting item, and its batch if that was its last."""

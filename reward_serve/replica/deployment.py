@@ -64,7 +64,8 @@ class RewardReplica(Scorer):
         began = time.monotonic()
         config: ModelConfig = TypeAdapter(ModelConfig).validate_python(model)
         self._config = config
-        self._model, self._timings_s = await _start(config)
+        self._model = await _start(config)
+        self._timings_s = {"model": time.monotonic() - began}
         self._model.reads_rubric = reads_rubric(config)
         super().__init__(
             config.name,
@@ -128,13 +129,13 @@ class RewardReplica(Scorer):
 
     async def _exit_on_failure(self) -> None:
         """Exit when the model fails: a replica that fails fast would attract traffic."""
-        while True:
+        reason = None
+        while reason is None:
             await asyncio.sleep(_WATCH_PERIOD_S)
             reason = await self._model.fatal_error()
-            if reason is not None:
-                logger.error("reward model %s: %s; this replica exits", self._config.name, reason)
-                await asyncio.sleep(_EXIT_DELAY_S)  # so that callers receive their typed errors
-                os._exit(1)
+        logger.error("reward model %s: %s; this replica exits", self._config.name, reason)
+        await asyncio.sleep(_EXIT_DELAY_S)  # so that callers receive their typed errors
+        os._exit(1)
 
     def _observed(self) -> list[Observer]:
         config = self._config
@@ -182,24 +183,20 @@ def _member(member: MemberConfig) -> Ask:
     return ask
 
 
-async def _start(config: ModelConfig) -> tuple[RewardModel, dict[str, float]]:
-    if isinstance(config, JudgeModel):
-        engine = await VllmEngine.start(
-            config.engine, config.resources.num_cpus or 1, config.resources.num_gpus or 0
-        )
-        if isinstance(config, RubricModel):
-            return RubricJudge(config, engine), dict(engine.timings_s)
-        return Judge(config, engine), dict(engine.timings_s)
-    if isinstance(config, RemoteModel):
-        kind = RubricJudge if config.rubric else Judge
-        return kind(config, OpenAIEngine(config.remote)), {}
-    if isinstance(config, CompositeModel):
-        return Composite(config, list(map(_member, config.composite.members))), {}
-    if isinstance(config, CascadeModel):
-        return Cascade(config, list(map(_member, config.cascade.members))), {}
-    if isinstance(config, ClassifierModel):
-        classifier = await VllmClassifier.start(
-            config.engine, config.resources.num_cpus or 1, config.resources.num_gpus or 0
-        )
-        return Classifier(config, classifier), dict(classifier.timings_s)
-    return RuleRewardModel(config), {}
+async def _start(config: ModelConfig) -> RewardModel:
+    shares = config.resources.num_cpus or 1, config.resources.num_gpus or 0
+    match config:
+        case RubricModel():
+            return RubricJudge(config, await VllmEngine.start(config.engine, *shares))
+        case JudgeModel():
+            return Judge(config, await VllmEngine.start(config.engine, *shares))
+        case ClassifierModel():
+            return Classifier(config, await VllmClassifier.start(config.engine, *shares))
+        case RemoteModel():
+            kind = RubricJudge if config.rubric else Judge
+            return kind(config, OpenAIEngine(config.remote))
+        case CompositeModel():
+            return Composite(config, list(map(_member, config.composite.members)))
+        case CascadeModel():
+            return Cascade(config, list(map(_member, config.cascade.members)))
+    return RuleRewardModel(config)

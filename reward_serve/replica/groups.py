@@ -1,7 +1,6 @@
-"""Judges groups with one reward model, within the replica's admission and the groups' deadlines.
+"""Cohorts: the requests of groups that are sent sample by sample, which wait for each other.
 
-A group comes as one request, or sample by sample as a cohort, whose requests wait for each other. A
-cohort is judged when it is complete, or when one of its members has waited for a fraction of its
+A cohort is judged when it is complete, or when one of its members has waited for a fraction of its
 deadline, without the missing ones. Late requests get no score: the scores of two comparisons have
 different scales.
 """
@@ -9,23 +8,12 @@ different scales.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from reward_serve.engines.base import OverloadedError
-from reward_serve.replica.admission import Admission, within_deadline
-from reward_serve.reward_models.base import InvalidRequestError, RewardModel, failure_of
-from reward_serve.reward_models.group import GroupJudge
-from reward_serve.schema import (
-    GroupRequest,
-    GroupResult,
-    ScoreRequest,
-    ScoreResult,
-    Status,
-    failure,
-    utf8_bytes,
-)
+from reward_serve.reward_models.base import failure_of
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 
 JudgeGroup = Callable[[Sequence[ScoreRequest], float], Awaitable[Sequence[ScoreResult]]]
 """Judges the requests of one group within a time in seconds; returns their results, in order."""
@@ -34,91 +22,6 @@ _RETRIED = frozenset([Status.ERROR, Status.OVERLOADED])
 _PAUSE_S = 1.0
 _SHARED = {"group", "group_size", "template", "question", "messages", "reference"}
 """Fields that all members of a group have in common: they are judged by those of the first."""
-
-
-class GroupScorer:
-    """Judges groups that are sent as one request, or sample by sample.
-
-    Each call of the engine is admitted as an item is; those of a group are one batch.
-
-    Args:
-        name: the reward model's name, for messages.
-        model: the reward model.
-        admission: limits the calls in progress and waiting.
-        check: takes the bytes of each field; raises ``InvalidRequestError`` if they
-            are too many.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        model: RewardModel,
-        admission: Admission,
-        check: Callable[[Mapping[str, int]], object],
-    ) -> None:
-        self._name = name
-        self._model = model
-        self._admission = admission
-        self._check = check
-        wait = model.groups.wait if model.groups else 0.0
-        self._cohorts = Cohorts(self._judged, wait, admission.capacity)
-
-    async def score(self, request: GroupRequest) -> GroupResult:
-        """Judge one group.
-
-        Raises:
-            InvalidRequestError: a response is too long, or the model compares no responses.
-            DeadlinePassedError: its deadline passed.
-        """
-        groups = self._groups()
-        shared = request.as_single().sizes
-        for number, response in enumerate(request.responses):
-            self._check({**shared, "response": 0, f"responses.{number}": utf8_bytes(response)})
-        calls, batch = asyncio.Semaphore(self._admission.slots), object()
-        async with within_deadline(request.timeout_s) as deadline:
-
-            @asynccontextmanager
-            async def place() -> AsyncIterator[None]:
-                async with calls:  # so that one group does not fill the queue
-                    left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
-                    async with self._admission.place(left_s, batch):
-                        yield
-
-            return await groups.score(request, place)
-
-    async def member(self, request: ScoreRequest) -> ScoreResult:
-        """The result of a request that waits for its group.
-
-        Raises:
-            InvalidRequestError: it has no group, or the model compares no responses.
-            DeadlinePassedError: its deadline passed.
-        """
-        self._groups()
-        if request.group is None:
-            raise InvalidRequestError("group_size: needs group, the prompt's key; send both")
-        async with within_deadline(request.timeout_s):
-            return await self._cohorts.score(request)
-
-    async def _judged(
-        self, members: Sequence[ScoreRequest], within_s: float
-    ) -> Sequence[ScoreResult]:
-        first = members[0]
-        request = GroupRequest(
-            responses=[member.response for member in members],
-            question=first.question,
-            messages=first.messages,
-            reference=next(iter(first.references), None),
-            template=first.template,
-            timeout_s=within_s,
-        )
-        return (await self.score(request)).results
-
-    def _groups(self) -> GroupJudge:
-        if self._model.groups is None:
-            raise InvalidRequestError(
-                f"model: {self._name!r} compares no responses; choose a judge with a group section"
-            )
-        return self._model.groups
 
 
 @dataclass(eq=False)
@@ -152,8 +55,7 @@ class Cohorts:
         self._judge = judge
         self._wait = wait
         self._limit = limit
-        self._open: dict[Hashable, _Cohort] = {}
-        self._closed: dict[Hashable, _Cohort] = {}  # until the deadlines of its members
+        self._cohorts: dict[Hashable, _Cohort] = {}
         self.waiting = 0
         """Requests that wait for others of their group or for its result."""
 
@@ -189,20 +91,18 @@ class Cohorts:
     def _cohort(self, key: Hashable, name: Hashable, size: int) -> _Cohort | None:
         """The cohort to join; None if the group was judged without this request.
 
-        A closed cohort is kept until its deadlines, for retries of its members and for late ones.
+        A judged cohort is kept until its deadlines, for retries of its members and for late ones.
         More requests than are missing start a new cohort: the group is sent again.
         """
-        if key in self._open:
-            return self._open[key]
-        closed = self._closed.get(key)
-        if closed is not None:
-            if name in closed.members:
-                return closed
-            if len(closed.members) + len(closed.late | {name}) <= closed.size:
-                closed.late.add(name)
+        cohort = self._cohorts.get(key)
+        if cohort is not None:
+            if cohort.judging is None or name in cohort.members:
+                return cohort
+            if len(cohort.members) + len(cohort.late | {name}) <= cohort.size:
+                cohort.late.add(name)
                 return None
-        self._open[key] = _Cohort(size)
-        return self._open[key]
+        self._cohorts[key] = _Cohort(size)
+        return self._cohorts[key]
 
     def _joined(
         self, key: Hashable, cohort: _Cohort, name: Hashable, request: ScoreRequest
@@ -235,15 +135,12 @@ class Cohorts:
     def _drop(self, key: Hashable, cohort: _Cohort) -> None:
         if cohort.timer is not None:
             cohort.timer.cancel()
-        for cohorts in (self._open, self._closed):
-            if cohorts.get(key) is cohort:
-                del cohorts[key]
+        if self._cohorts.get(key) is cohort:
+            del self._cohorts[key]
 
     def _close(self, key: Hashable, cohort: _Cohort) -> None:
         if cohort.timer is not None:
             cohort.timer.cancel()
-        del self._open[key]
-        self._closed[key] = cohort
         loop = asyncio.get_running_loop()
         ends = max(member.ends for member in cohort.members.values())
         cohort.timer = loop.call_at(ends, self._drop, key, cohort)

@@ -9,7 +9,6 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections import Counter as Counts
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,15 @@ from typing import Any, Protocol
 from reward_serve.config.models import VerdictLogConfig
 from reward_serve.lines import LineFile
 from reward_serve.reward_models.audit import chosen, request_hash
-from reward_serve.schema import MAX_NAME_CHARACTERS, MAX_REFERENCES, Status, echoes
+from reward_serve.schema import ScoreRequest, Status
 
 logger = logging.getLogger("ray.serve")
+
+Asked = ScoreRequest | None
+"""A request as an observer sees it; None if it was not valid."""
+
+CANCELLED = "cancelled"
+"""The status of a request whose caller cancelled it, for observers."""
 
 _LINES_A_SECOND = 20
 _REASON_CHARACTERS = 200
@@ -44,21 +49,12 @@ class Times:
         """Seconds from arrival to the reward model; None if the request did not get there."""
         return None if self.placed is None else self.placed - self.began
 
-    @property
-    def model(self) -> float | None:
-        """Seconds in the reward model; None if the request did not get there."""
-        return None if self.placed is None else self.ended - self.placed
-
 
 class Observer(Protocol):
     """Notified of the end of every request."""
 
-    def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
-        """Record a request, as received, and its result of any status."""
-
-    def cancelled(self, request: object, times: Times) -> None:
-        """Record a request whose caller cancelled it."""
-        return
+    def observe(self, request: Asked, result: Mapping[str, Any], times: Times) -> None:
+        """Record a request and its result of any status."""
 
     def flush(self) -> None:
         """Called once a second."""
@@ -78,10 +74,10 @@ class FailureLog(Observer):
         self._lines = 0
         self._more: Counter[str] = Counter()
 
-    def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
+    def observe(self, request: Asked, result: Mapping[str, Any], times: Times) -> None:
         """Log a request that ended without a verdict."""
         status = result["status"]
-        if status == Status.OK:
+        if status in (Status.OK, CANCELLED):
             return
         if self._lines >= _LINES_A_SECOND:
             self._more[status] += 1
@@ -90,7 +86,7 @@ class FailureLog(Observer):
         fields = {
             "model": self._model,
             "id": result["id"],
-            "request": request_hash(request),
+            "request": request and request_hash(request),
             "status": status,
             "reason": (result["reason"] or "")[:_REASON_CHARACTERS],
             "template": result["template"],
@@ -109,7 +105,17 @@ class FailureLog(Observer):
 
 
 _SECONDS = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0]
-_SCORES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+_OF_MODEL = {
+    "cache": ("cache", "Hits and misses of the verdict cache."),
+    "audit": ("audits", "Requests scored by rules and model: whether they agreed."),
+    "group": (
+        "group_comparisons",
+        "Pairs of a group's responses: whether both orders agreed; and cycles.",
+    ),
+    "composite": ("composites", "Requests scored by a composite: whether members agreed."),
+    "cascade": ("cascades", "Requests that a cascade asked each member (outcome)."),
+}
+"""Counts in a reward model's description, their metrics and what these count."""
 
 
 class Metrics(Observer):
@@ -117,8 +123,7 @@ class Metrics(Observer):
 
     Args:
         items: returns the number of items in progress or waiting.
-        describe: returns the reward model's description, whose ``cache``, ``audit``,
-            ``composite``, ``cascade`` and ``group`` are counts.
+        describe: returns the reward model's description, which has some of ``_OF_MODEL``.
     """
 
     def __init__(self, items: Callable[[], int], describe: Callable[[], Mapping[str, Any]]) -> None:
@@ -127,76 +132,36 @@ class Metrics(Observer):
         def counter(name: str, description: str, *tags: str) -> metrics.Counter:
             return metrics.Counter(f"reward_serve_{name}_total", description, tags)
 
-        def histogram(name: str, description: str, bounds: list[float]) -> metrics.Histogram:
-            return metrics.Histogram(f"reward_serve_{name}", description, bounds)
+        def histogram(name: str, description: str) -> metrics.Histogram:
+            return metrics.Histogram(f"reward_serve_{name}", description, _SECONDS)
 
         self._requests = counter(
             "requests", "Requests by template, status and source.", "template", "status", "source"
         )
-        self._tokens = counter(
-            "tokens", "Tokens of the engine: prompt, cached (part of prompt), completion.", "kind"
-        )
-        self._of_model = {
-            "cache": counter("cache", "Hits and misses of the verdict cache.", "outcome"),
-            "audit": counter(
-                "audits", "Requests scored by rules and model: whether they agreed.", "outcome"
-            ),
-            "group": counter(
-                "group_comparisons",
-                "Pairs of a group's responses: whether both orders agreed; and cycles.",
-                "outcome",
-            ),
-            "composite": counter(
-                "composites", "Requests scored by a composite: whether members agreed.", "outcome"
-            ),
-            "cascade": counter(
-                "cascades", "Requests that a cascade asked each member (outcome).", "outcome"
-            ),
-        }
-        self._latency = histogram(
-            "latency_seconds", "From arrival to result, including queueing.", _SECONDS
-        )
-        self._queue = histogram("queue_seconds", "From arrival to the reward model.", _SECONDS)
-        self._model = histogram(
-            "model_seconds", "In the reward model: rules, rendering, engine.", _SECONDS
-        )
-        self._score = histogram("score", "Scores.", _SCORES)
+        self._of_model = {key: counter(*about, "outcome") for key, about in _OF_MODEL.items()}
+        self._latency = histogram("latency_seconds", "From arrival to result, including queueing.")
+        self._queue = histogram("queue_seconds", "From arrival to the reward model.")
         self._items = metrics.Gauge("reward_serve_items", "Items in progress or waiting.")
-        self._ended: Counts[tuple[str, str, str]] = Counts()
-        self._used: Counts[str] = Counts()
-        self._reported: Counts[tuple[str, str]] = Counts()
+        self._ended: Counter[tuple[str, str, str]] = Counter()
+        self._reported: Counter[tuple[str, str]] = Counter()
         self._count_items = items
         self._describe = describe
 
-    def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
+    def observe(self, request: Asked, result: Mapping[str, Any], times: Times) -> None:
         """Count a request and its result."""
-        self._latency.observe(times.total)
-        if times.queue is not None:
-            self._queue.observe(times.queue)
-        if times.model is not None:
-            self._model.observe(times.model)
-        if result["score"] is not None:
-            self._score.observe(result["score"])
-        template, source = result["template"] or "", result["source"] or ""
-        self._ended[template, result["status"], source] += 1
-        usage = result["usage"]
-        if usage["prompt_tokens"]:
-            self._used.update({kind.removesuffix("_tokens"): usage[kind] for kind in usage})
-
-    def cancelled(self, request: object, times: Times) -> None:
-        """Count a cancelled request."""
-        self._ended["", "cancelled", ""] += 1
+        status = result["status"]
+        self._ended[result["template"] or "", status, result["source"] or ""] += 1
+        if status != CANCELLED:
+            self._latency.observe(times.total)
+            if times.queue is not None:
+                self._queue.observe(times.queue)
 
     def flush(self) -> None:
         """Export the counts; one increment costs more than a request of a rule."""
         for (template, status, source), count in self._ended.items():
             tags = {"template": template, "status": status, "source": source}
             self._requests.inc(count, tags)
-        for kind, count in self._used.items():
-            if count:
-                self._tokens.inc(count, {"kind": kind})
         self._ended.clear()
-        self._used.clear()
         self._items.set(self._count_items())
         described = self._describe()
         for name, counter in self._of_model.items():
@@ -208,7 +173,10 @@ class Metrics(Observer):
 
 _FILES = 2
 _QUEUED_LINES = 10_000
-_STEP_CHARACTERS = 64
+_RESULT = (
+    *("id", "score", "status", "reason", "source", "label", "probabilities", "details"),
+    *("template", "fingerprint"),
+)
 
 
 class VerdictLog(Observer):
@@ -219,7 +187,7 @@ class VerdictLog(Observer):
 
     Requests are sampled by their hash, so equal requests are either all sampled or not, in every
     replica. The two newest files are kept, with ``max_mib`` in total; only their owner can read
-    them. While the disk is full or too slow, lines are lost and counted.
+    them. While the disk is full or too slow, lines are lost and a warning is logged.
 
     Args:
         model: the reward model's name.
@@ -232,36 +200,39 @@ class VerdictLog(Observer):
     def __init__(self, model: str, config: VerdictLogConfig) -> None:
         self._model = model
         self._config = config
-        self._file = LineFile(
-            Path(config.folder or ".").expanduser() / f"verdicts-{model}-{os.getpid()}.jsonl",
-            logger,
-            int(config.max_mib * 2**20 / _FILES),
-        )
+        folder = Path(config.folder or ".").expanduser()
+        path = folder / f"verdicts-{model}-{os.getpid()}.jsonl"
+        self._file = LineFile(path, logger, int(config.max_mib * 2**20 / _FILES))
         self._file.create()
         self._lines: queue.Queue[str | None] = queue.Queue(_QUEUED_LINES)
         self._dropped = 0
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
-    def observe(self, request: object, result: Mapping[str, Any], times: Times) -> None:
-        """Log the request if it is sampled."""
-        number = request_hash(request)
-        if not chosen(number, self._config.rate):
+    def observe(self, request: Asked, result: Mapping[str, Any], times: Times) -> None:
+        """Log the request if it is valid and sampled."""
+        if request is None or not chosen(number := request_hash(request), self._config.rate):
             return
-        content = {"time": round(time.time(), 3), "request": number, "model": self._model}
-        content |= {"step": _step(result.get("metadata")), **self._asked(request)}
-        content |= {name: result.get(name) for name in _RESULT}
-        content["latency_s"] = round(times.total, 4)
+        step = (request.metadata or {}).get("step")
+        line = {
+            "time": round(time.time(), 3),
+            "request": number,
+            "model": self._model,
+            "step": step if isinstance(step, int | float | str) else None,
+            "group": request.group,
+            "response_characters": len(request.response),
+            **{name: result[name] for name in _RESULT},
+            "latency_s": round(times.total, 4),
+        }
         if self._config.redact:
-            content["reason"] = None  # it may quote the request
+            line["reason"] = None  # it may quote the request
+        else:
+            line["response_tail"] = request.response[-self._config.tail_characters :]
+            line["reference"] = request.reference
         try:
-            self._lines.put_nowait(json.dumps(content))
+            self._lines.put_nowait(json.dumps(line))
         except queue.Full:
             self._dropped += 1
-
-    def cancelled(self, request: object, times: Times) -> None:
-        """Log the request if it is sampled."""
-        self.observe(request, {**echoes(request), "status": "cancelled"}, times)
 
     def flush(self) -> None:
         """Log the number of lines that were dropped in the last second."""
@@ -277,49 +248,3 @@ class VerdictLog(Observer):
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
             self._file.append(line)
-
-    def _asked(self, request: object) -> dict[str, Any]:
-        """The line's fields about the request, which may be invalid in any way."""
-        fields = request if isinstance(request, Mapping) else {}
-        response = _as_text(fields.get("response")) or ""
-        asked: dict[str, Any] = {
-            "group": _as_text(fields.get("group"), MAX_NAME_CHARACTERS),
-            "response_characters": len(response),
-        }
-        if not self._config.redact:
-            asked["response_tail"] = response[-self._config.tail_characters :]
-            asked["reference"] = _references(fields.get("reference"))
-        return asked
-
-
-def _step(metadata: Mapping[str, Any] | None) -> int | float | str | None:
-    """The trainer's step, if ``metadata`` contains it."""
-    step = (metadata or {}).get("step")
-    if isinstance(step, str):
-        return step[:_STEP_CHARACTERS]
-    return step if isinstance(step, int | float) else None
-
-
-def _as_text(value: object, most: int | None = None) -> str | None:
-    return value[:most] if isinstance(value, str) else None
-
-
-def _references(value: object) -> str | list[str] | None:
-    """The reference as sent, or None if it is not valid."""
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return value[:MAX_REFERENCES]
-    return _as_text(value)
-
-
-_RESULT = (
-    "id",
-    "score",
-    "status",
-    "reason",
-    "source",
-    "label",
-    "probabilities",
-    "details",
-    "template",
-    "fingerprint",
-)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -18,8 +19,8 @@ from reward_serve.engines.base import TextOutput
 from reward_serve.explanation import Explanation, Seconds
 from reward_serve.off_loop import off_loop
 from reward_serve.replica.admission import Admission, within_deadline
-from reward_serve.replica.groups import GroupScorer
-from reward_serve.replica.observers import Observer, Times
+from reward_serve.replica.groups import Cohorts
+from reward_serve.replica.observers import CANCELLED, Asked, Observer, Times
 from reward_serve.reward_models.base import (
     InvalidRequestError,
     RewardModel,
@@ -28,6 +29,7 @@ from reward_serve.reward_models.base import (
     summed_usage,
 )
 from reward_serve.reward_models.chat import ChatRequest
+from reward_serve.reward_models.group import GroupJudge
 from reward_serve.schema import (
     MAX_ITEM_BYTES,
     GroupRequest,
@@ -40,6 +42,7 @@ from reward_serve.schema import (
     failure,
     group_failure,
     retry_after_s,
+    utf8_bytes,
 )
 
 logger = logging.getLogger(__name__)
@@ -83,7 +86,8 @@ class Scorer:
         self._clock = clock
         self._turn = asyncio.Lock()
         self._explains = explains
-        self._groups = GroupScorer(name, model, admission, self._checked_length)
+        wait = model.groups.wait if model.groups else 0.0
+        self._cohorts = Cohorts(self._cohort, wait, admission.capacity)
 
     async def score(self, request: object, batch: object = None) -> dict[str, Any]:
         """Score one request; its deadline starts now.
@@ -92,17 +96,7 @@ class Scorer:
             request: a ``ScoreRequest`` as plain data.
             batch: identifies its batch; slots go to the batches in rounds.
         """
-        times = Times(self._clock())
-        try:
-            result = await self._result(request, times, batch)
-        except asyncio.CancelledError:
-            times.ended = self._clock()
-            for observer in self._observers:
-                observer.cancelled(request, times)
-            raise
-        for observer in self._observers:
-            observer.observe(request, result, times)
-        return result
+        return await self._result(request, Times(self._clock()), batch)
 
     async def score_group(self, request: object) -> dict[str, Any]:
         """The ``GroupResult`` of one ``GroupRequest``, both as plain data."""
@@ -110,18 +104,59 @@ class Scorer:
         try:
             parsed = _validated(GroupRequest, request)
             self._check_model(parsed.model)
-            result = await self._groups.score(parsed)
+            result = await self._group(parsed)
         except Exception as error:
             what = f"reward model {self._name}, group id={parsed and parsed.id!r}"
             size = 0 if parsed is None else len(parsed.responses)
             result = group_failure(failure_of(error, what), size)
         finished = self._finished(result, times, parsed or request)
         if parsed is not None:
+            shared = parsed.as_single()
             for response, each in zip(parsed.responses, finished["results"], strict=True):
-                shown = {"response": response, "question": parsed.question, "id": parsed.id}
-                for observer in self._observers:
-                    observer.observe(shown, each, times)
+                self._observe(shared.model_copy(update={"response": response}), each, times)
         return finished
+
+    async def _group(self, request: GroupRequest) -> GroupResult:
+        """Judge a group; each of its calls of the engine is admitted as an item is."""
+        groups = self._group_judge()
+        shared = request.as_single().sizes
+        for number, response in enumerate(request.responses):
+            self._checked_length(
+                {**shared, "response": 0, f"responses.{number}": utf8_bytes(response)}
+            )
+        calls, batch = asyncio.Semaphore(self._admission.slots), object()
+        async with within_deadline(request.timeout_s) as deadline:
+
+            @asynccontextmanager
+            async def place() -> AsyncIterator[None]:
+                async with calls:  # so that one group does not fill the queue
+                    left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
+                    async with self._admission.place(left_s, batch):
+                        yield
+
+            return await groups.score(request, place)
+
+    async def _cohort(
+        self, members: Sequence[ScoreRequest], within_s: float
+    ) -> Sequence[ScoreResult]:
+        """The results of a group's requests, which came one by one."""
+        first = members[0]
+        request = GroupRequest(
+            responses=[member.response for member in members],
+            question=first.question,
+            messages=first.messages,
+            reference=next(iter(first.references), None),
+            template=first.template,
+            timeout_s=within_s,
+        )
+        return (await self._group(request)).results
+
+    def _group_judge(self) -> GroupJudge:
+        if self._model.groups is None:
+            raise InvalidRequestError(
+                f"model: {self._name!r} compares no responses; choose a judge with a group section"
+            )
+        return self._model.groups
 
     async def explain(self, request: object) -> dict[str, Any]:
         """The ``Explanation`` of one ``ScoreRequest``, both as plain data.
@@ -147,15 +182,27 @@ class Scorer:
         self, request: object, times: Times, batch: object = None, trace: Trace | None = None
     ) -> dict[str, Any]:
         parsed = None
-        if isinstance(request, Mapping) and request.get("metadata"):
-            await self._own_iteration()  # validation takes up to 20 ms
         try:
+            if isinstance(request, Mapping) and request.get("metadata"):
+                await self._own_iteration()  # validation takes up to 20 ms
             parsed = _validated(ScoreRequest, request)
             result = await self._scored(parsed, times, batch, trace)
         except Exception as error:
             what = f"reward model {self._name}, request id={parsed and parsed.id!r}"
             result = failure_of(error, what)
-        return self._finished(result, times, parsed or request)
+        except asyncio.CancelledError:
+            left = self._finished(failure(Status.ERROR, CANCELLED), times, parsed or request)
+            if trace is None:
+                self._observe(parsed, {**left, "status": CANCELLED}, times)
+            raise
+        finished = self._finished(result, times, parsed or request)
+        if trace is None:
+            self._observe(parsed, finished, times)
+        return finished
+
+    def _observe(self, request: Asked, result: Mapping[str, Any], times: Times) -> None:
+        for observer in self._observers:
+            observer.observe(request, result, times)
 
     def _finished(
         self, result: ScoreResult | GroupResult, times: Times, request: object
@@ -218,7 +265,11 @@ class Scorer:
             )
         size = self._checked_length(request.sizes)
         if request.group_size is not None:
-            return await self._groups.member(request)
+            self._group_judge()
+            if request.group is None:
+                raise InvalidRequestError("group_size: needs group, the prompt's key; send both")
+            async with within_deadline(request.timeout_s):
+                return await self._cohorts.score(request)
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
             times.placed = self._clock()
@@ -227,7 +278,9 @@ class Scorer:
             request.timeout_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
             return await self._model.score(request, trace)
 
-    async def score_batch(self, requests: object, batch: object = None) -> list[dict[str, Any]]:
+    async def score_batch(
+        self, requests: Sequence[object], batch: object = None
+    ) -> list[dict[str, Any]]:
         """Score each request, in order; one item's failure does not affect the others.
 
         Args:
@@ -237,13 +290,18 @@ class Scorer:
         Raises:
             TypeError: ``requests`` is not a list.
         """
-        items = self._items(requests)
-        if len(items) > self._max_batch_items:
-            return [self._too_large(item, len(items)) for item in items]
+        if not isinstance(requests, list | tuple):
+            raise TypeError(f"requests: must be a list of dicts (found {type(requests).__name__})")
+        if len(requests) > self._max_batch_items:
+            return [self._too_large(item, len(requests)) for item in requests]
         batch = batch or object()
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.score(item, batch)) for item in items]
+            tasks = [group.create_task(self.score(item, batch)) for item in requests]
         return [task.result() for task in tasks]
+
+    def _too_large(self, request: object, size: int) -> dict[str, Any]:
+        reason = f"requests: {size} items; the limit is {self._max_batch_items}, so split the batch"
+        return self._finished(failure(Status.INVALID, reason), Times(self._clock()), request)
 
     async def _own_iteration(self) -> None:
         """Wait for an iteration of the event loop in which no other long item begins."""
@@ -266,17 +324,6 @@ class Scorer:
                 f"max_item_bytes: {self._max_item_bytes}, so send less, such as its end"
             )
         return total
-
-    def _too_large(self, request: object, size: int) -> dict[str, Any]:
-        reason = f"requests: {size} items; the limit is {self._max_batch_items}, so split the batch"
-        refused = failure(Status.INVALID, reason)
-        return self._finished(refused, Times(self._clock()), request)
-
-    @staticmethod
-    def _items(requests: object) -> Sequence[object]:
-        if not isinstance(requests, list | tuple):
-            raise TypeError(f"requests: must be a list of dicts (found {type(requests).__name__})")
-        return requests
 
 
 def _validated(contract: type[Body], body: object) -> Body:

@@ -26,7 +26,7 @@ from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.templates import load_template
 from reward_serve_judge.training.packed import Piece, hidden_states
 from reward_serve_judge.training.prompts import STOP, Prompt, Prompts, common

@@ -83,7 +83,7 @@ def tokenizer_of(model: str) -> Tokenizer:
     """
     from transformers import AutoTokenizer
 
-    from reward_serve.engines.tokenizer import ChatTokenizer
+    from reward_serve.engines.vllm import ChatTokenizer
     from reward_serve_judge.weights import prepare_bundled
 
     if model != BUNDLED_MODEL and not is_folder(model):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reward_serve.engines.checkpoint import CheckpointError
-from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.engines.vllm import ChatTokenizer
 
 SPECIAL = ("<unk>", "</s>", "<|im_end|>")
 CHAT = "{% for m in messages %}{{ m['content'] }}<|im_end|>{% endfor %}"
@@ -31,86 +31,85 @@ def byte_level() -> Any:
     return backend
 
 
-class TestChatTokenizer:
-    def test_special_tokens_are_control_tokens_in_trusted_text_alone(self) -> None:
-        tokenizer = ChatTokenizer(hub_tokenizer(byte_level()))
-        text = "18<|im_end|></s>"
-        assert tokenizer.encode_control(text)[2:] == [2, 1]
-        ids, starts = tokenizer.encode_plain(text)
-        assert not set(ids) & {0, 1, 2}
-        assert list(starts) == list(range(len(text)))
-        assert (starts[-1], starts[2:4]) == (len(text) - 1, [2, 3])
-        assert tokenizer.encode_control("18") == ids[:2]
+def of_characters(characters: str, unk_token: str = "<unk>") -> Any:
+    from tokenizers import Tokenizer, models
 
-    def test_nothing_is_added_cut_or_padded(self) -> None:
-        from tokenizers.processors import TemplateProcessing
+    vocabulary = {text: i for i, text in enumerate([*SPECIAL, *characters])}
+    return Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=unk_token))
 
-        backend = byte_level()
-        backend.enable_truncation(4)
-        backend.enable_padding(length=100)
-        backend.post_processor = TemplateProcessing(
-            single="</s> $A </s>", special_tokens=[("</s>", 1)]
-        )
-        tokenizer = ChatTokenizer(hub_tokenizer(backend))
-        assert len(tokenizer.encode_control("eighteen")) == 8
-        assert len(tokenizer.encode_plain("eighteen")[0]) == 8
 
-    def test_it_leaves_the_models_own_tokenizer_as_it_was(self) -> None:
-        hub = hub_tokenizer(byte_level())
-        ChatTokenizer(hub).encode_plain("<|im_end|>")
-        assert hub("<|im_end|>", add_special_tokens=False).input_ids == [2]
+def test_special_tokens_are_control_tokens_in_trusted_text_alone() -> None:
+    hub = hub_tokenizer(byte_level())
+    tokenizer = ChatTokenizer(hub)
+    text = "18<|im_end|></s>"
+    assert tokenizer.encode_control(text)[2:] == [2, 1]
+    ids, starts = tokenizer.encode_plain(text)
+    assert not set(ids) & {0, 1, 2}
+    assert list(starts) == list(range(len(text)))
+    assert starts[-1] == len(text) - 1
+    assert tokenizer.encode_control("18") == ids[:2]
+    assert hub("<|im_end|>", add_special_tokens=False).input_ids == [2]  # as it was
 
-    def test_the_chat_template_gets_the_turns_and_the_switch(self) -> None:
-        chat = CHAT + "{% if add_generation_prompt %}A:{{ enable_thinking }}{% endif %}"
-        tokenizer = ChatTokenizer(hub_tokenizer(byte_level(), chat_template=chat))
-        turns = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
-        assert tokenizer.chat(turns, True) == "S<|im_end|>U<|im_end|>A:True"
-        assert tokenizer.chat(turns, False) == "S<|im_end|>U<|im_end|>A:False"
 
-    def test_a_model_without_a_chat_template_is_refused(self) -> None:
-        with pytest.raises(CheckpointError, match="no chat template; serve an instruct model"):
-            ChatTokenizer(hub_tokenizer(byte_level(), chat_template=None))
+def test_nothing_is_added_cut_or_padded() -> None:
+    from tokenizers.processors import TemplateProcessing
 
-    def test_a_tokenizer_without_a_fast_backend_is_refused(self) -> None:
-        class FakeSlowTokenizer:
-            chat_template = CHAT
+    backend = byte_level()
+    backend.enable_truncation(4)
+    backend.enable_padding(length=100)
+    backend.post_processor = TemplateProcessing(single="</s> $A </s>", special_tokens=[("</s>", 1)])
+    tokenizer = ChatTokenizer(hub_tokenizer(backend))
+    assert len(tokenizer.encode_control("eighteen")) == 8
+    assert len(tokenizer.encode_plain("eighteen")[0]) == 8
 
-        with pytest.raises(CheckpointError, match=r"no tokenizer\.json; convert it"):
-            ChatTokenizer(FakeSlowTokenizer())
 
-    def test_special_tokens_of_a_unigram_vocabulary_stay_text_too(self) -> None:
-        from tokenizers import Tokenizer, models
+def test_the_chat_template_gets_the_turns_and_the_switch() -> None:
+    chat = CHAT + "{% if add_generation_prompt %}A:{{ enable_thinking }}{% endif %}"
+    tokenizer = ChatTokenizer(hub_tokenizer(byte_level(), chat_template=chat))
+    turns = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
+    assert tokenizer.chat(turns, True) == "S<|im_end|>U<|im_end|>A:True"
+    assert tokenizer.chat(turns, False) == "S<|im_end|>U<|im_end|>A:False"
 
-        pieces = [(text, 0.0) for text in SPECIAL]
-        letters = sorted(set("".join(SPECIAL)) | set("18"))
-        backend = Tokenizer(models.Unigram([*pieces, *((c, -3.0) for c in letters)], unk_id=0))
-        tokenizer = ChatTokenizer(hub_tokenizer(backend))
-        assert tokenizer.encode_control("18</s>")[2:] == [1]
-        assert not set(tokenizer.encode_plain("18</s>")[0]) & {0, 1, 2}
 
-    def test_a_character_that_the_vocabulary_lacks_is_no_control_token(self) -> None:
-        from tokenizers import Tokenizer, models
+class FakeSlowTokenizer:
+    chat_template = CHAT
 
-        vocabulary = {text: i for i, text in enumerate([*SPECIAL, "1", "8"])}
-        backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="</s>"))
-        tokenizer = ChatTokenizer(hub_tokenizer(backend))
-        assert not set(tokenizer.encode_plain("1\u00e98")[0]) & {0, 1, 2}
 
-    @pytest.mark.parametrize("stand_in", ["\ufffd", "?"])
-    def test_a_character_that_the_vocabulary_lacks_keeps_its_neighbours_apart(
-        self, stand_in: str
-    ) -> None:
-        from tokenizers import Tokenizer, models
+@pytest.mark.parametrize(
+    ("make", "remedy"),
+    [
+        (lambda: hub_tokenizer(byte_level(), chat_template=None), "serve an instruct model"),
+        (FakeSlowTokenizer, r"no tokenizer\.json; convert it"),
+        (lambda: hub_tokenizer(of_characters("18")), r"no token for '\?'"),
+    ],
+)
+def test_a_tokenizer_that_cannot_show_a_conversation_is_refused(make: Any, remedy: str) -> None:
+    with pytest.raises(CheckpointError, match=remedy):
+        ChatTokenizer(make())
 
-        vocabulary = {text: i for i, text in enumerate([*SPECIAL, "1", "8", stand_in])}
-        backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
-        tokenizer = ChatTokenizer(hub_tokenizer(backend))
-        ids, starts = tokenizer.encode_plain("1\u00e9\u00e88")
-        assert (ids, list(starts)) == ([3, 5, 5, 4], [0, 1, 2, 3])
 
-    def test_a_long_text_has_the_same_tokens(self) -> None:
-        tokenizer = ChatTokenizer(hub_tokenizer(byte_level()))
-        ids, starts = tokenizer.encode_plain("½ eighteen\n" * 3_000)
-        one, _ = tokenizer.encode_plain("½ eighteen\n")
-        assert ids == one * 3_000
-        assert starts[-1] == len("½ eighteen\n") * 3_000 - 1
+def test_special_tokens_of_a_unigram_vocabulary_stay_text_too() -> None:
+    from tokenizers import Tokenizer, models
+
+    letters = sorted(set("".join(SPECIAL)) | set("18?"))
+    pieces = [*((text, 0.0) for text in SPECIAL), *((c, -3.0) for c in letters)]
+    tokenizer = ChatTokenizer(hub_tokenizer(Tokenizer(models.Unigram(pieces, unk_id=0))))
+    assert tokenizer.encode_control("18</s>")[2:] == [1]
+    ids, starts = tokenizer.encode_plain("18</s>8<|im_end|>")
+    assert not set(ids) & {0, 1, 2}
+    assert (ids[6], starts[6]) == (ids[1], 6)
+
+
+@pytest.mark.parametrize("unk_token", ["<unk>", "</s>"])
+def test_a_character_that_the_vocabulary_lacks_keeps_its_neighbours_apart(unk_token: str) -> None:
+    tokenizer = ChatTokenizer(hub_tokenizer(of_characters("18?", unk_token)))
+    ids, starts = tokenizer.encode_plain("1\u00e9\u00e88")
+    assert (ids, list(starts)) == ([3, 5, 5, 4], [0, 1, 2, 3])
+
+
+def test_a_long_text_has_the_same_tokens() -> None:
+    tokenizer = ChatTokenizer(hub_tokenizer(byte_level()))
+    ids, starts = tokenizer.encode_plain("½ eighteen\n" * 3_000)
+    one, _ = tokenizer.encode_plain("½ eighteen\n")
+    assert ids == one * 3_000
+    assert starts[-1] == len("½ eighteen\n") * 3_000 - 1

@@ -10,7 +10,7 @@ import pytest
 
 from loadtests.bench.kinds import small_classifier  # the bundled base with a head of one logit
 from reward_serve import HttpRewardClient
-from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.judging.conversation import ConversationRenderer
 from tests.service.integration.conftest import Deploy, wait_for_app
 

@@ -50,49 +50,28 @@ def context(
 @pytest.mark.parametrize(
     ("items", "target_items", "replicas"),
     [
-        pytest.param([0.0], 128, 0, id="idle"),
-        pytest.param([1.0], 128, 1, id="one item"),
-        pytest.param([128.0], 128, 1, id="as many as a replica should have"),
-        pytest.param([129.0], 128, 2, id="one more"),
-        pytest.param([300.0, 0.0], 128, 3, id="uneven"),
-        pytest.param([64.0] * 4, 128, 2, id="half empty"),
-        pytest.param([10.0], 2.5, 4, id="fraction of a target"),
+        ([0.0], 128, 0), ([1.0], 128, 1), ([128.0], 128, 1), ([129.0], 128, 2),
+        ([300.0, 0.0], 128, 3), ([10.0], 2.5, 4),
     ],
-)
+)  # fmt: skip
 def test_replicas_follow_the_items_in_flight(
     items: list[float], target_items: float, replicas: int
 ) -> None:
-    wanted, _ = replicas_for_items(context(items, replicas=len(items), target_items=target_items))
+    asked = context(items, replicas=len(items), target_items=target_items, waiting_calls=9_000)
+    wanted, _ = replicas_for_items(asked)
     assert math.ceil(wanted) == replicas
 
 
-@pytest.mark.parametrize("items", [None, []], ids=["no metrics", "no replica has reported"])
+@pytest.mark.parametrize("calls", [0, 1])
+def test_a_waiting_call_starts_the_first_replica(calls: int) -> None:
+    policy = _apply_autoscaling_config(replicas_for_items)
+    wanted, _ = policy(context(None, replicas=0, waiting_calls=calls))
+    assert wanted == calls
+
+
+@pytest.mark.parametrize("items", [None, []])
 def test_without_a_report_nothing_changes(items: list[float] | None) -> None:
-    wanted, _ = replicas_for_items(context(items, replicas=3))
-    assert wanted == 3
-
-
-def test_calls_are_not_what_counts() -> None:
-    wanted, _ = replicas_for_items(context([1.0], waiting_calls=10_000))
-    assert math.ceil(wanted) == 1
-
-
-def test_the_policy_keeps_no_state_of_its_own() -> None:
-    first, second = (replicas_for_items(context([1.0]))[1] for _ in range(2))
-    assert first == second == {}
-    assert first is not second  # Serve writes its own state into it
-
-
-def test_a_waiting_call_starts_the_first_replica() -> None:
-    policy = _apply_autoscaling_config(replicas_for_items)
-    wanted, _ = policy(context(None, replicas=0, waiting_calls=1))
-    assert wanted == 1
-
-
-def test_without_calls_no_replica_is_started() -> None:
-    policy = _apply_autoscaling_config(replicas_for_items)
-    wanted, _ = policy(context(None, replicas=0, waiting_calls=0))
-    assert wanted == 0
+    assert replicas_for_items(context(items, replicas=3)) == (3, {})
 
 
 def test_serve_keeps_its_delays_around_the_policy() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from ray.serve import metrics as serve_metrics
 
-from reward_serve.replica.observers import Metrics, Times
-from reward_serve.schema import ScoreResult, Status, Usage, failure
-from tests.unit.replica.test_observers import took
+from reward_serve.replica.observers import CANCELLED, Metrics, Times
+from reward_serve.schema import ScoreResult, Status, failure
 
 
 class Recorded:
@@ -17,13 +16,13 @@ class Recorded:
 
     def __init__(self, name: str, *_: object) -> None:
         self.name = name
-        self.recorded_values: list[Any] = []
+        self.values: list[Any] = []
 
     def inc(self, count: int, tags: dict[str, str]) -> None:
-        self.recorded_values.append((count, tags))
+        self.values.append((count, tags))
 
     def observe(self, value: float) -> None:
-        self.recorded_values.append(value)
+        self.values.append(value)
 
     set = observe
 
@@ -41,58 +40,28 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> dict[str, Recorded]:
     return made
 
 
-def test_counts_are_passed_on_together_and_once(recorded: dict[str, Recorded]) -> None:
-    items = iter([7, 0])
-    metrics = Metrics(lambda: next(items), dict)
-    usage = Usage(prompt_tokens=100, cached_tokens=64, completion_tokens=1)
-    ok = ScoreResult(
-        status=Status.OK, score=1.0, source="judge", template="final_answer", usage=usage
-    ).model_dump(mode="json")
-    for _ in range(3):
-        metrics.observe({}, ok, Times(0.0, 0.1, 0.5))
-    metrics.observe({}, failure(Status.OVERLOADED, "full").model_dump(mode="json"), took(0.001))
-    metrics.cancelled({}, took(0.1))
-    assert recorded["requests_total"].recorded_values == []
-    metrics.flush()
-    metrics.flush()
-
-    ended = {
-        tuple(tags.values()): count for count, tags in recorded["requests_total"].recorded_values
-    }
-    assert ended == {
-        ("final_answer", "ok", "judge"): 3,
-        ("", "overloaded", ""): 1,
-        ("", "cancelled", ""): 1,
-    }
-    used = {tags["kind"]: count for count, tags in recorded["tokens_total"].recorded_values}
-    assert used == {"prompt": 300, "cached": 192, "completion": 3}
-    assert recorded["items"].recorded_values == [7, 0]
-
-
-def test_times_and_scores_are_observed_where_there_are_any(recorded: dict[str, Recorded]) -> None:
-    metrics = Metrics(lambda: 0, dict)
-    right = ScoreResult(status=Status.OK, score=0.0, source="rule").model_dump(mode="json")
-    metrics.observe({}, right, Times(0.0, 0.1, 0.5))
-    metrics.observe({}, failure(Status.INVALID, "no").model_dump(mode="json"), took(0.25))
-
-    assert recorded["latency_seconds"].recorded_values == [0.5, 0.25]
-    assert recorded["queue_seconds"].recorded_values == [0.1]
-    assert recorded["model_seconds"].recorded_values == [0.4]
-    assert recorded["score"].recorded_values == [0.0]
-
-
-def test_the_models_own_counts_are_passed_on_as_they_grow(recorded: dict[str, Recorded]) -> None:
+def test_requests_are_counted_and_the_models_own_counts_passed_on_as_they_grow(
+    recorded: dict[str, Recorded],
+) -> None:
     described: dict[str, Any] = {"cache": {"hits": 3, "misses": 0}, "audit": {"agreed": 1}}
-    metrics = Metrics(lambda: 0, lambda: described)
+    metrics = Metrics(lambda: 7, lambda: described)
+    ok = ScoreResult(status=Status.OK, score=1.0, source="judge").model_dump(mode="json")
+    full = failure(Status.OVERLOADED, "full").model_dump(mode="json")
+    metrics.observe(None, ok, Times(0.0, 0.1, 0.5))
+    metrics.observe(None, ok, Times(0.0, 0.1, 0.5))
+    metrics.observe(None, full, Times(0.0, ended=0.25))
+    metrics.observe(None, {**full, "status": CANCELLED}, Times(0.0, ended=9.0))
     metrics.flush()
     described["cache"] = {"hits": 5, "misses": 2}
     metrics.flush()
     described["cache"] = None  # turned off
     metrics.flush()
 
-    assert recorded["cache_total"].recorded_values == [
-        (3, {"outcome": "hits"}),
-        (2, {"outcome": "hits"}),
-        (2, {"outcome": "misses"}),
-    ]
-    assert recorded["audits_total"].recorded_values == [(1, {"outcome": "agreed"})]
+    counts = [(tags["status"], n) for n, tags in recorded["requests_total"].values]
+    assert counts == [("ok", 2), ("overloaded", 1), ("cancelled", 1)]
+    assert recorded["latency_seconds"].values == [0.5, 0.5, 0.25]
+    assert recorded["queue_seconds"].values == [0.1, 0.1]
+    assert recorded["items"].values == [7, 7, 7]
+    cached = [(tags["outcome"], n) for n, tags in recorded["cache_total"].values]
+    assert cached == [("hits", 3), ("hits", 2), ("misses", 2)]
+    assert recorded["audits_total"].values == [(1, {"outcome": "agreed"})]

@@ -10,184 +10,131 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
-from reward_serve.engines.caching import CachingEngine
+from reward_serve.engines.caching import CachingEngine, _size
 from reward_serve.schema import Usage
+from tests.virtual_time import in_virtual_time, settle
 
-OF_A_LABEL = 1_150
-"""Bytes of an output with one label."""
+LABELS = ["0", "1"]
 
 
-class Engine:
-    """Answers with the sum of the prompt's tokens once ``go`` is set."""
+class FakeEngine:
+    """Answers with the sum of the prompt's tokens, at once or when the test says so."""
 
     max_model_len = 128
+    tokenizer: Any = None
 
-    def __init__(self) -> None:
-        self.tokenizer: Any = None
-        self.asked: list[tuple[int, ...]] = []
-        self.aborted = 0
-        self.go = asyncio.Event()
-        self.go.set()
-        self.fault: Exception | None = None
-        self.logprob: float | None = None
+    def __init__(self, waits: bool = False) -> None:
+        self._waits = waits
+        self.asked = 0
+        self.at_work: list[tuple[str, asyncio.Future[str]]] = []
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-        await self._work(prompt)
-        logprob = float(sum(prompt.token_ids)) if self.logprob is None else self.logprob
-        return LabelOutput(dict.fromkeys(labels, logprob), usage(prompt))
+        fate = await self._work(f"label {prompt.token_ids} {labels}")
+        logprob = math.nan if fate == "no number" else float(sum(prompt.token_ids))
+        usage = Usage(prompt_tokens=len(prompt.token_ids), completion_tokens=1)
+        return LabelOutput(dict.fromkeys(labels, logprob), usage)
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        await self._work(prompt)
-        text = f"{len(self.asked)}: {sum(prompt.token_ids)}"
-        return TextOutput(text, False, usage(prompt))
+        await self._work(f"write {prompt.token_ids}")
+        number = sum(prompt.token_ids)
+        return TextOutput(str(number) * 10**number, False, Usage(prompt_tokens=1))
 
-    async def _work(self, prompt: Prompt) -> None:
-        self.asked.append(tuple(prompt.token_ids))
+    async def _work(self, question: str) -> str:
+        self.asked += 1
+        call = question, asyncio.get_running_loop().create_future()
+        if not self._waits:
+            call[1].set_result("answer")
+        assert question not in [other for other, _ in self.at_work], "computed twice at once"
+        self.at_work.append(call)
         try:
-            await self.go.wait()
-        except asyncio.CancelledError:
-            self.aborted += 1
-            raise
-        if self.fault is not None:
-            raise self.fault
+            fate: str = await call[1]
+        finally:
+            self.at_work.remove(call)
+        if fate == "fail":
+            raise EngineError("gone")
+        return fate
 
 
-def usage(prompt: Prompt) -> Usage:
-    return Usage(prompt_tokens=len(prompt.token_ids), completion_tokens=1)
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine()
+
+
+@pytest.fixture
+def cache(engine: FakeEngine) -> CachingEngine:
+    return CachingEngine(engine, 2**20)
 
 
 def asking(*token_ids: int) -> Prompt:
     return Prompt((), list(token_ids))
 
 
-def cached(engine: Engine, max_bytes: int = 2**20) -> CachingEngine:
-    return CachingEngine(engine, max_bytes)
+async def test_an_equal_question_is_answered_without_the_engine(
+    engine: FakeEngine, cache: CachingEngine
+) -> None:
+    first = await cache.label_logprobs(asking(1, 2), LABELS)
+    again = await cache.label_logprobs(asking(1, 2), LABELS)
 
-
-async def settled() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
-async def test_an_equal_question_is_answered_without_the_engine() -> None:
-    engine = Engine()
-    cache = cached(engine)
-    first = await cache.label_logprobs(asking(1, 2), ["0", "1"])
-    again = await cache.label_logprobs(asking(1, 2), ["0", "1"])
-
-    assert len(engine.asked) == 1
+    assert engine.asked == 1
     assert again.logprobs == first.logprobs
     assert (first.cached, again.cached) == (False, True)
     assert again.usage == Usage(prompt_tokens=2, cached_tokens=2, completion_tokens=0)
     assert (cache.hits, cache.misses) == (1, 1)
 
 
-async def test_concurrent_equal_questions_are_computed_once() -> None:
-    engine = Engine()
-    cache = cached(engine)
-    engine.go.clear()
-    calls = [asyncio.ensure_future(cache.label_logprobs(asking(1, 2), ["0"])) for _ in range(5)]
-    await settled()
-    engine.go.set()
-    outputs = await asyncio.gather(*calls)
-
-    assert len(engine.asked) == 1
-    assert [output.cached for output in outputs] == [False, True, True, True, True]
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (([1, 2], [0]), ([2, 1], [0])),
-        (([1, 2], [0]), ([1], [2, 0])),
-        (([1], [0, 1]), ([1], [1, 0])),
-        (([258], [0]), ([2, 1], [0])),
+        ((asking(1, 2), ["0"]), (asking(2, 1), ["0"])),
+        ((asking(1, 2), ["0"]), (asking(1), ["2", "0"])),
+        ((asking(1), ["0", "1"]), (asking(1), ["1", "0"])),
+        ((asking(258), ["0"]), (asking(2, 1), ["0"])),
+        ((Prompt([{"content": "18"}]), ["0"]), (Prompt([{"content": "19"}]), ["0"])),
     ],
 )
-async def test_different_questions_are_both_asked(one: Any, other: Any) -> None:
-    engine = Engine()
-    cache = cached(engine)
-    await cache.label_logprobs(asking(*one[0]), list(map(str, one[1])))
-    await cache.label_logprobs(asking(*other[0]), list(map(str, other[1])))
-
-    assert len(engine.asked) == 2
-
-
-async def test_without_token_ids_the_messages_are_the_key() -> None:
-    engine = Engine()
-    cache = cached(engine)
-    for text in ("18", "18", "19"):
-        await cache.label_logprobs(Prompt([{"role": "user", "content": text}]), ["0"])
-
-    assert len(engine.asked) == 2
+async def test_different_questions_are_both_asked(
+    one: Any, other: Any, engine: FakeEngine, cache: CachingEngine
+) -> None:
+    for question in (one, other, one, other):
+        await cache.label_logprobs(*question)
+    assert engine.asked == 2
 
 
-async def test_greedy_text_is_cached_and_sampled_text_is_not() -> None:
-    engine = Engine()
-    cache = cached(engine)
+async def test_greedy_text_is_cached_and_sampled_text_is_not(cache: CachingEngine) -> None:
+    async def is_cached(temperature: float = 0.0, max_tokens: int = 8, **more: int) -> bool:
+        output = await cache.generate(asking(1), Sampling(max_tokens, temperature, **more))
+        return output.cached
 
-    async def ask(temperature: float, max_tokens: int = 8, **more: int) -> TextOutput:
-        return await cache.generate(asking(1), Sampling(max_tokens, temperature, **more))
-
-    greedy = [await ask(0.0) for _ in range(2)]
-    sampled = [await ask(0.7) for _ in range(2)]
-    assert [output.cached for output in (*greedy, *sampled)] == [False, True, False, False]
-    assert not (await ask(0.0, max_tokens=9)).cached
-    assert not (await ask(0.0, thinking_tokens=4)).cached
-    assert not (await cache.label_logprobs(asking(1), ["8"])).cached
+    assert [await is_cached() for _ in range(2)] == [False, True]
+    assert [await is_cached(0.7) for _ in range(2)] == [False, False]
+    assert not await is_cached(max_tokens=9)
+    assert not await is_cached(thinking_tokens=4)
 
 
-async def test_a_failure_reaches_all_callers_and_is_not_cached() -> None:
-    engine = Engine()
-    cache = cached(engine)
-    engine.fault = EngineError("gone")
-    engine.go.clear()
-    calls = [asyncio.ensure_future(cache.label_logprobs(asking(1), ["0"])) for _ in range(3)]
-    await settled()
-    engine.go.set()
-    ends = await asyncio.gather(*calls, return_exceptions=True)
-    engine.fault = None
+@in_virtual_time
+async def test_a_call_is_aborted_when_its_last_caller_leaves_and_can_be_repeated() -> None:
+    engine = FakeEngine(waits=True)
+    cache = CachingEngine(engine, 2**20)
 
-    assert [type(error) for error in ends] == [EngineError] * 3
-    assert not (await cache.label_logprobs(asking(1), ["0"])).cached
-    assert len(engine.asked) == 2
+    def call() -> asyncio.Future[LabelOutput]:
+        return asyncio.ensure_future(cache.label_logprobs(asking(1), LABELS))
 
-
-async def test_a_cancelled_caller_does_not_abort_the_others() -> None:
-    engine = Engine()
-    cache = cached(engine)
-    engine.go.clear()
-    calls = [asyncio.ensure_future(cache.label_logprobs(asking(1), ["0"])) for _ in range(3)]
-    await settled()
-    calls[0].cancel()
-    await settled()
-    engine.go.set()
-
-    assert (await calls[1]).logprobs == (await calls[2]).logprobs
-    assert engine.aborted == 0
+    first, second = call(), call()
+    await settle()
+    first.cancel()
+    await settle()
+    assert (engine.asked, len(engine.at_work)) == (1, 1)
+    second.cancel()
+    await settle()
+    assert engine.at_work == []
+    later = call()
+    await settle()
+    engine.at_work[0][1].set_result("answer")
+    assert (await later).logprobs == {"0": 1.0, "1": 1.0}
 
 
-async def test_a_call_is_aborted_when_all_its_callers_are_cancelled_and_can_be_repeated() -> None:
-    engine = Engine()
-    cache = cached(engine)
-    engine.go.clear()
-    calls = [asyncio.ensure_future(cache.label_logprobs(asking(1), ["0"])) for _ in range(2)]
-    await settled()
-    for call in calls:
-        call.cancel()
-    later = asyncio.ensure_future(
-        cache.label_logprobs(asking(1), ["0"])
-    )  # before the abort is done
-    await settled()
-    engine.go.set()
-
-    assert (await later).logprobs == {"0": 1.0}
-    assert (engine.aborted, len(engine.asked)) == (1, 2)
-    assert (await cache.label_logprobs(asking(1), ["0"])).cached
-
-
-async def test_the_least_recently_used_output_is_evicted_first() -> None:
-    cache = cached(Engine(), max_bytes=2 * OF_A_LABEL)
+async def test_the_least_recently_used_output_is_evicted_first(engine: FakeEngine) -> None:
+    cache = CachingEngine(engine, max_bytes=2 * 1_150)  # an output with one label
     for token in (1, 2, 1, 3):  # 3 evicts 2
         await cache.label_logprobs(asking(token), ["0"])
 
@@ -195,38 +142,83 @@ async def test_the_least_recently_used_output_is_evicted_first() -> None:
     assert not (await cache.label_logprobs(asking(2), ["0"])).cached
 
 
-async def test_nan_probabilities_are_not_cached() -> None:
-    engine = Engine()
-    cache = cached(engine)
-    engine.logprob = math.nan
-    assert math.isnan((await cache.label_logprobs(asking(1), ["0"])).logprobs["0"])
-    engine.logprob = None
-    again = await cache.label_logprobs(asking(1), ["0"])
+Op = tuple[str, int]
 
-    assert (again.logprobs, again.cached) == ({"0": 1.0}, False)
-
-
-async def test_the_cache_stays_within_its_bytes() -> None:
-    engine = Engine()
-    cache = cached(engine, max_bytes=12_000)
-    for token in range(50):
-        await cache.label_logprobs(asking(token), ["0"])
-
-    assert len(cache._kept) == 10
-    assert (await cache.label_logprobs(asking(49), ["0"])).cached
+ops = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["label", "write"]), st.integers(0, 4)),
+        st.tuples(st.sampled_from(["answer", "fail", "no number"]), st.integers(0, 5)),
+        st.tuples(st.just("give up"), st.integers(0, 20)),
+        st.tuples(st.just("settle"), st.just(0)),
+    ),
+    max_size=50,
+)
 
 
-@given(st.lists(st.integers(0, 5), max_size=30), st.integers(1, 4))
-def test_concurrent_questions_in_any_order_get_their_own_answers(
-    questions: list[int], kept: int
+class Askers:
+    """The callers, and each one's answer."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.engine = FakeEngine(waits=True)
+        self.cache = CachingEngine(self.engine, max_bytes)
+        self._max_bytes = max_bytes
+        self._asked: list[tuple[Op, asyncio.Task[Any]]] = []
+
+    async def do(self, op: Op) -> None:
+        kind, number = op
+        if kind in ("label", "write"):
+            self._asked.append((op, asyncio.create_task(self._ask(op))))
+            await settle()  # so that a cancelled call leaves the engine first
+        elif kind == "give up" and self._asked:
+            self._asked[number % len(self._asked)][1].cancel()
+        elif kind == "settle":
+            await settle()
+        elif self.engine.at_work:
+            _, fate = self.engine.at_work[number % len(self.engine.at_work)]
+            if not fate.done():
+                fate.set_result(kind)
+        self._check()
+
+    async def close(self) -> None:
+        await settle()
+        while self.engine.at_work:
+            self.engine.at_work[0][1].set_result("answer")
+            await settle()
+            self._check()
+        for (kind, number), task in self._asked:
+            assert task.done(), "a caller waits forever"
+            if task.cancelled() or isinstance(task.exception(), EngineError):
+                continue
+            output = task.result()
+            if kind == "write":
+                assert output.text == str(number) * 10**number
+            else:
+                (logprob,) = output.logprobs.values()
+                assert logprob == number or math.isnan(logprob)
+        assert self.cache.hits + self.cache.misses == len(self._asked)
+
+    async def _ask(self, op: Op) -> Any:
+        kind, number = op
+        if kind == "label":
+            return await self.cache.label_logprobs(asking(number), ["7"])
+        return await self.cache.generate(asking(number), Sampling(9))
+
+    def _check(self) -> None:
+        kept = list(self.cache._kept.values())
+        assert sum(map(_size, kept)) == self.cache._kept.currsize <= self._max_bytes
+        for output in kept:
+            assert isinstance(output, TextOutput) or not math.isnan(output.logprobs["7"])
+
+
+@given(ops, st.sampled_from([0, 1_500, 4_000, 7_000, 45_000, 2**20]))
+def test_every_answer_is_its_own_questions_and_the_cache_stays_within_bounds(
+    happenings: list[Op], max_bytes: int
 ) -> None:
-    async def ask() -> None:
-        engine = Engine()
-        cache = cached(engine, max_bytes=kept * OF_A_LABEL)
-        outputs = await asyncio.gather(*(cache.label_logprobs(asking(n), ["7"]) for n in questions))
-        assert [output.logprobs["7"] for output in outputs] == [float(n) for n in questions]
-        assert len(engine.asked) == len(set(questions)) == cache.misses
-        assert cache.hits == len(questions) - cache.misses
-        assert len(cache._kept) <= kept
+    @in_virtual_time
+    async def asks() -> None:
+        askers = Askers(max_bytes)
+        for op in happenings:
+            await askers.do(op)
+        await askers.close()
 
-    asyncio.run(ask())
+    asks()

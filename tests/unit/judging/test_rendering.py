@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reward_serve.engines.base import Prompt
-from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.judging.rendering import LabelError, Renderer, defuse
 from reward_serve.schema import Mode
 from reward_serve.templates import (

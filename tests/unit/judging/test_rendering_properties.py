@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.judging.rendering import Renderer, defuse
 from reward_serve.schema import Mode
 from reward_serve.templates import FIELDS, Template

@@ -7,6 +7,7 @@ import pytest
 from reward_serve.engines.base import EngineError, OverloadedError
 from reward_serve.replica.admission import Admission, Pace, within_deadline
 from reward_serve.reward_models.base import DeadlinePassedError
+from tests.virtual_time import settle
 
 
 class Visitors:
@@ -48,30 +49,6 @@ class Clock:
         return self.now
 
 
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
-async def test_no_more_than_concurrent_items_are_at_work() -> None:
-    admission = Admission(concurrent=2, queued=3)
-    visitors = Visitors(admission)
-    await visitors.enter(5)
-    assert visitors.inside == [0, 1]
-    assert admission.items == 5
-
-
-async def test_waiting_items_are_taken_in_order() -> None:
-    visitors = Visitors(Admission(concurrent=1, queued=3))
-    await visitors.enter(4)
-    order = []
-    for _ in range(4):
-        (number,) = visitors.inside
-        order.append(number)
-        await visitors.leave(number)
-    assert order == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize(("concurrent", "queued"), [(1, 0), (1, 1), (2, 3)])
 async def test_beyond_the_queue_an_item_is_refused_at_once(concurrent: int, queued: int) -> None:
     admission = Admission(concurrent, queued)
@@ -84,93 +61,28 @@ async def test_beyond_the_queue_an_item_is_refused_at_once(concurrent: int, queu
     assert admission.items == concurrent + queued
 
 
-async def test_an_item_that_left_makes_room_for_one_more() -> None:
-    admission = Admission(concurrent=1, queued=1)
-    visitors = Visitors(admission)
-    await visitors.enter(2)
-    await visitors.leave(0)
-    await visitors.enter()
-    assert visitors.inside == [1]
-    assert admission.items == 2
-
-
-async def test_an_item_that_gives_up_waiting_frees_its_place_in_the_queue() -> None:
-    admission = Admission(concurrent=1, queued=1)
-    visitors = Visitors(admission)
-    await visitors.enter(2)
-    visitors.tasks[1].cancel()
-    await settle()
-    assert admission.items == 1
-    await visitors.enter()
-    await visitors.leave(0)
-    assert visitors.inside == [2]
-
-
-async def test_an_item_cancelled_at_work_frees_its_slot() -> None:
-    admission = Admission(concurrent=1, queued=1)
-    visitors = Visitors(admission)
-    await visitors.enter(2)
-    visitors.tasks[0].cancel()
-    await settle()
-    assert visitors.inside == [1]
-    assert admission.items == 1
-
-
-async def test_an_item_that_fails_frees_its_slot() -> None:
-    admission = Admission(concurrent=1, queued=0)
-    for _ in range(2):
-        with pytest.raises(KeyError):
-            async with admission.place():
-                raise KeyError
-    assert admission.items == 0
-
-
-async def test_no_slot_is_lost_when_a_waiter_gives_up_as_it_gets_one() -> None:
-    admission = Admission(concurrent=1, queued=2)
-    visitors = Visitors(admission)
-    await visitors.enter(3)
-    visitors.tasks[0].cancel()
-    visitors.tasks[1].cancel()
-    await settle()
-    assert visitors.inside == [2]
-    await visitors.leave(2)
-    assert admission.items == 0
-
-
-async def test_batches_are_admitted_in_rounds_and_a_single_request_is_a_batch_of_one() -> None:
-    visitors = Visitors(Admission(concurrent=1, queued=99, per_round=1))
-    await visitors.enter(10, batch="large")  # 0 is at work
-    await visitors.enter(3, batch="small")  # 10 to 12
-    await visitors.enter()  # 13
-    assert await order_of(visitors, 14) == [0, 1, 10, 13, 2, 11, 3, 12, *range(4, 10)]
-
-
-async def test_a_round_has_several_slots_a_batch_so_that_small_ones_go_whole() -> None:
-    visitors = Visitors(Admission(concurrent=1, queued=99, per_round=4))
-    await visitors.enter(10, batch="large")  # 0 is at work
-    await visitors.enter(4, batch="small")  # 10 to 13
-    await visitors.enter(4, batch="later")  # 14 to 17
-    expected = [0, *range(1, 5), *range(10, 14), *range(14, 18), *range(5, 10)]
-    assert await order_of(visitors, 18) == expected
-
-
-async def test_the_slots_of_a_round_are_counted_for_each_batch() -> None:
-    visitors = Visitors(Admission(concurrent=1, queued=99, per_round=3))
-    await visitors.enter(1, batch="at work")
-    await visitors.enter(2, batch="small")  # 1 and 2
-    await visitors.enter(5, batch="large")  # 3 to 7
-    await visitors.enter(1, batch="single")  # 8
-    assert await order_of(visitors, 9) == [0, 1, 2, 3, 4, 5, 8, 6, 7]
-
-
-async def order_of(visitors: Visitors, items: int) -> list[int]:
-    """Who was at work after whom."""
-    order = []
-    for _ in range(items):
+@pytest.mark.parametrize(
+    ("per_round", "arrivals", "order"),
+    [
+        (1, [("large", 4)], [0, 1, 2, 3]),
+        (1, [("large", 5), ("small", 3), (None, 1)], [0, 1, 5, 8, 2, 6, 3, 7, 4]),
+        (4, [("large", 10), ("small", 4), ("later", 4)],
+         [0, *range(1, 5), *range(10, 14), *range(14, 18), *range(5, 10)]),
+        (3, [("at work", 1), ("small", 2), ("large", 5), (None, 1)], [0, 1, 2, 3, 4, 5, 8, 6, 7]),
+    ],
+)  # fmt: skip
+async def test_batches_are_admitted_in_rounds_of_several_slots(
+    per_round: int, arrivals: list[tuple[str | None, int]], order: list[int]
+) -> None:
+    visitors = Visitors(Admission(concurrent=1, queued=99, per_round=per_round))
+    for batch, count in arrivals:
+        await visitors.enter(count, batch)
+    seen = []
+    for _ in order:
         (number,) = visitors.inside
-        order.append(number)
+        seen.append(number)
         await visitors.leave(number)
-    return order
+    assert seen == order
 
 
 async def test_in_a_lasting_overload_what_is_admitted_of_small_batches_is_in_time() -> None:
@@ -208,34 +120,6 @@ async def test_in_a_lasting_overload_what_is_admitted_of_small_batches_is_in_tim
     assert len(ended) == 400
     assert refused > 300
     assert max(ended) <= 20.0
-
-
-async def test_one_who_gives_up_takes_no_slot() -> None:
-    admission = Admission(concurrent=1, queued=99)
-    visitors = Visitors(admission)
-    await visitors.enter(4, batch="large")
-    await visitors.enter(1, batch="single")
-    for number in (1, 2, 4):
-        visitors.tasks[number].cancel()
-    await settle()
-    await visitors.leave(0)
-    assert visitors.inside == [3]
-    await visitors.leave(3)
-    assert admission.items == 0
-    await visitors.enter()
-    assert visitors.inside == [5]
-
-
-async def test_one_who_gives_up_as_it_gets_a_slot_leaves_it_to_its_batch() -> None:
-    visitors = Visitors(Admission(concurrent=1, queued=99, per_round=1))
-    await visitors.enter(4, batch="large")  # 0 is at work
-    await visitors.enter(2, batch="small")  # 4 and 5
-    await visitors.leave(0)
-    assert visitors.inside == [1]
-    visitors.tasks[1].cancel()
-    visitors.tasks[4].cancel()  # in the same iteration of the loop, as that slot comes free
-    await settle()
-    assert visitors.inside == [5]
 
 
 async def seen_at_work(admission: Admission, clock: Clock, items: int, seconds: float) -> None:
@@ -312,27 +196,6 @@ def test_a_pace_is_that_of_the_last_seconds_of_work() -> None:
     pace.passed(1.0)
     pace.done()
     assert pace.seconds(10) == pytest.approx(5.0, rel=0.03)
-
-
-def test_time_counts_by_the_share_of_the_slots_at_work() -> None:
-    clock = Clock()
-    pace = Pace(clock)
-    for _ in range(20):
-        clock.now += 1.0
-        pace.passed(0.25)
-        pace.done()
-    assert pace.seconds(8) == pytest.approx(2.0, rel=0.1)
-
-
-def test_items_that_leave_together_count_each() -> None:
-    clock = Clock()
-    pace = Pace(clock)
-    for _ in range(10):
-        clock.now += 4.0
-        pace.passed(1.0)
-        for _ in range(40):
-            pace.done()
-    assert pace.seconds(100) == pytest.approx(10.0, rel=0.2)
 
 
 async def test_the_deadline_differs_from_a_timeout_inside_the_block() -> None:

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,7 +51,7 @@ class Bench:
         return await self.cohorts.score(request)
 
     def is_empty(self) -> bool:
-        return not (self.cohorts.waiting or self.cohorts._open or self.cohorts._closed)
+        return not (self.cohorts.waiting or self.cohorts._cohorts)
 
 
 def turn(text: str) -> dict[str, str]:
@@ -64,162 +62,103 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_a_whole_cohort_is_judged_at_once_and_each_has_its_own_result() -> None:
-    async def main() -> None:
-        bench, began = Bench(), now()
-        results = await asyncio.gather(*(bench.ask(f"r{i}", after_s=i) for i in range(4)))
-        assert now() - began == 4.0
-        assert [result.text for result in results] == ["r0", "r1", "r2", "r3"]
-        assert bench.judged == [["r0", "r1", "r2", "r3"]]
-
-    virtual_time.run(main)
-
-
-def test_responses_with_the_same_id_are_members_of_their_own() -> None:
-    async def main() -> None:
-        bench = Bench()
-        results = await asyncio.gather(*(bench.ask(f"r{i}", id="prompt") for i in range(4)))
-        assert [result.text for result in results] == ["r0", "r1", "r2", "r3"]
-
-    virtual_time.run(main)
+@pytest.mark.parametrize(
+    ("responses", "id_"), [(["r0", "r1", "r2", "r3"], "prompt"), (["same"] * 4, None)]
+)
+@virtual_time.in_virtual_time
+async def test_a_whole_cohort_is_judged_at_once_and_each_has_its_own_result(
+    responses: list[str], id_: str | None
+) -> None:
+    bench, began = Bench(), now()
+    asked = [bench.ask(each, after_s=i, id=id_) for i, each in enumerate(responses)]
+    results = await asyncio.gather(*asked)
+    assert now() - began == 4.0
+    assert [result.text for result in results] == responses
+    assert bench.judged == [responses]
 
 
 @pytest.mark.parametrize("other", [{"reference": "19"}, {"messages": [turn("Or?")]}])
-def test_prompts_with_the_same_group_are_not_judged_by_the_first_ones_reference(other: Any) -> None:
-    async def main() -> None:
-        bench, prompt = Bench(), {"reference": "18", "messages": [turn("?")], "question": None}
-        asked = [prompt, prompt | other, prompt, prompt | other]
-        await asyncio.gather(
-            *(bench.ask(f"r{i}", group_size=2, **fields) for i, fields in enumerate(asked))
-        )
-        assert bench.judged == [["r0", "r2"], ["r1", "r3"]]
-
-    virtual_time.run(main)
-
-
-def test_a_judged_group_holds_no_texts_until_its_deadline() -> None:
-    async def main() -> None:
-        bench, requests = Bench(), list[weakref.ref[ScoreRequest]]()
-
-        async def ask(response: str) -> None:
-            fields = {"response": response, "id": response, "group": "g", "group_size": 2}
-            request = ScoreRequest.model_validate(fields | {"timeout_s": 3600.0})
-            requests.append(weakref.ref(request))
-            await bench.cohorts.score(request)
-
-        await asyncio.gather(ask("a"), ask("b"))
-        gc.collect()
-        assert [request() for request in requests] == [None, None]
-        assert not bench.is_empty()
-
-    virtual_time.run(main)
+@virtual_time.in_virtual_time
+async def test_prompts_with_the_same_group_are_not_judged_by_the_first_ones_reference(
+    other: Any,
+) -> None:
+    bench, prompt = Bench(), {"reference": "18", "messages": [turn("?")], "question": None}
+    asked = [prompt, prompt | other, prompt, prompt | other]
+    await asyncio.gather(
+        *(bench.ask(f"r{i}", group_size=2, **fields) for i, fields in enumerate(asked))
+    )
+    assert bench.judged == [["r0", "r2"], ["r1", "r3"]]
 
 
-def test_without_a_member_the_rest_is_judged_half_way_to_the_first_deadline() -> None:
-    async def main() -> None:
-        bench, began = Bench(), now()
-        results = await asyncio.gather(*(bench.ask(f"r{i}", after_s=i) for i in range(3)))
-        assert now() - began == 11.0
-        assert [result.score for result in results] == [3 / 64] * 3
-
-    virtual_time.run(main)
+@virtual_time.in_virtual_time
+async def test_without_a_member_the_rest_is_judged_half_way_to_the_first_deadline() -> None:
+    bench, began = Bench(), now()
+    results = await asyncio.gather(*(bench.ask(f"r{i}", after_s=i) for i in range(3)))
+    assert now() - began == 11.0
+    assert [result.score for result in results] == [3 / 64] * 3
 
 
-def test_who_comes_late_has_no_score_and_a_group_that_is_asked_again_is_judged_again() -> None:
-    async def main() -> None:
-        bench = Bench()
-        first = asyncio.gather(*(bench.ask(f"r{i}") for i in range(3)))
-        late = await bench.ask("r3", after_s=15)
-        assert late.status is Status.TIMEOUT and "before this response arrived" in (
-            late.reason or ""
-        )
-        assert all(result.score for result in await first)
-        again = await asyncio.gather(*(bench.ask(f"s{i}") for i in range(4)))
-        assert [result.score for result in again] == [4 / 64] * 4
-        await asyncio.sleep(60)
-        assert bench.is_empty()
-
-    virtual_time.run(main)
+@virtual_time.in_virtual_time
+async def test_a_late_response_has_no_score_and_a_group_sent_again_is_judged_again() -> None:
+    bench = Bench()
+    first = asyncio.gather(*(bench.ask(f"r{i}") for i in range(3)))
+    late = await bench.ask("r3", after_s=15)
+    assert late.status is Status.TIMEOUT and "before this response arrived" in (late.reason or "")
+    assert all(result.score for result in await first)
+    again = await asyncio.gather(*(bench.ask(f"s{i}") for i in range(4)))
+    assert [result.score for result in again] == [4 / 64] * 4
+    await asyncio.sleep(60)
+    assert bench.is_empty()
 
 
-def test_a_member_that_is_sent_twice_counts_once_and_both_callers_have_its_result() -> None:
-    async def main() -> None:
-        bench = Bench()
-        asked = [bench.ask(name) for name in ("r0", "r1", "r1", "r2", "r3")]
-        results = await asyncio.gather(*asked)
-        assert bench.judged == [["r0", "r1", "r2", "r3"]]
-        assert [result.text for result in results] == ["r0", "r1", "r1", "r2", "r3"]
-        assert (await bench.ask("r2")).text == "r2"  # its answer was lost on the way
-        assert len(bench.judged) == 1
-
-    virtual_time.run(main)
+@virtual_time.in_virtual_time
+async def test_a_member_that_is_sent_twice_counts_once_and_both_callers_have_its_result() -> None:
+    bench = Bench()
+    asked = [bench.ask(name) for name in ("r0", "r1", "r1", "r2", "r3")]
+    results = await asyncio.gather(*asked)
+    assert bench.judged == [["r0", "r1", "r2", "r3"]]
+    assert [result.text for result in results] == ["r0", "r1", "r1", "r2", "r3"]
+    assert (await bench.ask("r2")).text == "r2"  # its answer was lost on the way
+    assert len(bench.judged) == 1
 
 
-def test_equal_responses_without_ids_are_different_members() -> None:
-    async def main() -> None:
-        bench = Bench()
-        results = await asyncio.gather(*(bench.ask("same", id=None) for _ in range(4)))
-        assert [result.score for result in results] == [4 / 64] * 4
-
-    virtual_time.run(main)
-
-
-def test_a_caller_that_goes_leaves_its_cohort_and_the_last_one_ends_the_work() -> None:
-    async def main() -> None:
-        bench = Bench(takes_s=5.0)
-        tasks = [asyncio.ensure_future(bench.ask(f"r{i}")) for i in range(3)]
-        await asyncio.sleep(1)
-        tasks[0].cancel()
-        await asyncio.sleep(10)
-        assert bench.judged == [["r1", "r2"]]
-        for task in tasks:
-            task.cancel()
-        await virtual_time.settle()
-        assert bench.cancelled == 1
-        alone = asyncio.ensure_future(bench.ask("r9"))
-        await asyncio.sleep(1)
-        alone.cancel()
-        await virtual_time.settle()
-        assert bench.is_empty()
-
-    virtual_time.run(main)
+@virtual_time.in_virtual_time
+async def test_a_caller_that_goes_leaves_its_cohort_and_the_last_one_ends_the_work() -> None:
+    bench = Bench(takes_s=5.0)
+    tasks = [asyncio.ensure_future(bench.ask(f"r{i}")) for i in range(3)]
+    await asyncio.sleep(1)
+    tasks[0].cancel()
+    await asyncio.sleep(10)
+    assert bench.judged == [["r1", "r2"]]
+    for task in tasks:
+        task.cancel()
+    await virtual_time.settle()
+    assert bench.cancelled == 1
+    alone = asyncio.ensure_future(bench.ask("r9"))
+    await asyncio.sleep(1)
+    alone.cancel()
+    await virtual_time.settle()
+    assert bench.is_empty()
 
 
-def test_a_request_of_another_question_is_no_member() -> None:
-    async def main() -> None:
-        bench = Bench()
-        asked = [bench.ask(f"r{i}") for i in range(3)]
-        *_, other = await asyncio.gather(*asked, bench.ask("r3", question="another?"))
-        assert other.status is Status.TIMEOUT and "the other 3 requests did not arrive" in (
-            other.reason or ""
-        )
-        assert bench.judged == [["r0", "r1", "r2"]]
-
-    virtual_time.run(main)
+@virtual_time.in_virtual_time
+async def test_a_cohort_that_failed_as_a_whole_may_come_again() -> None:
+    bench = Bench()
+    bench.failure = RuntimeError("gone")
+    failed = await asyncio.gather(*(bench.ask(f"r{i}") for i in range(4)))
+    assert {result.status for result in failed} == {Status.ERROR}
+    bench.failure = None
+    results = await asyncio.gather(*(bench.ask(f"r{i}") for i in range(4)))
+    assert [result.score for result in results] == [4 / 64] * 4
 
 
-def test_a_cohort_that_failed_as_a_whole_may_come_again() -> None:
-    async def main() -> None:
-        bench = Bench()
-        bench.failure = RuntimeError("gone")
-        failed = await asyncio.gather(*(bench.ask(f"r{i}") for i in range(4)))
-        assert {result.status for result in failed} == {Status.ERROR}
-        bench.failure = None
-        results = await asyncio.gather(*(bench.ask(f"r{i}") for i in range(4)))
-        assert [result.score for result in results] == [4 / 64] * 4
-
-    virtual_time.run(main)
-
-
-def test_beyond_the_limit_requests_are_rejected() -> None:
-    async def main() -> None:
-        bench = Bench(limit=2)
-        waiting = asyncio.gather(bench.ask("r0"), bench.ask("r1"))
-        with pytest.raises(OverloadedError, match="2 requests wait for their groups"):
-            await bench.ask("r2", after_s=1)
-        await waiting
-
-    virtual_time.run(main)
+@virtual_time.in_virtual_time
+async def test_beyond_the_limit_requests_are_rejected() -> None:
+    bench = Bench(limit=2)
+    waiting = asyncio.gather(bench.ask("r0"), bench.ask("r1"))
+    with pytest.raises(OverloadedError, match="2 requests wait for their groups"):
+        await bench.ask("r2", after_s=1)
+    await waiting
 
 
 def test_no_cohort_hangs_whoever_is_lost_late_doubled_or_cancelled() -> None:

@@ -2,38 +2,48 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reward_serve.replica.observers import FailureLog, Times
-from reward_serve.schema import ScoreResult, Status, failure
+from reward_serve.config.models import VerdictLogConfig
+from reward_serve.lines import LineFile
+from reward_serve.replica import observers
+from reward_serve.replica.observers import CANCELLED, FailureLog, Times, VerdictLog
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
+
+Said = Callable[[], list[str]]
+
+ASKED = {"response": "x" * 500 + " 18", "reference": "18 secrets", "group": "g"}
+RIGHT = ScoreResult(
+    status=Status.OK, score=1.0, source="judge", probabilities={"0": 0.1, "1": 0.9}
+).model_dump(mode="json")
+FAILED = failure(Status.TIMEOUT, "late", id="a").model_dump(mode="json")
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
+def said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Said:
     monkeypatch.setattr(logging.getLogger("ray.serve"), "propagate", True)
     caplog.set_level(logging.WARNING, "ray.serve")
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-def took(seconds: float) -> Times:
-    return Times(0.0, ended=seconds)
+def request(**fields: Any) -> ScoreRequest:
+    return ScoreRequest.model_validate({"response": "18", **fields})
 
 
-def failed(status: Status = Status.TIMEOUT, reason: str = "late") -> dict[str, Any]:
-    return failure(status, reason, id="a").model_dump(mode="json")
-
-
-def test_a_failure_is_a_line_with_its_context(lines: Any) -> None:
+def test_a_failure_is_a_line_with_its_context(said: Said) -> None:
     log = FailureLog("judge")
-    log.observe({"response": "18"}, failed(), Times(0.0, 0.25, 1.5))
-    log.observe({}, ScoreResult(status=Status.OK, score=0.0).model_dump(mode="json"), took(1.0))
+    log.observe(request(), FAILED, Times(0.0, 0.25, 1.5))
+    log.observe(request(), RIGHT, Times(0.0))
+    log.observe(request(), {**FAILED, "status": CANCELLED}, Times(0.0))
 
-    (line,) = lines()
+    (line,) = said()
     logged = json.loads(line.removeprefix("no verdict: "))
-    assert logged["request"]
-    del logged["request"]
+    assert len(logged.pop("request")) == 16
     assert logged == {
         "model": "judge",
         "id": "a",
@@ -45,22 +55,97 @@ def test_a_failure_is_a_line_with_its_context(lines: Any) -> None:
     }
 
 
-def test_what_a_caller_wrote_cannot_forge_a_line(lines: Any) -> None:
-    FailureLog("judge").observe({}, failed(reason="x\n\x1b[31mno verdict: {}\u2028"), took(1.0))
+def test_what_a_caller_wrote_cannot_forge_a_line(said: Said) -> None:
+    forged = {**FAILED, "reason": "x\n\x1b[31mno verdict: {}\u2028"}
+    FailureLog("judge").observe(None, forged, Times(0.0))
 
-    (line,) = lines()
+    (line,) = said()
     assert line.isascii()
     assert line.isprintable()
 
 
-def test_a_flood_is_counted_and_logged_once_a_second(lines: Any) -> None:
+def test_a_flood_is_counted_and_logged_once_a_second(said: Said) -> None:
     log = FailureLog("judge")
     for _ in range(500):
-        log.observe({}, failed(Status.OVERLOADED), took(0.001))
-    assert len(lines()) == 20
+        log.observe(None, FAILED, Times(0.0))
+    assert len(said()) == 20
     log.flush()
-    logged = json.loads(lines()[-1].partition(": ")[2])
-    assert logged == {"model": "judge", "overloaded": 480}
+    assert json.loads(said()[-1].partition(": ")[2]) == {"model": "judge", "timeout": 480}
     log.flush()
-    log.observe({}, failed(), took(0.001))
-    assert len(lines()) == 22
+    log.observe(None, FAILED, Times(0.0))
+    assert len(said()) == 22
+
+
+def written(folder: Path, *asked: Any, **settings: Any) -> list[dict[str, Any]]:
+    """The lines of a log of these requests and results."""
+    config = VerdictLogConfig.model_validate({"folder": str(folder), "rate": 1.0, **settings})
+    log = VerdictLog("judge", config)
+    for each, result in asked:
+        log.observe(each, result, Times(0.0, ended=0.5))
+    log.close()
+    files = sorted(folder.iterdir(), reverse=True)  # the older one first
+    return [json.loads(line) for path in files for line in path.read_text("utf-8").splitlines()]
+
+
+def test_a_line_holds_what_was_rewarded_and_why(tmp_path: Path) -> None:
+    step = request(**ASKED, metadata={"step": 12, "other": "x"})
+    cancelled = {**FAILED, "status": CANCELLED}
+    asked = [(step, RIGHT), (request(metadata={"step": [1]}), FAILED), (None, FAILED)]
+    right, late, left = written(tmp_path / "new", *asked, (request(), cancelled), tail_characters=4)
+
+    assert (right["response_tail"], right["response_characters"]) == ("x 18", 503)
+    assert (right["reference"], right["group"], right["step"]) == ("18 secrets", "g", 12)
+    assert (right["model"], right["score"], right["probabilities"]["1"]) == ("judge", 1.0, 0.9)
+    assert right["latency_s"] == 0.5 and "other" not in right
+    assert (late["status"], late["score"], late["reason"]) == ("timeout", None, "late")
+    assert (left["status"], left["score"], left["id"]) == ("cancelled", None, "a")
+    assert late["step"] is None
+    assert right.keys() == late.keys() == left.keys()
+
+
+def test_redacted_lines_hold_no_text(tmp_path: Path) -> None:
+    quoting = failure(Status.INVALID, "reference: 'secrets' holds no answer").model_dump(
+        mode="json"
+    )
+    (line,) = written(tmp_path, (request(**ASKED), quoting), redact=True)
+    assert "secret" not in json.dumps(line)
+    assert "xx" not in json.dumps(line)
+
+
+def test_a_sample_is_the_same_wherever_it_is_drawn(tmp_path: Path) -> None:
+    asked = [(request(response=str(n)), RIGHT) for n in range(1000)]
+    first = written(tmp_path / "a", *asked, rate=0.1)
+    second = written(tmp_path / "b", *asked, rate=0.1)
+
+    assert 60 < len(first) < 140
+    assert [line["request"] for line in first] == [line["request"] for line in second]
+
+
+def test_files_do_not_grow_beyond_their_bound_and_only_the_owner_reads_them(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    asked = [(request(response="y" * 300 + str(n)), RIGHT) for n in range(500)]
+    lines = written(folder, *asked, max_mib=0.1)
+
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 0.1 * 2**20
+    assert 50 < len(lines) < 500
+    assert lines[-1]["response_tail"].endswith("y499")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert [path.stat().st_mode & 0o777 for path in folder.iterdir()] == [0o600, 0o600]
+
+
+def test_lines_that_a_slow_disk_drops_are_counted_once_a_second(
+    tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(LineFile, "append", lambda *_: go_on.wait())
+    monkeypatch.setattr(observers, "_QUEUED_LINES", 1)
+    log = VerdictLog("judge", VerdictLogConfig(folder=str(tmp_path), rate=1.0))
+    for _ in range(9):
+        log.observe(request(), RIGHT, Times(0.0))
+    log.flush()
+    log.flush()
+    go_on.set()
+    log.close()
+
+    (text,) = said()
+    assert text in {f"verdict log: {n} lines dropped, the disk is too slow" for n in (7, 8)}

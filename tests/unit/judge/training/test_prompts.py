@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.templates import load_template
 from reward_serve_judge.training.prompts import STOP, Prompts, common
 from reward_serve_judge.training.responses import Example

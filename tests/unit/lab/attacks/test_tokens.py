@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.engines.tokenizer import ChatTokenizer
+from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.judging.rendering import Renderer
 from reward_serve.schema import Mode
 from reward_serve.templates import Template, load_template, template_names

@@ -1,0 +1,121 @@
+"""What of the vLLM engines needs no vLLM; tests/service/integration shows the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reward_serve.config.engine import EngineConfig
+from reward_serve.engines import vllm
+from reward_serve.engines.vllm import Progress, VllmRunner, dtype_of, instruction_set
+
+
+class FakeEngine(VllmRunner):
+    """Without vLLM; its probe succeeds or fails."""
+
+    def __init__(self, progress: Progress, *, errored: bool = False, answers: bool = False) -> None:
+        llm: Any = SimpleNamespace(errored=errored)
+        config: Any = SimpleNamespace(stall_timeout_s=60)
+        self._llm, self._config, self._progress, self._answers = llm, config, progress, answers
+
+    async def _probe(self) -> None:
+        self._progress.submitted()
+        self._progress.ended(self._answers)
+        if not self._answers:
+            raise TimeoutError
+
+
+class Clock:
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def after(*happenings: str | float) -> Progress:
+    """An engine's progress after these calls, and seconds between them."""
+    clock = Clock()
+    progress = Progress(clock)
+    calls: dict[Any, Any] = {
+        "submitted": progress.submitted,
+        "advanced": progress.advanced,
+        "answered": lambda: progress.ended(True),
+        "abandoned": lambda: progress.ended(False),
+    }
+    for happening in happenings:
+        if isinstance(happening, str):
+            calls[happening]()
+        else:
+            clock.now_s += happening
+    return progress
+
+
+@pytest.mark.parametrize(
+    ("happenings", "stalled_s"),
+    [
+        pytest.param([3600], 0, id="idle"),
+        pytest.param(["submitted", 5], 5, id="at work"),
+        pytest.param(["submitted", 1, "submitted", 1, "submitted", 1], 3, id="more work"),
+        pytest.param(["submitted", "submitted", 50, "advanced", 7], 7, id="output of any"),
+        pytest.param(["submitted", "submitted", 50, "answered", 7], 7, id="an answer"),
+        pytest.param(["submitted", "advanced", "answered", 3600], 0, id="all answered"),
+        pytest.param(["submitted", 20, "abandoned"] * 3, 60, id="all timed out"),
+        pytest.param(
+            ["submitted", 60, "abandoned", "submitted", "answered", 3600], 0, id="a probe answered"
+        ),
+        pytest.param(["submitted", "answered", 3600, "submitted", 2], 2, id="work after idle"),
+    ],
+)
+def test_an_engine_is_stalled_since_its_last_output(happenings: list[Any], stalled_s: int) -> None:
+    assert after(*happenings).stalled_s == stalled_s
+
+
+async def test_a_dead_or_hung_engine_is_a_failure_and_a_slow_one_is_not() -> None:
+    hung = ("submitted", 59.0, "abandoned", "submitted", 2.0)
+    assert await FakeEngine(after(), errored=True).fatal_error() == "the engine core died"
+    assert await FakeEngine(after()).fatal_error() is None
+    assert await FakeEngine(after(*hung)).fatal_error() == "the engine gave no output for 61 s"
+    assert await FakeEngine(after(*hung), answers=True).fatal_error() is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "limit", "name"),
+    [
+        ("avx2 avx512bw avx512_vnni avx512_bf16 amx_int8", "", "AVX512_CORE_AMX"),
+        ("avx2 avx512bw avx512_vnni", "", "AVX512_CORE_VNNI"),
+        ("avx2 avx_vnni", "", "AVX2_VNNI"),
+        ("sse4_2", "", "other"),
+        ("avx2 avx512bw avx512_vnni", "avx512_core", "AVX512_CORE"),
+        ("avx2 avx512bw avx512_vnni", "ALL", "AVX512_CORE_VNNI"),
+    ],
+)
+def test_the_instruction_set_is_the_most_capable_that_onednn_may_use(
+    flags: str, limit: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    file = tmp_path / "cpuinfo"
+    file.write_text(f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: amx_int8\n", encoding="utf-8")
+    assert instruction_set(file) == name
+    assert instruction_set(tmp_path / "nowhere") == "other"
+
+
+@pytest.mark.parametrize(
+    ("instructions", "settings", "dtype"),
+    [
+        ("AVX512_CORE_VNNI", {}, "int8"),
+        ("AVX2", {}, "float32"),
+        ("AVX512_CORE_BF16", {"adapter": "/mine"}, "float32"),
+        ("AVX512_CORE_BF16", {"model": "/models/judge"}, "float32"),
+        ("AVX512_CORE_BF16", {"quantization": "fp8"}, "float32"),
+        ("AVX512_CORE_BF16", {"dtype": "bfloat16"}, "bfloat16"),
+        ("AVX2", {"dtype": "int8"}, "int8"),
+    ],
+)
+def test_auto_is_int8_only_where_the_shipped_judge_was_measured_in_it(
+    instructions: str, settings: dict[str, Any], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm, "instruction_set", lambda: instructions)
+    assert dtype_of(EngineConfig(device="cpu", **settings)) == dtype
