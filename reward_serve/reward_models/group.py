@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.judge import GroupConfig
 from reward_serve.off_loop import off_loop
@@ -25,7 +25,6 @@ from reward_serve.reward_models.base import (
     gathered,
     summed_usage,
 )
-from reward_serve.reward_models.comparison import Comparison
 from reward_serve.schema import (
     GroupComparison,
     GroupRequest,
@@ -38,6 +37,9 @@ from reward_serve.schema import (
     failure,
 )
 from reward_serve.templates import Template
+
+if TYPE_CHECKING:
+    from reward_serve.reward_models.judge import Comparison
 
 Pair = tuple[int, int]
 
@@ -167,7 +169,6 @@ def _swiss_round(size: int, played: Mapping[Pair, float | None]) -> list[Pair]:
     return sorted(pairs)
 
 
-Prepare = Callable[[ScoreRequest, Template, Mode], Comparison]
 Place = Callable[[], AbstractAsyncContextManager[None]]
 """Limits the concurrent calls of the engine."""
 
@@ -185,7 +186,9 @@ class GroupJudge:
         prepare: prepares a comparison by the judge's model, as for a single response.
     """
 
-    def __init__(self, config: GroupConfig, prepare: Prepare) -> None:
+    def __init__(
+        self, config: GroupConfig, prepare: Callable[[ScoreRequest, Template, Mode], Comparison]
+    ) -> None:
         self._config = config
         self._prepare = prepare
         self.wait = config.wait
@@ -194,12 +197,13 @@ class GroupJudge:
         """Pairs of which both orders agree or not, failed pairs, and cycles of three responses."""
 
     def describe(self) -> dict[str, Any]:
-        """The settings."""
-        return {
+        """The settings and counts."""
+        settings = {
             "template": self._config.default_template.name,
             "templates": self._config.known_templates,
             "strategy": self._config.strategy,
         }
+        return {"groups": settings, "group": self.counts}
 
     async def score(self, request: GroupRequest, place: Place) -> GroupResult:
         """Judge a group within its deadline, of which a tenth is kept for the ranking.

@@ -26,7 +26,6 @@ from reward_serve.reward_models.base import (
     failure_of,
     summed_usage,
 )
-from reward_serve.reward_models.comparison import Comparison, cut_details
 from reward_serve.reward_models.composite import (
     NEED_EVERY_PART,
     RUBRIC_AGGREGATES,
@@ -34,7 +33,7 @@ from reward_serve.reward_models.composite import (
     missing,
     status_to_report,
 )
-from reward_serve.reward_models.judge import Judge
+from reward_serve.reward_models.judge import Comparison, Judge, cut_details
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.schema import (
     ScoreRequest,

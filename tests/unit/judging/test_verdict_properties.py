@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from reward_serve.judging.verdict import read_verdict, strip_thinking
 from reward_serve.schema import Status
-from reward_serve.templates import Template, load_template, template_names
-from reward_serve.templates.inline import inline_template
+from reward_serve.templates import Template, inline_template, load_template, template_names
 
 INLINE = "{PROBLEM} {REFERENCE_SOLUTION} {CANDIDATE_SOLUTION}"
 TEMPLATES = [

@@ -7,8 +7,7 @@ import pytest
 
 from reward_serve.config.models import JudgeModel
 from reward_serve.reward_models.base import InvalidRequestError
-from reward_serve.reward_models.comparison import aggregate
-from reward_serve.reward_models.judge import Judge
+from reward_serve.reward_models.judge import Judge, aggregate
 from reward_serve.schema import Options, ScoreResult, Status, Usage, failure
 from tests.unit.reward_models.test_judge import FakeEngine, judge, request, says
 

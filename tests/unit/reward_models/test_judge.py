@@ -27,8 +27,7 @@ from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models import judge as judge_module
 from reward_serve.reward_models.base import InvalidRequestError, best
-from reward_serve.reward_models.comparison import softmax
-from reward_serve.reward_models.judge import Judge
+from reward_serve.reward_models.judge import Judge, softmax
 from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve.templates import (
     GenerateForm,

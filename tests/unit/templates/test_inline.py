@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import Status
-from reward_serve.templates import template_names
-from reward_serve.templates.inline import MAX_CHARACTERS, inline_template, is_inline
+from reward_serve.templates import MAX_INLINE_CHARACTERS, inline_template, is_inline, template_names
 
 THEIRS = """Problem: {PROBLEM}
 Gold: {REFERENCE_SOLUTION}
@@ -89,7 +88,7 @@ def test_one_that_asks_for_no_reward_is_made_to() -> None:
     [
         ("{PROBLEM}", "CANDIDATE_SOLUTION"),
         ("{CANDIDATE_SOLUTION} {response}", "exactly once"),
-        ("{CANDIDATE_SOLUTION}" + "x" * MAX_CHARACTERS, "the limit is"),
+        ("{CANDIDATE_SOLUTION}" + "x" * MAX_INLINE_CHARACTERS, "the limit is"),
     ],
 )
 def test_one_that_cannot_judge_is_refused(text: str, reason: str) -> None:
