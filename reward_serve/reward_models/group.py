@@ -212,7 +212,12 @@ class GroupJudge:
             InvalidRequestError: the request is invalid.
         """
         strategy = request.strategy or self._config.strategy
-        template = self._template(request)
+        try:
+            template = self._config.find_template(
+                request.template or self._config.default_template.name
+            )
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from None
         mode: Mode = self._config.mode if template.label else "generate"
         comparison = self._prepare(request.as_single(), template, mode)
         comparison = replace(
@@ -269,18 +274,6 @@ class GroupJudge:
         }
         results = [_result(comparison, answers, index, score) for index, score in enumerate(found)]
         return GroupResult.of(results, comparisons=comparisons, details=details)
-
-    def _template(self, request: GroupRequest) -> Template:
-        name = request.template or self._config.default_template.name
-        try:
-            template = self._config.find_template(name)
-        except ValueError as error:
-            raise InvalidRequestError(str(error)) from None
-        if template.shows != "pair":
-            raise InvalidRequestError(
-                f"template: {name!r} shows a {template.shows}, not a pair; choose another"
-            )
-        return template
 
 
 async def _answer(comparison: Comparison, place: Place) -> ScoreResult:

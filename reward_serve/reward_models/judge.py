@@ -7,7 +7,6 @@ writes text, whose last verdict counts; the verdicts of several samples are comb
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -45,16 +44,16 @@ from reward_serve.reward_models.base import (
     RewardModel,
     Trace,
     best,
-    failure_of,
     filled,
     gathered,
+    in_time,
     summed_usage,
     timed,
 )
 from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.group import GroupJudge
 from reward_serve.reward_models.rule import RULES, result_of
-from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status, failure
+from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status
 from reward_serve.templates import RulesName, Template, inline_template, is_inline
 from reward_serve_answers import VERSION, Grade, UnusableReferenceError, final_answer
 from reward_serve_answers.texts import gold_answer
@@ -184,15 +183,9 @@ class Comparison:
     """How a judge compares a request's response with each reference.
 
     Attributes:
-        request: the request.
-        template: the judging template.
-        mode: label or generate.
-        generation: how the judge generates its answer.
         response_tokens: maximum tokens of the response to show.
-        fingerprint: the result's fingerprint.
         source: the result's source, unless it is cached.
         engine: the judge's engine, with its cache unless the request bypasses it.
-        renderer: the engine's renderer.
         trace: records prompts and answers, if the result is explained.
         criterion: the text of the criterion, for templates that show one.
         responses: for a template that compares responses, those to show.
@@ -450,7 +443,9 @@ class Judge(RewardModel):
         if rules_first and grade is not None and grade.score is not None:
             result = result_of(grade, comparison.fingerprint, comparison.template.name)
             if trace is not None:
-                trace.model = await self._if_in_time(comparison)
+                within_s = MODELS_SHARE * request.timeout_s
+                what = "the model, asked only for an explanation,"
+                trace.model = await in_time(self._by_model(comparison), within_s, what)
         else:
             result = await self._by_model(comparison)
             if trace is not None:
@@ -548,17 +543,6 @@ class Judge(RewardModel):
         references = comparison.request.references if "reference" in template.fields else [""]
         results = await gathered(map(comparison.verdict, references))
         return best(results, highest=template.highest)
-
-    async def _if_in_time(self, comparison: Comparison) -> ScoreResult:
-        """The model's result, needed only for an explanation; a failure is a typed result."""
-        within_s = MODELS_SHARE * comparison.request.timeout_s
-        try:
-            async with asyncio.timeout(within_s):
-                return await self._by_model(comparison)
-        except TimeoutError:
-            return failure(Status.TIMEOUT, f"no answer within {within_s:.1f} s")
-        except Exception as error:
-            return failure_of(error, "the model, asked only for an explanation,")
 
     async def _both(
         self, comparison: Comparison, grade: Grade | None, result: ScoreResult
