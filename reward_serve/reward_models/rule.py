@@ -130,7 +130,7 @@ class MathVerifier(Verifier):
     def __init__(self) -> None:
         library = installed_version("math-verify")
         self.fingerprint = f"verifier=math;version={VERSION};math_verify={library}"
-        self.child = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
+        self.child: ChildProcess = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
         """Grade the end of the response that is not thinking."""
@@ -158,7 +158,7 @@ class PatternVerifier(Verifier):
         digest = hashlib.sha256(pattern.encode()).hexdigest()[:12]
         self.fingerprint = f"verifier=regex;version={VERSION};pattern={digest}"
         self._pattern = pattern
-        self.child = ChildProcess("reward_serve_answers.verifiers:last_match", LIMIT_S)
+        self.child: ChildProcess = ChildProcess("reward_serve_answers.verifiers:last_match", LIMIT_S)
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
         """Grade the pattern's last match."""

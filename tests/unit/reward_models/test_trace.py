@@ -128,29 +128,6 @@ async def test_an_answer_of_the_cache_is_marked() -> None:
     assert (first.cached, again.cached, anew.cached) == (False, True, False)
 
 
-async def test_the_time_of_each_part_is_measured() -> None:
-    class FakeSlowEngine(FakeEngine):
-        async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-            await asyncio.sleep(1)
-            return await super().label_logprobs(prompt, labels)
-
-    model = judge(FakeSlowEngine(label=RIGHT))
-    _, trace, _ = await explained(model, request("eighteen", ["17", "18", "19"]))
-
-    assert set(trace.seconds) == {"rules", "rendering", "engine"}
-    assert 0.9 < trace.seconds["engine"] < 2.5, "three at once count once"
-
-
-async def test_generate_mode_shows_what_was_asked_and_written() -> None:
-    engine = FakeEngine(text=lambda prompt: ("Hm. VERDICT: 1", False))
-    asked = request("eighteen", options=Options(mode="generate"))
-    verdict, trace, (prompt,) = await explained(judge(engine), asked)
-
-    assert (prompt.mode, prompt.text) == ("generate", engine.prompts[0])
-    assert verdict.text == "Hm. VERDICT: 1"
-    assert trace.model == verdict
-
-
 async def test_an_endpoint_that_renders_itself_is_shown_as_messages() -> None:
     class FakeEndpoint(FakeEngine):
         async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
