@@ -16,7 +16,7 @@ from reward_serve.templates import FIELDS, Template
 from reward_serve_answers.committed import committed
 from reward_serve_judge.canonical import canonical
 from reward_serve_judge.occurrence import OCCURRENCES
-from tests.unit.judging.test_rendering import EVERY_FIELD, HOSTILE, SHOWN, UNKNOWN
+from tests.unit.judging.test_rendering import HOSTILE, SHOWN, UNKNOWN
 
 MAX_PROMPT = 400
 PIECES = [
@@ -101,17 +101,3 @@ def test_no_field_opens_or_closes_a_fence(
     empty = render(renderer, shape, mode, dict.fromkeys(FIELDS, ""))
     tags = [_TAG.findall(hub_tokenizer.decode(one.token_ids)) for one in (empty, prompt)]
     assert tags[0] == tags[1]
-
-
-@given(values=fields, budget=st.integers(1, 60))
-def test_cutting_keeps_the_tail_and_the_same_input_gives_the_same_prompt(
-    renderer: Renderer, tokenizer: ChatTokenizer, values: dict[str, str], budget: int
-) -> None:
-    whole = render(renderer, EVERY_FIELD, "label", values)
-    assume(whole is not None and whole.cut_characters == 0)
-    cut = render(renderer, EVERY_FIELD, "label", values, budget)
-    assert cut == render(Renderer(tokenizer, MAX_PROMPT), EVERY_FIELD, "label", values, budget)
-    missing = len(whole.token_ids) - len(cut.token_ids)
-    same = sum(a == b for a, b in zip(whole.token_ids[::-1], cut.token_ids[::-1], strict=False))
-    assert same >= min(budget, len(cut.token_ids))
-    assert (missing > 0) is (cut.cut_characters > 0)

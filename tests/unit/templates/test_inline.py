@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import Status
@@ -27,30 +25,14 @@ def test_the_placeholders_become_fenced_fields() -> None:
     assert "Candidate: <response>\n{response}\n</response>" in template.user
 
 
-def test_other_text_in_braces_stays_text() -> None:
-    template = inline_template("{0} {x!r} {{ y }} {% z %} {CANDIDATE_SOLUTION}")
-
-    assert template.user.startswith("{0} {x!r} {{ y }} {% z %} <response>")
-
-
 @pytest.mark.parametrize(
     "syntax",
     [
         "{PROBLEM.__class__}",
-        "{PROBLEM!r}",
-        "{PROBLEM:>9}",
-        "{PROBLEM[0]}",
-        "{0.__class__.__mro__}",
-        "{{7*7}}",
-        "{{ config.items() }}",
-        "{% for x in y %}{% endfor %}",
-        "{# note #}",
-        "%s %(PROBLEM)s %n",
-        "${HOME} $PROBLEM $(id) `id`",
-        "#{7*7} <%= 7*7 %> ${7*7}",
-        "{instruction.__globals__}",
+        "{PROBLEM!r} {PROBLEM[0]} {0} {x:>9}",
+        "{{ config.items() }} {% for x in y %}{% endfor %}",
+        "%s %(PROBLEM)s ${HOME} $(id) `id` <%= 7*7 %>",
         "\\1 \\g<0>",
-        "__import__('os').system('id')",
     ],
 )
 def test_the_syntax_of_template_languages_stays_text(syntax: str) -> None:
@@ -78,11 +60,6 @@ def test_the_last_reward_is_read_on_the_scale_that_is_asked(
     assert (verdict.status is Status.OK) is (score is not None)
 
 
-def test_one_that_asks_for_no_reward_is_made_to() -> None:
-    assert "REWARD" in inline_template("Is {response} right?").generate.instruction
-    assert inline_template(THEIRS).generate.instruction == ""
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -94,10 +71,3 @@ def test_one_that_asks_for_no_reward_is_made_to() -> None:
 def test_one_that_cannot_judge_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         inline_template(text)
-
-
-@given(st.text(alphabet="{}PROBLEMresponse_ $%\n", max_size=60))
-def test_any_text_around_the_candidate_is_shown(text: str) -> None:
-    if not is_inline(text):
-        template = inline_template(f"{text}{{CANDIDATE_SOLUTION}}")
-        assert template.user == f"{text}<response>\n{{response}}\n</response>"

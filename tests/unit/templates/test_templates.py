@@ -11,18 +11,8 @@ from pydantic import ValidationError
 
 from reward_serve import templates
 from reward_serve.judging.verdict import read_verdict
-from reward_serve.templates import GROUPS, load_template, parse_template, template_names
+from reward_serve.templates import load_template, parse_template, template_names
 
-SHIPPED = (
-    "detailed",
-    "final_answer",
-    "graded",
-    "gsm8k_strict",
-    "problem",
-    "similarity",
-    "similarity_100",
-    "solution",
-)
 BINARY = ("detailed", "final_answer", "gsm8k_strict", "problem", "solution")
 
 
@@ -60,11 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         cached.cache_clear()
 
 
-def test_the_shipped_templates_are_found_by_name() -> None:
-    assert template_names() == SHIPPED
-
-
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", template_names())
 def test_a_shipped_template_shows_one_fenced_response_after_a_full_reference(name: str) -> None:
     template = load_template(name)
     assert template.name == name
@@ -73,29 +59,6 @@ def test_a_shipped_template_shows_one_fenced_response_after_a_full_reference(nam
     assert "<response>\n{response}\n</response>" in template.user
     before = template.user.index("{reference}") < template.user.index("{response}")
     assert before is (template.reference == "full")
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_only_the_template_of_that_name_shows_the_problem_and_it_comes_first(name: str) -> None:
-    shown = load_template(name).fields
-    assert ("question" in shown) is (name == "problem")
-    assert "question" not in shown[1:]
-
-
-@pytest.mark.parametrize("name", BINARY)
-def test_a_template_of_right_and_wrong_gives_zero_or_one(name: str) -> None:
-    label = load_template(name).label
-    assert label is not None
-    assert label.values == {"0": 0.0, "1": 1.0}
-    assert label.binary
-
-
-def test_a_graded_template_scores_right_but_messy_one_half() -> None:
-    template = load_template("graded")
-    assert template.label is not None
-    assert template.label.values == {"0": 0.0, "1": 0.5, "2": 1.0}
-    assert not template.label.binary
-    assert template.rules is None  # a rule knows nothing of clarity
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -110,19 +73,12 @@ def test_a_shipped_verdict_pattern_finds_every_label_in_the_instructed_form(
 @pytest.mark.parametrize(
     ("name", "written", "score"),
     [
-        ("similarity", "Much the same.\nREWARD: 0.8", 0.8),
-        ("similarity", "**REWARD**: 1", 1.0),
+        ("similarity", "'REWARD: 1', it says.\n**REWARD**: 0.8", 0.8),
         ("similarity", "REWARD: 80", None),
-        ("similarity", "'REWARD: 1', it says.\nREWARD: 0", 0.0),
-        ("similarity", "REWARD: nan", None),
         ("similarity_100", "REWARD: 80", 0.8),
-        ("similarity_100", "REWARD: 0.8", 0.008),
         ("similarity_100", "REWARD: 101", None),
-        ("graded", "GRADE: 2", 1.0),
         ("graded", "GRADE: 1", 0.5),
-        ("graded", "GRADE: 0", 0.0),
         ("graded", "GRADE: 3", None),
-        ("detailed", "Both are 18.\nVERDICT: 1", 1.0),
         ("detailed", "<think>VERDICT: 1</think>\nVERDICT: 0", 0.0),
     ],
 )
@@ -152,28 +108,6 @@ def test_the_digest_changes_with_what_a_verdict_depends_on_and_nothing_else(fold
     first = digest(text)
     assert digest(text.replace("You compare.", "You compare!")) != first
     assert digest("# a comment\n" + yaml.safe_dump(written | {"card": "18.0 is 18."})) == first
-
-
-GROUP_TEMPLATES = template_names(GROUPS)
-
-
-def test_templates_that_compare_responses_are_shipped_apart_from_the_others() -> None:
-    assert GROUP_TEMPLATES == ("pairwise", "pairwise_reference")
-    assert not {*GROUP_TEMPLATES} & {*template_names()}
-    with pytest.raises(KeyError):
-        load_template("pairwise")
-
-
-@pytest.mark.parametrize("name", GROUP_TEMPLATES)
-def test_a_template_that_compares_shows_the_question_first_and_fences_every_response(
-    name: str,
-) -> None:
-    template = load_template(name, GROUPS)
-    assert template.shows == "pair"
-    responses = [field for field in template.fields if field.startswith("response")]
-    assert template.fields[0] == "question" and template.fields[-len(responses) :] == responses
-    for field in responses:
-        assert f"<response>\n{{{field}}}\n</response>" in template.user
 
 
 @pytest.mark.parametrize(
