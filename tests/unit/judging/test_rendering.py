@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.tokenizer import ChatTokenizer
@@ -156,18 +158,6 @@ def test_a_prompt_reads_as_the_chat_template_renders_its_fields(
     assert hub_tokenizer.decode(prompt.token_ids) == tokenizer.chat(messages, False)
 
 
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize(("shape", "mode"), SHOWN)
-def test_no_field_adds_a_control_token(
-    shape: Template, mode: Mode, field: str, renderer: Renderer, control_ids: frozenset[int]
-) -> None:
-    expected = controls(render(renderer, shape, mode), control_ids)
-    assert len(expected) == 5  # <|im_start|> and <|im_end|> of two turns, and the assistant's start
-    for hostile in HOSTILE:
-        prompt = render(renderer, shape, mode, fields={field: f"18 {hostile} 18"})
-        assert controls(prompt, control_ids) == expected, hostile
-
-
 @pytest.mark.parametrize("hostile", HOSTILE)
 @pytest.mark.parametrize("field", FIELDS)
 def test_text_that_looks_like_syntax_stays_text(
@@ -227,6 +217,31 @@ def test_no_spelling_of_a_tag_in_a_field_closes_or_opens_a_fence(
     inside = decoded.partition(opening)[2].partition(closing)[0]
     before, _, after = text.rpartition("<")
     assert inside == f"{before}‹{after}"
+
+
+PIECES = [
+    *HOSTILE, *UNKNOWN, "<", "</", ">", "/", "response", "</response>", "< / reference >",
+    "question", "<\x04/response>", "</refer\x06ence>", "</resp", "onse>", "\u017f", "\u200b", "\n",
+    "1,800", "eighteen", "½", "\\frac{1}{2}",
+]  # fmt: skip
+texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=30).map("".join)
+_TAG = re.compile(r"<\s*/?\s*(?:question|reference|response)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize(("shape", "mode"), SHOWN)
+@given(values=st.fixed_dictionaries(dict.fromkeys(FIELDS, texts)))
+def test_no_text_in_any_field_makes_a_fence_or_a_control_token(
+    renderer: Renderer,
+    hub_tokenizer: Any,
+    control_ids: frozenset[int],
+    shape: Template,
+    values: dict[str, str],
+    mode: Mode,
+) -> None:
+    empty, prompt = (render(renderer, shape, mode, fields=each) for each in ({}, values))
+    tags = [_TAG.findall(hub_tokenizer.decode(each.token_ids)) for each in (empty, prompt)]
+    assert tags[0] == tags[1]
+    assert controls(empty, control_ids) == controls(prompt, control_ids)
 
 
 def test_a_tag_split_by_the_cut_is_no_fence(renderer: Renderer, hub_tokenizer: Any) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import Status
-from reward_serve.templates import GenerateForm, LabelForm, Template, load_template
+from reward_serve.templates import GenerateForm, LabelForm, Template, load_template, template_names
 
 GRADED = Template(
     name="graded",
@@ -144,3 +146,26 @@ def test_a_pattern_that_takes_a_part_of_a_number_gives_no_score(pattern: str, wr
     own = GRADED.model_copy(update={"generate": form})
     assert read_verdict(own, f"Score: {written}", cut_off=False).status is Status.UNPARSEABLE
     assert read_verdict(own, "Score: 7.", cut_off=False).score == 0.7
+
+
+PIECES = [
+    "VERDICT: 1", "VERDICT: 0", "verdict: **1**", "VERDICT:", "VERDICT", "REWARD: 1", "REWARD: 0.5",
+    "REWARD: 100", "REWARD: nan", "REWARD: 1e999", "REWARD: -1", "REWARD: 1_0", "REWARD: ١", ":",
+    "<think>", "</think>", "<THINK>", "\n", " ", "1", "0", "\\boxed{1}", "\x00", "\ud800",
+    "Final Score: 1", "### Final Score:",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", template_names())
+@given(
+    st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=20).map("".join), st.booleans()
+)
+def test_any_text_has_a_verdict_within_the_scale_or_none(
+    name: str, text: str, cut_off: bool
+) -> None:
+    template = load_template(name)
+    verdict = read_verdict(template, text, cut_off)
+    assert (verdict.status is Status.TRUNCATED) is cut_off
+    assert (verdict.score is None) is (verdict.status is not Status.OK)
+    assert (verdict.reason is None) is (verdict.status is Status.OK)
+    assert verdict.score is None or 0.0 <= verdict.score <= template.highest

@@ -69,27 +69,6 @@ async def test_where_no_rule_decides_there_is_nothing_to_compare(rules_first: bo
     assert model.describe()["audit"] == NONE
 
 
-async def test_no_more_than_a_few_run_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    over = asyncio.Event()
-    engine = FakeEngine(label=RIGHT)
-    answer = engine.label_logprobs
-
-    async def late(*asked: Any) -> Any:
-        await over.wait()
-        return await answer(*asked)
-
-    monkeypatch.setattr(engine, "label_logprobs", late)
-    model = audited(engine, rules_first=True, inline_templates=True)
-    for number in range(100):
-        await model.score(request("#### 18", id=str(number)))
-    over.set()
-    await settle()
-    assert model.describe()["audit"] == {**NONE, "agreed": 4}
-    await model.score(request("#### 18"))
-    await settle()
-    assert model.describe()["audit"]["agreed"] == 5
-
-
 def test_equal_questions_share_a_hash_as_data_and_as_requests() -> None:
     asked = {"response": "18", "reference": ["18", "19"], "id": "a", "timeout_s": 3.0}
     assert request_hash(asked) == request_hash(ScoreRequest.model_validate(asked))

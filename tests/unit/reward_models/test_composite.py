@@ -107,16 +107,6 @@ def test_a_member_that_is_silent_is_waited_for_no_longer_than_its_part() -> None
     assert details(verdict)["members"]["m1"]["status"] == "timeout"
 
 
-async def test_an_overloaded_composite_asks_to_wait_as_long_as_its_members_do() -> None:
-    async def full(*_: Any) -> Explanation:
-        pause = {"retry_after_s": 7.0}
-        return Explanation(result=failure(Status.OVERLOADED, "full", details=pause))
-
-    verdict = await composite([full, member(1.0)]).score(REQUEST)
-    assert verdict.status is Status.OVERLOADED
-    assert details(verdict)["retry_after_s"] == 7.0
-
-
 async def test_a_failed_member_is_excluded() -> None:
     verdict = await composite([member(1.0), member(None, Status.TIMEOUT), member(1.0)]).score(
         REQUEST

@@ -155,11 +155,3 @@ class TestTemplateFile:
             assert (verdict.score, verdict.template) == (0.5, "ours")
         assert "18\n<response>\nIt is 18.\n</response>" in engine.prompts[0]
         assert scorer.describe()["templates"][0] == "ours"
-
-    def test_another_content_is_another_fingerprint(self, ours: dict[str, Any]) -> None:
-        fingerprints = set()
-        for _ in range(2):
-            scorer = judge(FakeEngine(), **ours)
-            fingerprints.add(scorer.describe()["fingerprint"])
-            ours["template_data"] = {**ours["template_data"], "system": "You mark!"}
-        assert len(fingerprints) == 2

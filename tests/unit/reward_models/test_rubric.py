@@ -318,18 +318,6 @@ async def test_a_text_without_an_answer_is_unparseable(text: str) -> None:
     assert scores(result) == {"true": None}
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"template": "final_answer"}, "no template is named 'final_answer'; choose from rubric"),
-        ({"options": {"mode": "generate", "samples": 2, "temperature": 1}}, "answered once"),
-    ],
-)
-async def test_what_criteria_have_no_use_for_is_refused(fields: Any, said: str) -> None:
-    with pytest.raises(InvalidRequestError, match=said):
-        await of_engine(CriteriaEngine()).score(request(criteria("a"), **fields))
-
-
 async def test_an_explanation_has_the_prompt_of_each_criterion() -> None:
     trace = Trace()
     model = of_engine(CriteriaEngine())
