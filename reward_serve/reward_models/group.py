@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -81,7 +80,7 @@ def strengths(size: int, outcomes: Mapping[Pair, float], tolerance: float = 1e-6
     return found
 
 
-def scores(size: int, outcomes: Mapping[Pair, float], min_comparisons: int) -> list[float | None]:
+def scores(size: int, outcomes: Mapping[Pair, float]) -> list[float | None]:
     """A score in 0..1 for each response; None for one that cannot be placed among the others.
 
     Responses can only be ranked if comparisons connect them, so only a connected set of more than
@@ -91,16 +90,14 @@ def scores(size: int, outcomes: Mapping[Pair, float], min_comparisons: int) -> l
     Args:
         size: number of responses.
         outcomes: for each pair, the probability that its first response is better.
-        min_comparisons: minimum comparisons of a response with a score.
     """
     connected = _connected_majority(size, outcomes)
     within = {pair: p for pair, p in outcomes.items() if pair[0] in connected}
     found = strengths(size, within)
     result: list[float | None] = [None] * size
     for i in connected:
-        if sum(i in pair for pair in within) >= min_comparisons:
-            wins = (found[i] / (found[i] + found[j]) for j in connected - {i})
-            result[i] = round(sum(wins) / (len(connected) - 1), _DECIMALS)
+        wins = (found[i] / (found[i] + found[j]) for j in connected - {i})
+        result[i] = round(sum(wins) / (len(connected) - 1), _DECIMALS)
     return result
 
 
@@ -256,9 +253,7 @@ class GroupJudge:
     ) -> GroupResult:
         comparisons = _compared(answers)
         outcomes = {pair: p for pair, p in _outcomes(comparisons).items() if p is not None}
-        per_response = Counter(index for c in comparisons for index in (c.a, c.b))
-        least = min(self._config.min_comparisons, *(per_response[index] for index in range(size)))
-        found = scores(size, outcomes, least)
+        found = scores(size, outcomes)
         circles = cycles(outcomes)
         agreed = sum(c.orders_agree is True for c in comparisons)
         for name, count in (

@@ -127,10 +127,12 @@ class MathVerifier(Verifier):
     Abstains beyond ``LIMIT_S`` seconds of CPU time.
     """
 
+    child: ChildProcess
+
     def __init__(self) -> None:
         library = installed_version("math-verify")
         self.fingerprint = f"verifier=math;version={VERSION};math_verify={library}"
-        self.child: ChildProcess = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
+        self.child = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
         """Grade the end of the response that is not thinking."""
@@ -154,11 +156,13 @@ class PatternVerifier(Verifier):
     process; beyond ``LIMIT_S`` seconds of CPU time the verifier abstains.
     """
 
+    child: ChildProcess
+
     def __init__(self, pattern: str) -> None:
         digest = hashlib.sha256(pattern.encode()).hexdigest()[:12]
         self.fingerprint = f"verifier=regex;version={VERSION};pattern={digest}"
         self._pattern = pattern
-        self.child: ChildProcess = ChildProcess("reward_serve_answers.verifiers:last_match", LIMIT_S)
+        self.child = ChildProcess("reward_serve_answers.verifiers:last_match", LIMIT_S)
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
         """Grade the pattern's last match."""
