@@ -58,7 +58,7 @@ def group(
             backward = oracle(chance, truth[b] - truth[a], noise, bias)
             played[a, b] = 0.5 + (forward - backward) / 2
     outcomes = {pair: p for pair, p in played.items() if p is not None}
-    scores = ranking.scores(size, outcomes, 1)
+    scores = ranking.scores(size, outcomes)
     if how == "win rate":
         scores = [_win_rate(outcomes, index) for index in range(size)]
     return tau([score or 0.0 for score in scores], truth), 2 * len(played)

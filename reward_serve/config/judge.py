@@ -149,11 +149,6 @@ class GroupConfig(Templated):
     template: TemplateName = "pairwise"
     mode: Mode = "label"
     strategy: Strategy = Field("swiss", description="which pairs to compare")
-    min_comparisons: Count = Field(
-        1,
-        description="a response with fewer comparisons has no score; at most as many as the "
-        "strategy makes",
-    )
     wait: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.5,
         description="requests with group_size: how long to wait for the rest of their group, as a "

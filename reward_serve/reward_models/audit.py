@@ -82,10 +82,10 @@ def request_hash(request: object) -> str:
 
     Only the length and the end of a long text are hashed.
     """
-    fields = request if isinstance(request, Mapping) else None
+    fields = request if isinstance(request, Mapping) else getattr(request, "__dict__", {})
     digest = hashlib.sha256()
     for name in ("response", "reference", "question", "template"):
-        value = getattr(request, name, None) if fields is None else fields.get(name)
+        value = fields.get(name)
         text = value if isinstance(value, str) else _shown(value)
         digest.update(f"{len(text)}:{text[-_HASHED_CHARACTERS:]}".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:16]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from reward_serve.engines.base import (
     EngineError,
@@ -16,17 +19,6 @@ from reward_serve.engines.base import (
     TextOutput,
     UnusableReplyError,
 )
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
-
-if TYPE_CHECKING:
-    from reward_serve.reward_models.chat import Chat
-    from reward_serve.reward_models.group import GroupJudge
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
-
 from reward_serve.explanation import (
     Explanation,
     FieldName,
@@ -36,7 +28,12 @@ from reward_serve.explanation import (
     Span,
 )
 from reward_serve.judging.rendering import Parts
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve_answers import Grade
+
+if TYPE_CHECKING:
+    from reward_serve.reward_models.chat import Chat
+    from reward_serve.reward_models.group import GroupJudge
 
 T = TypeVar("T")
 
@@ -119,6 +116,17 @@ def failure_of(error: Exception, what: str) -> ScoreResult:
     return failure(Status.ERROR, f"{type(error).__name__}: {error}")
 
 
+async def in_time(call: Awaitable[ScoreResult], within_s: float, what: str) -> ScoreResult:
+    """A call's result; a typed failure if it raises or is late."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await call
+    except TimeoutError:
+        return failure(Status.TIMEOUT, f"no answer within {within_s:.1f} s")
+    except Exception as error:
+        return failure_of(error, what)
+
+
 def best(results: Sequence[ScoreResult], highest: float) -> ScoreResult:
     """The best of the results for one response, one for each reference, with the usage of all.
 
@@ -151,7 +159,6 @@ def summed_usage(answers: Sequence[ScoreResult | TextOutput]) -> Usage:
 
 Part = Literal["rules", "rendering", "engine"]
 
-_FIELDS = frozenset(get_args(FieldName))
 _UNTIMED = nullcontext()
 
 
@@ -213,7 +220,7 @@ def filled(parts: Parts, values: Mapping[str, str]) -> tuple[str, list[FieldSpan
     text, spans = "", []
     for part, name in parts:
         text += part
-        if name is not None and name in _FIELDS:
+        if name is not None:
             start, text = len(text), text + values[name]
             spans.append(FieldSpan(field=cast(FieldName, name), start=start, end=len(text)))
     return text, spans

@@ -5,49 +5,42 @@ There are no templates, fences, labels or scores: the answer is the model's text
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import randrange
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reward_serve.config.judge import JudgeConfig
 from reward_serve.engines.base import LanguageModel, TextOutput
 from reward_serve.judging.conversation import render_chat
 from reward_serve.judging.rendering import CHARACTERS_A_TOKEN
-from reward_serve.off_loop import off_loop
+from reward_serve.off_loop import LONG_PROMPT, off_loop
 from reward_serve.reward_models.base import InvalidRequestError, gathered
-from reward_serve.reward_models.comparison import LONG_PROMPT, generation_of
 from reward_serve.schema import MAX_MESSAGES, Count, Message, Options, Seed, Timeout, utf8_bytes
+
+if TYPE_CHECKING:
+    from reward_serve.reward_models.judge import Generation
 
 CHAT_TIMEOUT_S = 600.0
 """The default deadline, as in OpenAI's clients."""
 
-
-_NOT = "is not supported"
-_NO_TOP_K = "is not supported, since top-k logprobs would overwrite the judge's label logprobs"
-_UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "stream": ((False,), "streaming is not supported"),
-    "stream_options": ((), "streaming is not supported"),
-    "logprobs": ((False,), _NO_TOP_K),
-    "top_logprobs": ((0,), _NO_TOP_K),
-    "stop": (([],), _NOT),
-    "frequency_penalty": ((0,), _NOT),
-    "presence_penalty": ((0,), _NOT),
-    "repetition_penalty": ((1,), _NOT),
-    "top_k": ((0, -1), _NOT),
-    "min_p": ((0,), _NOT),
-    "logit_bias": (({},), _NOT),
-    "response_format": (({"type": "text"},), _NOT),
-    "tools": (([],), _NOT),
+_UNSUPPORTED: dict[str, list[Any]] = {
+    "stream": [False],
+    "stream_options": [],
+    "logprobs": [False],
+    "top_logprobs": [0],
+    "stop": [[]],
+    "frequency_penalty": [0],
+    "presence_penalty": [0],
+    "repetition_penalty": [1],
+    "top_k": [0, -1],
+    "min_p": [0],
+    "logit_bias": [{}],
+    "response_format": [{"type": "text"}],
+    "tools": [[]],
 }
-"""Unsupported field to its neutral values, which are accepted, and the reason to reject others."""
-
-
-def _same(said: Any, neutral: Any) -> bool:
-    """Whether the values are equal; unlike ``==``, False is not 0."""
-    return isinstance(said, bool) is isinstance(neutral, bool) and bool(said == neutral)
+"""Unsupported field to its neutral values, which some clients send and which are ignored."""
 
 
 class TemplateSettings(BaseModel):
@@ -60,16 +53,13 @@ class TemplateSettings(BaseModel):
 
 def _document_unsupported(schema: dict[str, Any]) -> None:
     schema["properties"] |= {
-        name: {"enum": [None, *neutral], "description": f"Ignored at these values; {why}."}
-        for name, (neutral, why) in _UNSUPPORTED.items()
+        name: {"enum": [None, *neutral], "description": "Not supported; ignored at these values."}
+        for name, neutral in _UNSUPPORTED.items()
     }
 
 
 class ChatRequest(BaseModel):
-    """The supported part of OpenAI's chat completion request; other fields are rejected.
-
-    Unsupported fields with a neutral value, which some clients send, are ignored.
-    """
+    """The supported part of OpenAI's chat completion request; other fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra=_document_unsupported)
 
@@ -90,10 +80,9 @@ class ChatRequest(BaseModel):
     def _what_is_not_done(cls, body: Any) -> Any:
         if not isinstance(body, dict):
             raise ValueError("must be an object")
-        for field, (neutral, why) in _UNSUPPORTED.items():
-            said = body.get(field)
-            if said is not None and not any(_same(said, each) for each in neutral):
-                raise ValueError(f"{field}: {why}; remove it")
+        for field, neutral in _UNSUPPORTED.items():
+            if body.get(field) not in (None, *neutral):
+                raise ValueError(f"{field}: is not supported; remove it")
         return {field: value for field, value in body.items() if field not in _UNSUPPORTED}
 
     @property
@@ -118,14 +107,19 @@ class Chat:
 
     Args:
         engine: the judge's engine, with its cache.
-        config: the judge's settings and limits.
-        ends_thinking: whether the engine can limit thinking.
+        generation: merges a request's options with the judge's settings.
+        max_tokens: maximum tokens of a completion.
     """
 
-    def __init__(self, engine: LanguageModel, config: JudgeConfig, ends_thinking: bool) -> None:
+    def __init__(
+        self,
+        engine: LanguageModel,
+        generation: Callable[[Options], Generation],
+        max_tokens: int,
+    ) -> None:
         self._engine = engine
-        self._config = config.model_copy(update={"samples": 1})  # the client sets n
-        self._ends_thinking = ends_thinking
+        self._generation = generation
+        self._max_tokens = max_tokens
 
     async def complete(self, request: ChatRequest) -> Sequence[TextOutput]:
         """Generate ``n`` completions.
@@ -136,14 +130,12 @@ class Chat:
         """
         options = request.options
         if options.max_tokens is not None:  # a shorter answer has finish_reason: length
-            options.max_tokens = min(options.max_tokens, self._config.max_tokens)
-        generation = generation_of(options, self._config, "generate", self._ends_thinking)
-        most = CHARACTERS_A_TOKEN * self._engine.max_model_len
-        if request.size > most:
-            raise InvalidRequestError(
-                f"messages: {request.size} bytes exceed this model's context of "
-                f"{self._engine.max_model_len} tokens; shorten them"
-            )
+            options.max_tokens = min(options.max_tokens, self._max_tokens)
+        generation = self._generation(options)
+        context = self._engine.max_model_len
+        too_long = "messages: {} exceed this model's context of {} tokens; shorten them"
+        if request.size > CHARACTERS_A_TOKEN * context:
+            raise InvalidRequestError(too_long.format(f"{request.size} bytes", context))
         turns = [message.model_dump() for message in request.messages]
         try:
             prompt, length = await off_loop(
@@ -155,16 +147,11 @@ class Chat:
             )
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
-        room = self._engine.max_model_len - length
-        if room < 1:
-            raise InvalidRequestError(
-                f"messages: {length} tokens exceed this model's context of "
-                f"{self._engine.max_model_len} tokens; shorten them"
-            )
+        if length >= context:
+            raise InvalidRequestError(too_long.format(f"{length} tokens", context))
         first = randrange(2**31) if request.seed is None else request.seed
-        sampling = replace(
-            generation.sampling, max_tokens=min(generation.sampling.max_tokens, room)
-        )
+        max_tokens = min(generation.sampling.max_tokens, context - length)
+        sampling = replace(generation.sampling, max_tokens=max_tokens)
         return await gathered(
             self._engine.generate(prompt, replace(sampling, sample=first + number))
             for number in range(request.n or 1)

@@ -14,9 +14,8 @@ from reward_serve.config.models import ClassifierModel
 from reward_serve.engines.base import ClassifierEngine, LogitsOutput
 from reward_serve.explanation import Cut, FieldSpan, ShownPrompt
 from reward_serve.judging.conversation import Conversation, ConversationRenderer
-from reward_serve.off_loop import off_loop
+from reward_serve.off_loop import LONG_PROMPT, off_loop
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace, timed
-from reward_serve.reward_models.comparison import LONG_PROMPT
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 
 

@@ -43,6 +43,7 @@ _SEVERITY = (
     Status.UNPARSEABLE,
     Status.INVALID,
 )
+_ABOUT_MEMBER = {"status", "score", "source", "label", "fingerprint"}
 _PERMANENT = frozenset([Status.INVALID, Status.UNPARSEABLE, Status.TRUNCATED])
 
 
@@ -127,12 +128,7 @@ def missing(parts: Mapping[str, Component], needed: int, what: str) -> str:
 
 def component_of(result: ScoreResult) -> Component:
     """The result of a part asked on its own."""
-    return Component(
-        score=result.score,
-        status=result.status,
-        reason=result.reason,
-        probabilities=result.probabilities,
-    )
+    return Component(**{name: getattr(result, name) for name in Component.model_fields})
 
 
 Ask = Callable[[dict[str, Any], bool], Awaitable[Explanation]]
@@ -155,21 +151,21 @@ class Composite(RewardModel):
 
     def __init__(self, config: CompositeModel, asks: Sequence[Ask]) -> None:
         self._config = config.composite
-        self._members = {member.name: member for member in config.composite.members}
+        self._members = {member.name: member for member in self._config.members}
         self._asks = asks
-        self._quorum = config.composite.quorum or 1
+        self._quorum = self._config.quorum or 1
         self.counts = {"agreed": 0, "disagreed": 0, "summed": 0, "failed": 0}
         """Requests on which all scored members agreed or not, or whose scores were added up;
         ``failed`` without a quorum."""
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request by the members' scores; a trace has their explanations."""
-        body = request.model_dump(mode="json", exclude_unset=True, exclude={"model", "id"})
-        body["timeout_s"] = self._config.member_deadline * request.timeout_s
-        bodies = [body_for(member, body) for member in self._members.values()]
-        explains = trace is not None
+        within_s = self._config.member_deadline * request.timeout_s
         answers = await asyncio.gather(
-            *(_answer(ask, body, explains) for ask, body in zip(self._asks, bodies, strict=True))
+            *(
+                _answer(ask, _body(request, member, within_s), explains=trace is not None)
+                for member, ask in zip(self._members.values(), self._asks, strict=True)
+            )
         )
         named = dict(zip(self._members, answers, strict=True))
         result = self._result({name: answer.result for name, answer in named.items()})
@@ -184,8 +180,9 @@ class Composite(RewardModel):
         return result
 
     def _result(self, results: Mapping[str, ScoreResult]) -> ScoreResult:
-        parts = self._parts(results)
-        details: dict[str, Any] = {"members": {name: _shown(r) for name, r in results.items()}}
+        clipped = {name: _clipped(self._members[name], r) for name, r in results.items()}
+        parts = {name: _gated(self._members[name], name, clipped) for name in clipped}
+        details: dict[str, Any] = {"members": _shown(results, _ABOUT_MEMBER)}
         about: dict[str, Any] = {
             "components": parts | _nested(results),
             "details": details,
@@ -218,11 +215,6 @@ class Composite(RewardModel):
             "fingerprint": self._fingerprint(),
         }
 
-    def _parts(self, results: Mapping[str, ScoreResult]) -> dict[str, Component]:
-        """Each member's result, clipped and then gated."""
-        clipped = {name: _clipped(self._members[name], r) for name, r in results.items()}
-        return {name: _gated(self._members[name], name, clipped) for name in clipped}
-
     def _aggregate(self, scores: Scores) -> tuple[float, str | None, float | None]:
         """Score, label and disagreement: the outvoted fraction of weight, or the scores' range."""
         if self._config.aggregate == "sum":
@@ -234,17 +226,19 @@ class Composite(RewardModel):
         return float(right), "right" if right else "wrong", min(share, 1 - share)
 
     def _fingerprint(self, results: Iterable[ScoreResult] = ()) -> str:
-        names, digest = ",".join(self._members), digest_of(self._config, results)
+        names, digest = ",".join(self._members), _digest(self._config, results)
         return f"composite={self._config.aggregate};members={names};digest={digest}"
 
 
-def body_for(member: MemberConfig, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The request's body for this member: with its template, and a rubric only if it reads one."""
+def _body(request: ScoreRequest, member: MemberConfig, within_s: float) -> dict[str, Any]:
+    """The request for this member: with its template, and a rubric only if it reads one."""
+    others = {"model", "id"} | ({"rubric"} if member.rubric is False else set())
+    body = request.model_dump(mode="json", exclude_unset=True, exclude=others)
     own = {"template": member.template} if member.template else {}
-    return {k: v for k, v in body.items() if k != "rubric" or member.rubric is not False} | own
+    return {**body, **own, "timeout_s": within_s}
 
 
-def digest_of(config: CompositeConfig | CascadeConfig, results: Iterable[ScoreResult]) -> str:
+def _digest(config: CompositeConfig | CascadeConfig, results: Iterable[ScoreResult]) -> str:
     """A digest of the settings and of the members' fingerprints."""
     settings = config.model_dump_json(exclude={"member_deadline"})
     text = "\n".join([settings, *(result.fingerprint or "" for result in results)])
@@ -257,7 +251,7 @@ async def _answer(ask: Ask, body: dict[str, Any], explains: bool) -> Explanation
         async with asyncio.timeout(body["timeout_s"]):
             return await ask(body, explains)
     except TimeoutError:
-        reason = f"no answer within its {body['timeout_s']:.1f} s"
+        reason = f"no answer within {body['timeout_s']:.1f} s"
         return Explanation(result=failure(Status.TIMEOUT, reason))
 
 
@@ -290,14 +284,9 @@ def _nested(results: Mapping[str, ScoreResult]) -> dict[str, Component]:
     }
 
 
-def _shown(result: ScoreResult) -> dict[str, Any]:
-    return {
-        "status": result.status.value,
-        "score": result.score,
-        "source": result.source,
-        "label": result.label,
-        "fingerprint": result.fingerprint,
-    }
+def _shown(results: Mapping[str, ScoreResult], fields: set[str]) -> dict[str, Any]:
+    """These fields of each member's result."""
+    return {name: r.model_dump(mode="json", include=fields) for name, r in results.items()}
 
 
 class Cascade(RewardModel):
@@ -317,7 +306,6 @@ class Cascade(RewardModel):
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """The first sure member's result, or the last one's; a trace has their explanations."""
-        body = request.model_dump(mode="json", exclude_unset=True, exclude={"model", "id"})
         clock = asyncio.get_running_loop().time
         end = clock() + request.timeout_s
         answers: dict[str, Explanation] = {}
@@ -326,9 +314,8 @@ class Cascade(RewardModel):
         for (name, member), ask in zip(self._members.items(), self._asks, strict=True):
             left = max(end - clock(), 0.001)
             is_last = len(answers) == len(self._asks) - 1
-            own = body_for(member, body)
-            own["timeout_s"] = left if is_last else left * self._config.member_deadline
-            answers[name] = await ask(own, trace is not None)
+            within_s = left if is_last else left * self._config.member_deadline
+            answers[name] = await ask(_body(request, member, within_s), trace is not None)
             if trace is None:
                 self.counts[name] += 1
             if self._is_sure(answers[name].result):
@@ -351,10 +338,7 @@ class Cascade(RewardModel):
 
     def _result(self, results: dict[str, ScoreResult]) -> ScoreResult:
         decisive = next(reversed(results))
-        members = {
-            name: {"status": r.status.value, "score": r.score, "probabilities": r.probabilities}
-            for name, r in results.items()
-        }
+        members = _shown(results, {"status", "score", "probabilities"})
         last = results[decisive]
         return last.model_copy(
             update={
@@ -365,4 +349,4 @@ class Cascade(RewardModel):
         )
 
     def _fingerprint(self, results: Iterable[ScoreResult] = ()) -> str:
-        return f"cascade={','.join(self._members)};digest={digest_of(self._config, results)}"
+        return f"cascade={','.join(self._members)};digest={_digest(self._config, results)}"

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.judge import GroupConfig
 from reward_serve.off_loop import off_loop
@@ -25,7 +24,6 @@ from reward_serve.reward_models.base import (
     gathered,
     summed_usage,
 )
-from reward_serve.reward_models.comparison import Comparison
 from reward_serve.schema import (
     GroupComparison,
     GroupRequest,
@@ -38,6 +36,9 @@ from reward_serve.schema import (
     failure,
 )
 from reward_serve.templates import Template
+
+if TYPE_CHECKING:
+    from reward_serve.reward_models.judge import Comparison
 
 Pair = tuple[int, int]
 
@@ -79,7 +80,7 @@ def strengths(size: int, outcomes: Mapping[Pair, float], tolerance: float = 1e-6
     return found
 
 
-def scores(size: int, outcomes: Mapping[Pair, float], min_comparisons: int) -> list[float | None]:
+def scores(size: int, outcomes: Mapping[Pair, float]) -> list[float | None]:
     """A score in 0..1 for each response; None for one that cannot be placed among the others.
 
     Responses can only be ranked if comparisons connect them, so only a connected set of more than
@@ -89,16 +90,14 @@ def scores(size: int, outcomes: Mapping[Pair, float], min_comparisons: int) -> l
     Args:
         size: number of responses.
         outcomes: for each pair, the probability that its first response is better.
-        min_comparisons: minimum comparisons of a response with a score.
     """
     connected = _connected_majority(size, outcomes)
     within = {pair: p for pair, p in outcomes.items() if pair[0] in connected}
     found = strengths(size, within)
     result: list[float | None] = [None] * size
     for i in connected:
-        if sum(i in pair for pair in within) >= min_comparisons:
-            wins = (found[i] / (found[i] + found[j]) for j in connected - {i})
-            result[i] = round(sum(wins) / (len(connected) - 1), _DECIMALS)
+        wins = (found[i] / (found[i] + found[j]) for j in connected - {i})
+        result[i] = round(sum(wins) / (len(connected) - 1), _DECIMALS)
     return result
 
 
@@ -167,7 +166,6 @@ def _swiss_round(size: int, played: Mapping[Pair, float | None]) -> list[Pair]:
     return sorted(pairs)
 
 
-Prepare = Callable[[ScoreRequest, Template, Mode], Comparison]
 Place = Callable[[], AbstractAsyncContextManager[None]]
 """Limits the concurrent calls of the engine."""
 
@@ -185,7 +183,9 @@ class GroupJudge:
         prepare: prepares a comparison by the judge's model, as for a single response.
     """
 
-    def __init__(self, config: GroupConfig, prepare: Prepare) -> None:
+    def __init__(
+        self, config: GroupConfig, prepare: Callable[[ScoreRequest, Template, Mode], Comparison]
+    ) -> None:
         self._config = config
         self._prepare = prepare
         self.wait = config.wait
@@ -194,12 +194,13 @@ class GroupJudge:
         """Pairs of which both orders agree or not, failed pairs, and cycles of three responses."""
 
     def describe(self) -> dict[str, Any]:
-        """The settings."""
-        return {
+        """The settings and counts."""
+        settings = {
             "template": self._config.default_template.name,
             "templates": self._config.known_templates,
             "strategy": self._config.strategy,
         }
+        return {"groups": settings, "group": self.counts}
 
     async def score(self, request: GroupRequest, place: Place) -> GroupResult:
         """Judge a group within its deadline, of which a tenth is kept for the ranking.
@@ -208,7 +209,12 @@ class GroupJudge:
             InvalidRequestError: the request is invalid.
         """
         strategy = request.strategy or self._config.strategy
-        template = self._template(request)
+        try:
+            template = self._config.find_template(
+                request.template or self._config.default_template.name
+            )
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from None
         mode: Mode = self._config.mode if template.label else "generate"
         comparison = self._prepare(request.as_single(), template, mode)
         comparison = replace(
@@ -247,9 +253,7 @@ class GroupJudge:
     ) -> GroupResult:
         comparisons = _compared(answers)
         outcomes = {pair: p for pair, p in _outcomes(comparisons).items() if p is not None}
-        per_response = Counter(index for c in comparisons for index in (c.a, c.b))
-        least = min(self._config.min_comparisons, *(per_response[index] for index in range(size)))
-        found = scores(size, outcomes, least)
+        found = scores(size, outcomes)
         circles = cycles(outcomes)
         agreed = sum(c.orders_agree is True for c in comparisons)
         for name, count in (
@@ -265,18 +269,6 @@ class GroupJudge:
         }
         results = [_result(comparison, answers, index, score) for index, score in enumerate(found)]
         return GroupResult.of(results, comparisons=comparisons, details=details)
-
-    def _template(self, request: GroupRequest) -> Template:
-        name = request.template or self._config.default_template.name
-        try:
-            template = self._config.find_template(name)
-        except ValueError as error:
-            raise InvalidRequestError(str(error)) from None
-        if template.shows != "pair":
-            raise InvalidRequestError(
-                f"template: {name!r} shows a {template.shows}, not a pair; choose another"
-            )
-        return template
 
 
 async def _answer(comparison: Comparison, place: Place) -> ScoreResult:

@@ -7,7 +7,6 @@ criterion that failed is a component without a score, and never a number in the 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import math
@@ -23,10 +22,10 @@ from reward_serve.reward_models.base import (
     MODELS_SHARE,
     InvalidRequestError,
     Trace,
-    failure_of,
+    gathered,
+    in_time,
     summed_usage,
 )
-from reward_serve.reward_models.comparison import Comparison, cut_details
 from reward_serve.reward_models.composite import (
     NEED_EVERY_PART,
     RUBRIC_AGGREGATES,
@@ -34,7 +33,7 @@ from reward_serve.reward_models.composite import (
     missing,
     status_to_report,
 )
-from reward_serve.reward_models.judge import Judge
+from reward_serve.reward_models.judge import Comparison, Judge, cut_details
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.schema import (
     ScoreRequest,
@@ -173,16 +172,10 @@ async def _one_by_one(
         InvalidRequestError: a criterion cannot be asked.
     """
     within_s = MODELS_SHARE * comparison.request.timeout_s
-    tasks = [
-        asyncio.ensure_future(_about(comparison, criterion).verdict(reference))
+    results = await gathered(
+        in_time(_about(comparison, criterion).verdict(reference), within_s, "a criterion")
         for criterion in criteria
-    ]
-    try:
-        await asyncio.wait(tasks, timeout=within_s)
-        results = [_finished(task, within_s) for task in tasks]
-    finally:
-        for task in tasks:
-            task.cancel()
+    )
     for criterion, result in zip(criteria, results, strict=True):
         if result.status is Status.INVALID:
             raise InvalidRequestError(f"criterion {criterion.name!r}: {result.reason}")
@@ -199,17 +192,6 @@ def _about(comparison: Comparison, criterion: Criterion) -> Comparison:
         digest = f"{template.digest}-{'/'.join(choices)}"
         template = template.model_copy(update={"label": form, "digest": digest})
     return replace(comparison, template=template, criterion=criterion.text)
-
-
-def _finished(task: asyncio.Future[ScoreResult], within_s: float) -> ScoreResult:
-    if not task.done():
-        return failure(Status.TIMEOUT, f"no answer within its {within_s:.1f} s")
-    if task.cancelled():
-        return failure(Status.ERROR, "the engine cancelled the request")
-    error = task.exception()
-    if isinstance(error, Exception):
-        return failure_of(error, "a criterion")
-    return task.result()
 
 
 async def _in_one_text(

@@ -63,10 +63,17 @@ RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
 
 
 class Verifier(Protocol):
-    """Compares a response with a reference, independently of Ray and HTTP."""
+    """Compares a response with a reference, independently of Ray and HTTP.
+
+    Attributes:
+        fingerprint: everything that affects its grades.
+        needs_reference: whether a request without a reference is invalid.
+        child: the processes in which it runs, if it does.
+    """
 
     fingerprint: str
     needs_reference: bool = True
+    child: ChildProcess | None = None
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
         """Grade a request's response by one reference, "" if the request has none.
@@ -77,8 +84,9 @@ class Verifier(Protocol):
         """
 
     def close(self) -> None:
-        """Release the verifier's resources."""
-        return
+        """Kill the child processes."""
+        if self.child is not None:
+            self.child.close()
 
 
 def make_verifier(config: RuleConfig) -> Verifier:
@@ -106,13 +114,12 @@ class TextVerifier(Verifier):
         self._grade = TEXT_VERIFIERS.get(name)  # all but choice
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """Grade a request's response by one reference."""
-        is_long, response = takes_long(request), request.response
+        """Grade the response, in a thread if it is long."""
+        texts = request.response, reference
         if self._grade is None:
-            return await off_loop(
-                is_long, grade_choice, response, reference, request.question or ""
-            )
-        return await off_loop(is_long, self._grade, response, reference)
+            question = request.question or ""
+            return await off_loop(takes_long(request), grade_choice, *texts, question)
+        return await off_loop(takes_long(request), self._grade, *texts)
 
 
 class MathVerifier(Verifier):
@@ -121,33 +128,26 @@ class MathVerifier(Verifier):
     Abstains beyond ``LIMIT_S`` seconds of CPU time.
     """
 
+    child: ChildProcess
+
     def __init__(self) -> None:
         library = installed_version("math-verify")
         self.fingerprint = f"verifier=math;version={VERSION};math_verify={library}"
-        self._child = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
+        self.child = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """Grade a request's response by one reference.
-
-        Raises:
-            UnusableReferenceError: math-verify cannot parse the reference.
-            VerifierError: the child process failed.
-        """
+        """Grade the end of the response that is not thinking."""
         gold = gold_answer(reference)
         visible = without_thinking(request.response)
         if ends_without_answer(visible):
             return Grade(ABSTAINED, "cut_off")
         try:
-            compared = await self._child.call(visible[-TAIL_CHARACTERS:], gold)
+            compared = await self.child.call(visible[-TAIL_CHARACTERS:], gold)
         except UndecidedError as error:
             return Grade(ABSTAINED, error.rule)
         if compared["rule"] == "reference_not_read":
             raise UnusableReferenceError(not_latex(reference))
         return Grade(compared["score"], compared["rule"], compared["answer"])
-
-    def close(self) -> None:
-        """Kill the child processes."""
-        self._child.close()
 
 
 class PatternVerifier(Verifier):
@@ -157,22 +157,19 @@ class PatternVerifier(Verifier):
     process; beyond ``LIMIT_S`` seconds of CPU time the verifier abstains.
     """
 
+    child: ChildProcess
+
     def __init__(self, pattern: str) -> None:
         digest = hashlib.sha256(pattern.encode()).hexdigest()[:12]
         self.fingerprint = f"verifier=regex;version={VERSION};pattern={digest}"
         self._pattern = pattern
-        self._child = ChildProcess("reward_serve_answers.verifiers:last_match", LIMIT_S)
+        self.child = ChildProcess("reward_serve_answers.verifiers:last_match", LIMIT_S)
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """Grade a request's response by one reference.
-
-        Raises:
-            UnusableReferenceError: the reference contains no answer.
-            VerifierError: the child process failed.
-        """
+        """Grade the pattern's last match."""
         gold_answer(reference)
         try:
-            match: list[Any] | None = await self._child.call(self._pattern, request.response)
+            match: list[Any] | None = await self.child.call(self._pattern, request.response)
         except UndecidedError as error:
             return Grade(ABSTAINED, error.rule)
         if match is None:
@@ -180,10 +177,6 @@ class PatternVerifier(Verifier):
         found, start, end = match
         grade = await off_loop(takes_long(request), grade_match, found, reference)
         return Grade(grade.score, grade.rule, found, (start, end))
-
-    def close(self) -> None:
-        """Kill the child processes."""
-        self._child.close()
 
 
 class FunctionVerifier(Verifier):
@@ -209,11 +202,7 @@ class FunctionVerifier(Verifier):
         self.fingerprint = f"verifier=function;function={path};source={_digest(self._function)}"
 
     async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """Grade a request's response by one reference.
-
-        Raises:
-            VerifierError: the function raised, or returned no score.
-        """
+        """Call the function."""
         arguments = (request.response, reference, request.model_dump(mode="json"))
         try:
             if inspect.iscoroutinefunction(self._function):
@@ -224,10 +213,17 @@ class FunctionVerifier(Verifier):
             self._failed += 1
             if self._failed & (self._failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
                 logger.exception("rule.function %s failed, %d so far", self._path, self._failed)
+            reason = f"rule.function {self._path}: {type(error).__name__}: {error}"
+            raise VerifierError(reason) from error
+        if value is None:
+            return Grade(ABSTAINED, "function_abstains")
+        if not isinstance(value, numbers.Real) or not math.isfinite(value):
+            shown = f"{value!r:.40} ({type(value).__name__})"
             raise VerifierError(
-                f"rule.function {self._path}: {type(error).__name__}: {error}"
-            ) from error
-        return Grade(self._score(value), "function" if value is not None else "function_abstains")
+                f"rule.function {self._path}: returned {shown}; return a finite number, "
+                "a bool, or None to abstain"
+            )
+        return Grade(float(value), "function")
 
     def _called(self, *arguments: Any) -> Any:
         try:
@@ -235,21 +231,10 @@ class FunctionVerifier(Verifier):
         except StopIteration as error:  # which a future cannot carry
             raise RuntimeError(f"StopIteration: {error}") from error
 
-    def _score(self, value: object) -> float | None:
-        if value is None:
-            return None
-        if not isinstance(value, numbers.Real) or not math.isfinite(value):
-            shown = f"{value!r:.40} ({type(value).__name__})"
-            raise VerifierError(
-                f"rule.function {self._path}: returned {shown}; return a finite number, "
-                "a bool, or None to abstain"
-            )
-        return float(value)
-
 
 def _imported(path: str) -> Callable[..., Any]:
     try:
-        function = pkgutil.resolve_name(path)
+        function: Callable[..., Any] = pkgutil.resolve_name(path)
     except Exception as error:  # importing a user's module may raise anything
         remedy = (
             "write package.module:name, without .py, and where the replica runs put the module's "
@@ -268,8 +253,7 @@ def _imported(path: str) -> Callable[..., Any]:
             f"rule.function: {path!r} cannot be called with (response, reference, request): "
             f"{error}; change its signature"
         ) from None
-    checked: Callable[..., Any] = function
-    return checked
+    return function
 
 
 def _digest(function: Callable[..., Any]) -> str:
@@ -297,13 +281,11 @@ class RuleRewardModel(RewardModel):
 
         With several references, the best match is used.
         """
-        references = request.references
-        if not references:
-            if self._verifier.needs_reference:
-                raise InvalidRequestError(
-                    "reference: is missing, but the rule needs one; send the gold answer"
-                )
-            references = [""]
+        references = request.references or [""]
+        if not request.references and self._verifier.needs_reference:
+            raise InvalidRequestError(
+                "reference: is missing, but the rule needs one; send the gold answer"
+            )
         fingerprint = self._verifier.fingerprint
         try:
             with timed(trace, "rules"):
@@ -323,11 +305,8 @@ class RuleRewardModel(RewardModel):
 
     def describe(self) -> dict[str, Any]:
         """Kind, verifier and fingerprint."""
-        return {
-            "kind": "rule",
-            "verifier": self._name,
-            "fingerprint": self._verifier.fingerprint,
-        }
+        fingerprint = self._verifier.fingerprint
+        return {"kind": "rule", "verifier": self._name, "fingerprint": fingerprint}
 
     def close(self) -> None:
         """Release the verifier's resources."""

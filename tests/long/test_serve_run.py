@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,9 +25,7 @@ START_S = 400
 
 
 @contextmanager
-def served(
-    name: str, folder: Path, settings: dict[str, str]
-) -> Iterator[tuple[psutil.Process, int]]:
+def served(name: str, folder: Path) -> Iterator[tuple[psutil.Process, int]]:
     """``serve run`` of a shipped file, as written but for the port; its process and the port."""
     port = free_port()
     text = deployments_files()[name].read_text(encoding="utf-8")
@@ -38,7 +35,7 @@ def served(
     with (folder / "log").open("wb") as log:
         process = psutil.Popen(
             [str(serve), "run", str(file)],
-            env={**inherited, **settings, "RAY_ADDRESS": "local"},
+            env={**inherited, "RAY_ADDRESS": "local"},
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -64,44 +61,13 @@ def until_ready(client: HttpRewardClient, process: psutil.Process) -> None:
         time.sleep(0.5)
 
 
-def niceness(process: psutil.Process, model: str) -> int:
-    """The niceness of the model's replicas above the command's."""
-    found = {
-        child.nice() - process.nice()
-        for child in process.children(recursive=True)
-        if child.name().startswith("ray::ServeRepli") and model in " ".join(child.cmdline())
-    }
-    (difference,) = found
-    return difference
-
-
-def status_of_a_header_that_is_not_text(port: int) -> int:
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.sendall(
-            b"GET /health HTTP/1.1\r\nHost: x\r\nX-Request-ID: \xff\r\nConnection: close\r\n\r\n"
-        )
-        return int(connection.recv(4096).split()[1])
-
-
 @pytest.mark.timeout(900)
 def test_judge_yaml_scores_without_the_variables(tmp_path: Path) -> None:
     prepare_bundled()
-    with served("judge.yaml", tmp_path, {}) as (process, port):
+    with served("judge.yaml", tmp_path) as (process, port):
         with HttpRewardClient(f"http://127.0.0.1:{port}") as client:
             until_ready(client, process)
             by_rule = client.score({"response": "#### 18", "reference": "18"})
             by_model = client.score({"response": "It comes to eighteen", "reference": "18"})
         assert (by_rule.score, by_rule.source) == (1.0, "rule")
         assert (by_model.score, by_model.source) == (1.0, "judge")
-        assert niceness(process, "judge") == min(15, 19 - process.nice())
-        assert status_of_a_header_that_is_not_text(port) == 500
-
-
-@pytest.mark.timeout(900)
-def test_with_the_variables_nothing_is_lost(tmp_path: Path) -> None:
-    with served("rule.yaml", tmp_path, START_SETTINGS) as (process, port):
-        with HttpRewardClient(f"http://127.0.0.1:{port}") as client:
-            until_ready(client, process)
-            assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
-        assert niceness(process, "rule") == 0
-        assert status_of_a_header_that_is_not_text(port) == 400

@@ -124,10 +124,3 @@ async def test_thinking_that_fills_the_answer_is_truncated_and_no_number(judge: 
 
     assert WRONG in result.text
     assert (result.status, result.score) == ("truncated", None)
-
-
-async def test_without_thinking_it_writes_its_verdict_at_once(judge: Judge) -> None:
-    result = await score(judge, enable_thinking=False)
-
-    assert (result.score, result.text.strip()) == (1.0, RIGHT)
-    assert result.usage.completion_tokens == 2

@@ -96,18 +96,6 @@ def test_every_page_installs_in_the_same_way() -> None:
     assert len(installs) == 1
 
 
-def test_every_distribution_that_a_page_installs_is_among_the_wheels(installed: Path) -> None:
-    wheels = {f.name.split("-")[0] for f in (installed.parents[1] / "dist").glob("*.whl")}
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    named = {
-        name.replace("-", "_")
-        for page in pages
-        for line in re.findall(r"pip install .*--find-links dist .*", page.read_text("utf-8"))
-        for name in re.findall(r"reward-serve(?:-[a-z]+)?", line)
-    }
-    assert named == wheels - {"reward_serve_slime"}
-
-
 @pytest.mark.timeout(3600)
 def test_the_commands_of_the_pages_install_and_serve(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "dist").symlink_to(installed.parents[1] / "dist")

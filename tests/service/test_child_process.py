@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -48,21 +47,13 @@ async def test_it_returns_what_the_function_does() -> None:
     child.close()
 
 
-async def test_calls_share_one_process_which_is_not_ours() -> None:
-    child = ChildProcess(f"{HERE}:own_id", limit_s=5)
-    assert await child.call() == await child.call() != os.getpid()
-    child.close()
-
-
 async def test_a_call_that_takes_too_long_is_ended_and_the_next_is_answered(
     child: ChildProcess,
 ) -> None:
     assert await child.call("warm") == "warm"
-    began = time.monotonic()
     with pytest.raises(UndecidedError) as caught:
         await child.call("hang")
     assert caught.value.rule == "too_slow"
-    assert time.monotonic() - began < 30
     assert await child.call("again") == "again"
 
 
@@ -92,9 +83,7 @@ async def test_a_process_that_is_stopped_is_replaced_and_the_next_call_is_answer
     child = ChildProcess(f"{HERE}:own_id", limit_s=0.1)
     number = await child.call()
     os.kill(number, signal.SIGSTOP)  # it uses no CPU time
-    began = time.monotonic()
     with pytest.raises(VerifierError, match="did not answer within 2 s"):
         await child.call()
-    assert time.monotonic() - began < 30
     assert await child.call() != number
     child.close()

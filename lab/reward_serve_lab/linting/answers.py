@@ -11,8 +11,7 @@ from reward_serve.engines.base import Tokenizer
 from reward_serve.judging.rendering import LabelError, Renderer
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import Status
-from reward_serve.templates import Template
-from reward_serve.templates.inline import PERCENT_SCALE
+from reward_serve.templates import PERCENT_SCALE, Template
 from reward_serve_answers.values import UndecidedError
 from reward_serve_lab.linting.finding import Finding
 

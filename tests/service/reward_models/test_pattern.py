@@ -32,20 +32,15 @@ async def grade(verifier: PatternVerifier, response: str, reference: str) -> Gra
 @pytest.mark.parametrize(
     ("pattern", "text", "found"),
     [
-        pytest.param(r"A: (\S+)", "A: 17 A: 18", "18", id="the last"),
-        pytest.param(r"\d+", "17 18", "18", id="all of it"),
-        pytest.param(r"A: (\d+)|B: (\d+)", "B: 18", "18", id="the group that took part"),
-        pytest.param(r"A:(\d*)", "A:", "", id="nothing in it"),
-        pytest.param(r"A: (\S+)", "18", None, id="no match"),
+        (r"A: (\S+)", "A: 17 A: 18.", ("18.", 6, 12)),
+        (r"\d+", "17 18", ("18", 3, 5)),
+        (r"A: (\d+)|B: (\d+)", "B: 18", ("18", 0, 5)),
+        (r"A:(\d*)", "A:", ("", 0, 2)),
+        (r"A: (\S+)", "18", None),
     ],
 )
-def test_the_last_match_says_the_answer(pattern: str, text: str, found: str | None) -> None:
-    match = last_match(pattern, text)
-    assert (match and match[0]) == found
-
-
-def test_the_last_match_says_where_it_stands() -> None:
-    assert last_match(r"A: (\d+)", "A: 17 A: 18.") == ("18", 6, 11)
+def test_the_last_match_is_the_answer(pattern: str, text: str, found: object) -> None:
+    assert last_match(pattern, text) == found
 
 
 async def test_numbers_compare_by_value_and_other_texts_exactly(make: Make) -> None:
@@ -63,16 +58,8 @@ async def test_numbers_compare_by_value_and_other_texts_exactly(make: Make) -> N
         assert (found.score, found.rule) == (score, rule), response
 
 
-async def test_a_reference_is_text_and_no_pattern(make: Make) -> None:
-    assert (await grade(make(r"A: (.*)"), "A: anything", ".*")).score == 0.0
-
-
 async def test_a_hostile_response_costs_a_bounded_time_and_no_score(make: Make) -> None:
     verifier = make(r"(?:A+)+: (\d+)")
     hostile = await grade(verifier, "A" * 100, "18")
     assert (hostile.score, hostile.rule) == (None, "too_slow")
     assert (await grade(verifier, "A: 18", "18")).score == 1.0
-
-
-def test_another_pattern_is_another_fingerprint(make: Make) -> None:
-    assert make("a").fingerprint != make("b").fingerprint

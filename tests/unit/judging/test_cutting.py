@@ -21,10 +21,6 @@ def cut(response: str, budget: int, head: int = 0) -> tuple[str, int]:
     return text, missing
 
 
-def test_a_conversation_that_fits_is_not_cut() -> None:
-    assert cut("It is 18.", 9, head=4) == ("It is 18.", 0)
-
-
 def words(text: str) -> tuple[list[int], list[int]]:
     """A tokenizer of one token a word."""
     found = list(re.finditer(r"\S+\s*", text))
@@ -40,10 +36,6 @@ def test_tokens_of_any_length_fill_the_budget(letters: int, head: int) -> None:
     assert shown.split()[-9:] == parts[-9:]
 
 
-def test_without_a_head_the_end_is_kept() -> None:
-    assert cut("So the answer is 18", 5) == ("is 18", len("So the answer "))
-
-
 def test_an_answer_that_came_first_is_kept_beside_the_end() -> None:
     response = "It is 504. " + "Each day there are more. " * 20 + "On day 7 we rest."
     shown, missing = cut(response, 60, head=20)
@@ -56,24 +48,14 @@ def test_an_answer_that_came_first_is_kept_beside_the_end() -> None:
 @pytest.mark.parametrize(
     "response",
     [
-        pytest.param("Answer: 1234567 " + "x " * 200, id="digits"),
-        pytest.param("Answer: 1,234,567 " + "x " * 200, id="separators"),
-        pytest.param("Answer: 12.34567 " + "x " * 200, id="decimals"),
-        pytest.param("Answer: 12345/67 " + "x " * 200, id="fraction"),
-        pytest.param("Answer: -abcdefg% " + "x " * 200, id="word"),
+        "Answer: 1,234,567 " + "x " * 200,
+        "Answer: 12345/67 " + "x " * 200,
+        "Answer: -abcdefg% " + "x " * 200,
     ],
 )
 def test_a_head_ends_in_no_number_or_word(response: str) -> None:
     shown, _ = cut(response, 60, head=13 + JOINT_TOKENS)
     assert re.split(re.escape(JOINT), shown)[0].rstrip() == "Answer:"
-
-
-def test_one_long_word_has_no_head() -> None:
-    assert cut("a" * 200, 40, head=20) == ("a" * 40, 160)
-
-
-def test_a_budget_below_twice_the_head_shows_the_end_alone() -> None:
-    assert cut("It is 504. " + "x " * 50, 20, head=11) == ("x " * 10, 91)
 
 
 def test_a_megabyte_is_encoded_in_part() -> None:
@@ -87,11 +69,6 @@ def test_a_megabyte_is_encoded_in_part() -> None:
     assert sum(seen) < 5_000
     assert text.startswith("It is 18.")
     assert missing > 999_000
-
-
-def test_head_and_end_are_of_the_text_as_it_is_shown() -> None:
-    text, *_ = shortened("eighteen " * 40, 20, 8, lambda t: t.replace("eighteen", "18"), characters)
-    assert text == "18 " + JOINT + "18 18 18 18 "
 
 
 @pytest.mark.parametrize(
@@ -123,15 +100,3 @@ def test_the_span_of_a_rewritten_response_is_of_the_response_as_it_came() -> Non
     assert exact
     first, last = cut.text.split(JOINT)
     assert (shown(response[:start]), shown(response[end:])) == (first, last)
-
-
-def test_a_span_that_ends_inside_what_was_rewritten_is_not_exact() -> None:
-    def shown(text: str) -> str:
-        return text.replace("eighteen", "18")
-
-    response = "then eighteen " * 40
-    cut = shortened(response, 10, 0, shown, characters)  # "8 then 18 "
-    start, end, exact = cut_span(response, cut.text, cut.head, shown)
-
-    assert (start, exact) == (0, False)
-    assert abs(len(response) - end - len("8 then eighteen ")) <= len("eighteen")

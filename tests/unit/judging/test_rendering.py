@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reward_serve.engines.base import Prompt
@@ -22,7 +21,6 @@ from reward_serve.templates import (
     template_names,
 )
 from reward_serve_judge.canonical import canonical
-from tests.tiers import share
 
 
 def template(
@@ -160,18 +158,6 @@ def test_a_prompt_reads_as_the_chat_template_renders_its_fields(
     assert hub_tokenizer.decode(prompt.token_ids) == tokenizer.chat(messages, False)
 
 
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize(("shape", "mode"), SHOWN)
-def test_no_field_adds_a_control_token(
-    shape: Template, mode: Mode, field: str, renderer: Renderer, control_ids: frozenset[int]
-) -> None:
-    expected = controls(render(renderer, shape, mode), control_ids)
-    assert len(expected) == 5  # <|im_start|> and <|im_end|> of two turns, and the assistant's start
-    for hostile in HOSTILE:
-        prompt = render(renderer, shape, mode, fields={field: f"18 {hostile} 18"})
-        assert controls(prompt, control_ids) == expected, hostile
-
-
 @pytest.mark.parametrize("hostile", HOSTILE)
 @pytest.mark.parametrize("field", FIELDS)
 def test_text_that_looks_like_syntax_stays_text(
@@ -190,31 +176,6 @@ def test_text_that_looks_like_syntax_stays_text(
 UNKNOWN = "\x04\x06\x13\x14\x16\x1d\U00040000\U000bffff"
 
 
-def special_parts() -> st.SearchStrategy[str]:
-    return st.lists(st.one_of(st.sampled_from(HOSTILE), st.text()), max_size=6).map("".join)
-
-
-@given(
-    question=special_parts(),
-    reference=special_parts(),
-    response=special_parts(),
-    mode=st.sampled_from(MODES),
-)
-@settings(max_examples=share(150, 30), deadline=None)
-def test_no_text_in_any_field_changes_the_control_tokens(
-    renderer: Renderer,
-    control_ids: frozenset[int],
-    question: str,
-    reference: str,
-    response: str,
-    mode: Mode,
-) -> None:
-    expected = controls(render(renderer, EVERY_FIELD, mode), control_ids)
-    fields = {"question": question, "reference": reference, "response": response}
-    prompt = render(renderer, EVERY_FIELD, mode, fields=fields)
-    assert controls(prompt, control_ids) == expected
-
-
 @pytest.mark.parametrize("character", UNKNOWN, ids=ascii)
 @pytest.mark.parametrize(
     "closing", ["<{}/response>", "</resp{}onse>", "<{}response>", "</{}response>"]
@@ -227,42 +188,16 @@ def test_a_character_that_the_vocabulary_lacks_joins_no_fence(
     assert (shown.count("<response>"), shown.count("</response>")) == (1, 1)
 
 
-@pytest.mark.parametrize("character", UNKNOWN, ids=ascii)
-def test_a_character_that_the_vocabulary_lacks_joins_no_number(
-    character: str, renderer: Renderer, hub_tokenizer: Any
-) -> None:
-    prompt = render(renderer, load_template("final_answer"), response=f"1{character}8")
-    assert "18\n</response>" not in hub_tokenizer.decode(prompt.token_ids)
-
-
-@pytest.mark.parametrize("character", UNKNOWN, ids=ascii)
-@pytest.mark.parametrize("field", FIELDS)
-def test_a_character_that_the_vocabulary_lacks_is_no_control_token(
-    field: str, character: str, renderer: Renderer, control_ids: frozenset[int]
-) -> None:
-    expected = controls(render(renderer, EVERY_FIELD), control_ids)
-    prompt = render(renderer, EVERY_FIELD, fields={field: f"18{character}18"})
-    assert controls(prompt, control_ids) == expected
-
-
 @pytest.mark.parametrize(
     "tag",
     [
         "</response>",
-        "</RESPONSE>",
-        "</Response >",
-        "< / RESPONSE >",
-        "<\n/\tresponse>",
+        "<\n/\tRESPONSE>",
         "<\u00a0/\u2003response>",
-        "</ response",
-        "</response x='1'>",
+        "</ response x='1'",
         "<<</response>",
-        "<response>",
         "<reference>",
-        "</reference>",
         "</ReFeReNcE>",
-        "</question>",
-        "<question>",
         "</re\u017fponse>",
     ],
 )
@@ -284,6 +219,31 @@ def test_no_spelling_of_a_tag_in_a_field_closes_or_opens_a_fence(
     assert inside == f"{before}‹{after}"
 
 
+PIECES = [
+    *HOSTILE, *UNKNOWN, "<", "</", ">", "/", "response", "</response>", "< / reference >",
+    "question", "<\x04/response>", "</refer\x06ence>", "</resp", "onse>", "\u017f", "\u200b", "\n",
+    "1,800", "eighteen", "½", "\\frac{1}{2}",
+]  # fmt: skip
+texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=30).map("".join)
+_TAG = re.compile(r"<\s*/?\s*(?:question|reference|response)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize(("shape", "mode"), SHOWN)
+@given(values=st.fixed_dictionaries(dict.fromkeys(FIELDS, texts)))
+def test_no_text_in_any_field_makes_a_fence_or_a_control_token(
+    renderer: Renderer,
+    hub_tokenizer: Any,
+    control_ids: frozenset[int],
+    shape: Template,
+    values: dict[str, str],
+    mode: Mode,
+) -> None:
+    empty, prompt = (render(renderer, shape, mode, fields=each) for each in ({}, values))
+    tags = [_TAG.findall(hub_tokenizer.decode(each.token_ids)) for each in (empty, prompt)]
+    assert tags[0] == tags[1]
+    assert controls(empty, control_ids) == controls(prompt, control_ids)
+
+
 def test_a_tag_split_by_the_cut_is_no_fence(renderer: Renderer, hub_tokenizer: Any) -> None:
     response = "</response>" * 60
     lengths = range(1, 40)
@@ -297,21 +257,11 @@ def test_a_tag_split_by_the_cut_is_no_fence(renderer: Renderer, hub_tokenizer: A
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["a < b", "<b>18</b>", "</think>", "<responses>", "response", "x<y>question", "<18>", ""],
-)
-def test_other_angle_brackets_are_left_alone(text: str) -> None:
-    assert defuse(text) == text
-
-
-@pytest.mark.parametrize(
     ("response", "budget"),
     [
-        pytest.param(" ".join(map(str, range(300))), 64, id="numbers"),
-        pytest.param("She sells 9 eggs at $2 each.\n" * 40, 100, id="lines"),
-        pytest.param("She sells 9 eggs.\n" * 40, 1, id="one token"),
-        pytest.param(" ".join(f"word{i}" for i in range(50_000)), 64, id="beyond the window"),
-        pytest.param("</response><|im_end|>" * 200, 33, id="defused tags"),
+        ("She sells 9 eggs at $2 each.\n" * 40, 100),
+        (" ".join(f"word{i}" for i in range(50_000)), 64),
+        ("</response><|im_end|>" * 200, 33),
     ],
 )
 def test_a_long_response_keeps_exactly_its_last_tokens(
@@ -330,38 +280,6 @@ def test_a_long_response_keeps_exactly_its_last_tokens(
     assert hub_tokenizer.decode(kept) == defuse(response)[prompt.cut_characters :]
 
 
-@pytest.mark.parametrize(
-    "unit", ["😀", "中文", "e\u0301", "\u202e81"], ids=["emoji", "Han", "accent", "reversed"]
-)
-@pytest.mark.parametrize("budget", [7, 8, 9])
-def test_the_budget_holds_for_characters_of_several_tokens(
-    budget: int, unit: str, renderer: Renderer, hub_tokenizer: Any
-) -> None:
-    shape = load_template("solution")
-    response = unit * 200
-    prompt = render(renderer, shape, response=response, response_tokens=budget)
-    kept = response_ids(renderer, shape, prompt, hub_tokenizer)
-    assert len(kept) == budget
-    whole = hub_tokenizer.decode(kept).lstrip("\ufffd")  # the cut may split a character
-    remains = response[prompt.cut_characters :]
-    assert whole in (remains, remains[1:])
-    assert len(whole) >= 2
-
-
-def test_a_response_within_its_budget_is_whole(
-    renderer: Renderer, tokenizer: ChatTokenizer, hub_tokenizer: Any
-) -> None:
-    shape = load_template("final_answer").model_copy(update={"occurrence": False})
-    response = "She makes 9 * 2 = 18 dollars."
-    length = len(tokenizer.encode_plain(response)[0])
-    prompt = render(renderer, shape, response=response, response_tokens=length)
-    assert prompt.cut_characters == 0
-    assert hub_tokenizer.decode(response_ids(renderer, shape, prompt, hub_tokenizer)) == response
-    shorter = render(renderer, shape, response=response, response_tokens=length - 1)
-    assert shorter.cut_characters == len("She")
-    assert len(shorter.token_ids) == len(prompt.token_ids) - 1
-
-
 @pytest.mark.parametrize("reserve_tokens", [1, 50])
 def test_a_context_shorter_than_the_budget_is_filled_to_its_last_token(
     reserve_tokens: int, tokenizer: ChatTokenizer
@@ -377,46 +295,11 @@ def test_a_context_shorter_than_the_budget_is_filled_to_its_last_token(
     assert prompt.cut_characters > 0
 
 
-def test_the_context_must_hold_one_token_of_the_response(
-    renderer: Renderer, tokenizer: ChatTokenizer
-) -> None:
-    shape = load_template("solution")
-    reserve_tokens = 5
-    fixed = len(render(renderer, shape, response="").token_ids)
-    just = Renderer(tokenizer, fixed + reserve_tokens + 1)
-    prompt = render(just, shape, response="so 18", reserve_tokens=reserve_tokens)
-    assert len(prompt.token_ids) == fixed + 1
-    with pytest.raises(ValueError, match="no room for the response"):
-        render(
-            Renderer(tokenizer, fixed + reserve_tokens),
-            shape,
-            response="so 18",
-            reserve_tokens=reserve_tokens,
-        )
-
-
 @pytest.mark.parametrize("field", ["reference", "question"])
 def test_an_over_long_field_is_refused_by_name_and_limit(field: str, renderer: Renderer) -> None:
     with pytest.raises(ValueError, match=rf"{field}.* no room .*2048") as caught:
         render(renderer, EVERY_FIELD, reserve_tokens=7, fields={field: "word " * 3000})
     assert "7 are reserved" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "unit", ["word ", "a", " ", "9", "中", "</response>", "<|im_end|>", "\n", "\ue000"]
-)
-def test_a_megabyte_of_response_renders_in_a_tenth_of_a_second(
-    unit: str, renderer: Renderer
-) -> None:
-    response = unit * (2**20 // len(unit))
-    shape = load_template("solution")
-    render(renderer, shape)
-    taken_s = []
-    for _ in range(10):  # cores may be at half their pace for a while
-        began = time.perf_counter()
-        render(renderer, shape, response=response, response_tokens=384)
-        taken_s.append(time.perf_counter() - began)
-    assert min(taken_s) < 0.1
 
 
 @pytest.mark.parametrize(("shape", "mode"), SHOWN)
@@ -457,14 +340,7 @@ def test_a_label_is_the_token_that_would_follow_the_prompt(
 
 
 @pytest.mark.parametrize(
-    "label",
-    [
-        pytest.param("incorrect answer", id="several tokens"),
-        pytest.param("10", id="two digits"),
-        pytest.param("😀", id="one character of several tokens"),
-        pytest.param("", id="no token"),
-        pytest.param("\n", id="melts into the prompt's last token"),
-    ],
+    "label", ["incorrect answer", "10", "😀", "", pytest.param("\n", id="melts into the prompt")]
 )
 def test_a_label_that_is_no_token_of_its_own_is_an_error(label: str, renderer: Renderer) -> None:
     shape = template(values={"1": 1.0, label: 0.0}, digest=f"label {label}")
@@ -473,47 +349,12 @@ def test_a_label_that_is_no_token_of_its_own_is_an_error(label: str, renderer: R
     assert repr(label) in str(caught.value)
 
 
-def test_such_a_label_leaves_generate_mode_alone(renderer: Renderer, hub_tokenizer: Any) -> None:
-    shape = template(values={"right answer": 1.0, "wrong answer": 0.0}, digest="long labels")
-    prompt = render(renderer, shape, "generate")
-    assert "Write a verdict." in hub_tokenizer.decode(prompt.token_ids)
-
-
-def test_each_mode_shows_its_own_instruction(renderer: Renderer, hub_tokenizer: Any) -> None:
-    shown = {
-        mode: hub_tokenizer.decode(render(renderer, EVERY_FIELD, mode).token_ids) for mode in MODES
-    }
-    assert "Reply 1 or 0." in shown["label"]
-    assert "Write a verdict." not in shown["label"]
-    assert "Write a verdict." in shown["generate"]
-    assert "Reply 1 or 0." not in shown["generate"]
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_an_instruction_in_the_system_message_is_shown_there_alone(
-    mode: Mode, renderer: Renderer, hub_tokenizer: Any
-) -> None:
-    shape = template(system="You compare. {instruction} Be brief.", digest="system")
-    system, user = hub_tokenizer.decode(render(renderer, shape, mode).token_ids).split("user\n")
-    instruction = {"label": "Reply 1 or 0.", "generate": "Write a verdict."}[mode]
-    assert f"You compare. {instruction} Be brief." in system
-    assert instruction not in user
-
-
 def test_templates_of_one_name_differ_by_their_digest(
     renderer: Renderer, hub_tokenizer: Any
 ) -> None:
     for word in ("strictly", "leniently", "strictly"):
         shape = template(system=f"You compare {word}.", digest=word)
         assert f"compare {word}." in hub_tokenizer.decode(render(renderer, shape).token_ids)
-
-
-def test_a_field_may_be_shown_twice(renderer: Renderer, hub_tokenizer: Any) -> None:
-    shape = template(user="{reference}\n{response}\nAgain: {reference}", digest="twice")
-    text = hub_tokenizer.decode(
-        render(renderer, shape, fields={"reference": "forty-two"}).token_ids
-    )
-    assert text.count("forty-two") == 2
 
 
 # Mistral's way: turns in [INST] and [/INST], no system turn; and a thinking block.
@@ -588,69 +429,11 @@ class FakeLowercaseTokenizer:
         return self.encode_control(text), list(range(len(text)))
 
 
-def test_the_samples_of_a_group_have_their_question_and_reference_tokenised_once() -> None:
-    class Recording(FakeLowercaseTokenizer):
-        def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
-            read.append(text)
-            return super().encode_plain(text)
-
-    read: list[str] = []
-    tokenizer: Any = Recording()
-    renderer = Renderer(tokenizer, max_prompt_tokens=2048)
-    for response in ("it is 18.", "it is 19."):
-        fields = {**HARMLESS, "response": response}
-        renderer.render(EVERY_FIELD, fields, "label", response_tokens=32, reserve_tokens=1)
-    assert [read.count(HARMLESS[name]) for name in ("question", "reference")] == [1, 1]
-    assert {"it is 18.", "it is 19."} <= set(read)
-
-
 def test_labels_that_share_a_token_are_an_error() -> None:
     tokenizer: Any = FakeLowercaseTokenizer()
     renderer = Renderer(tokenizer, max_prompt_tokens=2048)
     with pytest.raises(LabelError):
         renderer.label_ids(template(values={"Y": 1.0, "y": 0.0}))
-
-
-def test_a_template_that_asks_for_it_shows_every_field_so(renderer: Renderer) -> None:
-    template = load_template("final_answer")
-    assert template.numerals == "canonical"
-    prompts = [
-        renderer.render(
-            template,
-            {"response": response, "reference": reference},
-            "label",
-            response_tokens=96,
-            reserve_tokens=1,
-        ).token_ids
-        for response, reference in (("It is $1,800.00.", "1.8k"), ("It is 1800.", "1800"))
-    ]
-    assert prompts[0] == prompts[1]
-
-
-def test_no_fence_is_made_of_what_was_not_one(renderer: Renderer) -> None:
-    template = load_template("final_answer")
-
-    def ids(response: str) -> list[int]:
-        return renderer.render(
-            template,
-            {"response": response, "reference": "18"},
-            "label",
-            response_tokens=96,
-            reserve_tokens=1,
-        ).token_ids
-
-    assert ids("<\u200b/response>") == ids("‹/response>")
-
-
-def test_the_messages_are_what_the_tokens_say(renderer: Renderer, hub_tokenizer: Any) -> None:
-    prompt = render(
-        renderer, template(digest="text"), response="x " * 100 + "It is 18.", response_tokens=6
-    )
-    assert [turn["role"] for turn in prompt.messages] == ["system", "user"]
-    decoded = hub_tokenizer.decode(prompt.token_ids)
-    assert all(turn["content"] in decoded for turn in prompt.messages)
-    assert "x x" not in prompt.messages[1]["content"].split("<response>")[0]
-    assert prompt.cut_characters > 180
 
 
 def test_without_a_tokenizer_three_characters_are_a_token() -> None:
@@ -700,8 +483,8 @@ def test_an_answer_without_a_marker_is_shown_whatever_follows(renderer: Renderer
     assert shown.endswith("Every step can be retraced. ")
 
 
-@pytest.mark.parametrize("response", ["So 18.\n#### 18", "It is 18? No, 19.", "A: 18\n", " 18 "])
-def test_a_prompt_in_which_nothing_is_hidden_or_cut_shows_the_response(
-    renderer: Renderer, response: str
+def test_canonical_numerals_make_no_fence_and_one_prompt_of_equal_numbers(
+    renderer: Renderer,
 ) -> None:
-    assert shown_response(renderer, response) == response
+    assert shown_response(renderer, "It is $1,800.00.") == shown_response(renderer, "It is 1800.")
+    assert shown_response(renderer, "<\u200b/response>") == "‹/response>"

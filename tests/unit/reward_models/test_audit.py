@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from typing import Any
 
 import pytest
 
 from reward_serve.engines.base import EngineError
-from reward_serve.reward_models.base import Trace
+from reward_serve.reward_models.audit import chosen, request_hash
 from reward_serve.reward_models.judge import Judge
+from reward_serve.schema import ScoreRequest
 from tests.unit.reward_models.test_judge import FakeEngine, judge, request, says
 
 RIGHT, WRONG = says(p0=0.1, p1=0.9), says(p0=0.9, p1=0.1)
@@ -69,49 +69,21 @@ async def test_where_no_rule_decides_there_is_nothing_to_compare(rules_first: bo
     assert model.describe()["audit"] == NONE
 
 
-async def test_a_rate_of_zero_asks_the_model_nothing() -> None:
-    engine = FakeEngine()
-    await audited(engine, rate=0.0, rules_first=True).score(request("#### 18"))
-    await settle()
-    assert engine.prompts == []
+def test_equal_questions_share_a_hash_as_data_and_as_requests() -> None:
+    asked = {"response": "18", "reference": ["18", "19"], "id": "a", "timeout_s": 3.0}
+    assert request_hash(asked) == request_hash(ScoreRequest.model_validate(asked))
+    assert request_hash(asked) == request_hash({**asked, "id": "b"})
+    for other in ({"response": "19"}, {"reference": "18"}, {"question": "?"}, {"template": "x"}):
+        assert request_hash(asked) != request_hash({**asked, **other})
 
 
-async def test_no_more_than_a_few_run_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    over = asyncio.Event()
-    engine = FakeEngine(label=RIGHT)
-    answer = engine.label_logprobs
-
-    async def late(*asked: Any) -> Any:
-        await over.wait()
-        return await answer(*asked)
-
-    monkeypatch.setattr(engine, "label_logprobs", late)
-    model = audited(engine, rules_first=True, inline_templates=True)
-    for number in range(100):
-        await model.score(request("#### 18", id=str(number)))
-    over.set()
-    await settle()
-    assert model.describe()["audit"] == {**NONE, "agreed": 4}
-    await model.score(request("#### 18"))
-    await settle()
-    assert model.describe()["audit"]["agreed"] == 5
+@pytest.mark.parametrize("odd", [None, "text", {"response": "\ud800"}, {"response": [10**5000]}])
+def test_any_request_has_a_hash(odd: object) -> None:
+    assert len(request_hash(odd)) == 16
 
 
-async def test_disagreements_are_logged_and_not_each(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    model = audited(FakeEngine(label=WRONG), rules_first=True)
-    for _ in range(100):
-        await model.score(request("#### 18"))
-        await settle()
-    logged = [record.getMessage() for record in caplog.records]
-    assert len(logged) == 7
-    assert logged[0].startswith("rules and model disagree on 1 of 1 requests so far")
-
-
-async def test_an_explanation_is_not_audited() -> None:
-    engine = FakeEngine(label=RIGHT)
-    model = audited(engine, rules_first=True)
-    await model.score(request("#### 18"), Trace())
-    await settle()
-    assert len(engine.prompts) == 1
-    assert model.describe()["audit"] == NONE
+def test_a_sample_has_its_share() -> None:
+    numbers = [request_hash({"response": str(n)}) for n in range(5000)]
+    assert 0.08 < sum(chosen(one, 0.1) for one in numbers) / 5000 < 0.12
+    assert not any(chosen(one, 0.0) for one in numbers)
+    assert all(chosen(one, 1.0) for one in numbers)

@@ -7,7 +7,6 @@ import pytest
 
 from reward_serve.config.models import CascadeModel
 from reward_serve.explanation import Explanation
-from reward_serve.reward_models.base import Trace
 from reward_serve.reward_models.composite import Ask, Cascade
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
 from tests import virtual_time
@@ -77,14 +76,6 @@ async def test_the_second_is_asked_where_the_first_is_unsure_or_failed(
     assert model.describe()["cascade"] == {"small": 1, "large": int(passed_on)}
 
 
-async def test_a_graded_template_is_unsure_by_its_expected_score() -> None:
-    graded = verdict(0.5).model_copy(
-        update={"score": 0.9, "label": "2", "probabilities": {"0": 0.05, "1": 0.1, "2": 0.85}}
-    )
-    result = await cascade([member(graded, []), member(verdict(0.0), [])]).score(REQUEST)
-    assert result.score == 0.9
-
-
 async def test_the_last_members_failure_is_the_result_and_never_an_unsure_score() -> None:
     full = failure(Status.OVERLOADED, "full", details={"retry_after_s": 3})
     result = await cascade([member(verdict(0.6), []), member(full, [])]).score(REQUEST)
@@ -99,13 +90,6 @@ async def test_the_last_verdict_stands_however_unsure() -> None:
     result = await cascade([member(verdict(0.6), []), member(verdict(0.4), [])]).score(REQUEST)
     assert (result.score, result.source, result.label) == (0.0, "judge", "0")
     assert result.usage.prompt_tokens == 14
-
-
-async def test_three_members_are_asked_in_turn() -> None:
-    unsure = verdict(0.5)
-    model = cascade([member(unsure, []), member(verdict(0.1), []), member(unsure, [])])
-    assert (await model.score(REQUEST)).score == 0.0
-    assert model.describe()["cascade"] == {"small": 1, "large": 1, "largest": 0}
 
 
 def test_a_hanging_member_leaves_time_for_the_next() -> None:
@@ -130,40 +114,3 @@ async def test_a_members_template_replaces_the_requests() -> None:
     assert (first[0]["template"], second[0]["template"]) == ("solution", "detailed")
     assert not {"id", "model"} & first[0].keys()
     assert list(model.counts) == ["small", "other/large:detailed"]
-
-
-async def test_the_fingerprint_is_of_the_settings_and_of_those_that_were_asked() -> None:
-    def fingerprint(first: ScoreResult, **settings: Any) -> Any:
-        return cascade([member(first, []), member(verdict(0.9, fingerprint="b"), [])], **settings)
-
-    sure, unsure = verdict(0.99, fingerprint="a"), verdict(0.5, fingerprint="a")
-    models = [
-        fingerprint(sure),
-        fingerprint(unsure),
-        fingerprint(verdict(0.99, fingerprint="c")),
-        fingerprint(sure, unsure=[0.3, 0.7]),
-    ]
-    found = [(await model.score(REQUEST)).fingerprint for model in models]
-    assert len(set(found)) == 4
-    assert (await fingerprint(sure).score(REQUEST)).fingerprint == found[0]
-    assert (await fingerprint(sure, member_deadline=0.9).score(REQUEST)).fingerprint == found[0]
-
-
-async def test_explaining_keeps_each_answer_and_counts_nothing() -> None:
-    trace = Trace()
-    model = cascade([member(verdict(0.5), []), member(verdict(1.0), [])])
-    await model.score(REQUEST, trace)
-
-    assert {name: each.cached for name, each in (trace.members or {}).items()} == {
-        "small": True,
-        "large": True,
-    }
-    assert model.counts == {"small": 0, "large": 0}
-
-
-async def test_a_member_that_reads_no_rubric_is_asked_without_one() -> None:
-    seen: list[Any] = []
-    asks = [member(verdict(0.5), seen), member(verdict(0.9), seen)]
-    members = [{"model": "small", "rubric": False}, "large"]
-    await cascade(asks, members).score(REQUEST.model_copy(update={"rubric": "style"}))
-    assert ["rubric" in body for body in seen] == [False, True]

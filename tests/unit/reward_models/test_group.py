@@ -14,7 +14,7 @@ from reward_serve.engines.base import EngineError
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.group import GroupJudge
 from reward_serve.reward_models.judge import Judge
-from reward_serve.schema import GroupComparison, GroupRequest, GroupResult, Status
+from reward_serve.schema import GroupRequest, GroupResult, Status
 from tests import virtual_time
 from tests.unit.reward_models.test_judge import FakeEngine
 
@@ -119,28 +119,23 @@ async def test_an_engine_that_dies_leaves_nulls_and_no_wrong_order() -> None:
             raise EngineError("the engine has died")
         return by(higher)(prompt)
 
-    result = await judged(FakeEngine(label=label), settings={"min_comparisons": 2})
+    result = await judged(FakeEngine(label=label))
     for response, one in zip(GROUP, result.results, strict=True):
         assert (one.score is None) is (one.status is not Status.OK), response
-    assert any(
-        one.status is Status.ERROR and "has died" in (one.reason or "") for one in result.results
-    )
     dead = await judged(FakeEngine(label=label))
     assert [one.status for one in dead.results] == [Status.ERROR] * 4
     assert dead.status is Status.ERROR and not any(c.probability for c in dead.comparisons)
 
 
-async def test_a_response_with_too_few_comparisons_has_no_score() -> None:
+async def test_a_response_that_was_compared_with_no_other_has_no_score() -> None:
     def label(prompt: str) -> dict[str, float]:
-        if GROUP[0] in shown(prompt) and GROUP[3] not in shown(prompt):
+        if GROUP[0] in shown(prompt):
             raise EngineError("gone")
         return by(higher)(prompt)
 
-    result = await judged(FakeEngine(label=label), settings={"min_comparisons": 2})
+    result = await judged(FakeEngine(label=label))
     assert [one.score is None for one in result.results] == [True, False, False, False]
-    assert result.results[0].reason == (
-        "4 comparisons of this response and 4 of its group failed, so it cannot be ranked: gone"
-    )
+    assert "cannot be ranked: gone" in (result.results[0].reason or "")
 
 
 def test_at_the_deadline_the_group_is_ranked_by_what_was_compared() -> None:
@@ -201,24 +196,3 @@ async def test_an_invalid_request_names_field_and_remedy(
 ) -> None:
     with pytest.raises(InvalidRequestError, match=re.escape(message)):
         await judged(FakeEngine(label=by(higher)), **fields)
-
-
-async def test_flips_and_cycles_are_counted() -> None:
-    found = groups(FakeEngine(label=by(lambda first, second: 0.9)))
-    await found.score(GroupRequest(question="?", responses=["a", "b"]), place)
-    assert found.counts == {"agreed": 0, "flipped": 1, "failed": 0, "cycle": 0}
-
-
-def test_a_judge_without_the_section_compares_nothing() -> None:
-    config = JudgeModel.model_validate({"name": "judge", "kind": "judge"})
-    assert Judge(config, FakeEngine()).groups is None
-
-
-@pytest.mark.parametrize(
-    ("forward", "backward", "agree"),
-    [(0.9, 0.2, True), (0.2, 0.9, True), (0.9, 0.9, False), (0.1, 0.1, False), (0.9, None, None)],
-)
-def test_orders_agree_if_both_prefer_the_same_response(
-    forward: float, backward: float | None, agree: bool | None
-) -> None:
-    assert GroupComparison(a=0, b=1, forward=forward, backward=backward).orders_agree is agree

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -16,28 +13,20 @@ from reward_serve.config import judge as judge_config
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import (
-    EngineError,
     LabelOutput,
     Prompt,
     Sampling,
     TextOutput,
 )
 from reward_serve.judging.rendering import LabelError
-from reward_serve.replica.admission import Admission
-from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models import judge as judge_module
 from reward_serve.reward_models.base import InvalidRequestError, best
-from reward_serve.reward_models.comparison import softmax
-from reward_serve.reward_models.judge import Judge
+from reward_serve.reward_models.judge import Judge, softmax
 from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve.templates import (
     GenerateForm,
     LabelForm,
     Template,
-    load_template,
-    template_names,
 )
-from reward_serve_answers import VERSION
 
 
 class FakeTokenizer:
@@ -98,22 +87,6 @@ class FakeEngine:
 
     def _usage(self, prompt: Prompt) -> Usage:
         return Usage(prompt_tokens=len(prompt.token_ids), cached_tokens=7, completion_tokens=1)
-
-
-_OPENED: list[str] = []
-
-
-@functools.cache  # an audit hook stays
-def _audited() -> None:
-    looks = ("open", "os.listdir", "os.scandir", "glob.glob", "pathlib.Path.glob")
-    sys.addaudithook(lambda event, args: _OPENED.append(str(args)) if event in looks else None)
-
-
-@pytest.fixture
-def opened() -> list[str]:
-    """What any code of this process has opened or listed since it was cleared."""
-    _audited()
-    return _OPENED
 
 
 def judge(engine: FakeEngine, **settings: Any) -> Judge:
@@ -190,14 +163,6 @@ class TestLabelMode:
         assert verdict.text is None
         assert verdict.reason is None
 
-    @pytest.mark.parametrize("values", [{"0": 0.0, "1": 1.0}, {"1": 1.0, "0": 0.0}])
-    async def test_a_tie_goes_to_the_lower_value_in_any_order_of_labels(
-        self, values: dict[str, float], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        use_template(monkeypatch, values)
-        verdict = await judge(FakeEngine(label=says(p0=0.4, p1=0.4))).score(request())
-        assert (verdict.score, verdict.label) == (0.0, "0")
-
     async def test_a_graded_judge_scores_the_expected_value(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -207,10 +172,6 @@ class TestLabelMode:
         assert verdict.score == pytest.approx(0.5 * 0.5 + 1.0 * 0.1)
         assert verdict.label == "b"
         assert verdict.probabilities == pytest.approx({"a": 0.4, "b": 0.5, "c": 0.1})
-
-    async def test_the_probability_mass_of_the_labels_is_reported(self) -> None:
-        verdict = await judge(FakeEngine(label=says(p0=0.2, p1=0.1))).score(request())
-        assert verdict.details == pytest.approx({"label_mass": 0.3})
 
     @pytest.mark.parametrize(
         "logprobs",
@@ -230,11 +191,6 @@ class TestLabelMode:
         assert "weights and dtype" in str(verdict.reason)
         assert verdict.usage.prompt_tokens > 0
 
-    async def test_one_impossible_label_is_no_error(self) -> None:
-        engine = FakeEngine(label=lambda prompt: {"0": -math.inf, "1": -0.1})
-        verdict = await judge(engine).score(request())
-        assert (verdict.score, verdict.probabilities) == (1.0, {"0": 0.0, "1": 1.0})
-
     async def test_the_prompt_shows_the_gold_answer_and_the_response_but_not_the_question(
         self,
     ) -> None:
@@ -250,16 +206,13 @@ class TestLabelMode:
         assert "How much?" not in prompt
         assert "Equal? Reply 1 or 0." in prompt
 
-    async def test_a_template_may_show_the_whole_reference(self) -> None:
-        engine = FakeEngine()
-        await judge(engine, template="solution").score(request(reference="9 * 2 = 18\n#### 18"))
-        assert "<reference>\n9 * 2 = 18\n#### 18\n</reference>" in engine.prompts[0]
-
     async def test_a_request_may_name_another_template(self) -> None:
         engine = FakeEngine()
-        verdict = await judge(engine).score(request(template="solution"))
+        verdict = await judge(engine).score(
+            request("#### 18", "9 * 2\n#### 18", template="solution")
+        )
         assert verdict.template == "solution"
-        assert "Predicted solution" in engine.prompts[0]
+        assert "<reference>\n9 * 2\n#### 18\n</reference>" in engine.prompts[0]
 
     @pytest.mark.parametrize(("setting", "kept"), [(None, 96), (10, 10)])
     async def test_a_long_response_is_cut_to_the_deployments_budget_and_the_cut_is_reported(
@@ -271,13 +224,6 @@ class TestLabelMode:
         assert f"<response>\n{response[-kept:]}\n</response>" in engine.prompts[0]
         assert verdict.details is not None
         assert verdict.details["cut_response_characters"] == 1000 - kept
-
-    async def test_usage_is_the_engines(self) -> None:
-        engine = FakeEngine()
-        verdict = await judge(engine).score(request())
-        assert verdict.usage == Usage(
-            prompt_tokens=len(engine.prompts[0]), cached_tokens=7, completion_tokens=1
-        )
 
 
 class TestGenerateMode:
@@ -307,11 +253,9 @@ class TestGenerateMode:
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
-            pytest.param({}, (0.7, 1.0, 64), id="the deployment's"),
-            pytest.param({"max_tokens": 10}, (0.7, 1.0, 10), id="fewer tokens"),
-            pytest.param({"max_tokens": 64}, (0.7, 1.0, 64), id="as many tokens"),
-            pytest.param({"temperature": 0.0}, (0.0, 1.0, 64), id="greedy"),
-            pytest.param({"temperature": 1.5, "top_p": 0.5}, (1.5, 0.5, 64), id="sampling"),
+            ({}, (0.7, 1.0, 64)),
+            ({"max_tokens": 64, "temperature": 0.0}, (0.0, 1.0, 64)),
+            ({"max_tokens": 10, "temperature": 1.5, "top_p": 0.5}, (1.5, 0.5, 10)),
         ],
     )
     async def test_a_requests_options_stay_within_the_deployments(
@@ -328,13 +272,6 @@ class TestGenerateMode:
         label, generate = judge(engine), judge(engine, mode="generate")
         assert (await label.score(request(options=Options(mode="generate")))).text == "VERDICT: 1"
         assert (await generate.score(request(options=Options(mode="label")))).text is None
-
-    @pytest.mark.parametrize("enable_thinking", [None, False, True])
-    async def test_thinking_is_off_unless_asked_for(self, enable_thinking: bool | None) -> None:
-        engine = FakeEngine()
-        options = Options(enable_thinking=enable_thinking)
-        await judge(engine, mode="generate").score(request(options=options))
-        assert engine.prompts[0].endswith("<think>") is bool(enable_thinking)
 
     async def test_the_context_keeps_room_for_what_will_be_written(self) -> None:
         engine = FakeEngine(max_model_len=700)
@@ -370,34 +307,12 @@ class TestRulesFirst:
         assert verdict.usage == Usage()
         assert engine.prompts == []
 
-    async def test_what_no_rule_proves_is_asked(self) -> None:
-        engine = FakeEngine(label=says(p0=0.1, p1=0.9))
-        verdict = await judge(engine, rules_first=True).score(request("She makes 18"))
-        assert (verdict.score, verdict.source) == (1.0, "judge")
-        assert len(engine.prompts) == 1
-
-    async def test_switched_off_the_judge_decides_all(self) -> None:
-        engine = FakeEngine(label=says(p0=0.9, p1=0.1))
-        verdict = await judge(engine, rules_first=False).score(request("#### 18"))
-        assert (verdict.score, verdict.source) == (0.0, "judge")
-        assert len(engine.prompts) == 1
-
-    async def test_a_template_without_rules_is_always_asked(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        use_template(monkeypatch, {"0": 0.0, "1": 1.0}, rules=None)
-        engine = FakeEngine()
-        verdict = await judge(engine, rules_first=True).score(request("#### 18"))
-        assert verdict.source == "judge"
-
     @pytest.mark.parametrize(
         ("response", "score", "source"),
         [
-            pytest.param("The answer is 18.", 0.0, "rule", id="right, without the marker"),
-            pytest.param(r"\boxed{18}", 0.0, "rule", id="right, boxed"),
-            pytest.param("9 * 2 = 18\n#### 18", 1.0, "rule", id="right, with the marker"),
-            pytest.param("9 * 2 = 17\n#### 17", 0.0, "rule", id="wrong, with the marker"),
-            pytest.param("#### 18\nThank you.", 1.0, "judge", id="not at the end"),
+            ("The answer is 18.", 0.0, "rule"),
+            ("9 * 2 = 18\n#### 18", 1.0, "rule"),
+            ("#### 18\nThank you.", 1.0, "judge"),
         ],
     )
     async def test_the_strict_template_wants_the_marker(
@@ -409,95 +324,30 @@ class TestRulesFirst:
         assert (verdict.score, verdict.source) == (score, source)
         assert len(engine.prompts) == (source == "judge")
 
-    async def test_any_of_several_references_makes_it_right(self) -> None:
-        engine = FakeEngine()
-        verdict = await judge(engine, rules_first=True).score(request("#### 18", ["17", "18"]))
-        assert (verdict.score, verdict.source) == (1.0, "rule")
-        assert engine.prompts == []
-
 
 class TestInvalidRequests:
     @pytest.mark.parametrize("rules_first", [False, True])
     @pytest.mark.parametrize(
-        ("fields", "settings", "named"),
+        ("fields", "allowed", "named"),
         [
-            pytest.param({"reference": None}, {}, "reference: ", id="no reference"),
-            pytest.param({"template": "no_such"}, {}, "template: ", id="unknown template"),
-            pytest.param(
-                {"options": Options(mode="generate")},
-                {"allowed_options": ["temperature"]},
-                "options.mode: ",
-                id="mode not allowed",
-            ),
-            pytest.param(
-                {"options": Options(temperature=0.0)},
-                {"allowed_options": ["mode"]},
-                "options.temperature: ",
-                id="temperature not allowed, though zero",
-            ),
-            pytest.param(
-                {"options": Options(enable_thinking=False)},
-                {"allowed_options": []},
-                "options.enable_thinking: ",
-                id="thinking not allowed, though off",
-            ),
-            pytest.param(
-                {"options": Options(max_tokens=1)},
-                {"allowed_options": ["mode", "temperature", "top_p"]},
-                "options.max_tokens: ",
-                id="max_tokens not allowed",
-            ),
-            pytest.param({"reference": "x" * 5000}, {}, "reference: ", id="over-long reference"),
-            pytest.param(
-                {"reference": ["18", "x" * 5000]}, {}, "reference: ", id="one over-long reference"
-            ),
+            ({"reference": None}, ["mode"], "reference: "),
+            ({"reference": ["18", "x" * 5000]}, ["mode"], "reference: "),
+            ({"reference": ["18", "#### "]}, ["mode"], "reference: "),
+            ({"reference": r"\boxed{}"}, ["mode"], "reference: "),
+            ({"template": "no_such"}, ["mode"], "final_answer, graded"),
+            ({"template": "../templates/final_answer"}, ["mode"], "template: "),
+            ({"template": "/etc/passwd\0"}, ["mode"], "template: "),
+            ({"options": Options(mode="generate")}, ["temperature"], "options.mode: "),
+            ({"options": Options(temperature=0.0)}, ["mode"], "options.temperature: "),
+            ({"options": Options(enable_thinking=False)}, [], "options.enable_thinking: "),
         ],
     )
     async def test_the_field_at_fault_is_named(
-        self, fields: dict[str, Any], settings: dict[str, Any], named: str, rules_first: bool
+        self, fields: dict[str, Any], allowed: list[str], named: str, rules_first: bool
     ) -> None:
-        scorer = judge(FakeEngine(), rules_first=rules_first, **settings)
+        scorer = judge(FakeEngine(), rules_first=rules_first, allowed_options=allowed)
         with pytest.raises(InvalidRequestError, match=named):
             await scorer.score(request(**{"response": "She makes 18", **fields}))
-
-    async def test_an_unknown_template_is_reported_with_the_known_ones(self) -> None:
-        with pytest.raises(InvalidRequestError, match=", ".join(template_names())):
-            await judge(FakeEngine()).score(request(template="x" * 10_000))
-
-    @pytest.mark.parametrize("field", ["template", "model"])
-    @pytest.mark.parametrize(
-        "name",
-        [
-            "../../etc/passwd",
-            "../templates/final_answer",
-            "./final_answer",
-            "final_answer.yaml",
-            "final_answer\x00",
-            "/etc/passwd",
-            str(Path(judge_module.__file__).parents[1] / "templates/final_answer"),
-            "file:///etc/passwd",
-            "http://127.0.0.1/x",
-            "~/x",
-            "$HOME",
-            "C:\\x",
-            "*",
-            "FINAL_ANSWER",
-            "final_answer ",
-            "..",
-            "x" * 1000,
-        ],
-    )
-    async def test_what_a_request_names_never_reaches_the_file_system(
-        self, field: str, name: str, opened: list[str]
-    ) -> None:
-        scorer = Scorer("judge", judge(FakeEngine()), Admission(1, 1), 1)
-        opened.clear()
-        result = await scorer.score({"response": "18", "reference": "18", field: name})
-        assert opened == []
-        assert result["status"] == "invalid"
-        assert result["reason"].startswith(f"{field}: ")
-        assert len(result["reason"]) < 250
-        assert result["reason"].isprintable()
 
     async def test_a_needed_question_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         use_template(monkeypatch, {"0": 0.0, "1": 1.0}, user="{question}\n{response}")
@@ -507,11 +357,6 @@ class TestInvalidRequests:
         verdict = await judge(engine).score(request(reference=None, question="How much?"))
         assert verdict.status is Status.OK
         assert "How much?" in engine.prompts[0]
-
-    async def test_allowed_or_unset_options_pass(self) -> None:
-        scorer = judge(FakeEngine(), allowed_options=["mode"])
-        options = Options(mode="generate", temperature=None)
-        assert (await scorer.score(request(options=options))).status is Status.OK
 
     async def test_a_requests_template_whose_labels_are_no_tokens_is_refused(
         self, monkeypatch: pytest.MonkeyPatch
@@ -523,18 +368,6 @@ class TestInvalidRequests:
         verdict = await scorer.score(request(options=Options(mode="generate")))
         assert verdict.status is Status.OK
 
-    @pytest.mark.parametrize("rules_first", [False, True])
-    @pytest.mark.parametrize(
-        "reference", ["####", "9 * 2 = 18 ####", r"\boxed{}", ["18", "#### "]], ids=repr
-    )
-    async def test_a_reference_without_an_answer_is_refused(
-        self, reference: Any, rules_first: bool
-    ) -> None:
-        with pytest.raises(InvalidRequestError, match="reference"):
-            await judge(FakeEngine(), rules_first=rules_first).score(
-                request("She makes 18", reference)
-            )
-
 
 class TestSeveralReferences:
     @pytest.mark.parametrize("references", [["17", "18", "19"], ["18", "17"], ["17", "18"]])
@@ -545,45 +378,14 @@ class TestSeveralReferences:
         assert (verdict.score, verdict.label) == (1.0, "1")
         assert len(engine.prompts) == len(references)
 
-    async def test_wrong_by_all_is_wrong(self) -> None:
-        verdict = await judge(FakeEngine()).score(request(reference=["17", "18"]))
-        assert (verdict.status, verdict.score) == (Status.OK, 0.0)
-
-    async def test_usage_is_summed(self) -> None:
-        engine = FakeEngine()
-        verdict = await judge(engine).score(request(reference=["17", "1800"]))
-        assert verdict.usage == Usage(
-            prompt_tokens=sum(map(len, engine.prompts)), cached_tokens=14, completion_tokens=2
-        )
-
     @pytest.mark.parametrize("order", [1, -1])
     @pytest.mark.parametrize(
         ("texts", "status", "score"),
         [
-            pytest.param(
-                {"17": ("Hm.", False), "18": ("VERDICT: 0", False)},
-                Status.UNPARSEABLE,
-                None,
-                id="a failure is not hidden by a lower score",
-            ),
-            pytest.param(
-                {"17": ("VERDICT: 1", True), "18": ("VERDICT: 0", False)},
-                Status.TRUNCATED,
-                None,
-                id="nor is one that was cut off",
-            ),
-            pytest.param(
-                {"17": ("Hm.", False), "18": ("VERDICT: 1", False)},
-                Status.OK,
-                1.0,
-                id="the highest score stands beside a failure",
-            ),
-            pytest.param(
-                {"17": ("Hm.", False), "18": ("Hm.", False)},
-                Status.UNPARSEABLE,
-                None,
-                id="all failed",
-            ),
+            ({"17": ("Hm.", False), "18": ("VERDICT: 0", False)}, Status.UNPARSEABLE, None),
+            ({"17": ("VERDICT: 1", True), "18": ("VERDICT: 0", False)}, Status.TRUNCATED, None),
+            ({"17": ("Hm.", False), "18": ("VERDICT: 1", False)}, Status.OK, 1.0),
+            ({"17": ("Hm.", False), "18": ("Hm.", False)}, Status.UNPARSEABLE, None),
         ],
     )
     async def test_a_failed_comparison_might_have_been_the_best(
@@ -605,12 +407,6 @@ class TestSeveralReferences:
         assert best(results, highest=0.5).score == 0.5
         assert best([low, half], highest=1.0).score == 0.5
 
-    async def test_an_engines_failure_at_one_reference_is_raised(self) -> None:
-        wrong = {"0": -0.1, "1": -3.0}
-        engine = FakeEngine(label=by_reference({"17": EngineError("gone"), "18": wrong}))
-        with pytest.raises(EngineError, match="gone"):
-            await judge(engine).score(request(reference=["18", "17"]))
-
 
 class TestFingerprint:
     @staticmethod
@@ -620,97 +416,38 @@ class TestFingerprint:
         verdict = await judge(engine or FakeEngine(), **settings).score(asked or request())
         return cast(str, verdict.fingerprint)
 
-    @pytest.mark.parametrize(
-        "changed",
-        [
-            pytest.param({"template": "solution"}, id="template"),
-            pytest.param({"mode": "generate"}, id="mode"),
-            pytest.param({"response_tokens": 95}, id="response_tokens"),
-            pytest.param({"rules_first": True}, id="rules_first"),
-            pytest.param({"engine": FakeEngine(description={"weights": "v"})}, id="engine"),
-            pytest.param({"asked": request(template="solution")}, id="the request's template"),
-            pytest.param(
-                {"asked": request(options=Options(mode="generate"))}, id="the request's mode"
-            ),
-        ],
-    )
-    async def test_it_changes_with_what_a_verdict_depends_on(self, changed: dict[str, Any]) -> None:
-        assert await self.of(**changed) != await self.of()
-
-    async def test_it_changes_with_the_templates_content(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        fingerprints = set()
-        for digest in ("0", "1"):
-            use_template(monkeypatch, {"0": 0.0, "1": 1.0}, digest=digest)
-            fingerprints.add(await self.of())
-        assert len(fingerprints) == 2
+    async def test_it_changes_with_what_a_verdict_depends_on(self) -> None:
+        settings: list[dict[str, Any]] = [
+            {},
+            {"template": "solution"},
+            {"response_tokens": 95},
+            {"rules_first": True},
+            {"engine": FakeEngine(description={"weights": "v"})},
+            {"engine": FakeEngine(max_model_len=480)},
+            {"asked": request(template="gsm8k_strict")},
+            {"mode": "generate"},
+            {"mode": "generate", "max_tokens": 16},
+            {"mode": "generate", "temperature": 1.0},
+            {"mode": "generate", "top_p": 0.5},
+            {"mode": "generate", "enable_thinking": True},
+            {"mode": "generate", "samples": 3, "temperature": 1.0},
+        ]
+        assert len({await self.of(**each) for each in settings}) == len(settings)
 
     @pytest.mark.parametrize(
         "same",
         [
-            pytest.param({"asked": request("It is 17.", "17")}, id="another text"),
-            pytest.param({"asked": request(id="7", group="g", timeout_s=1)}, id="another address"),
-            pytest.param({"response_tokens": 96}, id="the template's budget, spelled out"),
-            pytest.param({"template": "final_answer"}, id="the default template, named"),
+            {"asked": request("It is 17.", "17", id="7", group="g", timeout_s=1)},
+            {"response_tokens": 96},
+            {"template": "final_answer"},
         ],
     )
     async def test_it_does_not_change_with_the_rest(self, same: dict[str, Any]) -> None:
         assert await self.of(**same) == await self.of()
 
-    @pytest.mark.parametrize(
-        ("template", "rules"),
-        [
-            ("final_answer", f"gsm8k-{VERSION}"),
-            ("gsm8k_strict", f"gsm8k_strict-{VERSION}"),
-            ("graded", "off"),
-        ],
-    )
-    async def test_it_names_rules_where_rules_run(self, template: str, rules: str) -> None:
-        asked = request("It is so.", question="2 + 3?", template=template)
-        engine = FakeEngine(label=says(p0=0.5, p1=0.3, p2=0.2))
-        assert f";rules={rules}" in await self.of(engine, asked, rules_first=None)
-        assert ";rules=off" in await self.of(engine, asked, rules_first=False)
-
-    def test_a_description_says_whether_rules_run(self) -> None:
-        assert judge(FakeEngine(), rules_first=None).describe()["rules_first"] is True
-        assert (
-            judge(FakeEngine(), rules_first=None, template="graded").describe()["rules_first"]
-            is False
-        )
-
     async def test_a_rule_and_the_judge_of_one_deployment_share_it(self) -> None:
         rule = await self.of(asked=request("#### 18"), rules_first=True)
         assert rule == await self.of(asked=request("She makes 18"), rules_first=True)
-
-    @pytest.mark.parametrize(
-        "settings",
-        [
-            {"max_tokens": 16},
-            {"temperature": 1.0},
-            {"top_p": 0.5},
-            {"enable_thinking": True},
-            {"samples": 3, "temperature": 1.0},
-            {"aggregate": "mean"},
-        ],
-    )
-    async def test_in_generate_mode_it_changes_with_how_the_judge_writes(
-        self, settings: dict[str, Any]
-    ) -> None:
-        plain = await self.of(mode="generate")
-        fingerprint = await self.of(mode="generate", **settings)
-        assert fingerprint != plain
-        options = {k: v for k, v in settings.items() if k != "aggregate"}
-        if options:
-            asked = request("It is so.", options=options)
-            assert await self.of(asked=asked, mode="generate") == fingerprint
-
-    async def test_it_changes_with_a_context_that_cuts_the_response_further(self) -> None:
-        long = request("9" * 96)
-        narrow, wide = FakeEngine(max_model_len=480), FakeEngine()
-        fingerprints = {await self.of(narrow, long), await self.of(wide, long)}
-        assert narrow.prompts != wide.prompts
-        assert len(fingerprints) == 2
 
 
 class TestTheModelItself:
@@ -720,29 +457,6 @@ class TestTheModelItself:
         use_template(monkeypatch, {"right": 1.0, "wrong": 0.0})
         with pytest.raises(LabelError, match="right"):
             judge(FakeEngine())
-
-    async def test_it_describes_its_settings_and_the_default_fingerprint(self) -> None:
-        scorer = judge(FakeEngine(max_model_len=777), template="solution", max_tokens=9)
-        description = scorer.describe()
-        verdict = await scorer.score(request())
-        assert description == {
-            "kind": "judge",
-            "engine": FakeEngine().describe(),
-            "template": "solution",
-            "templates": list(template_names()),
-            "inline_templates": False,
-            "cache": {"hits": 0, "misses": 0},
-            "mode": "label",
-            "rules_first": False,
-            "response_tokens": load_template("solution").response_tokens,
-            "max_tokens": 9,
-            "enable_thinking": False,
-            "samples": 1,
-            "max_samples": 8,
-            "max_model_len": 777,
-            "fingerprint": verdict.fingerprint,
-            "audit": {"agreed": 0, "disagreed": 0, "failed": 0},
-        }
 
     async def test_it_fails_and_ends_with_its_engine(self) -> None:
         engine = FakeEngine()
@@ -819,14 +533,6 @@ async def test_an_inline_template_is_refused_with_the_remedy(
     assert not engine.prompts
 
 
-async def test_many_inline_templates_are_not_all_kept() -> None:
-    model = judge(FakeEngine(text=lambda prompt: ("REWARD: 1", False)), inline_templates=True)
-    for number in range(100):
-        asked = request(template=f"{number} {{CANDIDATE_SOLUTION}} REWARD: 0 to 1")
-        assert (await model.score(asked)).score == 1.0
-    assert len(model._renderer._skeletons) <= 64
-
-
 async def test_an_equal_question_is_answered_from_the_cache() -> None:
     engine = FakeEngine(label=says(p0=0.1, p1=0.9))
     model = judge(engine)
@@ -837,30 +543,5 @@ async def test_an_equal_question_is_answered_from_the_cache() -> None:
     assert again.fingerprint == first.fingerprint
     assert len(engine.prompts) == 2
     assert model.describe()["cache"] == {"hits": 1, "misses": 2}
-
-
-async def test_written_verdicts_are_answered_from_the_cache() -> None:
-    engine = FakeEngine()
-    model = judge(engine, mode="generate", template="solution")
-    sources = [(await model.score(request("18."))).source for _ in range(2)]
-
-    assert sources == ["judge", "cache"]
-    assert len(engine.prompts) == 1
-
-
-async def test_a_request_may_ask_anew() -> None:
-    engine = FakeEngine()
-    model = judge(engine)
-    asked = request("18.", options=Options(cache=False))
-    assert [(await model.score(asked)).source for _ in range(2)] == ["judge", "judge"]
-    assert len(engine.prompts) == 2
-
-
-async def test_a_deployment_may_keep_nothing() -> None:
-    engine = FakeEngine()
-    config = JudgeModel.model_validate(
-        {"name": "judge", "kind": "judge", "cache": {"enabled": False}}
-    )
-    model = Judge(config, engine)
-    assert [(await model.score(request("It is 18"))).source for _ in range(2)] == ["judge"] * 2
-    assert model.describe()["cache"] is None
+    anew = await model.score(request("18.", options=Options(cache=False)))
+    assert anew.source == "judge"

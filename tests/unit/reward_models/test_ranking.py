@@ -1,19 +1,15 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, permutations
+from collections import Counter
+from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reward_serve.reward_models.group import (
-    PRIOR,
-    Pair,
-    cycles,
-    scores,
-    strengths,
-)
+from reward_serve.reward_models.group import PRIOR, Pair, next_round, scores, strengths
+from reward_serve.schema import Strategy
 
 
 @st.composite
@@ -24,41 +20,20 @@ def tables(draw: st.DrawFn) -> tuple[int, dict[Pair, float]]:
     return size, {pair: draw(st.floats(0, 1)) for pair in pairs}
 
 
-@given(table=tables(), least=st.integers(1, 3))
-def test_scores_are_in_0_to_1_or_absent_and_never_for_too_few_comparisons(
-    table: tuple[int, dict[Pair, float]], least: int
-) -> None:
+@given(table=tables())
+def test_scores_are_in_0_to_1_or_absent(table: tuple[int, dict[Pair, float]]) -> None:
     size, outcomes = table
-    found = scores(size, outcomes, least)
+    found = scores(size, outcomes)
     assert len(found) == size
     for index, score in enumerate(found):
         games = sum(index in pair for pair in outcomes)
-        assert score is None or (0 <= score <= 1 and games >= least)
-
-
-@given(table=tables())
-def test_scores_follow_the_responses_not_their_places(table: tuple[int, dict[Pair, float]]) -> None:
-    size, outcomes = table
-    if not _connected(size, outcomes):
-        return
-    turned = {(size - 1 - b, size - 1 - a): 1 - p for (a, b), p in outcomes.items()}
-    forward, backward = (scores(size, each, 1) for each in (outcomes, turned))
-    for one, other in zip(forward, reversed(backward), strict=True):
-        assert one is not None
-        assert other == pytest.approx(one, abs=0.011)  # of either side of a rounding
-
-
-@given(size=st.integers(2, 64))
-@settings(max_examples=20)
-def test_without_a_preference_every_score_is_one_half(size: int) -> None:
-    for pairs in (combinations(range(size), 2), zip(range(size), range(1, size), strict=False)):
-        assert scores(size, dict.fromkeys(pairs, 0.5), 1) == [0.5] * size
+        assert score is None or (0 <= score <= 1 and games)
 
 
 @given(order=st.permutations(range(6)))
 def test_a_clear_order_is_the_order_of_the_scores(order: list[int]) -> None:
     outcomes = {(a, b): 0.9 if order[a] > order[b] else 0.1 for a, b in combinations(range(6), 2)}
-    found = scores(6, outcomes, 1)
+    found = scores(6, outcomes)
     by_score = sorted(range(6), key=lambda i: found[i] or 0.0)
     assert [order[i] for i in by_score] == list(range(6))
 
@@ -84,44 +59,52 @@ def test_strengths_are_the_maximum_that_scipy_finds(table: tuple[int, dict[Pair,
         assert math.log(strength) == pytest.approx(theta, abs=2e-3)
 
 
-def test_a_win_against_a_strong_response_counts_for_more() -> None:
-    outcomes = {(0, 1): 0.9, (1, 2): 0.9, (2, 3): 0.9}  # 1 lost to the best, 3 to the third
-    found = scores(4, outcomes, 1)
-    assert found == sorted(found, key=lambda score: -(score or 0))
-    assert None not in found and found[1] != found[2]  # both won one of two
-
-
 def test_a_response_that_nothing_connects_with_the_others_has_no_score() -> None:
     outcomes = {(0, 1): 0.9, (1, 2): 0.9, (3, 4): 0.9}
-    found = scores(5, outcomes, 1)
+    found = scores(5, outcomes)
     assert [score is None for score in found] == [False, False, False, True, True]
-    assert scores(6, outcomes, 1) == [None] * 6  # half of a group is too little to score any of it
-    assert found[:3] == scores(3, {(0, 1): 0.9, (1, 2): 0.9}, 1)
-
-
-def test_without_a_comparison_no_response_has_a_score() -> None:
-    assert scores(3, {}, 1) == [None] * 3
+    assert scores(6, outcomes) == [None] * 6  # half of a group is too little to score any of it
+    assert found[:3] == scores(3, {(0, 1): 0.9, (1, 2): 0.9})
 
 
 def test_a_preference_that_is_noise_is_no_preference() -> None:
-    assert scores(2, {(0, 1): 0.5004}, 1) == [0.5, 0.5]
+    assert scores(2, {(0, 1): 0.5004}) == [0.5, 0.5]
 
 
-@given(table=tables())
-def test_cycles_are_counted_once_each(table: tuple[int, dict[Pair, float]]) -> None:
-    size, outcomes = table
+def played(strategy: Strategy, size: int, fails: frozenset[Pair] = frozenset()) -> list[list[Pair]]:
+    """The rounds against an oracle that prefers the higher index and fails on some pairs."""
+    outcomes: dict[Pair, float | None] = {}
+    rounds: list[list[Pair]] = []
+    while pairs := next_round(strategy, size, len(rounds), outcomes):
+        assert not outcomes.keys() & set(pairs), "a pair was asked twice"
+        outcomes |= {pair: None if pair in fails else 0.1 for pair in pairs}
+        rounds.append(pairs)
+        assert len(rounds) < 100
+    return rounds
 
-    def beats(a: int, b: int) -> bool:
-        return outcomes.get((a, b), 0) > 0.5 or outcomes.get((b, a), 1) < 0.5
 
-    triples = permutations(range(size), 3)
-    slow = sum(beats(a, b) and beats(b, c) and beats(c, a) for a, b, c in triples) // 3
-    assert cycles(outcomes) == slow
+@given(size=st.integers(3, 64))
+def test_all_pairs_and_circular_take_one_round(size: int) -> None:
+    assert played("all_pairs", size) == [list(combinations(range(size), 2))]
+    (pairs,) = played("circular", size)
+    assert len(pairs) == size
+    assert set(Counter(i for pair in pairs for i in pair).values()) == {2}
 
 
-def _connected(size: int, outcomes: dict[Pair, float]) -> bool:
-    reached, before = {0}, 0
-    while len(reached) > before:
-        before = len(reached)
-        reached |= {i for pair in outcomes if reached & set(pair) for i in pair}
-    return len(reached) == size
+@given(size=st.integers(2, 64), data=st.data())
+def test_swiss_takes_n_log_n_comparisons_and_no_one_plays_twice_in_a_round(
+    size: int, data: st.DataObject
+) -> None:
+    every = list(combinations(range(size), 2))
+    fails = frozenset(data.draw(st.lists(st.sampled_from(every), max_size=20)))
+    rounds = played("swiss", size, fails)
+    assert len(rounds) <= math.ceil(math.log2(size))
+    for pairs in rounds:
+        assert len({i for pair in pairs for i in pair}) == 2 * len(pairs)
+    assert {i for pairs in rounds for pair in pairs for i in pair} == set(range(size))
+    assert len(rounds) < 3 or all(len(pairs) >= size // 2 - 1 for pairs in rounds[:2])
+
+
+@pytest.mark.parametrize("strategy", ["all_pairs", "circular", "swiss"])
+def test_a_group_of_two_is_one_comparison(strategy: Strategy) -> None:
+    assert played(strategy, 2) == [[(0, 1)]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from reward_serve.explanation import ShownPrompt
 from reward_serve.reward_models.base import Trace
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status
-from tests.unit.reward_models.test_judge import FakeEngine, by_reference, judge, request, says
+from tests.unit.reward_models.test_judge import FakeEngine, judge, request, says
 
 RIGHT = says(p0=0.1, p1=0.9)
 
@@ -107,48 +106,6 @@ async def test_a_model_that_hangs_leaves_a_rule_its_verdict_within_the_deadline(
     assert verdict.score == 1.0
     assert trace.model is not None
     assert trace.model.status is Status.TIMEOUT
-
-
-async def test_there_is_a_prompt_for_each_reference() -> None:
-    yes, no = {"0": math.log(0.1), "1": math.log(0.9)}, {"0": 0.0, "1": -9.0}
-    engine = FakeEngine(label=by_reference({"17": no, "18": yes}))
-    verdict, _, prompts = await explained(judge(engine), request("eighteen", ["17", "18"]))
-
-    assert verdict.score == 1.0
-    assert [prompt.reference for prompt in prompts] == [0, 1]
-    assert [prompt.text for prompt in prompts] == engine.prompts
-
-
-async def test_an_answer_of_the_cache_is_marked() -> None:
-    model = judge(FakeEngine(label=RIGHT))
-    _, first, _ = await explained(model, request())
-    _, again, _ = await explained(model, request())
-    _, anew, _ = await explained(model, request(options=Options(cache=False)))
-
-    assert (first.cached, again.cached, anew.cached) == (False, True, False)
-
-
-async def test_the_time_of_each_part_is_measured() -> None:
-    class FakeSlowEngine(FakeEngine):
-        async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-            await asyncio.sleep(1)
-            return await super().label_logprobs(prompt, labels)
-
-    model = judge(FakeSlowEngine(label=RIGHT))
-    _, trace, _ = await explained(model, request("eighteen", ["17", "18", "19"]))
-
-    assert set(trace.seconds) == {"rules", "rendering", "engine"}
-    assert 0.9 < trace.seconds["engine"] < 2.5, "three at once count once"
-
-
-async def test_generate_mode_shows_what_was_asked_and_written() -> None:
-    engine = FakeEngine(text=lambda prompt: ("Hm. VERDICT: 1", False))
-    asked = request("eighteen", options=Options(mode="generate"))
-    verdict, trace, (prompt,) = await explained(judge(engine), asked)
-
-    assert (prompt.mode, prompt.text) == ("generate", engine.prompts[0])
-    assert verdict.text == "Hm. VERDICT: 1"
-    assert trace.model == verdict
 
 
 async def test_an_endpoint_that_renders_itself_is_shown_as_messages() -> None:

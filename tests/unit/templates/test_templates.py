@@ -1,70 +1,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from pydantic import ValidationError
 
-from reward_serve import templates
 from reward_serve.judging.verdict import read_verdict
-from reward_serve.templates import GROUPS, load_template, parse_template, template_names
-
-SHIPPED = (
-    "detailed",
-    "final_answer",
-    "graded",
-    "gsm8k_strict",
-    "problem",
-    "similarity",
-    "similarity_100",
-    "solution",
+from reward_serve.schema import Status
+from reward_serve.templates import (
+    MAX_INLINE_CHARACTERS,
+    inline_template,
+    is_inline,
+    load_template,
+    parse_template,
+    template_names,
 )
+
 BINARY = ("detailed", "final_answer", "gsm8k_strict", "problem", "solution")
 
 
 def data(**changes: Any) -> dict[str, Any]:
-    return {
-        "name": "mine",
-        "description": "A template of the tests.",
-        "response_tokens": 8,
-        "system": "You compare.",
-        "user": "Gold: {reference}\n<response>\n{response}\n</response>",
-        "label": {"instruction": "Reply 1 or 0.", "values": {"0": 0.0, "1": 1.0}},
-        "generate": generate(),
-        "digest": "0",
-        **changes,
-    }
+    """The content of a template file."""
+    shipped = load_template("solution").model_dump(exclude={"name", "digest"})
+    return {**shipped, **changes}
 
 
-def generate(**changes: Any) -> dict[str, Any]:
-    return {
-        "instruction": "End with 'VERDICT: 1' or 'VERDICT: 0'.",
-        "verdict": "VERDICT: ([01])",
-        "example": "VERDICT: 1",
-        **changes,
-    }
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that stands for the shipped templates'."""
-    monkeypatch.setattr(templates, "_folder", lambda folder: tmp_path)
-    for cached in (load_template, template_names):
-        cached.cache_clear()
-    yield tmp_path
-    for cached in (load_template, template_names):
-        cached.cache_clear()
-
-
-def test_the_shipped_templates_are_found_by_name() -> None:
-    assert template_names() == SHIPPED
-
-
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", template_names())
 def test_a_shipped_template_shows_one_fenced_response_after_a_full_reference(name: str) -> None:
     template = load_template(name)
     assert template.name == name
@@ -73,29 +35,6 @@ def test_a_shipped_template_shows_one_fenced_response_after_a_full_reference(nam
     assert "<response>\n{response}\n</response>" in template.user
     before = template.user.index("{reference}") < template.user.index("{response}")
     assert before is (template.reference == "full")
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_only_the_template_of_that_name_shows_the_problem_and_it_comes_first(name: str) -> None:
-    shown = load_template(name).fields
-    assert ("question" in shown) is (name == "problem")
-    assert "question" not in shown[1:]
-
-
-@pytest.mark.parametrize("name", BINARY)
-def test_a_template_of_right_and_wrong_gives_zero_or_one(name: str) -> None:
-    label = load_template(name).label
-    assert label is not None
-    assert label.values == {"0": 0.0, "1": 1.0}
-    assert label.binary
-
-
-def test_a_graded_template_scores_right_but_messy_one_half() -> None:
-    template = load_template("graded")
-    assert template.label is not None
-    assert template.label.values == {"0": 0.0, "1": 0.5, "2": 1.0}
-    assert not template.label.binary
-    assert template.rules is None  # a rule knows nothing of clarity
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -110,19 +49,12 @@ def test_a_shipped_verdict_pattern_finds_every_label_in_the_instructed_form(
 @pytest.mark.parametrize(
     ("name", "written", "score"),
     [
-        ("similarity", "Much the same.\nREWARD: 0.8", 0.8),
-        ("similarity", "**REWARD**: 1", 1.0),
+        ("similarity", "'REWARD: 1', it says.\n**REWARD**: 0.8", 0.8),
         ("similarity", "REWARD: 80", None),
-        ("similarity", "'REWARD: 1', it says.\nREWARD: 0", 0.0),
-        ("similarity", "REWARD: nan", None),
         ("similarity_100", "REWARD: 80", 0.8),
-        ("similarity_100", "REWARD: 0.8", 0.008),
         ("similarity_100", "REWARD: 101", None),
-        ("graded", "GRADE: 2", 1.0),
         ("graded", "GRADE: 1", 0.5),
-        ("graded", "GRADE: 0", 0.0),
         ("graded", "GRADE: 3", None),
-        ("detailed", "Both are 18.\nVERDICT: 1", 1.0),
         ("detailed", "<think>VERDICT: 1</think>\nVERDICT: 0", 0.0),
     ],
 )
@@ -140,40 +72,12 @@ def test_an_unknown_template_is_a_key_error(name: str) -> None:
         load_template(name)
 
 
-def test_the_digest_changes_with_what_a_verdict_depends_on_and_nothing_else(folder: Path) -> None:
-    written = {key: value for key, value in data().items() if key not in ("name", "digest")}
-    text = yaml.safe_dump(written)
-
-    def digest(content: str) -> str:
-        (folder / "mine.yaml").write_text(content, encoding="utf-8")
-        load_template.cache_clear()
-        return load_template("mine").digest
-
-    first = digest(text)
-    assert digest(text.replace("You compare.", "You compare!")) != first
-    assert digest("# a comment\n" + yaml.safe_dump(written | {"card": "18.0 is 18."})) == first
-
-
-GROUP_TEMPLATES = template_names(GROUPS)
-
-
-def test_templates_that_compare_responses_are_shipped_apart_from_the_others() -> None:
-    assert GROUP_TEMPLATES == ("pairwise", "pairwise_reference")
-    assert not {*GROUP_TEMPLATES} & {*template_names()}
-    with pytest.raises(KeyError):
-        load_template("pairwise")
-
-
-@pytest.mark.parametrize("name", GROUP_TEMPLATES)
-def test_a_template_that_compares_shows_the_question_first_and_fences_every_response(
-    name: str,
-) -> None:
-    template = load_template(name, GROUPS)
-    assert template.shows == "pair"
-    responses = [field for field in template.fields if field.startswith("response")]
-    assert template.fields[0] == "question" and template.fields[-len(responses) :] == responses
-    for field in responses:
-        assert f"<response>\n{{{field}}}\n</response>" in template.user
+def test_the_digest_changes_with_what_a_verdict_depends_on_and_nothing_else() -> None:
+    first, again, other = (
+        parse_template("mine", data(**changes)).digest
+        for changes in ({}, {"card": "18.0 is 18."}, {"system": "You compare!"})
+    )
+    assert first == again != other
 
 
 @pytest.mark.parametrize(
@@ -181,12 +85,78 @@ def test_a_template_that_compares_shows_the_question_first_and_fences_every_resp
 )
 def test_a_template_shows_one_response_or_two(user: str) -> None:
     with pytest.raises(ValidationError, match="to compare a group's responses"):
-        parse_template("mine", {**data(), "user": user})
+        parse_template("mine", data(user=user))
 
 
 def test_a_place_is_told_of_one_response_and_a_reference() -> None:
-    data = load_template("final_answer").model_dump(exclude={"name", "digest"})
     pair = "{response_1}\n{response_2}\n{reference}"
     for user in (pair, "<response>{response}</response>"):
         with pytest.raises(ValueError, match="occurrence: needs"):
-            parse_template("mine", {**data, "user": user})
+            parse_template("mine", data(user=user, occurrence=True))
+
+
+THEIRS = """Problem: {PROBLEM}
+Gold: {REFERENCE_SOLUTION}
+Candidate: {CANDIDATE_SOLUTION}
+Answer with REWARD: <score> between 0 and 1."""
+
+
+def test_only_text_with_a_placeholder_is_an_inline_template() -> None:
+    assert not any(map(is_inline, template_names()))
+    assert is_inline(THEIRS)
+    assert is_inline("Is {response} right?")
+
+
+def test_the_placeholders_become_fenced_fields() -> None:
+    template = inline_template(THEIRS)
+
+    assert template.fields == ["question", "reference", "response"]
+    assert "Candidate: <response>\n{response}\n</response>" in template.user
+
+
+@pytest.mark.parametrize(
+    "syntax",
+    [
+        "{PROBLEM.__class__}",
+        "{PROBLEM!r} {PROBLEM[0]} {0} {x:>9}",
+        "{{ config.items() }} {% for x in y %}{% endfor %}",
+        "%s %(PROBLEM)s ${HOME} $(id) `id` <%= 7*7 %>",
+        "\\1 \\g<0>",
+    ],
+)
+def test_the_syntax_of_template_languages_stays_text(syntax: str) -> None:
+    text = f"{syntax} {{CANDIDATE_SOLUTION}} {syntax}"
+    assert inline_template(text).user == f"{syntax} <response>\n{{response}}\n</response> {syntax}"
+
+
+@pytest.mark.parametrize(
+    ("asks", "written", "score"),
+    [
+        ("REWARD: <score> between 0 and 1", "So.\nREWARD: 0.75", 0.75),
+        ("REWARD: <score> between 0 and 1", "REWARD: 0\nNo:\n**REWARD: 1**", 1.0),
+        ("REWARD: <score> between 0 and 100", "REWARD: 75", 0.75),
+        ("REWARD: <score> (0-100)", "REWARD: 1", 0.01),
+        ("a REWARD from 0 to 1", "REWARD: 75", None),
+        ("a REWARD from 0 to 1", "75", None),
+    ],
+)
+def test_the_last_reward_is_read_on_the_scale_that_is_asked(
+    asks: str, written: str, score: float | None
+) -> None:
+    verdict = read_verdict(inline_template(f"{{CANDIDATE_SOLUTION}}\n{asks}"), written, False)
+
+    assert verdict.score == score
+    assert (verdict.status is Status.OK) is (score is not None)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{PROBLEM}", "CANDIDATE_SOLUTION"),
+        ("{CANDIDATE_SOLUTION} {response}", "exactly once"),
+        ("{CANDIDATE_SOLUTION}" + "x" * MAX_INLINE_CHARACTERS, "the limit is"),
+    ],
+)
+def test_one_that_cannot_judge_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        inline_template(text)

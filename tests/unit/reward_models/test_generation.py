@@ -7,10 +7,9 @@ import pytest
 
 from reward_serve.config.models import JudgeModel
 from reward_serve.reward_models.base import InvalidRequestError
-from reward_serve.reward_models.comparison import aggregate
-from reward_serve.reward_models.judge import Judge
-from reward_serve.schema import Options, ScoreResult, Status, Usage, failure
-from tests.unit.reward_models.test_judge import FakeEngine, judge, request, says
+from reward_serve.reward_models.judge import Judge, aggregate
+from reward_serve.schema import Options, ScoreResult, Status, failure
+from tests.unit.reward_models.test_judge import FakeEngine, judge, request
 
 REASONING = {"engine_kwargs": {"reasoning_parser": "qwen3"}}
 
@@ -48,11 +47,10 @@ class TestAggregate:
     @pytest.mark.parametrize(
         ("scores", "vote", "mean"),
         [
-            pytest.param([1.0, 0.0, 1.0], 1.0, 2 / 3, id="two of three"),
-            pytest.param([1.0, 0.0], 0.0, 0.5, id="a tie goes to the lower"),
-            pytest.param([1.0, None, 1.0], 1.0, 1.0, id="one without a verdict"),
-            pytest.param([0.2, 0.9, 0.4], 0.2, 0.5, id="no two alike"),
-            pytest.param([0.0, 0.0, 0.0], 0.0, 0.0, id="of one mind"),
+            ([1.0, 0.0, 1.0], 1.0, 2 / 3),
+            ([1.0, 0.0], 0.0, 0.5),
+            ([1.0, None, 1.0], 1.0, 1.0),
+            ([0.2, 0.9, 0.4], 0.2, 0.5),
         ],
     )
     def test_a_vote_takes_the_commonest_score_and_a_mean_the_mean(
@@ -76,17 +74,6 @@ class TestAggregate:
         assert (verdict.text, verdict.label) == ("text 1", "1")
         assert aggregate(samples(0.0, 1.0), "mean").label is None
 
-    def test_tokens_add_up(self) -> None:
-        both = [
-            ScoreResult(status=Status.OK, score=1.0, usage=Usage(completion_tokens=n))
-            for n in (3, 4)
-        ]
-        assert aggregate(both, "vote").usage.completion_tokens == 7
-
-    def test_a_single_sample_is_itself(self) -> None:
-        (only,) = samples(0.5)
-        assert aggregate([only], "vote") is only
-
 
 class TestSamples:
     async def test_the_requested_answers_are_sampled_independently(self) -> None:
@@ -95,16 +82,6 @@ class TestSamples:
         verdict = await judge(engine).score(request(options=options))
         assert (verdict.score, verdict.details) == (1.0, {"samples": [1.0, 0.0, 1.0]})
         assert engine.budgets == [(None, 0), (None, 1), (None, 2)]
-
-    async def test_the_deployment_may_ask_for_a_mean(self) -> None:
-        engine = writes("VERDICT: 1", "VERDICT: 0")
-        scorer = judge(engine, mode="generate", samples=2, temperature=0.7, aggregate="mean")
-        assert (await scorer.score(request())).score == 0.5
-
-    async def test_label_mode_has_no_use_for_the_deployments_samples(self) -> None:
-        engine = FakeEngine(label=says(p0=0.1, p1=0.9))
-        scorer = judge(engine, mode="generate", samples=2, temperature=0.7)
-        assert (await scorer.score(request(options=Options(mode="label")))).score == 1.0
 
     @pytest.mark.parametrize("rules_first", [False, True])
     @pytest.mark.parametrize(
@@ -155,11 +132,6 @@ class TestThinking:
         ):
             await scorer.score(request(options=Options(thinking_tokens=512)))
 
-    async def test_a_verdict_while_thinking_does_not_count(self) -> None:
-        engine = writes("VERDICT: 1</think>It is 17.\nVERDICT: 0")
-        scorer = thinker(engine, enable_thinking=True)
-        assert (await scorer.score(request())).score == 0.0
-
 
 class TestTemplateFile:
     @pytest.fixture
@@ -183,21 +155,3 @@ class TestTemplateFile:
             assert (verdict.score, verdict.template) == (0.5, "ours")
         assert "18\n<response>\nIt is 18.\n</response>" in engine.prompts[0]
         assert scorer.describe()["templates"][0] == "ours"
-
-    async def test_the_shipped_ones_stay_at_hand(self, ours: dict[str, Any]) -> None:
-        scorer = judge(FakeEngine(), **ours)
-        assert (await scorer.score(request(template="solution"))).template == "solution"
-
-    async def test_a_request_cannot_name_a_file(self, ours: dict[str, Any]) -> None:
-        scorer = judge(FakeEngine(), **ours)
-        for name in (ours["template"], "ours.yaml", "mine/ours"):
-            with pytest.raises(InvalidRequestError, match="template: no template is named"):
-                await scorer.score(request(template=name))
-
-    def test_another_content_is_another_fingerprint(self, ours: dict[str, Any]) -> None:
-        fingerprints = set()
-        for _ in range(2):
-            scorer = judge(FakeEngine(), **ours)
-            fingerprints.add(scorer.describe()["fingerprint"])
-            ours["template_data"] = {**ours["template_data"], "system": "You mark!"}
-        assert len(fingerprints) == 2
