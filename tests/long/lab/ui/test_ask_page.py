@@ -188,14 +188,3 @@ def test_a_long_item_is_pasted_asked_and_shown(
     expect(card.locator(".text-box .match")).to_have_text("#### 18")
     expect(card.get_by_text("characters not shown").first).to_be_visible()
     assert asked(fake_service)[-1]["response"] == response
-
-
-def test_half_a_surrogate_pair_is_replaced(
-    open_page: Open, running: Running, fake_service: FakeService
-) -> None:
-    page = open_page(running)
-    page.get_by_label("Response").focus()
-    page.evaluate("document.execCommand('insertText', false, 'a\\ud800b')")
-    ask(page)
-    expect(page.locator(".verdict")).to_be_visible()
-    assert asked(fake_service)[-1]["response"] == "a\ufffdb"

@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from tests.long.lab.ui.conftest import TIMEOUT_MS, Open
-from tests.long.lab.ui.using import fits, go_by_keyboard, is_light
+from tests.long.lab.ui.using import fits, go_by_keyboard
 from tests.service.lab.ui.logs import append, verdict
 from tests.service.lab.ui.running import Running
 
@@ -48,13 +48,3 @@ def test_what_was_typed_is_there_when_another_page_was_looked_at(
     expect(page.get_by_role("heading", name="Health")).to_be_visible()
     page.go_back()
     expect(page.get_by_label("Response")).to_have_value("kept")
-
-
-def test_the_theme_that_was_chosen_stays(open_page: Open, running: Running) -> None:
-    page = open_page(running, color_scheme="light")
-    page.get_by_role("button", name="Light or dark").click()
-    page.wait_for_selector("body.body--dark")
-    page.wait_for_function("document.cookie.includes('theme=dark')")
-    page.reload()
-    page.wait_for_selector("body.body--dark")
-    assert not is_light(page)

@@ -8,20 +8,23 @@ from decimal import Decimal
 from random import Random
 
 import pytest
+from reward_serve_lab.attacks.families import MAX_CHARACTERS
 
 from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import load_template, template_names
 from reward_serve_answers import final_answer, verify
 from reward_serve_lab.attacks import FAMILIES, Attack, Family, crossed
-from reward_serve_lab.attacks.families.altered_values import OTHER_AMOUNTS
-from reward_serve_lab.attacks.families.master_keys import MAX_CHARACTERS
 from reward_serve_lab.attacks.problems import Problem
 
 FINGERPRINT = (
     "import hashlib; from reward_serve_lab.attacks import crossed; "
     "print(hashlib.sha256(repr(crossed(3)).encode()).hexdigest())"
 )
+
+
+def of(name: str) -> Family:
+    return next(family for family in FAMILIES if family.name == name)
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +162,7 @@ def test_other_amounts_and_hidden_texts_beside_a_wrong_answer_are_never_the_valu
 
 def test_two_factorial_is_two() -> None:
     two = Problem("?", ("1 + 1 = 2",), Decimal(2))
-    texts = [draft(two) for draft in OTHER_AMOUNTS.drafts(Random(0)) if callable(draft)]
+    texts = [draft(two) for draft in of("other_amounts").drafts(Random(0)) if callable(draft)]
     assert any("3!" in text for text in texts)
     assert not any("2!" in text or "2 factorial" in text for text in texts)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reward_serve_lab.attacks.data import read_attacks
 from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.problems import GENERIC_QUESTION
+from reward_serve_lab.attacks.suite import read_attacks
 from reward_serve_lab.evaluation.json_lines import LinesError
 
 GOOD = {"family": "mine", "response": "", "reference": "18"}

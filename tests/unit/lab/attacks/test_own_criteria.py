@@ -4,12 +4,13 @@ import re
 from random import Random
 
 import pytest
+from reward_serve_lab.attacks import FAMILIES
 
 from reward_serve.judging.rendering import Renderer
 from reward_serve.schema import Mode
 from reward_serve.templates import RUBRICS, load_template
-from reward_serve_lab.attacks.families.closed_fences import OWN_CRITERIA
 
+(OWN_CRITERIA,) = [family for family in FAMILIES if family.name == "own_criteria"]
 TEXTS = [str(draft) for seed in range(5) for draft in OWN_CRITERIA.drafts(Random(seed))]
 TEMPLATE = load_template("rubric", RUBRICS)
 

@@ -7,7 +7,7 @@ import pytest
 from reward_serve_answers import verify
 from reward_serve_lab.attacks import FAMILIES
 from reward_serve_lab.attacks.mentions import mentions
-from reward_serve_lab.attacks.variants import variants
+from reward_serve_lab.attacks.suite import variants
 
 SOLUTION = "Odile has 36 - 6 = 30 loaves.\nThey bring in 30 * 4 = 120 dollars.\n#### 120"
 MAY_MENTION = {family.name for family in FAMILIES if family.may_mention}

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from reward_serve_lab.evaluation.metrics import Bin
-from reward_serve_lab.evaluation.plot import plot_reliability
+from reward_serve_lab.evaluation.tables import plot_reliability
 
 BINS = [Bin(10, 0.1, 0.2), Bin(100, 0.9, 0.7)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from reward_serve.schema import Component, ScoreResult, Status
 from reward_serve_lab.evaluation.bulk import Row
-from reward_serve_lab.evaluation.splits import (
+from reward_serve_lab.evaluation.report import (
     by_criterion,
     by_format,
     by_length,
