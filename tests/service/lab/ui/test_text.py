@@ -82,15 +82,6 @@ def test_of_a_long_text_the_ends_and_what_is_marked_are_shown() -> None:
     assert sum(len(piece.text) for piece in shown) < MAX_SHOWN + 3_000
 
 
-def test_marks_that_lie_outside_the_text_are_ignored() -> None:
-    assert pieces("18", [Mark(5, 9, "match"), Mark(1, 1, "cut")]) == [Piece("18")]
-
-
-def test_one_line_has_no_line_breaks_and_says_that_it_was_cut() -> None:
-    shown = one_line("x" * 300 + "\nend", 100)
-    assert shown[0].text == "… " and "\n" not in "".join(piece.text for piece in shown)
-
-
 def test_hidden_names_are_few_and_distinct() -> None:
     assert hidden_names("a\u200b\u200bb\u202e") == [
         "U+200B ZERO WIDTH SPACE",

@@ -10,10 +10,9 @@ from typer.testing import CliRunner, Result
 
 import reward_serve_lab.cli.evaluate as command
 from reward_serve.cli.main import cli
-from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.schema import Component, ScoreResult, Status, failure
 from tests.fake_service import FakeService, dead_url
-from tests.unit.lab.evaluation.fakes import FakeClient, failed, judged, ruled
+from tests.unit.lab.evaluation.fakes import FakeClient, judged
 
 ROWS = [
     {"id": f"r{n}", "response": str(n), "reference": "18", "correct": n % 2 == 0}
@@ -136,25 +135,6 @@ def test_templates_and_modes_run_side_by_side_over_the_same_rows(
     assert "options.mode: not [allowed] here" in shown
 
 
-def test_names_from_service_and_caller_are_printed_without_markup(
-    client: FakeClient, rows: Path
-) -> None:
-    def answer(request: dict[str, Any], together: int) -> ScoreResult:
-        first = request["response"] == "1"
-        return by_parity(request, together) if first else failure(Status.ERROR, "[/x]\x1b[2J")
-
-    client.answer = answer
-    result = invoke(rows, "--template", "[/y]", "--template", "z")
-    assert result.exit_code == 0, result.output
-    assert r"[/x]\x1b[2J" in result.stdout
-    assert "[/y]" in result.stdout
-    assert "[/y]" in result.stderr
-
-
-def test_one_run_has_no_list_of_runs(client: FakeClient, rows: Path, tmp_path: Path) -> None:
-    assert "runs" not in reported(rows, folder=tmp_path)
-
-
 def test_a_sample_is_seeded_and_keeps_the_files_order(
     client: FakeClient, rows: Path, tmp_path: Path
 ) -> None:
@@ -171,17 +151,6 @@ def test_a_sample_is_seeded_and_keeps_the_files_order(
     assert lines("--sample", 8, "--seed", 1) == drawn
     assert lines("--sample", 8, "--seed", 2) != drawn
     assert lines("--sample", 1000) == list(range(1, 21))
-
-
-def test_results_are_written_with_the_rows_ids(
-    client: FakeClient, rows: Path, tmp_path: Path
-) -> None:
-    results = tmp_path / "results.jsonl"
-    invoke(rows, "--results", results)
-    lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
-    assert [line["id"] for line in lines] == [row["id"] for row in ROWS]
-    keys = [name for name in ScoreResult.model_fields if name != "components"]
-    assert {tuple(line) for line in lines} == {("line", "correct", *keys)}
 
 
 def test_stability_scores_again_at_other_batch_sizes_and_tells_what_flips(
@@ -222,24 +191,6 @@ def test_a_run_is_compared_with_an_earlier_ones_results(
     assert "different fingerprints" in invoke(rows, "--compare", results).stdout
 
 
-def test_rows_without_a_score_are_counted_and_their_reason_is_reported(
-    client: FakeClient, rows: Path, tmp_path: Path
-) -> None:
-    client.answer = lambda request, n: (
-        failed() if request["response"] == "2" else by_parity(request, n)
-    )
-    report = reported(rows, folder=tmp_path)
-    assert report["statuses"] == {"ok": 19, "timeout": 1}
-    assert (report["agreement"], report["auc"], report["unscored"]) == (19 / 20, 1.0, 1)
-    assert "timeout, first reason: timeout_s passed" in invoke(rows).stdout
-
-
-def test_labels_of_one_class_have_no_auc(client: FakeClient, tmp_path: Path) -> None:
-    file = written(tmp_path, *(json.dumps(row) for row in ROWS if row["correct"]))
-    report = reported(file, "--plot", tmp_path / "p.png", folder=tmp_path)
-    assert (report["auc"], report["agreement"]) == (None, 1.0)
-
-
 def test_a_bad_row_is_reported_with_its_line_and_counts_as_invalid(
     client: FakeClient, tmp_path: Path
 ) -> None:
@@ -264,25 +215,12 @@ def test_a_file_without_labels_is_refused_before_anything_is_asked(
     assert client.asked == []
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("none.jsonl", "No such file"), (".", "Is a directory")]
-)
-def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str, message: str) -> None:
-    result = invoke(tmp_path / name)
-    assert result.exit_code == 2
-    assert message in result.stderr
-
-
 Arguments = Callable[[Path], list[object]]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(lambda _: ["--mode", "essay"], "essay", id="mode"),
-        pytest.param(lambda _: ["--sample", 0], "--sample", id="no sample"),
-        pytest.param(lambda _: ["--margin", 0.6], "--margin", id="margin"),
-        pytest.param(lambda _: ["--disagreements", -1], "--disagreements", id="disagreements"),
         pytest.param(lambda f: ["--out", f / "none" / "x"], "does not exist", id="out"),
         pytest.param(lambda f: ["--results", f / "none" / "x"], "does not exist", id="results"),
         pytest.param(lambda f: ["--plot", f], "is a folder", id="plot"),
@@ -304,18 +242,6 @@ def test_options_that_cannot_be_met_are_refused_before_anything_is_asked(
     assert client.asked == []
 
 
-def test_results_of_other_rows_cannot_be_compared(
-    client: FakeClient, rows: Path, tmp_path: Path
-) -> None:
-    results = tmp_path / "results.jsonl"
-    results.write_text(
-        json.dumps({"line": 99, **ruled(True).model_dump(mode="json")}), encoding="utf-8"
-    )
-    result = invoke(rows, "--compare", results)
-    assert result.exit_code == 2
-    assert "has no results for these rows" in result.stderr
-
-
 def test_an_unreachable_url_exits_1_with_the_reason(rows: Path, tmp_path: Path) -> None:
     url, out = dead_url(), tmp_path / "report.json"
     result = invoke(rows, "--url", url, "--out", out)
@@ -332,18 +258,6 @@ def test_rows_of_which_none_can_be_scored_exit_1_with_the_reason(
     result = invoke(rows, "--model", "jugde")
     assert result.exit_code == 1
     assert result.output.rstrip().endswith(f"no row was scored; invalid, first reason: {reason}")
-
-
-def test_an_unknown_application_exits_1_with_the_reason(
-    rows: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def nobody(*_: object) -> None:
-        raise ServiceUnavailableError("no application 'x'")
-
-    monkeypatch.setattr(command, "client_for", nobody)
-    result = invoke(rows, "--app", "x")
-    assert result.exit_code == 1
-    assert "no application 'x'" in result.stderr
 
 
 def test_rows_with_labelled_criteria_are_measured_by_criterion(
