@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from reward_serve.schema import MAX_ITEM_BYTES
 from reward_serve_lab.ui.ask import requests_of
 from reward_serve_lab.ui.shell import Draft
 from tests.fake_service import FakeService, Reply
@@ -113,10 +114,10 @@ def test_attacks_that_were_not_judged_are_no_success(
 @pytest.mark.parametrize(
     ("unit", "size"),
     [
-        ("So far, so good; it goes on for long. " * 5 + "\n", 1_000_000),
-        ("\x01" * 100 + "\n", 1_000_000),  # seven characters each in a message
+        ("So. ", MAX_ITEM_BYTES - 2),
+        ("\x01" * 100 + "\n", 200_000),  # seven characters each in a message
     ],
-    ids=["lines", "controls"],
+    ids=["longest", "controls"],
 )
 def test_a_long_item_is_pasted_asked_and_shown(
     open_page: Open, running: Running, fake_service: FakeService, unit: str, size: int

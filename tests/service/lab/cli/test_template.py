@@ -23,15 +23,6 @@ def test_a_finding_is_a_line_and_an_error_exits_1(write: Write) -> None:
     assert len(lines) == 2
 
 
-def test_valid_templates_and_warnings_exit_0(write: Write) -> None:
-    right = write()
-    warned = write("warned.yaml", user="<response>\n{response}\n</response>")
-    result = check(right, warned)
-    assert result.exit_code == 0
-    assert f"{right}: no findings" in result.stdout
-    assert f"{warned}: warning: " in result.stdout
-
-
 def test_a_model_that_the_hub_does_not_serve_is_reported_at_once(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,19 +43,12 @@ def test_the_placeholders_of_another_judge_are_known(write: Write, tokenizer: To
     assert check_file(write(user=user), tokenizer) == []
 
 
-def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tokenizer) -> None:
-    system = r"Answers look like \boxed{answer}, \frac{one}{two}, x_{max} or {1, 2}."
-    assert check_file(write(system=system), tokenizer) == []
-
-
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
         ({"user": BOTH}, "user", "must contain {response}"),
         ({"user": BOTH + FENCED * 2}, "user", "{response} exactly once"),
-        ({"user": FENCED, "occurrence": True}, "occurrence", "or omit it"),
         ({"user": BOTH + "{respnse}"}, "user", "not a placeholder; write {response}"),
-        ({"user": BOTH + "{CANDIDATE}" + FENCED}, "user", "write {CANDIDATE_SOLUTION}"),
         ({"user": BOTH + "{{response}}"}, "user", "'{{response}}' is not filled in"),
         ({"system": "Judge {response}."}, "system", "move them to user"),
         ({"user": BOTH + FENCED + "{instruction}"}, "user", "is not filled in here"),
@@ -72,7 +65,6 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
             "is not a single token",
         ),
         ({"label__values": {0: 0.0, 1: 1.0}}, "label.values", 'quote it: "0"'),
-        ({"label__values": {"1": 1.0}}, "label.values", "at least 2 items"),
         ({"label__values": {"0": 1.0, "1": 1.0}}, "label.values", "every label has the value 1"),
         ({"label__values": {"0": 0.0, "1": 10.0}}, "label.values", "use values between 0 and 1"),
         (
@@ -81,10 +73,7 @@ def test_latex_and_plain_braces_are_no_placeholders(write: Write, tokenizer: Tok
             "does not name label '0'",
         ),
         ({"response_tokens": ...}, "response_tokens", "is missing"),
-        ({"response_tokens": 0}, "response_tokens", "greater than or equal to 1"),
         ({"generate__exmple": "x"}, "generate.exmple", "is unknown; did you mean 'example'?"),
-        ({"rules": "numeric"}, "rules", "'gsm8k'"),
-        ({"digest": "0"}, "digest", "remove it"),
         ({"generate__verdict": "VERDICT: ("}, "generate.verdict", "is not a regular expression"),
         ({"generate__verdict": "VERDICT: [01]"}, "generate.verdict", "needs a group"),
         ({"generate__example": "Score: 1"}, "generate.example", "does not match 'Score: 1'"),
@@ -125,25 +114,6 @@ def test_a_seeded_mistake_is_reported_with_its_field_and_remedy(
     assert any(said in text for text in listed), findings
     assert findings[0].severity == "error"
     assert not any("\n" in str(finding) for finding in findings)
-
-
-def test_labels_that_share_a_token_are_reported(write: Write, tokenizer: Tokenizer) -> None:
-    class FakeTokenizer:
-        """Writes every letter as one token."""
-
-        def chat(self, messages: Any, enable_thinking: bool) -> str:
-            return tokenizer.chat(messages, enable_thinking)
-
-        def encode_control(self, text: str) -> list[int]:
-            return [7 for _ in text]
-
-        def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
-            return self.encode_control(text), [*range(len(text))]
-
-    fake: Any = FakeTokenizer()
-    (finding,) = check_file(write(), fake)
-    assert finding.field == "label.values"
-    assert "share a token" in finding.found
 
 
 @pytest.mark.parametrize(

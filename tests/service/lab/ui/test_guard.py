@@ -78,25 +78,11 @@ def test_another_run_takes_no_cookie_of_an_earlier_one(inside: TestClient) -> No
 
 @pytest.mark.parametrize(
     "host",
-    [
-        "evil.example",
-        "evil.example:8080",
-        "127.0.0.1.evil.example:8080",
-        "127.0.0.1@evil.example",
-        "localhost.evil.example",
-        "0.0.0.0:8080",
-        "192.168.0.2:8080",
-        "",
-    ],
+    ["evil.example:8080", "127.0.0.1.evil.example:8080", "127.0.0.1@evil.example", "0.0.0.0", ""],
 )
 def test_another_host_is_refused_even_with_the_cookie(inside: TestClient, host: str) -> None:
     assert inside.get("/", headers={"host": host}).status_code == 421
     assert refused_socket(inside, {"host": host, "origin": f"http://{host}"})
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:8080", "[::1]:8080", "localhost"])
-def test_every_name_of_loopback_is_let_in(inside: TestClient, host: str) -> None:
-    assert inside.get("/", headers={"host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -25,17 +25,11 @@ def test_plain_text_is_one_piece_as_it_is() -> None:
     ("character", "name"),
     [
         ("\u202e", "RIGHT-TO-LEFT OVERRIDE"),
-        ("\u2066", "LEFT-TO-RIGHT ISOLATE"),
         ("\u200b", "ZERO WIDTH SPACE"),
-        ("\u00ad", "SOFT HYPHEN"),
         ("\u0000", "control character"),
-        ("\u001b", "control character"),
-        ("\u0008", "control character"),
-        ("\r", "control character"),
         ("\u3164", "HANGUL FILLER"),
         ("\ufe0f", "VARIATION SELECTOR-16"),
         ("\U000e0041", "TAG LATIN CAPITAL LETTER A"),
-        ("\U000e0101", "VARIATION SELECTOR-18"),
         ("\u00a0", "NO-BREAK SPACE"),
         ("\u2028", "LINE SEPARATOR"),
         ("\ud800", "unassigned"),
@@ -52,11 +46,6 @@ def test_no_attack_leaves_a_hidden_character_in_what_is_shown() -> None:
         for piece in pieces(attack.response) + one_line(attack.response):
             assert not any(map(is_hidden, piece.text)), attack.family
             piece.text.encode()
-
-
-def test_a_run_of_hidden_characters_is_counted_and_many_are_not_all_named() -> None:
-    assert pieces("\u200b" * 500) == [Piece("U+200B×500", "unseen", "ZERO WIDTH SPACE")]
-    assert len("".join(p.text for p in pieces("\u200b\u200c" * 10_000))) < 60_000
 
 
 def test_a_pile_of_combining_marks_is_cut() -> None:

@@ -95,21 +95,12 @@ def test_ones_own_attacks_are_sent_beside_the_suites(judge: FakeJudge, tmp_path:
     assert "\x1b" not in result.stdout
 
 
-def test_a_bad_row_of_the_users_own_is_reported_with_its_line_and_nothing_is_sent(
-    judge: FakeJudge, tmp_path: Path
-) -> None:
-    good = {"family": "mine", "response": "x", "reference": "18"}
-    result = invoke("--data", own(tmp_path, good, {"family": "mine", "response": "x"}))
-    assert result.exit_code == 2
-    assert "line 2: reference: Field required" in result.stderr
-    assert judge.requests == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["--data", "none.jsonl"], "No such file", id="no file"),
-        pytest.param(["--out", "none/report.json"], "none/report.json", id="no folder"),
+        (["--data", "none.jsonl"], "No such file"),
+        (["--data", "pyproject.toml"], "line 1: is not JSON"),
+        (["--out", "none/report.json"], "none/report.json"),
     ],
 )
 def test_options_that_cannot_be_met_are_refused(

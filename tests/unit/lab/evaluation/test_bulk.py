@@ -13,7 +13,6 @@ from reward_serve.schema import ScoreResult, Source, Status, failure
 from reward_serve_lab.evaluation.bulk import (
     Row,
     Run,
-    percentile,
     read_rows,
     score_rows,
     write_results,
@@ -197,14 +196,6 @@ def test_a_summary_counts_and_measures_and_is_json() -> None:
         "latency_ms": {"p50": 20, "p95": 29},
     }
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
-
-
-@pytest.mark.parametrize(
-    ("values", "percent", "expected"),
-    [([], 50, None), ([7.0], 95, 7.0), ([3.0, 1.0, 2.0], 50, 2.0), ([0.0, 10.0], 95, 9.5)],
-)
-def test_percentiles(values: list[float], percent: int, expected: float | None) -> None:
-    assert percentile(values, percent) == (None if expected is None else pytest.approx(expected))
 
 
 def test_results_are_written_a_line_a_row_under_their_ids(tmp_path: Path) -> None:

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from reward_serve.schema import ScoreResult, Status, probability_right
+from reward_serve.schema import ScoreResult, probability_right
 from reward_serve_lab.evaluation.metrics import (
     BINS,
     Bin,
     expected_calibration_error,
-    kappa,
     measure,
     reliability,
     reliability_of,
@@ -28,30 +27,12 @@ FEW = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("result", "expected"),
-    [
-        (judged(0.2), 0.2),
-        (ruled(True), 1.0),
-        (failed(), None),
-        (
-            ScoreResult(
-                status=Status.OK, score=0.0, label="no", probabilities={"no": 0.7, "yes": 0.3}
-            ),
-            0.3,
-        ),
-        (
-            ScoreResult(
-                status=Status.OK, score=0.6, label="1", probabilities={"0": 0.2, "1": 0.4, "2": 0.4}
-            ),
-            0.6,
-        ),
-    ],
-)
-def test_the_probability_of_right_is_the_label_of_value_1s_else_the_score(
-    result: ScoreResult, expected: float | None
-) -> None:
-    assert probability_right(result) == expected
+def test_the_probability_of_right_is_the_label_of_value_1s_else_the_score() -> None:
+    named = {"score": 0.0, "label": "no", "probabilities": {"no": 0.7, "yes": 0.3}}
+    graded = {"score": 0.6, "label": "1", "probabilities": {"0": 0.2, "1": 0.4, "2": 0.4}}
+    results = [ScoreResult.model_validate({"status": "ok", **each}) for each in (named, graded)]
+    results += [judged(0.2), ruled(True), failed()]
+    assert [probability_right(result) for result in results] == [0.3, 0.6, 0.2, 1.0, None]
 
 
 def test_measures_match_a_hand_computation() -> None:
@@ -95,28 +76,9 @@ def test_one_class_has_no_auc_and_no_rate_of_the_other(truth: bool) -> None:
 
 def test_without_scores_measures_are_none() -> None:
     measured = measure(pairs_of(run_of((True, failed()))))
-    assert [measured[name] for name in ("agreement", "auc", "kappa", "ece")] == [
-        0,
-        None,
-        None,
-        None,
-    ]
-    assert set(measured["confusion"].values()) == {0}
+    assert measured["agreement"] == 0
+    assert {measured[name] for name in ("auc", "kappa", "ece")} == {None}
     assert measure([])["agreement"] is None
-
-
-@pytest.mark.parametrize(
-    ("truths", "verdicts", "expected"),
-    [
-        ([True, False], [False, True], -1.0),
-        ([True, True], [True, False], 0.0),
-        ([True, True], [True, True], None),
-    ],
-)
-def test_kappa_of_few_classes(
-    truths: list[bool], verdicts: list[bool], expected: float | None
-) -> None:
-    assert kappa(truths, verdicts) == expected
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 
 from reward_serve.schema import Component, ScoreResult, Status
-from reward_serve_lab.evaluation.bulk import Row, Run
+from reward_serve_lab.evaluation.bulk import Row
 from reward_serve_lab.evaluation.report import (
     by_criterion,
     by_format,
     by_length,
-    disagreements,
     format_of,
-    length_of,
     report_of,
     stages,
 )
@@ -42,18 +40,6 @@ def test_a_report_is_json_with_the_keys_machines_rely_on() -> None:
     assert report["reasons"] == {"timeout": "timeout_s passed"}
 
 
-def test_disagreements_are_the_surest_first_and_those_without_a_score_last() -> None:
-    run = run_of(
-        (True, failed()),
-        (True, judged(0.4)),
-        (True, judged(0.9)),
-        (False, judged(0.99)),
-        (None, judged(0.1)),
-        (False, ruled(True)),
-    )
-    assert [row.line for row, _ in disagreements(run)] == [6, 4, 2, 1]
-
-
 @pytest.mark.parametrize(
     ("response", "expected"),
     [
@@ -71,14 +57,6 @@ def test_disagreements_are_the_surest_first_and_those_without_a_score_last() -> 
 def test_a_format_is_detected_if_the_row_names_none(response: str, expected: str) -> None:
     assert format_of(row(1, response=response)) == expected
     assert format_of(row(1, response=response, format="pirate")) == "pirate"
-
-
-@pytest.mark.parametrize(
-    ("length", "expected"),
-    [(0, "0 to 100"), (100, "0 to 100"), (101, "101 to 400"), (1601, "over 1600")],
-)
-def test_lengths_are_counted_in_characters(length: int, expected: str) -> None:
-    assert length_of(row(1, response="é" * length)) == expected
 
 
 def test_each_format_and_length_is_measured_on_its_own() -> None:
@@ -159,10 +137,3 @@ def test_a_graded_criterion_agrees_with_the_nearest_of_its_labels() -> None:
     )["clear"]
     assert (found["n"], found["unscored"], found["agreement"]) == (4, 1, 2 / 4)
     assert (found["false_accept_rate"], found["false_reject_rate"]) == (None, None)
-
-
-def test_an_invalid_row_is_counted_and_in_no_group() -> None:
-    report = report_of(Run([row(1), Row(2, fault="bad")], [judged(0.9), failed()]), None, None)
-    assert (report["n"], report["labelled"], report["agreement"]) == (2, 1, 1.0)
-    for groups in ("by_format", "by_length", "stages"):
-        assert [group["n"] for group in report[groups].values()] == [1]

