@@ -14,8 +14,7 @@ import typer
 
 from deployments.local import APP, ROOT, console, deployed
 from reward_serve import HttpRewardClient, RewardClient
-from reward_serve_lab.evaluation.bulk import Run, read_rows
-from reward_serve_lab.evaluation.runs import score_with_progress
+from reward_serve_lab.evaluation.bulk import Run, read_rows, score_with_progress
 from reward_serve_lab.evaluation.tables import summary_table
 
 SAMPLES = ROOT / "examples" / "gsm8k" / "samples.jsonl"

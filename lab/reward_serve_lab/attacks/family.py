@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from reward_serve_lab.attacks.problems import GENERIC_QUESTION, Problem
 
@@ -53,8 +54,8 @@ def filled(pattern: str, distance: int, problem: Problem) -> str:
     return pattern.format(right=problem.answer, wrong=problem.near(distance))
 
 
-def choices(rng: Random, count: int, *slots: Sequence[str]) -> list[tuple[str, ...]]:
-    """Draw ``count`` distinct combinations, one text from each slot.
+def choices(rng: Random, count: int, *slots: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Draw ``count`` distinct combinations, one part from each slot.
 
     Raises:
         ValueError: there are fewer than ``count`` combinations.
@@ -68,7 +69,7 @@ def combined(rng: Random, count: int, *slots: Sequence[str]) -> list[str]:
     return ["".join(choice) for choice in choices(rng, count, *slots)]
 
 
-def _choice(place: int, slots: Sequence[Sequence[str]]) -> tuple[str, ...]:
+def _choice(place: int, slots: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     chosen = []
     for slot in slots:
         place, index = divmod(place, len(slot))

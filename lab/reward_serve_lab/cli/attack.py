@@ -17,17 +17,14 @@ from rich.table import Table
 from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.rubrics import Criterion, Rubric
-from reward_serve_lab.attacks.data import read_attacks
 from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.problems import GENERIC_QUESTION
-from reward_serve_lab.attacks.report import failings, report_of
-from reward_serve_lab.attacks.suite import crossed
-from reward_serve_lab.attacks.tables import accepted_table, family_table
+from reward_serve_lab.attacks.report import accepted_table, failings, family_table, report_of
+from reward_serve_lab.attacks.suite import crossed, read_attacks
 from reward_serve_lab.cli.evaluate import Model, ModeName, check_outputs
-from reward_serve_lab.evaluation.bulk import Row, Run
+from reward_serve_lab.evaluation.bulk import Row, Run, score_with_progress
 from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.evaluation.report import first_reasons
-from reward_serve_lab.evaluation.runs import score_with_progress
 from reward_serve_lab.evaluation.tables import shown_text
 
 TIMEOUT_S = 300.0

@@ -19,7 +19,7 @@ from rich.progress import Progress
 
 from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
-from reward_serve_lab.evaluation.bulk import Row, Run, read_rows, write_results
+from reward_serve_lab.evaluation.bulk import Row, Run, read_rows, score_with_progress, write_results
 from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.evaluation.metrics import reliability_of
 from reward_serve_lab.evaluation.pairs import (
@@ -29,20 +29,21 @@ from reward_serve_lab.evaluation.pairs import (
     report_of_pairs,
     score_pairs,
 )
-from reward_serve_lab.evaluation.plot import plot_reliability
 from reward_serve_lab.evaluation.report import report_of
-from reward_serve_lab.evaluation.runs import Variant, score_again, score_with_progress
 from reward_serve_lab.evaluation.stability import (
     Earlier,
+    Variant,
     compared,
     earlier_result,
     read_results,
+    score_again,
 )
 from reward_serve_lab.evaluation.tables import (
     difference,
     disagreement_table,
     group_tables,
     metrics_table,
+    plot_reliability,
     shown_text,
 )
 

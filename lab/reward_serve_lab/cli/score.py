@@ -13,9 +13,8 @@ from rich.console import Console
 from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve_lab.cli.evaluate import Count, Model, Timeout, check_outputs
-from reward_serve_lab.evaluation.bulk import read_rows, write_results
+from reward_serve_lab.evaluation.bulk import read_rows, score_with_progress, write_results
 from reward_serve_lab.evaluation.report import first_reasons
-from reward_serve_lab.evaluation.runs import score_with_progress
 from reward_serve_lab.evaluation.tables import shown_text, summary_table
 
 console = Console(stderr=True)

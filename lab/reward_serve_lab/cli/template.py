@@ -12,8 +12,7 @@ from reward_serve.cli.shipped import template
 from reward_serve.config.engine import BUNDLED_MODEL
 from reward_serve.engines.base import Tokenizer
 from reward_serve.engines.checkpoint import CheckpointError, check_hub_id, is_folder
-from reward_serve_lab.linting.check import check_file
-from reward_serve_lab.linting.finding import Finding
+from reward_serve_lab.linting.check import Finding, check_file
 from reward_serve_lab.linting.rubrics import check_rubric
 
 __all__ = ["rubric", "template"]

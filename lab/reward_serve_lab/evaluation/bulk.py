@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 from pydantic import BaseModel, Field, StrictBool
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
 
 from reward_serve.client.transport import ServiceUnavailableError, Transport
 from reward_serve.schema import ScoreResult, Status
@@ -175,6 +178,35 @@ async def score_rows(
             raise
         raise outage.exceptions[0] from None
     return Run(list(rows), [results[row.line] for row in rows], time.monotonic() - began)
+
+
+def score_with_progress(
+    out: Console,
+    client: Transport,
+    rows: Sequence[Any],
+    settings: dict[str, Any],
+    *,
+    title: str = "scoring",
+    batch_size: int = 16,
+    batches: int = 8,
+) -> Run:
+    """Score rows behind a progress bar.
+
+    Raises:
+        ServiceUnavailableError: the service cannot be reached.
+    """
+    with Progress(console=out) as progress:
+        task = progress.add_task(escape(title), total=len(rows))
+        return asyncio.run(
+            score_rows(
+                client,
+                rows,
+                settings=settings,
+                batch_size=batch_size,
+                batches_in_flight=batches,
+                scored=lambda count: progress.advance(task, count),
+            )
+        )
 
 
 def write_results(run: Run, file: TextIO) -> None:

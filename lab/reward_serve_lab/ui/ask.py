@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shlex
 from collections.abc import Mapping
 from itertools import product
 from typing import Any
@@ -11,13 +13,12 @@ from nicegui import ui
 from nicegui.element import Element
 
 from reward_serve.explanation import Explanation
+from reward_serve.keys import API_KEY_VARIABLE
 from reward_serve_lab.ui.attacking import attack_section
 from reward_serve_lab.ui.elements import Pieces, button, heading, message, tag, untrusted
 from reward_serve_lab.ui.explained import card
-from reward_serve_lab.ui.long_text import LongText
 from reward_serve_lab.ui.service import TroubleError
 from reward_serve_lab.ui.shell import Draft, Session
-from reward_serve_lab.ui.snippets import as_curl, as_python
 from reward_serve_lab.ui.text import hidden_names, legible, pieces, transportable
 
 MAX_SIDE_BY_SIDE = 8
@@ -99,7 +100,7 @@ class _Ask:
         if draft.note:
             message(draft.note, "")
         for name, label in _FIELDS.items():
-            field = LongText(
+            field = ui.textarea(
                 label,
                 value=getattr(draft, name),
                 on_change=lambda event, name=name: self._changed(name, event.value or ""),
@@ -255,6 +256,27 @@ def _answer(title: str, request: Mapping[str, Any], answer: Explanation | Troubl
         with tag("h2", "flush"):
             untrusted(title or "default model")
         message(answer.what, "bad", answer.remedy)
+
+
+def as_curl(url: str, request: Mapping[str, Any], has_key: bool) -> str:
+    """A shell command that sends the request; it reads the key from the environment."""
+    key = f' \\\n  -H "authorization: Bearer ${API_KEY_VARIABLE}"' if has_key else ""
+    # On stdin, because Linux limits an argument to 128 KiB.
+    return (
+        f"curl -s {shlex.quote(url + '/v1/score')} -H 'content-type: application/json'{key} \\\n"
+        f"  --data-binary @- <<'EOF'\n{json.dumps(request, indent=1)}\nEOF"
+    )
+
+
+def as_python(url: str, request: Mapping[str, Any], has_key: bool) -> str:
+    """Python code that sends the request with this project's client."""
+    key = f", os.environ[{API_KEY_VARIABLE!r}]" if has_key else ""
+    lines = ["import os\n"] if has_key else []
+    lines += ["from reward_serve import HttpRewardClient\n", "request = {"]
+    lines += [f"    {name!r}: {value!a}," for name, value in request.items()]
+    lines += ["}", f"with HttpRewardClient({url!r}{key}) as judge:"]
+    lines += ["    print(judge.score(request))"]
+    return "\n".join(lines)
 
 
 def _snippet(name: str, text: str) -> None:

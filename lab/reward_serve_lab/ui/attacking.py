@@ -11,7 +11,7 @@ from nicegui.element import Element
 
 from reward_serve.schema import ScoreResult
 from reward_serve_lab.attacks.family import Attack
-from reward_serve_lab.attacks.variants import variants
+from reward_serve_lab.attacks.suite import variants
 from reward_serve_lab.evaluation.bulk import RIGHT
 from reward_serve_lab.ui import charts
 from reward_serve_lab.ui.elements import Tone, heading, message, tag
@@ -75,13 +75,10 @@ def outcome(results: Sequence[ScoreResult]) -> tuple[str, Tone]:
 def unscored(results: Sequence[ScoreResult]) -> list[str]:
     """The number of attacks without a score by status and reason, most frequent first."""
     why = Counter((r.status.value, r.reason) for r in results if r.score is None)
-    shown = why.most_common(_REASONS)
-    texts = [
-        f"{count} {status}: {reason or 'no reason given'}" for (status, reason), count in shown
+    return [
+        f"{count} {status}: {reason or 'no reason given'}"
+        for (status, reason), count in why.most_common(_REASONS)
     ]
-    if rest := why.total() - sum(count for _, count in shown):
-        texts.append(f"{rest} more have no score; see the table.")
-    return texts
 
 
 def _show(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,13 +10,11 @@ from nicegui import ui
 
 from reward_serve.schema import Status
 from reward_serve_lab.evaluation.json_lines import LinesError
-from reward_serve_lab.ui.advantages import TRAINERS
 from reward_serve_lab.ui.elements import button, heading, message, tag
 from reward_serve_lab.ui.group_results import GroupTables, Scored
 from reward_serve_lab.ui.guard import MAX_BODY_BYTES
-from reward_serve_lab.ui.long_text import LongText
-from reward_serve_lab.ui.samples import EXAMPLE, read_samples
-from reward_serve_lab.ui.service import MAX_EXPLAINED_AT_ONCE, TroubleError
+from reward_serve_lab.ui.samples import EXAMPLE, TRAINERS, read_samples
+from reward_serve_lab.ui.service import TroubleError
 from reward_serve_lab.ui.shell import Draft, Session
 from reward_serve_lab.ui.text import transportable
 
@@ -26,7 +23,7 @@ COMPARED_AT_ONCE = 64
 
 _MAX_FILE_BYTES = MAX_BODY_BYTES // 2
 _MAX_IN_FIELD = 2**21
-_REFRESH_S = 0.5
+_EXPLAINED_PER_UPDATE = 8
 
 
 def build(session: Session) -> None:
@@ -53,7 +50,7 @@ class _Group:
                 "One score request per line: reference and response, optionally question, "
                 "group, model and template.",
             )
-            self._text = LongText(
+            self._text = ui.textarea(
                 "Samples, as JSON lines",
                 value=self._session.group_text,
                 on_change=lambda event: setattr(self._session, "group_text", event.value or ""),
@@ -134,40 +131,26 @@ class _Group:
         if scored is None or tables is None or scored.pending:
             return
         left = [i for i in range(len(scored.requests)) if i not in scored.explained]
-        scored.pending = left[:COMPARED_AT_ONCE]
-        tables.update(self._trainer, scored.pending)
-        queue = iter(list(scored.pending))
-        fresh: set[int] = set()
-        shown_at = 0.0
+        wanted = scored.pending = left[:COMPARED_AT_ONCE]
+        tables.update(self._trainer, wanted)
+        explain = self._session.workbench.service.explain
         trouble: TroubleError | None = None
-
-        async def work() -> None:
-            nonlocal trouble, shown_at
-            for index in queue:
-                if trouble or scored is not self._scored or self._results.is_deleted:
-                    return
-                try:
-                    found = await self._session.workbench.service.explain(scored.requests[index])
-                except TroubleError as error:
-                    trouble = error
-                    return
-                if found.result.status is Status.OVERLOADED:
-                    continue
-                scored.explained[index] = found
-                fresh.add(index)
-                current = scored is self._scored and not self._results.is_deleted
-                if current and time.monotonic() - shown_at > _REFRESH_S:
-                    tables.update(self._trainer, fresh)
-                    self._show_comparison(scored, None)
-                    fresh.clear()
-                    shown_at = time.monotonic()
-
-        self._show_comparison(scored, None)
-        await asyncio.gather(*(work() for _ in range(MAX_EXPLAINED_AT_ONCE)))
-        changed, scored.pending = scored.pending, ()
-        if scored is self._scored and not self._results.is_deleted:
-            tables.update(self._trainer, changed)
-            self._show_comparison(scored, trouble)
+        while scored.pending and trouble is None:
+            self._show_comparison(scored, None)
+            some = scored.pending[:_EXPLAINED_PER_UPDATE]
+            try:
+                found = await asyncio.gather(*(explain(scored.requests[i]) for i in some))
+            except TroubleError as error:
+                trouble = error
+            else:
+                for index, each in zip(some, found, strict=True):
+                    if each.result.status is not Status.OVERLOADED:
+                        scored.explained[index] = each
+            if scored is not self._scored or self._results.is_deleted:
+                return
+            scored.pending = [] if trouble else scored.pending[len(some) :]
+            tables.update(self._trainer, wanted if trouble else some)
+        self._show_comparison(scored, trouble)
 
     def _show_comparison(self, scored: Scored, trouble: TroubleError | None) -> None:
         """Show how many samples are compared, and a button for more."""

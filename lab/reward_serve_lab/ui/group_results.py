@@ -11,11 +11,10 @@ from nicegui.element import Element
 
 from reward_serve.explanation import Explanation
 from reward_serve.schema import ScoreResult
-from reward_serve_lab.ui.advantages import advantages
 from reward_serve_lab.ui.charts import STATUS_TONES, score_tone
 from reward_serve_lab.ui.elements import heading, pill, tag, untrusted
 from reward_serve_lab.ui.explained import disagrees
-from reward_serve_lab.ui.samples import groups_of
+from reward_serve_lab.ui.samples import advantages, groups_of
 from reward_serve_lab.ui.table import Cell, Column, Rows, TableRow, score_cell, status_cell
 from reward_serve_lab.ui.text import Piece, legible, one_line
 
@@ -45,7 +44,7 @@ class Scored:
     requests: Sequence[Mapping[str, Any]]
     results: Sequence[ScoreResult]
     explained: dict[int, Explanation] = field(default_factory=dict)
-    pending: Collection[int] = ()
+    pending: Sequence[int] = ()
 
     def differing(self, indices: Collection[int]) -> int:
         """The number of these samples on which rules and model disagree."""

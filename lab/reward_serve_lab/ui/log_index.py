@@ -19,15 +19,13 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-MAX_LINE_BYTES = 2**20
-"""Bytes read from a file at a time; a longer line is skipped and counted as unreadable."""
-
 MAX_CHOICES = 100
 """Maximum number of values that a filter lists."""
 
 CHOSEN = {"status": 1, "source": 2, "rule": 3, "template": 5}
 """Filters that list values, and their columns in a verdict."""
 
+_BLOCK_BYTES = 2**20
 _POLL_S = 1.0
 _PAUSE_S = 0.01
 _HEAD_BYTES = 96
@@ -46,11 +44,10 @@ CREATE TABLE texts (id INTEGER PRIMARY KEY, response TEXT, reference TEXT, rest 
 
 @dataclass
 class _Followed:
-    """How far a file has been read, and whether that is inside a line that is too long."""
+    """A file's first bytes, and how far it has been read."""
 
     head: bytes
     offset: int = 0
-    skipping: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,16 +149,11 @@ class LogIndex:
             if len(followed.head) < _HEAD_BYTES:
                 followed.head = head
             file.seek(followed.offset)
-            block = file.read(MAX_LINE_BYTES)
-            start = 0
-            if followed.skipping:
-                start = block.find(b"\n") + 1 or len(block)
-                followed.skipping = not block[:start].endswith(b"\n")
-            end = max(start, block.rfind(b"\n") + 1)
-            if not end and len(block) == MAX_LINE_BYTES:
-                end, followed.skipping = len(block), True  # this part is counted as unreadable
-            followed.offset += end
-            return block[start:end].splitlines(), followed.offset < status.st_size and end > 0
+            lines = file.readlines(_BLOCK_BYTES)
+            if lines and not lines[-1].endswith(b"\n"):
+                lines.pop()  # still being written
+            followed.offset += sum(map(len, lines))
+            return lines, bool(lines) and followed.offset < status.st_size
 
     def _insert(self, lines: list[bytes]) -> int:
         """Insert lines; return the number of those that are not verdicts."""

@@ -1,18 +1,18 @@
-"""Parse a group's samples: JSON lines, a JSON list, or the body of a batch request."""
+"""The samples of a training step: read from JSON lines, grouped, and their advantages.
+
+>>> [round(a, 3) for a in advantages([1.0, 0.0], "GRPO, SkyRL and verl")]
+[0.707, -0.707]
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 from reward_serve.schema import ScoreRequest
-from reward_serve_lab.evaluation.json_lines import (
-    LinesError,
-    all_valid,
-    parse_line,
-    parse_object,
-)
+from reward_serve_lab.evaluation.json_lines import LinesError, all_valid, parse_lines
 
 MAX_SAMPLES = 1024
 """A training step of SkyRL or verl: 128 groups of 8."""
@@ -30,12 +30,12 @@ class _Sample(ScoreRequest, extra="ignore"):
 
 
 def read_samples(text: str) -> list[dict[str, Any]]:
-    """Parse score requests; fields that a request does not have are ignored.
+    """Parse score requests, one per line; fields that a request does not have are ignored.
 
     Raises:
-        LinesError: a line or an entry is invalid, or there are too many or none.
+        LinesError: a line is invalid, or there are too many or none.
     """
-    samples = _samples(text)
+    samples = all_valid(parse_lines(text.encode(errors="replace"), _Sample))
     if not samples:
         raise LinesError('there are no samples; write lines of {"reference": ..., "response": ...}')
     if len(samples) > MAX_SAMPLES:
@@ -57,13 +57,41 @@ def groups_of(requests: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
     return found
 
 
-def _samples(text: str) -> list[_Sample]:
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError):
-        lines = enumerate(text.split("\n"), 1)
-        return all_valid((n, parse_line(line, _Sample)) for n, line in lines if line.strip())
-    if isinstance(whole, dict) and isinstance(whole.get("requests"), list):
-        whole = whole["requests"]
-    entries = enumerate(whole if isinstance(whole, list) else [whole], 1)
-    return all_valid(((n, parse_object(entry, _Sample)) for n, entry in entries), "entry")
+def _scaled(epsilon: float) -> Callable[[Sequence[float]], list[float]]:
+    def scale(rewards: Sequence[float]) -> list[float]:
+        mean, deviation = fmean(rewards), stdev(rewards)
+        return [(reward - mean) / (deviation + epsilon) for reward in rewards]
+
+    return scale
+
+
+def _centered(rewards: Sequence[float]) -> list[float]:
+    mean = fmean(rewards)
+    return [reward - mean for reward in rewards]
+
+
+def _leave_one_out(rewards: Sequence[float]) -> list[float]:
+    size = len(rewards)
+    return [(reward - fmean(rewards)) * size / (size - 1) for reward in rewards]
+
+
+TRAINERS: Mapping[str, Callable[[Sequence[float]], list[float]]] = {
+    "GRPO, SkyRL and verl": _scaled(1e-6),
+    "GRPO, TRL": _scaled(1e-4),
+    "Dr. GRPO, no deviation": _centered,
+    "RLOO, leave one out": _leave_one_out,
+}
+"""Advantage functions by name, with sample deviations (n - 1) as in torch.std."""
+
+
+def advantages(rewards: Sequence[float | None], trainer: str) -> list[float | None]:
+    """The advantage of each sample of one group, as a trainer computes it.
+
+    Samples without a score have None and are left out of the group's mean and deviation, as in
+    this project's adapters. All are 0 if fewer than two samples have a score.
+    """
+    known = [reward for reward in rewards if reward is not None]
+    if len(known) < 2:
+        return [None if reward is None else 0.0 for reward in rewards]
+    computed = iter(TRAINERS[trainer](known))
+    return [None if reward is None else next(computed) for reward in rewards]

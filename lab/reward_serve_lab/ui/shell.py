@@ -1,13 +1,11 @@
-"""What all pages share: frame, navigation, theme, service status and session state."""
+"""What all pages share: frame, navigation, service status and session state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from fastapi import Request
 from nicegui import ui
 from nicegui.element import Element
 
@@ -19,7 +17,6 @@ from reward_serve_lab.ui.service import Service, State
 
 _STYLE = Path(__file__).with_name("style.css")
 _POLL_S = 5.0
-_THEMES = {"light": False, "dark": True}
 _TITLES = {"/": "Ask", "/group": "Group", "/verdicts": "Verdicts", "/health": "Health"}
 
 
@@ -64,27 +61,24 @@ class Session:
 def add_pages(workbench: Workbench) -> None:
     """Add the workbench's pages to NiceGUI's application."""
 
-    async def page(request: Request) -> None:
-        _frame(Session(workbench), request.cookies.get("reward_serve_theme", ""))
+    async def page() -> None:
+        _frame(Session(workbench))
 
     for path in _TITLES:
         ui.page(path)(page)
 
 
-def _frame(session: Session, theme: str) -> None:
+def _frame(session: Session) -> None:
     from reward_serve_lab.ui import ask, group, health, verdicts
 
     ui.add_css(_STYLE)
     ui.colors(primary="var(--accent)")
-    dark = ui.dark_mode(_THEMES.get(theme))
     with tag("header", "top"):
         with tag("div", "brand"):
             tag("span", "logo", "✓", aria_hidden="true")
             tag("span", text="reward_serve")
         links = _navigation()
-        with tag("div", "about"):
-            status = tag("div", "status")
-            _theme_button(dark, theme)
+        status = tag("div", "status about")
     # Quasar's page is the main landmark.
     with tag("div", "page", id="main", tabindex="-1"):
         ui.sub_pages(
@@ -139,20 +133,3 @@ def _show_status(status: Element, session: Session) -> None:
         tag("span", f"dot {tone}", aria_hidden="true")
         tag("span", "state", text)
         untrusted(session.workbench.service.url.partition("//")[2], "where")
-
-
-def _theme_button(dark: ui.dark_mode, theme: str) -> None:
-    shown = tag("button", "theme", "◐", type="button", aria_label="Light or dark")
-    shown._props["title"] = "Light or dark"
-
-    async def switch(event: Any) -> None:
-        dark.set_value(not event.args)
-        name = "light" if event.args else "dark"
-        ui.run_javascript(
-            f"document.cookie = 'reward_serve_theme={name}; path=/; max-age=31536000; "
-            "SameSite=Strict'"
-        )
-
-    shown.on(
-        "click", switch, js_handler="() => emit(document.body.classList.contains('body--dark'))"
-    )

@@ -11,7 +11,7 @@ from typing import Any
 from nicegui import ui
 
 from reward_serve_lab.ui import charts
-from reward_serve_lab.ui.elements import button, heading, message, tag
+from reward_serve_lab.ui.elements import button, heading, message, pill, tag, untrusted
 from reward_serve_lab.ui.log_index import LogIndex, Progress
 from reward_serve_lab.ui.log_query import (
     FILTERED,
@@ -25,7 +25,36 @@ from reward_serve_lab.ui.log_query import (
 from reward_serve_lab.ui.shell import Draft, Session
 from reward_serve_lab.ui.table import Cell, Column, Rows, TableRow, score_cell, status_cell
 from reward_serve_lab.ui.text import Piece, legible, one_line, transportable
-from reward_serve_lab.ui.verdict_sheet import clock, sheet
+
+
+def sheet(verdict: Verdict, rest: dict[str, Any]) -> None:
+    """Show a verdict and its other fields."""
+    with tag("div", "sheet-head"):
+        heading("Verdict", 2)
+        score = "no score" if verdict.score is None else f"score {verdict.score:g}"
+        pill(score, charts.score_tone(verdict.score))
+        pill(legible(verdict.status, 40), charts.STATUS_TONES.get(verdict.status, ""))
+    heading("End of the response", 3)
+    untrusted(verdict.response or "(not in the log)", "text-box", "div")
+    heading("Reference", 3)
+    untrusted(verdict.reference or "(not in the log)", "text-box", "div")
+    heading("Log entry", 3)
+    with tag("dl", "facts"):
+        for name, value in rest.items():
+            if value is None or name in ("score", "status", "reference"):
+                continue
+            tag("dt", text=name if name.isidentifier() else ascii(name)[:60])
+            with tag("dd"):
+                text = f"{clock(value)} local time" if name == "time" else str(value)
+                untrusted(text[:2000])
+
+
+def clock(seconds: object) -> str:
+    """A time of the log in local time; "-" if it is invalid."""
+    if not isinstance(seconds, int | float) or not 0 < seconds < 1e11:
+        return "-"
+    return time.strftime("%m-%d %H:%M:%S", time.localtime(seconds))
+
 
 _SPANS = {"": "any time", "600": "last 10 min", "3600": "last hour", "86400": "last day"}
 _FOLLOW_S = 2.0

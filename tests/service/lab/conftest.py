@@ -12,7 +12,7 @@ import yaml
 from reward_serve.engines.base import Tokenizer
 from reward_serve_lab.cli import template
 from reward_serve_lab.cli.template import tokenizer_of
-from reward_serve_lab.linting import answers
+from reward_serve_lab.linting import check
 
 Write = Callable[..., Path]
 
@@ -20,7 +20,7 @@ Write = Callable[..., Path]
 @pytest.fixture(scope="session", autouse=True)
 def one_process_for_all_patterns() -> Iterator[None]:
     """The checks share a tokenizer and the process in which they try patterns."""
-    child_process: Any = vars(answers)["ChildProcess"]
+    child_process: Any = vars(check)["ChildProcess"]
     started = []
 
     @cache
@@ -32,7 +32,7 @@ def one_process_for_all_patterns() -> Iterator[None]:
 
     once = cache(tokenizer_of)
     with (
-        mock.patch.object(answers, "ChildProcess", kept),
+        mock.patch.object(check, "ChildProcess", kept),
         mock.patch.object(template, "tokenizer_of", once),
     ):
         yield

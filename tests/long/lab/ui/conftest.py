@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.fake_service import FakeService
 from tests.long.lab.ui.using import barriers, fits, is_light
@@ -13,6 +13,7 @@ from tests.service.lab.ui.running import FLAGS, Running, chromium, workbench
 
 Open = Callable[..., Page]
 TIMEOUT_MS = 60_000
+expect.set_options(timeout=TIMEOUT_MS)
 LOOKS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
 
 
@@ -88,6 +89,13 @@ def open_look(look: tuple[int, str], open_page: Open) -> Iterator[Open]:
 def fake_service() -> Iterator[FakeService]:
     with FakeService() as service:
         yield service
+
+
+@pytest.fixture(autouse=True)
+def own_replies(fake_service: FakeService) -> Iterator[None]:
+    """Each test starts with the real rule's replies."""
+    yield
+    fake_service.replies.clear()
 
 
 @pytest.fixture(scope="module")

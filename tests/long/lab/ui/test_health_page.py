@@ -1,4 +1,4 @@
-"""Health: what serves and how busy it is, by mouse and by keyboard, wide, narrow, light, dark."""
+"""Health: what serves and how busy it is, wide, narrow, light, dark."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.fake_service import FakeService, Reply
-from tests.long.lab.ui.conftest import TIMEOUT_MS, Open
-from tests.long.lab.ui.using import focus, go_by_keyboard
+from tests.long.lab.ui.conftest import Open
 from tests.service.lab.ui.running import Running, site, workbench
-
-expect.set_options(timeout=TIMEOUT_MS)
 
 METRICS = """# TYPE ray_reward_serve_requests_total counter
 ray_reward_serve_requests_total{deployment="judge",replica="a",status="ok",source="rule"} %d
@@ -38,55 +35,31 @@ MODEL = {
     "start_s": {"engine": 1.5, "first verdict": 0.3, "total": 2.0},
     "fingerprint": "0123456789abcdef",
 }
-CELLS = ["judge", "2", "5", r"\d+\.\d|…", "105 ms", "280 ms", "25%", r"[\d,]+", "3"]
+CELLS = ["judge", "2", "5", r"[\d,]+\.\d", "105 ms", "280 ms", "25%", r"[\d,]+", "3"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def measured(fake_service: FakeService) -> Iterator[Running]:
     """A workbench over a judge whose metrics count 1,000 verdicts more at every look."""
     looks = iter(range(120, 10**9, 1000))
-    fake_service.replies["/v1/models"] = Reply({"models": [MODEL], "version": "1.2.3"})
     with (
         site(lambda: METRICS % next(looks)) as metrics,
         workbench(fake_service.url, metrics=metrics) as running,
     ):
         yield running
-    fake_service.replies.clear()
 
 
-def whole(pattern: str) -> re.Pattern[str]:
-    return re.compile(f"^({pattern})$")
-
-
-def test_health_by_mouse(open_look: Open, measured: Running) -> None:
+def test_health(open_look: Open, measured: Running, fake_service: FakeService) -> None:
+    fake_service.replies["/v1/models"] = Reply({"models": [MODEL], "version": "1.2.3"})
     page = open_look(measured)
     page.get_by_role("link", name="Health").click()
     expect(page.get_by_text("1.2.3")).to_be_visible()
     cells = page.locator("table.rows tbody tr td")
     for place, text in enumerate(CELLS):
-        expect(cells.nth(place)).to_have_text(whole(text))
-    expect(cells.nth(3)).to_have_text(whole(r"[\d,]+\.\d"))
-    assert float(cells.nth(3).inner_text().replace(",", "")) > 10
+        expect(cells.nth(place)).to_have_text(re.compile(f"^({text})$"))
     card = page.locator(".card", has_text="judge")
     for text in ("hits 30, misses 90", "2.0 s", "7"):
         expect(card.get_by_text(text, exact=True)).to_be_visible()
     expect(card.get_by_text("0123456789abcdef")).to_be_hidden()
     card.get_by_text("Fingerprint").click()
     expect(card.get_by_text("0123456789abcdef")).to_be_visible()
-
-
-def test_health_by_keyboard(open_look: Open, measured: Running) -> None:
-    page = open_look(measured)
-    go_by_keyboard(page, "Health")
-    focus(page, page.locator("summary", has_text="Fingerprint"))
-    page.keyboard.press("Enter")
-    expect(page.get_by_text("0123456789abcdef")).to_be_visible()
-
-
-def test_a_node_without_metrics_is_named(open_page: Open, fake_service: FakeService) -> None:
-    with site(lambda: "") as metrics, workbench(fake_service.url, metrics=metrics) as running:
-        page = open_page(running, "/health")
-        expect(page.get_by_text("No replica has reported yet.")).to_be_visible()
-    with workbench(fake_service.url, metrics="http://127.0.0.1:1/metrics") as running:
-        page = open_page(running, "/health")
-        expect(page.get_by_role("alert")).to_contain_text("http://127.0.0.1:1/metrics")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from reward_serve_lab.attacks import crossed
 from reward_serve_lab.ui.text import is_hidden
 from tests.fake_service import FakeService, Reply
-from tests.long.lab.ui.conftest import TIMEOUT_MS, Open
+from tests.long.lab.ui.conftest import Open
 from tests.service.lab.ui.logs import append, verdict
 from tests.service.lab.ui.running import Running
-
-expect.set_options(timeout=TIMEOUT_MS)
 
 INJECTIONS = (
     "<script>window.pwned = 1</script>",
@@ -101,23 +97,6 @@ def test_ask_shows_every_injection_as_text(open_page: Open, running: Running) ->
     assert "<script>window.pwned = 1</script>" in content
     assert "U+202E4321U+202C" in content and "U+001B[31m" in content
     assert not any(is_hidden(character) for character in content)
-    page.get_by_role("link", name="Group").click()
-    page.get_by_role("link", name="Ask", exact=True).click()
-    expect(page.get_by_label("Response")).to_be_visible()
-
-
-def test_a_group_of_the_suites_attacks_is_shown_as_text(open_page: Open, running: Running) -> None:
-    page = open_page(running, "/group")
-    attacks = list({attack.family: attack for attack in crossed(per_text=1)}.values())
-    texts = [attack.response[-400:] for attack in attacks] + list(INJECTIONS[:-2])
-    lines = [json.dumps({"reference": "18", "response": text}) for text in texts]
-    page.get_by_label("Samples").fill("\n".join(lines))
-    page.get_by_role("button", name="Score the group").click()
-    rows = page.locator("table.rows tbody tr")
-    expect(rows).to_have_count(len(texts))
-    no_markup(page)
-    for place in range(rows.count()):
-        assert not any(map(is_hidden, rows.nth(place).inner_text().replace("\u00a0", "")))
 
 
 def test_a_service_that_writes_markup_is_shown_as_text(
@@ -127,15 +106,12 @@ def test_a_service_that_writes_markup_is_shown_as_text(
     model = {"name": text, "kind": text, "templates": [text], "ready": True, "fingerprint": text}
     fake_service.replies["/v1/models"] = Reply({"models": [model], "version": text})
     fake_service.replies["/v1/explain"] = Reply({"detail": text}, 500)
-    try:
-        page = open_page(running, "/health")
-        expect(page.locator(".card")).to_contain_text(text)
-        no_markup(page)
-        page.get_by_role("link", name="Ask", exact=True).click()
-        page.get_by_role("button", name="Ask", exact=True).click()
-        expect(page.get_by_role("alert")).to_contain_text(text)
-        page.get_by_label("templates").click()
-        expect(page.get_by_role("option")).to_contain_text(text[:60])
-        no_markup(page)
-    finally:
-        fake_service.replies.clear()
+    page = open_page(running, "/health")
+    expect(page.locator(".card")).to_contain_text(text)
+    no_markup(page)
+    page.get_by_role("link", name="Ask", exact=True).click()
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text(text)
+    page.get_by_label("templates").click()
+    expect(page.get_by_role("option")).to_contain_text(text[:60])
+    no_markup(page)

@@ -16,13 +16,6 @@ def focus(page: Page, wanted: Locator) -> None:
     raise AssertionError(f"no Tab reaches {wanted}")
 
 
-def go_by_keyboard(page: Page, title: str) -> None:
-    """Open another page of the workbench without the mouse."""
-    focus(page, page.get_by_role("link", name=title, exact=True))
-    page.keyboard.press("Enter")
-    page.get_by_role("heading", name=title, level=1).wait_for()
-
-
 def choose_by_keyboard(page: Page, label: str, *options: str) -> None:
     """Open a list of choices and take these, by arrows and Enter."""
     focus(page, page.get_by_role("combobox", name=label, exact=True))

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -23,27 +21,6 @@ def test_a_finding_is_a_line_and_an_error_exits_1(write: Write) -> None:
     assert lines[0].startswith(f"{file}: error: user: {{response}} is not inside a fence; ")
     assert lines[1].startswith(f"{file}: warning: user: does not contain {{reference}}; ")
     assert len(lines) == 2
-
-
-def test_valid_templates_and_warnings_exit_0(write: Write) -> None:
-    right = write()
-    warned = write("warned.yaml", user="<response>\n{response}\n</response>")
-    result = check(right, warned)
-    assert result.exit_code == 0
-    assert f"{right}: no findings" in result.stdout
-    assert f"{warned}: warning: " in result.stdout
-
-
-def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
-    result = check(tmp_path / "none.yaml")
-    assert result.exit_code == 1
-    assert "error: file: cannot be read" in result.stdout
-
-
-def test_a_model_without_a_tokenizer_is_reported(write: Write, tmp_path: Path) -> None:
-    result = check(write(), "--model", tmp_path)
-    assert result.exit_code == 1
-    assert result.stderr.startswith(f"--model {tmp_path}: ")
 
 
 def test_a_model_that_the_hub_does_not_serve_is_reported_at_once(

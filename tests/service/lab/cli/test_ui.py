@@ -33,12 +33,6 @@ def test_a_port_that_is_taken_is_named_and_no_address_printed() -> None:
     assert "token" not in reply.output
 
 
-def test_the_service_is_found_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REWARD_SERVE_URL", "ftp://example")
-    reply = runner.invoke(cli, ["ui", "--port", str(free_port())])
-    assert (reply.exit_code, "'ftp://example' is not an HTTP URL" in reply.output) == (2, True)
-
-
 def test_a_key_that_no_header_carries_is_refused_and_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

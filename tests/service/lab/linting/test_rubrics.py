@@ -44,47 +44,34 @@ def test_a_rubric_without_faults_has_no_findings(tmp_path: Path, tokenizer: Toke
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        pytest.param("a: [", "error: file: cannot be read: ", id="no YAML"),
-        pytest.param(
-            "applications: []\n",
-            "error: file: is a mapping of applications; write a YAML list of criteria",
-            id="a deployments file",
-        ),
-        pytest.param("- x", "error: 0: Input should be a valid dictionary", id="no criterion"),
-        pytest.param(
-            [criterion("a", "x?")] * 2, "error: file: two criteria are named 'a'; rename", id="name"
-        ),
-        pytest.param(
+        ("a: [", "error: file: cannot be read: "),
+        ("applications: []\n", "error: file: is a mapping of applications; write a YAML list"),
+        ("- x", "error: 0: Input should be a valid dictionary"),
+        ([criterion("a", "x?")] * 2, "error: file: two criteria are named 'a'; rename"),
+        (
             [criterion("a", "Is it brief?"), criterion("b", "is it Brief")],
             "error: 1.text: asks the same as 'a'",
-            id="duplicate",
         ),
-        pytest.param(
+        (
             [criterion("a", "good: fine, very bad: not.", choices={"good": 1, "very bad": 0})],
             "error: 0.choices: label 'very bad' is not a single token",
-            id="label of several tokens",
         ),
-        pytest.param(
+        (
             [criterion("a", "How clear?", choices={"A": 1, "B": 0})],
             "warning: 0.text: the text does not say when to choose A, B",
-            id="labels without a meaning",
         ),
-        pytest.param(
+        (
             [criterion("a", "A: good, B: bad.", choices={"A": 0.5, "B": 0})],
             "error: 0.choices: the best choice scores 0.5, so no response can reach 1",
-            id="cannot reach 1",
         ),
-        pytest.param(
+        (
             [
                 criterion("a", "Good?"),
                 criterion("b", "A: bad, B: not.", weight=-1, choices={"A": 1, "B": 0.5}),
             ],
             "error: 1.choices: every choice costs at least 0.5 of the weight",
-            id="a fault without a way out",
         ),
-        pytest.param(
-            [criterion("a", "long " * 300)], "warning: 0.text: has 600 tokens", id="too long"
-        ),
+        ([criterion("a", "long " * 300)], "warning: 0.text: has 600 tokens"),
     ],
 )
 def test_a_finding_names_the_criterion_and_the_remedy(

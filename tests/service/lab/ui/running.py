@@ -29,7 +29,6 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-START_S = 120.0
 
 
 def chromium() -> str:
@@ -97,16 +96,14 @@ def workbench(
 
 
 def _wait(running: Running, process: subprocess.Popen[str]) -> None:
-    transport = httpx.HTTPTransport(retries=0)
-    with httpx.Client(transport=transport) as client:
-        for _ in range(int(START_S / 0.25)):
-            try:
-                client.get(running.base)
-                return
-            except httpx.TransportError:
-                assert process.poll() is None, running.said
-                threading.Event().wait(0.25)
-    raise AssertionError(f"no answer after {START_S:g} s: {running.said}")
+    for _ in range(480):
+        try:
+            httpx.get(running.base)
+            return
+        except httpx.TransportError:
+            assert process.poll() is None, running.said
+            threading.Event().wait(0.25)
+    raise AssertionError(f"no answer after 2 minutes: {running.said}")
 
 
 @contextmanager

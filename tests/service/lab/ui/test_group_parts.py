@@ -5,14 +5,19 @@ import os
 import subprocess
 from typing import Any
 
-import numpy
 import pytest
 
 from examples.grpo.advantages import group_advantages
 from reward_serve_lab.evaluation.json_lines import LinesError
-from reward_serve_lab.ui.advantages import TRAINERS, advantages
-from reward_serve_lab.ui.samples import EXAMPLE, MAX_SAMPLES, groups_of, read_samples
-from reward_serve_lab.ui.snippets import as_curl, as_python
+from reward_serve_lab.ui.ask import as_curl, as_python
+from reward_serve_lab.ui.samples import (
+    EXAMPLE,
+    MAX_SAMPLES,
+    TRAINERS,
+    advantages,
+    groups_of,
+    read_samples,
+)
 from tests.fake_service import FakeService
 
 REWARDS = [1.0, 0.0, None, 1.0, 0.5]
@@ -32,24 +37,15 @@ def test_advantages_of_a_group_add_up_to_nothing(trainer: str) -> None:
     assert advantages([1.0, None], trainer) == [0.0, None]
 
 
-def test_trl_divides_by_the_deviation_and_1e_4() -> None:
-    rewards = numpy.array([1.0, 0.0, 0.0, 0.0])
-    expected = (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-4)
-    assert advantages(list(rewards), "GRPO, TRL") == pytest.approx(list(expected))
-
-
 @pytest.mark.parametrize(
     "text",
     [
-        EXAMPLE,
-        json.dumps([json.loads(line) for line in EXAMPLE.splitlines()]),
-        json.dumps({"requests": [json.loads(line) for line in EXAMPLE.splitlines()]}),
         EXAMPLE.replace('"reference"', '"correct": true, "reference"') + "\n\n",
         EXAMPLE.replace("\n", "\r\n"),
         EXAMPLE.replace("120", "120\u2028\u0085"),
     ],
 )
-def test_samples_are_read_from_lines_a_list_or_a_batch(text: str) -> None:
+def test_samples_are_read_from_lines(text: str) -> None:
     requests = read_samples(text)
     assert [set(request) for request in requests] == [{"reference", "response"}] * 4
     assert list(groups_of(requests).values()) == [[0, 1, 2, 3]]
@@ -59,12 +55,8 @@ def test_samples_are_read_from_lines_a_list_or_a_batch(text: str) -> None:
     ("text", "fault"),
     [
         ("", "there are no samples"),
-        ("[]", "there are no samples"),
         ('{"response": "18"}\n{"reference": "18"}', "line 2: response: Field required"),
-        ('{"response": "18"}\n["18"]', "line 2: must be an object"),
-        ('[{"response": 18}]', "entry 1: response: Input should be a valid string"),
         ("18\n\n{", "line 1: must be an object|line 3: is not JSON"),
-        ("[" * 100_000, "line 1: is not JSON"),
         ('{"response": "18"}\n' * (MAX_SAMPLES + 1), f"the page accepts {MAX_SAMPLES:,}"),
     ],
 )
@@ -83,9 +75,8 @@ def test_groups_are_found_by_their_key_or_their_problem() -> None:
     assert list(groups_of(requests).values()) == [[0, 3], [1], [2]]
 
 
-@pytest.mark.parametrize("times", [1, 10_000], ids=["short", "longer than an argument may be"])
-def test_the_curl_command_carries_the_request_to_the_character(times: int) -> None:
-    request = {"response": HOSTILE * times + "\nEOF\n", "reference": "18"}
+def test_the_curl_command_carries_the_request_to_the_character() -> None:
+    request = {"response": HOSTILE * 10_000 + "\nEOF\n", "reference": "18"}
     command = as_curl("http://127.0.0.1:8000", request, True)
     assert command.isascii()
     stand_in = "curl() { printf '%s\\0' \"$@\"; cat; }\n"

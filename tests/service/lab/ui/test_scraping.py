@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 import pytest
 
-from reward_serve_lab.ui import scraping
 from reward_serve_lab.ui.scraping import Reading, Scraper, add, quantile
 
 METRICS = """# HELP ray_reward_serve_items Items
@@ -40,35 +36,9 @@ def test_a_rate_is_over_the_last_minute() -> None:
     assert scraper.rates() == [2.0, 4.0]
 
 
-def test_a_restarted_replica_makes_no_negative_rate() -> None:
-    scraper = Scraper(["http://127.0.0.1:1/metrics"])
-    scraper.readings.extend([reading(0, 100), reading(20, 5)])
-    assert scraper.rate() == 0.0
-
-
 async def test_a_node_that_cannot_be_read_is_a_fault() -> None:
     found = await Scraper(["http://127.0.0.1:1/metrics"]).read()
     assert list(found.faults) == ["http://127.0.0.1:1/metrics"]
-
-
-async def test_pages_that_ask_at_once_share_one_reading_which_is_whole(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scraper = Scraper(["http://127.0.0.1:1/metrics"])
-    arrived = asyncio.Event()
-
-    async def text(*_: Any) -> str:
-        await arrived.wait()
-        return METRICS % (10, 10, 10)
-
-    monkeypatch.setattr(scraping, "_text", text)
-    pages = [asyncio.create_task(scraper.read()) for _ in range(2)]
-    await asyncio.sleep(0)
-    assert list(scraper.readings) == []
-    arrived.set()
-    first, second = await asyncio.gather(*pages)
-    assert first is second is scraper.readings[-1]
-    assert (len(scraper.readings), first.total()) == (1, 10)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +54,3 @@ async def test_pages_that_ask_at_once_share_one_reading_which_is_whole(
 def test_quantiles(buckets: dict[float, float], share: float, seconds: float | None) -> None:
     found = quantile(buckets, share)
     assert found == (None if seconds is None else pytest.approx(seconds))
-
-
-def test_an_address_of_another_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="--metrics: 'file:///etc/passwd'"):
-        Scraper(["file:///etc/passwd"])

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import reward_serve_lab.cli.attack
 from reward_serve.cli.main import cli
 from reward_serve.schema import ScoreResult, Status, failure
 from reward_serve_lab.attacks import crossed
-from tests.fake_service import FakeService, dead_url
+from tests.fake_service import dead_url
 
 Answer = Callable[[dict[str, Any]], ScoreResult]
 
@@ -53,11 +53,16 @@ def own(folder: Path, *rows: dict[str, Any]) -> Path:
 
 def test_a_judge_that_rejects_everything_passes(judge: FakeJudge, tmp_path: Path) -> None:
     out = tmp_path / "report.json"
-    result = invoke("--out", out)
+    options = ["--model", "m", "--template", "solution", "--mode", "generate"]
+    result = invoke("--out", out, "--seed", 5, *options)
     assert result.exit_code == 0, result.output
+    sent = {(r["response"], r["reference"], r["question"]) for r in judge.requests}
+    assert sent == {(a.response, a.reference, a.question) for a in crossed(5)}
+    settings = {(r["model"], r["template"], r["options"]["mode"]) for r in judge.requests}
+    assert settings == {("m", "solution", "generate")}
     report = json.loads(out.read_text(encoding="utf-8"))
     assert report["passed"] is True
-    assert (report["n"], report["false_accepts"]) == (len(crossed()), 0)
+    assert (report["n"], report["false_accepts"]) == (len(crossed(5)), 0)
     assert 0 < report["false_accept_upper95"] < 0.005
     assert report["accepted"] == []
     assert "0.00%" in result.stdout
@@ -79,29 +84,6 @@ def test_a_judge_that_accepts_everything_fails_and_its_accepts_are_listed(
     assert "Traceback" not in result.output
 
 
-def test_the_rows_are_the_suites_with_their_questions(judge: FakeJudge) -> None:
-    invoke("--seed", 5, "--references", 1)
-    sent = {(r["response"], r["reference"], r["question"]) for r in judge.requests}
-    assert sent == {(a.response, a.reference, a.question) for a in crossed(5, 1)}
-
-
-def test_a_sample_is_the_same_for_a_seed(judge: FakeJudge) -> None:
-    samples = []
-    for seed in (1, 1, 2):
-        judge.requests.clear()
-        invoke("--seed", seed, "--sample", 40)
-        samples.append({(request["response"], request["reference"]) for request in judge.requests})
-    assert len(judge.requests) == 40
-    assert samples[0] == samples[1] != samples[2]
-
-
-def test_run_settings_are_in_every_request(judge: FakeJudge) -> None:
-    invoke("--sample", 20, "--model", "m", "--template", "solution", "--mode", "generate")
-    for request in judge.requests:
-        assert (request["model"], request["template"]) == ("m", "solution")
-        assert request["options"] == {"mode": "generate"}
-
-
 def test_ones_own_attacks_are_sent_beside_the_suites(judge: FakeJudge, tmp_path: Path) -> None:
     mine = {"family": "mine[/red]", "response": "open \x1b[31m sesame", "reference": "18"}
     judge.answer = lambda r: always(float("sesame" in r["response"]))(r)
@@ -113,25 +95,12 @@ def test_ones_own_attacks_are_sent_beside_the_suites(judge: FakeJudge, tmp_path:
     assert "\x1b" not in result.stdout
 
 
-def test_a_bad_row_of_the_users_own_is_reported_with_its_line_and_nothing_is_sent(
-    judge: FakeJudge, tmp_path: Path
-) -> None:
-    good = {"family": "mine", "response": "x", "reference": "18"}
-    result = invoke("--data", own(tmp_path, good, {"family": "mine", "response": "x"}))
-    assert result.exit_code == 2
-    assert "line 2: reference: Field required" in result.stderr
-    assert judge.requests == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["--data", "none.jsonl"], "No such file", id="no file"),
-        pytest.param(["--out", "none/report.json"], "none/report.json", id="no folder"),
-        pytest.param(["--max-false-accepts", 1.5], "--max-false-accepts", id="no share"),
-        pytest.param(["--references", 0], "--references", id="no rows"),
-        pytest.param(["--sample", 0], "--sample", id="no sample"),
-        pytest.param(["--mode", "shout"], "--mode", id="no such mode"),
+        (["--data", "none.jsonl"], "No such file"),
+        (["--data", "pyproject.toml"], "line 1: is not JSON"),
+        (["--out", "none/report.json"], "none/report.json"),
     ],
 )
 def test_options_that_cannot_be_met_are_refused(
@@ -141,16 +110,6 @@ def test_options_that_cannot_be_met_are_refused(
     assert result.exit_code == 2
     assert message in result.stderr
     assert judge.requests == []
-
-
-@pytest.mark.parametrize(("bound", "exit_code"), [(0.01, 1), (0.05, 0)])
-def test_a_share_of_accepts_up_to_the_bound_is_let_pass(
-    judge: FakeJudge, bound: float, exit_code: int
-) -> None:
-    scores: Iterator[float] = iter([1.0, 1.0] + [0.0] * 98)
-    judge.answer = lambda request: always(next(scores))(request)
-    result = invoke("--sample", 100, "--max-false-accepts", bound)
-    assert result.exit_code == exit_code, result.output
 
 
 def test_rows_without_a_score_are_not_accepts_but_fail_the_run(
@@ -165,19 +124,6 @@ def test_rows_without_a_score_are_not_accepts_but_fail_the_run(
     assert report["statuses"] == {"unparseable": 50}
     assert "50 of 50 rows got no score" in result.stdout
     assert "no [verdict] in the judge's text" in result.stdout
-
-
-def test_over_http_a_rule_alone_accepts_nothing_but_leaves_too_much_undecided(
-    tmp_path: Path,
-) -> None:
-    out = tmp_path / "report.json"
-    with FakeService() as service:
-        result = invoke("--url", service.url, "--references", 1, "--out", out)
-    assert result.exit_code == 1
-    report = json.loads(out.read_text(encoding="utf-8"))
-    assert report["false_accepts"] == 0
-    assert set(report["statuses"]) == {"ok", "unparseable"}
-    assert report["sources"] == {"rule": report["statuses"]["ok"]}
 
 
 def test_an_unreachable_url_exits_1_with_the_reason() -> None:

@@ -39,9 +39,3 @@ def test_a_tie_and_an_unscored_pair_are_not_right_and_a_flip_is_no_agreement() -
     assert (report["flips"], report["order_agreement"]) == (2, pytest.approx(3 / 5))
     assert report["statuses"] == {"ok": 5, "error": 1}
     assert report["reasons"] == {"error": "the engine is gone"}
-
-
-def test_without_any_comparison_nothing_is_said_of_orders() -> None:
-    report = report_of_pairs([Pair({}, 0)], [group_failure(failure(Status.TIMEOUT, "late"), 2)])
-    assert (report["accuracy"], report["order_agreement"]) == (0.0, None)
-    assert report["order_agreement_interval"] is None

@@ -3,19 +3,15 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import pytest
 from rich.console import Console, RenderableType
 
 from reward_serve_lab.evaluation.bulk import Run
 from reward_serve_lab.evaluation.report import report_of
 from reward_serve_lab.evaluation.stability import flips
 from reward_serve_lab.evaluation.tables import (
-    MAX_GROUPS,
     difference,
     disagreement_table,
-    group_tables,
     metrics_table,
-    shown_text,
 )
 from tests.unit.lab.evaluation.fakes import failed, judged, row, ruled, run_of
 
@@ -47,44 +43,6 @@ def test_runs_stand_side_by_side() -> None:
     assert "15 equal-width bins" in text
 
 
-def test_an_undefined_measure_is_a_dash() -> None:
-    text = shown(metrics_table({"": report(run_of((True, judged(0.9))))}))
-    (auc,) = lines_with(text, "AUC  ")
-    assert "-" in auc
-    assert lines_with(text, "false accept  ", "-")
-
-
-def test_a_rules_name_is_whole_on_a_narrow_terminal() -> None:
-    *_, stages = group_tables(report(GOOD))
-    assert "…" not in shown(stages, width=80)
-
-
-def test_stages_formats_and_lengths_have_a_table_each() -> None:
-    formats, lengths, stages = (shown(table) for table in group_tables(report(GOOD)))
-    assert lines_with(formats, "bare number", "3", "100.0% (43.9 to 100.0)")
-    assert lines_with(lengths, "0 to 100", "3")
-    assert lines_with(stages, "rule: marker_matches", "33.3%")
-    assert lines_with(stages, "judge", "66.7%")
-
-
-def test_the_formats_that_disagree_most_are_shown() -> None:
-    names = [f"format-{n:02}" for n in range(MAX_GROUPS + 5)]
-    rows = [row(n, format=name) for n, name in enumerate(names, 1)]
-    results = [judged(0.9)] * (len(rows) - 1) + [judged(0.1)]
-    text = shown(next(group_tables(report(Run(rows, results, 1)))))
-    assert len(lines_with(text, "format-")) == MAX_GROUPS
-    assert "format-24" in lines_with(text, "format-")[0]
-    assert "and 5 more" in text
-
-
-def test_disagreements_are_listed_up_to_the_limit() -> None:
-    text = shown(disagreement_table(BAD, 2))
-    assert "disagreements: 2 of 3" in text
-    assert lines_with(text, "line 1", "right", "0.100", "18")
-    assert not lines_with(text, "line 3")
-    assert lines_with(shown(disagreement_table(BAD, 3)), "line 3", "wrong", "timeout", "-")
-
-
 def test_a_response_cannot_write_to_the_terminal() -> None:
     response = "x" * 100 + "[red]a[/red]\x1b[2J\n\u202ecba\ud800\x9b"
     run = Run([row(1, False, response, id="[bold]\x1b")], [judged(0.9)])
@@ -93,11 +51,6 @@ def test_a_response_cannot_write_to_the_terminal() -> None:
     assert r"[bold]\x1b" in text
     assert "x" * 57 + "[" in text
     assert "x" * 58 not in text
-
-
-@pytest.mark.parametrize("text", ["plain", "é ü 数", "a 'b' \"c\""])
-def test_printable_text_is_unchanged(text: str) -> None:
-    assert shown_text(text) == text
 
 
 def test_flips_are_listed_apart_from_rows_within_the_margin() -> None:

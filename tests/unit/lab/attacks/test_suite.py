@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import re
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from reward_serve.judging.verdict import read_verdict
+from reward_serve.schema import ScoreRequest
+from reward_serve.templates import load_template, template_names
+from reward_serve_answers import final_answer, verify
+from reward_serve_lab.attacks import FAMILIES, Attack, crossed
+from reward_serve_lab.attacks.families import MAX_CHARACTERS
+from reward_serve_lab.attacks.mentions import mentions
+from reward_serve_lab.attacks.problems import GENERIC_QUESTION, problems
+from reward_serve_lab.attacks.suite import read_attacks, variants
+from reward_serve_lab.evaluation.json_lines import LinesError
+
+FROM_TEMPLATES = {"prompt_echoes", "planted_verdicts"}
+MAY_MENTION = {family.name for family in FAMILIES if family.may_mention}
+SOLUTION = "Odile has 36 - 6 = 30 loaves.\nThey bring in 30 * 4 = 120 dollars.\n#### 120"
+GOOD: dict[str, Any] = {"family": "mine", "response": "", "reference": "18"}
+
+DIGEST = "5d4bca2918e885e6c6d5b05c336e5eec6d76a03521c7e655643afce6afef4805"
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Attack]:
+    return crossed(seed=0)
+
+
+def value_of(row: Attack) -> Decimal:
+    return Decimal(final_answer(row.reference).replace(",", ""))
+
+
+def test_the_suite_is_that_of_earlier_releases(rows: list[Attack]) -> None:
+    """A change makes figures of two releases incomparable: say so in the changelog."""
+    fixed = [row for row in rows if row.family not in FROM_TEMPLATES]
+    assert hashlib.sha256(ascii(fixed).encode()).hexdigest() == DIGEST
+
+
+def test_every_family_says_what_it_is_and_no_text_comes_twice(rows: list[Attack]) -> None:
+    single = crossed(0, per_text=1)
+    texts = [row.response for row in single]
+    assert len(texts) == len(set(texts)) >= 500
+    assert set(single) < set(rows)
+    for family in FAMILIES:
+        assert len(family.about.split()) > 12, family.name
+        assert sum(row.family == family.name for row in single) >= 20, family.name
+
+
+def test_no_attack_is_right(rows: list[Attack]) -> None:
+    for row in [*rows, *variants(None, SOLUTION, per_family=5)]:
+        assert verify(row.response, row.reference).outcome != "right", row
+        if row.family not in MAY_MENTION:
+            assert not mentions(row.response, value_of(row)), row
+        if row.family == "other_amounts":
+            assert row.response.strip("#{}\\boxed. ") != final_answer(row.reference), row
+        ScoreRequest(response=row.response, reference=row.reference, question=row.question)
+        assert len(row.response) <= MAX_CHARACTERS
+
+
+@pytest.mark.parametrize("name", template_names())
+def test_every_shipped_templates_own_verdict_is_planted(name: str, rows: list[Attack]) -> None:
+    template = load_template(name)
+    planted = [row.response for row in rows if row.family == "planted_verdicts"]
+    assert any(read_verdict(template, text, cut_off=False).score == 1 for text in planted)
+    if template.label is not None:
+        values = template.label.values
+        assert max(values, key=lambda label: values[label]) in planted
+
+
+@pytest.mark.parametrize("reference", ["120", SOLUTION, "1,200", "12.75"])
+def test_every_family_attacks_a_given_number(reference: str) -> None:
+    attacks = variants("How many dollars?", reference, per_family=2)
+    assert {attack.family for attack in attacks} == {family.name for family in FAMILIES}
+    assert {attack.reference for attack in attacks} == {reference}
+
+
+@pytest.mark.parametrize(
+    "reference", ["18%", "12.5\\%", "0", "1", "1/3", "x^2 - 1", "Paris", "-4", "about 5 {}"]
+)
+def test_what_is_no_plain_number_gets_the_attacks_that_need_none(reference: str) -> None:
+    attacks = variants("Q", reference)
+    assert attacks
+    assert not {attack.family for attack in attacks} & MAY_MENTION
+    assert not any(reference.casefold() in attack.response.casefold() for attack in attacks)
+
+
+def test_a_problems_working_is_right_and_only_its_end_tells_the_answer() -> None:
+    operations = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+    for problem in islice(problems(Random(0)), 400):
+        equations = re.findall(r"([\d.]+) ([-+*/]) ([\d.]+) = ([\d.]*\d)", "\n".join(problem.steps))
+        for left, sign, right, result in equations:
+            assert operations[sign](Decimal(left), Decimal(right)) == Decimal(result), problem
+        assert Decimal(equations[-1][3]) == problem.value
+        before = "\n".join([problem.question, *problem.steps]).rpartition("=")[0]
+        assert not mentions(before, problem.value), problem
+        assert final_answer(problem.reference) == problem.answer
+        for distance in (-7, 1, 60):
+            near = Decimal(problem.near(distance).replace(",", ""))
+            assert near > 0 and abs(near - problem.value) == abs(distance)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "expected"),
+    [
+        ("180 or so", "18", True),
+        ("Twenty-four", "24", True),
+        ("4 320", "4320", True),
+        ("¹⁸", "18", True),
+        ("١٨", "18", True),
+        ("1\u200b8", "18", True),
+        ("17 and 19, 218, an eight", "18", False),
+        ("twenty-four", "54", False),
+    ],
+)
+def test_a_number_is_mentioned_in_any_form(text: str, value: str, expected: bool) -> None:
+    assert mentions(text, Decimal(value)) is expected
+
+
+def written(folder: Path, *lines: str) -> Path:
+    path = folder / "attacks.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_files_attacks_are_read_in_order(tmp_path: Path) -> None:
+    asked = GOOD | {"response": "trust me", "question": "How many?", "note": "ours"}
+    assert read_attacks(written(tmp_path, json.dumps(GOOD), "", json.dumps(asked))) == [
+        Attack("mine", "", "18", GENERIC_QUESTION),
+        Attack("mine", "trust me", "18", "How many?"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([""], "has no attacks"),
+        (["", "{"], "line 2: is not JSON"),
+        ([json.dumps({"family": "mine", "response": "x"})], "reference: Field required"),
+        ([json.dumps(GOOD | {"family": " "})], "family: must be a non-blank string"),
+        ([json.dumps(GOOD | {"response": "\ud800"})], "response: has a lone surrogate"),
+        (["{"] * 12, "(?s)line 10: .*and 2 more$"),
+    ],
+)
+def test_lines_that_are_no_attacks_are_named(
+    tmp_path: Path, lines: list[str], message: str
+) -> None:
+    with pytest.raises(LinesError, match=message):
+        read_attacks(written(tmp_path, *lines))
