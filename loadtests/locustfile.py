@@ -4,10 +4,10 @@
     locust -f loadtests/locustfile.py --host http://127.0.0.1:8000 --shape spike
 
 Callers send single requests or batches. Every reply is checked against its request
-(``loadtests.load.checking``). After the load each input is sent again without load, bypassing the
+(``loadtests.load.outcomes``). After the load each input is sent again without load, bypassing the
 service's cache, and the answers must agree, unless the probability without load is within 0.02 of
 one half. Each input has a unique mark, so that neither the verdict cache nor the engine's prefix
-cache has seen it; ``--repeats`` repeats some, which the cache may answer.
+cache has seen it.
 
 A run fails (exit code 1) on any ``wrong`` or ``lost`` answer, on one that could not be checked, and
 if more than ``--max-absent`` of the requests end without a score. In ``spike`` ``overloaded`` is
@@ -26,16 +26,15 @@ from gevent.pool import Group
 from locust import FastHttpUser, LoadTestShape, User, constant_pacing, events, task
 from locust.stats import CSV_STATS_INTERVAL_SEC
 
-from loadtests.load.arguments import add_arguments
-from loadtests.load.checking import GRACE_S, Checked, check, check_batch, lost, within_deadline
 from loadtests.load.corpus import Body, Sample
-from loadtests.load.run import Run
-from loadtests.load.shapes import TICK_S
+from loadtests.load.outcomes import GRACE_S, Checked, check, check_batch
+from loadtests.load.run import Run, add_arguments
 
 logger = logging.getLogger(__name__)
 
 _SPAWNED_PER_S = 100.0
 _CONNECTIONS = 4096
+_TICK_S = 1.0  # between a caller's requests, or longer if the answer takes longer
 
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
@@ -74,7 +73,7 @@ class Caller(FastHttpUser):
     transport: ClassVar[str]
     path: ClassVar[str]
     concurrency = _CONNECTIONS
-    wait_time = constant_pacing(TICK_S)
+    wait_time = constant_pacing(_TICK_S)
 
     def __init__(self, environment: Any) -> None:
         self.test: Run = environment.shape_class.run
@@ -85,7 +84,7 @@ class Caller(FastHttpUser):
     def ask(self) -> None:
         """Send one call; in an open loop all calls, each when it is due."""
         run = self.test
-        if not run.load.open_loop:
+        if not run.open_loop:
             if not run.stopping.is_set():  # locust ends callers that were waiting
                 self.send(run.rollouts.group(run.size), time.perf_counter())
             return
@@ -104,20 +103,16 @@ class Caller(FastHttpUser):
             if reply.status_code:
                 found = self.checked(samples, _decoded(reply), reply.status_code)
             else:
-                found = [lost(type(reply.error).__name__)] * len(samples)
-            latency_ms, failure = self.record(samples, found, due)
+                found = [Checked("lost", type(reply.error).__name__)] * len(samples)
+            now = time.perf_counter()
+            if now - due > self.test.timeout_s + GRACE_S:
+                found = [Checked("lost", "late")] * len(samples)
+            latency_ms = 1000 * (now - due)
+            for sample, checked in zip(samples, found, strict=True):
+                self.test.outcomes.record(sample, checked, latency_ms, now)
             reply.request_meta["response_time"] = latency_ms
+            failure = next((each.failure for each in found if each.failure), None)
             reply.failure(failure) if failure else reply.success()
-
-    def record(
-        self, samples: list[Sample], found: list[Checked], due: float
-    ) -> tuple[float, str | None]:
-        """Record the replies; return the latency in ms and the first failure's name."""
-        run, now = self.test, time.perf_counter()
-        found = [within_deadline(each, now - due, run.timeout_s) for each in found]
-        for sample, checked in zip(samples, found, strict=True):
-            run.outcomes.record(sample, checked, 1000 * (now - due), now, self.path)
-        return 1000 * (now - due), next((each.failure for each in found if each.failure), None)
 
     def body(self, samples: list[Sample]) -> Body:
         """The request body."""
@@ -184,7 +179,7 @@ def abort_unfinished(environment: Any, **_: Any) -> None:
     """Fail a run without figures."""
     run: Run | None = environment.shape_class.run
     if run is not None and run.failures is None:
-        run.abort()
+        run.failures = ["aborted"]
         environment.process_exit_code = 1
 
 

@@ -56,10 +56,10 @@ Row = dict[str, Any]
 
 def main(
     data: Annotated[Path, typer.Option(help="Labelled rows; judged in order.")] = SAMPLES,
-    out: Annotated[Path, typer.Option(help="Folder for the report and its plot.")] = RESULTS,
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = RESULTS,
     seed: Annotated[int, typer.Option(help="Seed of the generation times.")] = 0,
 ) -> None:
-    """Run every condition; write rollout_overlap.json and .png."""
+    """Run every condition; write rollout_overlap.json."""
     lines = data.read_text(encoding="utf-8").splitlines()[: PROMPTS * GROUP]
     rows = [json.loads(line) for line in lines]
     if len(rows) < PROMPTS * GROUP:
@@ -78,7 +78,6 @@ def main(
     text = json.dumps(report, indent=1) + "\n"
     (out / "rollout_overlap.json").write_text(text, encoding="utf-8")
     console.print(table(bench.conditions))
-    plot(bench.conditions, out / "rollout_overlap.png")
 
 
 class Policy:
@@ -250,22 +249,6 @@ def table(conditions: dict[str, Row]) -> Table:
             f"{one['p95_ms']:.0f}" if known else "-",
         )
     return shown
-
-
-def plot(conditions: dict[str, Row], path: Path) -> None:
-    """Plot the phases' durations."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
-    names = list(conditions)
-    axes.barh(names[::-1], [conditions[name]["phase_s"] for name in names[::-1]])
-    axes.axvline(conditions["rule"]["phase_s"], color="black", linewidth=0.8)
-    axes.set(xlabel="rollout, seconds")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``make bench``: run benchmarks and write bench.json and bench.png.
+"""``make bench``: run benchmarks and write bench.json.
 
 The report has each benchmark's machine and command. Benchmarks that are not run keep their figures.
 """
@@ -19,20 +19,16 @@ from examples.demo import SAMPLES
 from loadtests.bench import (
     bare_engine,
     cache,
-    dtypes,
     groups,
     instant_model,
     kinds,
     label_mode,
     long,
-    prompt,
     rubric,
     scaling,
     settings,
-    start,
 )
 from loadtests.bench.common import machine, read_requests
-from loadtests.bench.plots import plot
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -41,7 +37,7 @@ def main(
     only: Annotated[str, typer.Option(help="Benchmarks, as in P1,cache; default: all.")] = "",
     data: Annotated[Path, typer.Option(help="Labelled rows; their responses are sent.")] = SAMPLES,
     rounds: Annotated[int, typer.Option(min=1, help="Alternating repeats.")] = 3,
-    out: Annotated[Path, typer.Option(help="Folder for bench.json and bench.png.")] = RESULTS,
+    out: Annotated[Path, typer.Option(help="Folder for bench.json.")] = RESULTS,
 ) -> None:
     """Run the benchmarks and print their figures."""
     requests = read_requests(data)
@@ -50,13 +46,10 @@ def main(
         "P2": lambda: bare_engine.run(requests, 2 * rounds + 1),  # its differences are small
         "P3": lambda: instant_model.run(rounds),
         "P4": lambda: groups.run(requests, rounds),
-        "P6": lambda: start.run(rounds),
         "long": lambda: long.run(rounds),
-        "prompt": lambda: prompt.run(data),
         "rubric": lambda: rubric.run(rounds),
         "scaling": scaling.run,
         "engine": lambda: settings.run(requests, 2 * rounds + 1),
-        "dtypes": lambda: dtypes.run(requests, data, 2 * rounds + 1),
         "kinds": lambda: kinds.run(requests),
         "cache": lambda: cache.run(requests),
     }
@@ -78,8 +71,7 @@ def main(
         }
         path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         console.print(_table(name, report[name]))
-    plot(report, out / "bench.png")
-    console.print(f"{path}, {out / 'bench.png'}", markup=False)
+    console.print(str(path), markup=False)
 
 
 def _table(name: str, measured: dict[str, Any]) -> Table:

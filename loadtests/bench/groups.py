@@ -26,6 +26,7 @@ from typing import Any
 from deployments.local import APP, console
 from loadtests.bench.common import NO_CACHE, Request, spread, timed
 from loadtests.bench.prefix_cache import PrefixReplica
+from loadtests.cluster import local_cluster
 from reward_serve.client import Client
 from reward_serve.client.handle import HandleTransport
 from reward_serve.routing.placement import Placement, Share, group_key
@@ -82,7 +83,6 @@ def run(requests: list[Request], rounds: int) -> dict[str, Any]:
 @contextmanager
 def deployed(engine: str, replicas: int) -> Iterator[None]:
     """Deploy a judge with a number of replicas on a new cluster; shut both down after the block."""
-    import ray
     from ray import serve
 
     from reward_serve.app import bind_ingress, deployment_options
@@ -103,21 +103,11 @@ def deployed(engine: str, replicas: int) -> Iterator[None]:
     replica = RewardReplica if engine == "engine" else PrefixReplica
     one = serve.deployment(replica).options(name="judge", **deployment_options(judge))
     bound = one.bind(judge.model_dump(mode="json"), config.server.max_batch_items)
-    ray.init(
-        address="local",
-        num_cpus=replicas,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="error",
-    )
-    try:
+    with local_cluster(num_cpus=replicas):
         with console.status(f"P4: {replicas} replicas of the {engine}"):
             serve.start(http_options={"host": None})
             serve.run(bind_ingress(config.server, {"judge": bound}), name=APP, route_prefix=None)
         yield
-    finally:
-        serve.shutdown()
-        ray.shutdown()
 
 
 async def _measured(

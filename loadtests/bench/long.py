@@ -19,7 +19,7 @@ import psutil
 from deployments.local import APP, console, deployed
 from loadtests.bench.common import Request, spread
 from loadtests.chaos.processes import memory_mib
-from loadtests.load.long_rows import length, rollout
+from loadtests.load.corpus import length, rollout
 from loadtests.soak import watched
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult
 

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import statistics
-from random import Random
 from typing import Any
 
 from deployments.local import console
-from loadtests.bench.common import PromptRenderer, Request, marked, spread, timed
+from loadtests.bench.common import (
+    PromptRenderer,
+    Request,
+    Way,
+    alternated,
+    marked,
+    relative,
+    spread,
+)
 from reward_serve.config.engine import EngineConfig
+from reward_serve.engines.base import Prompt
 from reward_serve.engines.vllm import VllmEngine
 
 ITEMS = 64
@@ -59,27 +66,25 @@ async def compare(
         with console.status(f"engine: starting {name}"):
             engines[name] = await VllmEngine.start(config, num_cpus=2, num_gpus=gpus)
     rendered = PromptRenderer(engines[OWN].tokenizer, response_tokens=response_tokens)
-    rates: dict[str, list[float]] = {name: [] for name in engines}
-    marks, drawn = map("{:03}".format, itertools.count()), Random(0)
-    for repeat in range(-1, repeats):
-        for name in drawn.sample(list(engines), len(engines)):
-            prompts = list(map(rendered.prompt, marked(requests, next(marks))))
-            engine = engines[name]
-            with console.status(f"engine: {name}, {repeat + 1} of {repeats}"):
-                seconds, _ = await timed(
-                    lambda e=engine, p=prompts: asyncio.gather(  # type: ignore[misc]
-                        *(e.label_logprobs(each, list(each.label_ids)) for each in p)
-                    )
-                )
-            if repeat >= 0:
-                rates[name].append(len(prompts) / seconds)
+    marks = map("{:03}".format, itertools.count())
+    rates = await alternated(
+        {name: labelled(engine) for name, engine in engines.items()},
+        repeats,
+        lambda _: list(map(rendered.prompt, marked(requests, next(marks)))),
+    )
     for engine in engines.values():
         engine.close()
     return {
-        "ratio": {
-            name: statistics.median(a / b for a, b in zip(each, rates[OWN], strict=True))
-            for name, each in rates.items()
-            if name != OWN
-        },
+        "ratio": relative(rates, OWN),
         "verdicts_per_s": {name: spread(each) for name, each in rates.items()},
     }
+
+
+def labelled(engine: VllmEngine) -> Way:
+    """A way that asks an engine for the labels of rendered prompts, all at once."""
+
+    async def way(prompts: list[Prompt]) -> int:
+        asked = (engine.label_logprobs(each, list(each.label_ids)) for each in prompts)
+        return len(await asyncio.gather(*asked))
+
+    return way

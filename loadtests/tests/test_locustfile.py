@@ -11,37 +11,27 @@ from typing import Any
 
 import pytest
 
+from loadtests.load.__main__ import command_line
 from tests.fake_service import Call, FakeService, Reply
 
 ROOT = Path(__file__).parents[2]
 BURSTS = ("--prompts", "2", "--samples", "4", "--period", "1", "--rollout-seconds", "1")
 
 
-class WrongOnce(FakeService):
-    """Returns the other score once."""
+class FaultOnce(FakeService):
+    """Returns the other score once, or closes the connection of one request."""
 
-    def __init__(self) -> None:
+    def __init__(self, fault: str) -> None:
         super().__init__()
-        self.once = threading.Lock()
+        self.fault, self.once = fault, threading.Lock()
 
     def answer(self, call: Call) -> Reply:
         reply = super().answer(call)
         if call.path == "/v1/score" and self.once.acquire(blocking=False):
+            if self.fault == "lost":
+                raise ConnectionAbortedError("dropped on purpose")
             reply.content["score"] = 1.0 - reply.content["score"]
         return reply
-
-
-class DroppingOnce(FakeService):
-    """Closes the connection of one request."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.once = threading.Lock()
-
-    def answer(self, call: Call) -> Reply:
-        if call.path == "/v1/score" and self.once.acquire(blocking=False):
-            raise ConnectionAbortedError("dropped on purpose")
-        return super().answer(call)
 
 
 WOKEN_AS_THE_RUN_ENDS = """
@@ -52,9 +42,8 @@ from loadtests.locustfile import HttpSingleUser
 stopping = Event()
 stopping.set()
 rollouts = SimpleNamespace(group=lambda size: [])
-load = SimpleNamespace(open_loop=False)
 caller = object.__new__(HttpSingleUser)
-caller.test = SimpleNamespace(load=load, stopping=stopping, rollouts=rollouts, size=1)
+caller.test = SimpleNamespace(open_loop=False, stopping=stopping, rollouts=rollouts, size=1)
 caller.send = lambda *_: print("sent")
 caller.ask()
 """
@@ -117,29 +106,43 @@ def test_a_caller_that_wakes_as_the_run_ends_sends_nothing() -> None:
     assert done.stdout == ""  # locust would end the call, and its sample would count as lost
 
 
-def test_one_wrong_answer_fails_the_run(rows: Path, tmp_path: Path) -> None:
-    with WrongOnce() as service:
+@pytest.mark.parametrize("fault", ["wrong", "lost"])
+def test_one_wrong_answer_or_dropped_connection_fails_the_run(
+    fault: str, rows: Path, tmp_path: Path
+) -> None:
+    with FaultOnce(fault) as service:
         code, figures = load(service.url, rows, tmp_path, "--peak-users", "4")
 
-    assert (code, figures["wrong"], figures["lost"]) == (1, 1, 0)
+    counts = {"wrong": 0, "lost": 0, fault: 1}
+    assert (code, figures["wrong"], figures["lost"]) == (1, counts["wrong"], counts["lost"])
     assert figures["right"] == figures["asked"] - 1 > 4
-    assert "under load" in (tmp_path / "locust_failures.csv").read_text(encoding="utf-8")
-
-
-def test_one_dropped_connection_fails_the_run(rows: Path, tmp_path: Path) -> None:
-    with DroppingOnce() as service:
-        code, figures = load(service.url, rows, tmp_path, "--peak-users", "4")
-
-    assert (code, figures["wrong"], figures["lost"]) == (1, 0, 1)
-    assert figures["right"] == figures["asked"] - 1 > 4
+    assert fault in (tmp_path / "locust_failures.csv").read_text(encoding="utf-8")
 
 
 def test_locusts_command_line_refuses_a_missing_host(rows: Path) -> None:
     command = [sys.executable, "-m", "locust", "-f", "loadtests/locustfile.py", "--headless"]
     done = subprocess.run(
-        [*command, "--data", str(rows), "--shape", "ramp"],
+        [*command, "--data", str(rows), "--shape", "spike"],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
 
     assert done.returncode == 2
     assert "host: is missing" in done.stderr
+
+
+def test_a_spike_has_its_peak_in_the_middle_fifth() -> None:
+    code = "from loadtests.load.run import users_at\n"
+    code += "print([users_at('spike', 16, share / 10) for share in range(11)])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout.replace("None", "null")) == [*[2] * 4, 16, 16, *[2] * 4, None]
+
+
+def test_the_web_page_binds_loopback_and_result_files_are_written_either_way() -> None:
+    headless, web = (command_line(Path("out"), web) for web in (False, True))
+
+    assert "--headless" in headless and "--headless" not in web
+    assert web[web.index("--web-host") + 1] == "127.0.0.1"
+    for line in (headless, web):
+        assert {"out/report.html", "out/locust", "out/summary.json"} < set(line)

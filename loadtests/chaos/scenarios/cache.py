@@ -15,23 +15,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from deployments.local import APP, ROOT, free_port, serve_run
-from loadtests.chaos.cluster import (
-    Target,
-    ask_functions,
-    await_ready,
-    config,
-    local_cluster,
-    shared_clients,
-)
-from loadtests.chaos.load import Tally, closed_loop, quantiles
-from loadtests.chaos.processes import memory_mib
+from loadtests.chaos.cluster import Target, ask_functions, shared_clients
+from loadtests.chaos.load import Tally, closed_loop
 from loadtests.chaos.questions import Questions, marked
-from loadtests.chaos.report import Figures, with_bounds
+from loadtests.chaos.report import Figures, all_right, with_bounds
+from loadtests.cluster import await_ready, config, local_cluster
 from reward_serve.engines.bundled import CACHE_VARIABLE
 from reward_serve_judge.weights import bundled_folder, find_fault, prepare_bundled
 
@@ -47,25 +40,12 @@ _REFUSED_S = 60.0
 def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
     """Apply each kind of damage to the same copy."""
     whole = prepare_bundled()
-    with tempfile.TemporaryDirectory() as cache, _cached_in(cache):
+    with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, {CACHE_VARIABLE: cache}):
         folder = bundled_folder()
         shutil.copytree(whole, folder)
         made_again_s = {name: _made_again(folder, damage) for name, damage in _DAMAGES.items()}
-        _unreadable(folder)
+        (folder / "manifest.json").write_text("{", encoding="utf-8")
         yield "corrupt_cache", _served(folder, made_again_s)
-
-
-@contextmanager
-def _cached_in(folder: str) -> Iterator[None]:
-    before = os.environ.get(CACHE_VARIABLE)
-    os.environ[CACHE_VARIABLE] = folder
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[CACHE_VARIABLE]
-        else:
-            os.environ[CACHE_VARIABLE] = before
 
 
 def _made_again(folder: Path, damage: Callable[[Path], None]) -> float | None:
@@ -83,23 +63,24 @@ def _served(folder: Path, made_again_s: dict[str, float | None]) -> Figures:
         target = Target(address, f"http://127.0.0.1:{free_port()}")
         began = time.monotonic()
         serve_run(address, config(target.port, [_judge("bundled")]))
-        await_ready(target)
-        ready_s = time.monotonic() - began
-        figures = asyncio.run(_asked(target))
-        made_again_s["manifest, by the deployment"] = (
-            round(ready_s, 1) if find_fault(folder) is None else None
-        )
+        await_ready(target.url)
+        ready_s = round(time.monotonic() - began, 1)
+        made_again = find_fault(folder) is None
+        made_again_s["manifest, by the deployment"] = ready_s if made_again else None
+        tally, questions = Tally(), Questions(marked, "cache", DEADLINE_S)
+        ways = ask_functions(shared_clients(target))
+        asyncio.run(closed_loop(tally, ways, questions, _CALLERS, lambda: tally.asked >= ASKED))
         _cut_short(folder)
         refusal = _refusal(target, folder)
     figures = {
-        **figures,
-        "recovered_s": round(ready_s, 1),
+        **tally.figures(),
+        "recovered_s": ready_s,
         "made_again_s": made_again_s,
         "refusal": refusal.replace(str(folder), "FOLDER"),
     }
     bounds = {
+        **all_right(figures),
         "every damage was repaired": None not in made_again_s.values(),
-        "every request has its score": figures["right"] == figures["asked"],
         "a damaged folder of the user's own is refused by name": str(folder) in refusal,
     }
     return with_bounds(figures, bounds)
@@ -108,16 +89,6 @@ def _served(folder: Path, made_again_s: dict[str, float | None]) -> Figures:
 def _judge(model: str) -> dict[str, Any]:
     judge = {"rules_first": False}
     return {"name": "judge", "kind": "judge", "engine": {"model": model}, "judge": judge}
-
-
-async def _asked(target: Target) -> Figures:
-    tally, before = Tally(), memory_mib()
-    questions = Questions(marked, "cache", DEADLINE_S)
-    ways = ask_functions(shared_clients(target))
-    await closed_loop(tally, ways, questions, _CALLERS, lambda: tally.asked >= ASKED)
-    waits = quantiles(tally.latencies_s("right"))
-    memory = {"before": before, "after": memory_mib()}
-    return {**tally.figures(), "waits": waits, "memory_mib": memory}
 
 
 def _refusal(target: Target, folder: Path) -> str:
@@ -147,10 +118,6 @@ def _flip_a_bit(folder: Path) -> None:
         (byte,) = file.read(1)
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte ^ 1]))
-
-
-def _unreadable(folder: Path) -> None:
-    (folder / "manifest.json").write_text("{", encoding="utf-8")
 
 
 _DAMAGES: dict[str, Callable[[Path], None]] = {
