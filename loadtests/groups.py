@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
 from statistics import fmean
@@ -24,7 +24,6 @@ from reward_serve.reward_models.group import Pair, next_round
 from reward_serve.schema import Strategy
 
 STRATEGIES: tuple[Strategy, ...] = ("circular", "swiss", "all_pairs")
-RANKINGS = ("win rate", "Bradley-Terry")
 _SIZES = (4, 8, 16, 32)
 
 
@@ -45,7 +44,7 @@ def oracle(chance: random.Random, gap: float, noise: float, bias: float) -> floa
 
 
 def group(
-    chance: random.Random, size: int, strategy: Strategy, how: str, noise: float, bias: float
+    chance: random.Random, size: int, strategy: Strategy, noise: float, bias: float
 ) -> tuple[float, int]:
     """Tau of one random group, and its number of calls."""
     truth = [chance.gauss(0, 1) for _ in range(size)]
@@ -59,14 +58,7 @@ def group(
             played[a, b] = 0.5 + (forward - backward) / 2
     outcomes = {pair: p for pair, p in played.items() if p is not None}
     scores = ranking.scores(size, outcomes, 1)
-    if how == "win rate":
-        scores = [_win_rate(outcomes, index) for index in range(size)]
     return tau([score or 0.0 for score in scores], truth), 2 * len(played)
-
-
-def _win_rate(outcomes: Mapping[Pair, float], index: int) -> float:
-    """The mean of a response's own comparisons."""
-    return fmean(p if a == index else 1 - p for (a, b), p in outcomes.items() if index in (a, b))
 
 
 def main() -> None:
@@ -76,7 +68,7 @@ def main() -> None:
     options.add_argument("--noise", type=float, nargs="+", default=[0.25, 1.0])
     options.add_argument("--bias", type=float, default=1.0, help="logit of the first place")
     arguments = options.parse_args()
-    columns = [f"{how}, noise {noise:g}" for noise in arguments.noise for how in RANKINGS]
+    columns = [f"noise {noise:g}" for noise in arguments.noise]
     say = partial(Console(soft_wrap=True).print, markup=False)
     say("| samples | strategy | calls | " + " | ".join(columns) + " |")
     say("|---" * (3 + len(columns)) + "|")
@@ -84,14 +76,13 @@ def main() -> None:
         for strategy in STRATEGIES:
             cells, calls = [], 0
             for noise in arguments.noise:
-                for how in RANKINGS:
-                    chance = random.Random(f"{size} {noise}")
-                    found = [
-                        group(chance, size, strategy, how, noise, arguments.bias)
-                        for _ in range(arguments.groups)
-                    ]
-                    cells.append(f"{fmean(value for value, _ in found):.2f}")
-                    calls = round(fmean(count for _, count in found))
+                chance = random.Random(f"{size} {noise}")
+                found = [
+                    group(chance, size, strategy, noise, arguments.bias)
+                    for _ in range(arguments.groups)
+                ]
+                cells.append(f"{fmean(value for value, _ in found):.2f}")
+                calls = round(fmean(count for _, count in found))
             say(f"| {size} | {strategy} | {calls} | {' | '.join(cells)} |")
 
 

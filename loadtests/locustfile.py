@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any, ClassVar
+from typing import Any
 
 from gevent.pool import Group
 from locust import FastHttpUser, LoadTestShape, User, constant_pacing, events, task
@@ -63,15 +63,12 @@ class Shape(LoadTestShape):
                 return None
             super().reset_time()
         users = self.run.users_at(self.get_run_time())
-        return None if users is None else (users, _SPAWNED_PER_S, self.run.users)
+        return None if users is None else (users, _SPAWNED_PER_S, [Caller])
 
 
 class Caller(FastHttpUser):
     """Sends once a second, or when the last answer came; in an open loop, as rollouts end."""
 
-    abstract = True
-    transport: ClassVar[str]
-    path: ClassVar[str]
     concurrency = _CONNECTIONS
     wait_time = constant_pacing(_TICK_S)
 
@@ -98,59 +95,27 @@ class Caller(FastHttpUser):
 
     def send(self, samples: list[Sample], due: float) -> None:
         """Send samples and check the reply; ``due`` is when they should have been sent."""
-        self.test.outcomes.ask(samples, time.perf_counter())
-        with self.client.post(self.path, json=self.body(samples), catch_response=True) as reply:
-            if reply.status_code:
-                found = self.checked(samples, _decoded(reply), reply.status_code)
-            else:
+        run = self.test
+        run.outcomes.ask(samples, time.perf_counter())
+        bodies = [sample.body for sample in samples]
+        body: Body = {"requests": bodies} if run.size > 1 else bodies[0]
+        with self.client.post(run.path, json=body, catch_response=True) as reply:
+            code = reply.status_code
+            if not code:
                 found = [Checked("lost", type(reply.error).__name__)] * len(samples)
+            elif run.size > 1:
+                found = check_batch(samples, _decoded(reply), code)
+            else:
+                found = [check(samples[0], _decoded(reply), code)]
             now = time.perf_counter()
-            if now - due > self.test.timeout_s + GRACE_S:
+            if now - due > run.timeout_s + GRACE_S:
                 found = [Checked("lost", "late")] * len(samples)
             latency_ms = 1000 * (now - due)
             for sample, checked in zip(samples, found, strict=True):
-                self.test.outcomes.record(sample, checked, latency_ms, now)
+                run.outcomes.record(sample, checked, latency_ms, now)
             reply.request_meta["response_time"] = latency_ms
             failure = next((each.failure for each in found if each.failure), None)
             reply.failure(failure) if failure else reply.success()
-
-    def body(self, samples: list[Sample]) -> Body:
-        """The request body."""
-        raise NotImplementedError
-
-    def checked(self, samples: list[Sample], reply: Any, code: int) -> list[Checked]:
-        """Check the reply, one entry per sample."""
-        raise NotImplementedError
-
-
-class HttpSingleUser(Caller):
-    """Sends one request per call."""
-
-    transport = "http-single"
-    path = "/v1/score"
-
-    def body(self, samples: list[Sample]) -> Body:
-        """The request itself."""
-        return samples[0].body
-
-    def checked(self, samples: list[Sample], reply: Any, code: int) -> list[Checked]:
-        """Check the one result."""
-        return [check(samples[0], reply, code)]
-
-
-class HttpBatchUser(Caller):
-    """Sends a group's samples per call."""
-
-    transport = "http-batch"
-    path = "/v1/score/batch"
-
-    def body(self, samples: list[Sample]) -> Body:
-        """The batch's body."""
-        return {"requests": [sample.body for sample in samples]}
-
-    def checked(self, samples: list[Sample], reply: Any, code: int) -> list[Checked]:
-        """Check the results in order."""
-        return check_batch(samples, reply, code)
 
 
 @events.test_stopping.add_listener

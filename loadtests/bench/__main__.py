@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from deployments.local import console
 from examples.demo import SAMPLES
@@ -70,24 +69,8 @@ def main(
             "machine": machine(),
         }
         path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        console.print(_table(name, report[name]))
+        console.print_json(json.dumps({name: measured}))
     console.print(str(path), markup=False)
-
-
-def _table(name: str, measured: dict[str, Any]) -> Table:
-    """A benchmark's figures without machine and command, one per row."""
-    table = Table(name, "")
-    for key, value in _flat(measured).items():
-        if not key.startswith(("machine", "command")):
-            table.add_row(key, f"{value:.3f}" if isinstance(value, float) else str(value))
-    return table
-
-
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {path: value}
-    inner = ((f"{path}.{key}" if path else key, each) for key, each in value.items())
-    return {k: v for key, each in inner for k, v in _flat(each, key).items()}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 
@@ -36,7 +37,7 @@ from reward_serve.client.handle import HandleTransport, RewardClient
 from reward_serve.client.http import HttpRewardClient, HttpTransport
 from reward_serve.client.transport import Transport
 from reward_serve.config.engine import EngineConfig
-from reward_serve.engines.vllm import VllmEngine, engine_arguments, locate
+from reward_serve.engines.vllm import VllmEngine, engine_arguments, locate, set_environment
 from reward_serve.schema import Status
 
 ITEMS = 96
@@ -152,19 +153,12 @@ def vllm_server(model: str) -> Iterator[str]:
             flags.append(flag)
         elif value is not False and name != "model":
             flags += [flag, str(value)]
-    environment = {
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "OMP_NUM_THREADS": "2",
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "TORCHDYNAMO_DISABLE": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
-    }
+    with patch.dict(os.environ):
+        set_environment(EngineConfig(device="cpu"), num_cpus=2)
+        environment = dict(os.environ)
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
     process = subprocess.Popen(
-        [*command, *flags], env={**os.environ, **environment}, cwd=ROOT,
+        [*command, *flags], env=environment, cwd=ROOT,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     url = f"http://127.0.0.1:{port}"

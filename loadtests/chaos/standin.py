@@ -58,16 +58,14 @@ class Faults:
 
     Attributes:
         rate: share of calls that fail.
-        seed: seed of the draws.
         counts: calls and faults so far.
     """
 
     rate: float = 0.0
-    seed: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._rng = Random(self.seed)
+        self._rng = Random(0)
 
     def draw(self, weights: dict[Fault, float]) -> Fault | None:
         """The fault of the next call, or None."""

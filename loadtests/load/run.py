@@ -21,7 +21,6 @@ from reward_serve.schema import ScoreResult, Status
 
 logger = logging.getLogger(__name__)
 
-TRANSPORTS = ("http-single", "http-batch")
 SAMPLES = Path(__file__).parents[2] / "examples" / "gsm8k" / "samples.jsonl"
 
 _PEAK_USERS = {"steady": 8, "spike": 64}
@@ -38,10 +37,9 @@ def add_arguments(parser: Any) -> None:
         parser.add_argument(f"--{name}", default=default, help=text, **settings)
 
     add("shape", "steady", "load over time", choices=SHAPES)
-    add("transport", "http-single", "how callers send requests", choices=TRANSPORTS)
     add("peak-users", 0, "callers at the peak, each at most one call a second; 0: by shape")
     add("duration", _DURATION_S, "seconds")
-    add("batch", 8, "http-batch: samples per call")
+    add("batch", 1, "samples per call; 1: single requests")
     add("prompts", 4, "bursts: prompts per batch")
     add("samples", 8, "bursts: samples per prompt")
     add("period", 10.0, "bursts: seconds between batches")
@@ -76,7 +74,6 @@ class Run:
         self.options = options = environment.parsed_options
         if options.master or options.worker:
             raise ValueError("master, worker: not supported; replies are counted in one process")
-        self.users = [c for c in environment.user_classes if c.transport == options.transport]
         self.host = environment.host
         if not self.host:
             raise ValueError("host: is missing; set it to the service's URL")
@@ -89,7 +86,8 @@ class Run:
         """Whether requests arrive regardless of earlier answers; then one caller sends them all."""
         self._peak = 1 if self.open_loop else options.peak_users or _PEAK_USERS[shape]
         self.timeout_s: float = options.timeout_s
-        self.size = options.batch if options.transport == "http-batch" else 1
+        self.size: int = options.batch
+        self.path = "/v1/score/batch" if self.size > 1 else "/v1/score"
         self._is_long = shape == "long_rollouts"
         rows = long_rows(Random(options.seed)) if self._is_long else rows_of(Path(options.data))
         name = letters(time.time_ns() // 10**6)
@@ -127,7 +125,7 @@ class Run:
                     return [None] * len(bodies)
 
             def log(why: str) -> None:
-                stats.log_error("POST", self.users[0].path, why)
+                stats.log_error("POST", self.path, why)
 
             self.outcomes.compare_without_load(ask, log)
         self.failures = self.outcomes.failures(self.options.max_absent)
@@ -140,12 +138,11 @@ class Run:
             Path(self.options.summary).write_text(text, encoding="utf-8")
 
     def _parameters(self) -> dict[str, Any]:
-        names = ["shape", "duration", "transport", "timeout_s", "seed"]
+        names = ["shape", "duration", "batch", "timeout_s", "seed"]
         if self.open_loop:
             names += ["prompts", "samples", "period", "rollout_seconds"]
         return {
             **{name: getattr(self.options, name) for name in names},
             "users": self._peak,
-            "samples_a_call": self.size,
             "data": "long_rows" if self._is_long else Path(self.options.data).name,
         }

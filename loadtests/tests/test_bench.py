@@ -1,28 +1,18 @@
 from __future__ import annotations
 
 import asyncio
-from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from loadtests.bench.common import alternated, load, machine, marked, relative, spread
-from loadtests.bench.groups import PROMPTS, PerGroup, step
+from loadtests.bench.common import alternated, load, relative, spread
+from loadtests.bench.groups import PROMPTS, step
 from loadtests.bench.instant_model import InstantReplica
-from loadtests.bench.long import absent_or_wrong, rollouts
+from loadtests.bench.long import absent_or_wrong
 from loadtests.bench.prefix_cache import BLOCK_TOKENS, PrefixCache, PrefixReplica
 from loadtests.bench.scaling import prompt_flops
-from reward_serve.routing.placement import group_key
 from reward_serve.schema import ScoreResult, Status
-from reward_serve_answers import verify_any
-
-
-def test_marking_copies_the_requests() -> None:
-    requests = [{"response": "18", "reference": "18"}]
-
-    assert marked(requests, "007") == [{"response": "(007) 18", "reference": "18"}]
-    assert requests[0]["response"] == "18"
 
 
 async def test_ways_take_turns_and_a_missing_verdict_is_an_error() -> None:
@@ -101,16 +91,6 @@ async def test_the_stand_in_scores_a_step_and_computes_a_groups_reference_once(
         assert 0 < cached < prompt
 
 
-@pytest.mark.parametrize("sessions", [True, False])
-def test_calls_per_group_hold_a_group_each(sessions: bool) -> None:
-    items = [{"group": f"g{n % 3}"} for n in range(12)]
-    shares = PerGroup(sessions).shares(items, ["r0", "r1"])
-    assert [list(share.indices) for share in shares] == [[n, n + 3, n + 6, n + 9] for n in range(3)]
-    assert [share.replica for share in shares] == (
-        [str(group_key(one)) for one in items[:3]] if sessions else [None] * 3
-    )
-
-
 def test_operations_of_a_prompt_are_those_of_weights_attention_and_output() -> None:
     config = SimpleNamespace(
         hidden_size=4,
@@ -124,14 +104,6 @@ def test_operations_of_a_prompt_are_those_of_weights_attention_and_output() -> N
     assert prompt_flops(config, 1) == 2 * weights + 2 * 2 * 2 * 4 + 2 * 40
 
 
-def test_long_rollouts_are_decided_by_rules_as_labelled() -> None:
-    asked = rollouts(Random(0))
-    assert len(asked) == 1024
-    for one in asked[:20]:
-        outcome = verify_any(one["response"], [one["reference"]]).outcome
-        assert outcome == ("right" if one["metadata"]["right"] else "wrong")
-
-
 def test_absent_and_wrong_results_are_counted() -> None:
     results = [
         ScoreResult(status=Status.OK, score=1.0),
@@ -140,7 +112,3 @@ def test_absent_and_wrong_results_are_counted() -> None:
     ]
     asked = [{"metadata": {"right": True}}] * 3
     assert absent_or_wrong(asked, results) == {"absent": 1, "wrong": 1}
-
-
-def test_the_machine_is_described() -> None:
-    assert machine()["ray"].startswith("2.")

@@ -1,15 +1,15 @@
 """Stop processes of a rule model's service with SIGSTOP under load.
 
-``paused_replica`` and others are continued after a while: a paused process keeps its connections,
-as on a machine that swaps or whose container is frozen. ``verifier_stopped`` is never continued:
-the child process in which a rule compares formulas must be replaced.
+``paused_replica`` and ``paused_ingress`` are continued after a while: a paused process keeps its
+connections, as on a machine that swaps or whose container is frozen. ``verifier_stopped`` is never
+continued: the child process in which a rule compares formulas must be replaced.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
 import psutil
@@ -28,24 +28,12 @@ REPLACED_S = 40.0
 """The verifier's limit for a call, 20 s, and a start that imports sympy."""
 
 
-def _of_ray(name: str) -> int:
-    family = psutil.Process().children(recursive=True)
-    return next(each.pid for each in family if each.name() == name)
-
-
-def _replica(model: str) -> int:
+def _replica(deployment: str) -> int:
     replicas = processes.actors(processes.REPLICA).items()
-    return next(pid for pid, name in replicas if name.endswith(model))
+    return next(pid for pid, name in replicas if name.endswith(deployment))
 
 
-_PAUSED: dict[str, Callable[[], int]] = {
-    "paused_replica": lambda: _replica("rule"),
-    "paused_ingress": lambda: _replica("ingress"),
-    "paused_proxy": lambda: processes.only(processes.PROXY),
-    "paused_controller": lambda: processes.only(processes.CONTROLLER),
-    "paused_raylet": lambda: _of_ray("raylet"),
-    "paused_gcs": lambda: _of_ray("gcs_server"),
-}
+_PAUSED = {"paused_replica": "rule", "paused_ingress": "ingress"}
 _STOPPED = "verifier_stopped"
 NAMES = (*_PAUSED, _STOPPED)
 
@@ -57,7 +45,7 @@ def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
         with local_cluster() as address:
             target, _ = deploy_rule(address)
             for name in paused:
-                process = psutil.Process(_PAUSED[name]())
+                process = psutil.Process(_replica(_PAUSED[name]))
 
                 def pause(process: psutil.Process = process) -> None:
                     process.suspend()

@@ -2,16 +2,13 @@
 
 ``faults``: 10,000 requests to a fake engine of which one call in five fails, half by handle and
 half over HTTP, in both modes. ``overload``: twice the capacity, for three minutes, without retries.
-``disconnects``: a steady load alone, then beside callers that hang up mid-request, and some that
-read a byte a second.
+``disconnects``: a steady load alone, then beside callers that hang up mid-request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -31,7 +28,7 @@ from loadtests.chaos.load import Tally, closed_loop, open_loop, quantiles
 from loadtests.chaos.processes import memory_mib
 from loadtests.chaos.questions import Questions, prose
 from loadtests.chaos.report import Figures, all_right, with_bounds
-from reward_serve.http.contract import NDJSON
+from loadtests.soak import watched
 
 NAMES = ("faults", "disconnects", "overload")
 
@@ -47,7 +44,7 @@ SLOTS, SERVICE_S = 10, 0.4
 NOMINAL_PER_S = SLOTS / SERVICE_S
 OVERLOAD_DEADLINE_S = 5.0
 TOGETHER = 4  # questions per call in ``in_calls_of_4``
-CAPACITY_S, ONCE_S, BATCHED_S, TWICE_S = 15.0, 25.0, 25.0, 180.0
+CAPACITY_S, BATCHED_S, TWICE_S = 15.0, 25.0, 180.0
 GOODPUT = 0.9
 _CALLERS = 30
 _GROWTH, _GROWTH_MIB = 1.1, 16.0
@@ -56,11 +53,8 @@ OTHERS_PER_S = 20.0
 PHASE_S = 15.0
 HANG_UP_DEADLINE_S = 10.0
 CALLERS, ITEMS = 100, 4
-SLOW, SLOW_ITEMS = 8, 64
 SLOWER_BY_S = 0.5  # how much longer the other callers' p99 may be
 _HANG_UP_AFTER_S = 0.3
-_STUCK_S = 5.0
-_ECHOED = "x" * 60_000  # in each result, so that a stream fills every buffer between
 
 
 def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
@@ -109,19 +103,15 @@ async def injected(target: Target, asked: int) -> Figures:
 
 async def _overload(target: Target) -> Figures:
     capacity = await measured_capacity(target, CAPACITY_S)
-    once = await arriving(target, 1, ONCE_S, capacity)
-    batched = await arriving(target, 2, BATCHED_S, capacity, TOGETHER)
-    samples: list[dict[str, float]] = [memory_mib()]
-    sampler = asyncio.create_task(_sampled(samples, TWICE_S / 2))
-    twice = await arriving(target, 2, TWICE_S, capacity)
-    sampler.cancel()
-    start, middle, end = samples[0], samples[1], memory_mib()
+    batched = await arriving(target, BATCHED_S, capacity, TOGETHER)
+    with watched(memory_mib, TWICE_S / 2) as memory:
+        twice = await arriving(target, TWICE_S, capacity)
+    (start, middle, *_), end = memory.samples, memory_mib()
     flat = all(one in end and end[one] <= _GROWTH * middle[one] + _GROWTH_MIB for one in middle)
     figures = {
         **twice,
         "capacity_per_s": capacity,
         "nominal_per_s": NOMINAL_PER_S,
-        "once": once,
         f"in_calls_of_{TOGETHER}": batched,
         "note": f"goodput {twice['goodput']}, p99 {twice['admitted']['p99_s']} s",
         "memory_mib": {"before": start, "middle": middle, "after": end},
@@ -152,14 +142,14 @@ async def measured_capacity(target: Target, seconds: float) -> float:
 
 
 async def arriving(
-    target: Target, times: int, seconds: float, capacity: float, together: int = 1
+    target: Target, seconds: float, capacity: float, together: int = 1
 ) -> dict[str, Any]:
-    """Send ``times`` the nominal capacity, ``together`` questions a call."""
+    """Send twice the nominal capacity, ``together`` questions a call."""
     tally = Tally()
-    questions = Questions(prose, f"times-{times}-{together}", OVERLOAD_DEADLINE_S)
+    questions = Questions(prose, f"twice-{together}", OVERLOAD_DEADLINE_S)
     began = time.monotonic()
     ways = ask_functions(bare_clients(target))
-    await open_loop(tally, ways, questions, times * NOMINAL_PER_S, seconds, together)
+    await open_loop(tally, ways, questions, 2 * NOMINAL_PER_S, seconds, together)
     within_deadline = [
         one for one in tally.records if one.outcome == "right" and one.ended_s < began + seconds
     ]
@@ -182,32 +172,18 @@ async def arriving(
     }
 
 
-async def _sampled(samples: list[dict[str, float]], every_s: float) -> None:
-    while True:
-        await asyncio.sleep(every_s)
-        samples.append(await asyncio.to_thread(memory_mib))
-
-
 async def _disconnects(target: Target) -> Figures:
     alone = await _others(target, "alone")
-    reading = [asyncio.create_task(_reads_slowly(target)) for _ in range(SLOW)]
-    await asyncio.sleep(_STUCK_S)  # their scores are ready and wait to be read
     async with httpx.AsyncClient(base_url=target.url, limits=httpx.Limits()) as client:
         times = (number * PHASE_S / CALLERS for number in range(CALLERS))
         hanging_up = asyncio.gather(*(_hangs_up(client, at_s) for at_s in times))
         among = await _others(target, "among")
         hung_up = await hanging_up
     freed_s = await wait_until(lambda: first_model(target)["items"] == 0, 10.0)
-    done = sum(task.done() for task in reading)
-    for task in reading:
-        task.cancel()
-    await asyncio.gather(*reading, return_exceptions=True)
     calm, busy = (quantiles(tally.latencies_s("right")) for tally in (alone, among))
     figures = {
         **among.figures(),
         "hung_up": sum(hung_up),
-        "slow_readers": SLOW,
-        "slow_readers_done": done,
         "in_peace": calm,
         "among_them": busy,
         "freed_s": None if freed_s is None else round(freed_s, 2),
@@ -219,7 +195,6 @@ async def _disconnects(target: Target) -> Figures:
         f"the other callers' p99 is not {SLOWER_BY_S} s longer": slower < SLOWER_BY_S,
         "no abandoned item is still running": freed_s is not None,
         "most hung up before they were answered": sum(hung_up) > CALLERS // 2,
-        "no slow reader had finished": not done,
     }
     return with_bounds(figures, bounds)
 
@@ -234,32 +209,10 @@ async def _others(target: Target, run: str) -> Tally:
 async def _hangs_up(client: httpx.AsyncClient, at_s: float) -> bool:
     """Send a batch and hang up; whether that was before the answer."""
     await asyncio.sleep(at_s)
-    body = _batch("hangs-up", ITEMS)
+    questions = Questions(prose, "hangs-up", HANG_UP_DEADLINE_S)
+    body = {"requests": [next(questions).body for _ in range(ITEMS)]}
     try:
         await client.post("/v1/score/batch", json=body, timeout=_HANG_UP_AFTER_S)
     except httpx.TimeoutException:  # httpx closes the connection
         return True
     return False
-
-
-async def _reads_slowly(target: Target) -> None:
-    """Read a stream of results to its end, a byte a second."""
-    body = json.dumps(_batch("slow", SLOW_ITEMS, echoed=_ECHOED)).encode()
-    head = (
-        f"POST /v1/score/batch HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: {NDJSON}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
-    loop = asyncio.get_running_loop()
-    with socket.socket() as link:
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        link.setblocking(False)
-        await loop.sock_connect(link, ("127.0.0.1", target.port))
-        await loop.sock_sendall(link, head.encode() + body)
-        byte = b"?"
-        while byte:
-            byte, _ = await asyncio.gather(loop.sock_recv(link, 1), asyncio.sleep(1.0))
-
-
-def _batch(run: str, items: int, **metadata: str) -> dict[str, Any]:
-    questions = Questions(prose, run, HANG_UP_DEADLINE_S)
-    return {"requests": [{**next(questions).body, "metadata": metadata} for _ in range(items)]}

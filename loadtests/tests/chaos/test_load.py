@@ -15,7 +15,6 @@ from loadtests.chaos.load import (
     closed_loop,
     open_loop,
     outcome_of,
-    quantiles,
 )
 from loadtests.chaos.questions import Question, Questions, marked, prose
 from reward_serve.client import ServiceUnavailableError
@@ -25,14 +24,11 @@ from reward_serve_answers import verify_any
 Body = dict[str, Any]
 
 
-def question(right: float = 1.0) -> Question:
-    body = {"id": "q", "metadata": {"number": 7}, "timeout_s": 5.0, "response": "", "options": {}}
-    return Question(body, right)
+OWN: Body = {"id": "q", "metadata": {"number": 7}}
 
 
 def scored(score: float, **fields: Any) -> ScoreResult:
-    echoed = {"id": "q", "metadata": {"number": 7}, **fields}
-    return ScoreResult(status=Status.OK, score=score, source="judge", **echoed)
+    return ScoreResult(status=Status.OK, score=score, source="judge", **{**OWN, **fields})
 
 
 @pytest.mark.parametrize(
@@ -44,19 +40,14 @@ def scored(score: float, **fields: Any) -> ScoreResult:
         (1.0, scored(0.0), ("wrong", "silent zero")),
         (1.0, scored(1.0, id="another"), ("wrong", "another request's answer")),
         (1.0, scored(1.0, metadata={"number": 8}), ("wrong", "another request's answer")),
+        (1.0, failure(Status.TIMEOUT, "why", **OWN), ("absent", "timeout")),
         (1.0, ServiceUnavailableError("gone"), ("absent", "unavailable")),
         (1.0, KeyError("bug"), ("lost", "KeyError")),
         (1.0, None, ("lost", "NoneType")),
     ],
 )
 def test_the_outcome_of_an_answer(right: float, answer: object, outcome: tuple[str, str]) -> None:
-    assert outcome_of(question(right), answer) == outcome
-
-
-@pytest.mark.parametrize("status", ["timeout", "overloaded", "error", "truncated", "unparseable"])
-def test_an_answer_without_a_score_is_absent_with_its_status(status: str) -> None:
-    answer = failure(Status(status), "why", id="q", metadata={"number": 7})
-    assert outcome_of(question(), answer) == ("absent", status)
+    assert outcome_of(Question(OWN, right), answer) == outcome
 
 
 def answering(pick: Callable[[Body], float]) -> load.Ask:
@@ -157,8 +148,3 @@ def test_a_rule_decides_marked_questions_rightly_and_no_prose() -> None:
     for one in itertools.islice(Questions(prose, "run", 5.0), 100):
         outcome = verify_any(one.body["response"], [one.body["reference"]]).outcome
         assert outcome == "abstain" or not one.right
-
-
-def test_quantiles_without_values_are_none() -> None:
-    assert quantiles([]) == dict.fromkeys(["p50_s", "p95_s", "p99_s", "max_s"])
-    assert quantiles([1.0, 3.0])["max_s"] == 3.0

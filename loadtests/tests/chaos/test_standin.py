@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -17,23 +18,13 @@ LABELS: Body = {"mode": "label"}
 WRITES: Body = {"mode": "generate"}
 
 
-class Always(Faults):
-    """One fault at every call."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__()
-        self._fault = fault
-
-    def draw(self, weights: dict[Fault, float]) -> Fault | None:
-        return self._fault
-
-
 async def ended(fault: Fault, options: Body, timeout_s: float = 5.0) -> tuple[Any, Any]:
     question = next(Questions(prose, "run", timeout_s, [options]))
     fields: dict[str, Any] = {"judge": {"rules_first": False}, "cache": {"enabled": False}}
-    engine = StandIn(64, 0.0, Always(fault))
+    engine = StandIn(64, 0.0, Faults())
     judge = Judge(JudgeModel(name=NAME, kind="judge", **fields), engine)
-    result = await Scorer(NAME, judge, Admission(64, 4096), 1024).score(question.body)
+    with patch.object(Faults, "draw", return_value=fault):
+        result = await Scorer(NAME, judge, Admission(64, 4096), 1024).score(question.body)
     score = result["score"]
     return result["status"], None if score is None else score == question.right
 
@@ -71,13 +62,10 @@ async def test_a_late_answer_is_right_and_one_that_never_comes_times_out() -> No
 
 
 def test_faults_occur_at_their_rate_and_repeat_with_their_seed() -> None:
-    def drawn(weights: dict[Fault, float]) -> list[Fault | None]:
-        faults = Faults(0.2, seed=3)
-        return [faults.draw(weights) for _ in range(5000)]
-
     for weights in (LABEL, GENERATE):
-        found = drawn(weights)
-        assert found == drawn(weights)
+        once, again = Faults(0.2), Faults(0.2)
+        found = [once.draw(weights) for _ in range(5000)]
+        assert found == [again.draw(weights) for _ in range(5000)]
         counts = Counter(fault for fault in found if fault)
         assert 0.18 < sum(counts.values()) / 5000 < 0.22
         assert counts.keys() == weights.keys()

@@ -13,10 +13,9 @@ import pytest
 
 from deployments.local import ROOT
 from loadtests.gpu import card, install
-from loadtests.gpu.card import Place, parameters, run_parts, share_of_peak
+from loadtests.gpu.card import parameters, run_parts, share_of_peak
 from loadtests.gpu.carry import HERE, cut
 from loadtests.gpu.check import compared, key
-from reward_serve.engines.vllm import engine_arguments
 
 
 def parts(folder: Path) -> tuple[Path, list[Path]]:
@@ -99,14 +98,6 @@ def test_the_share_of_the_peak_is_two_operations_a_parameter_and_token(
     assert share_of_peak(1000.0, "qwen2.5-1.5b", 256) == pytest.approx(
         1000 * 2 * 1_543_714_304 * 256 / 989.4e12
     )
-
-
-def test_an_engine_on_a_card_takes_its_share_and_random_weights() -> None:
-    config = Place("cuda").engine("/models/made", 0.31, max_num_seqs=64)
-    arguments = engine_arguments(config, config.model, 1)
-
-    names = ("gpu_memory_utilization", "load_format", "dtype", "max_num_seqs")
-    assert [arguments[name] for name in names] == [0.31, "dummy", "bfloat16", 64]
 
 
 def test_a_flip_near_a_half_is_distinguished_from_one_that_is_not() -> None:
