@@ -8,7 +8,6 @@ sends every input again in full batches, is shown but not counted.
 from __future__ import annotations
 
 import json
-import math
 import statistics
 import threading
 import time
@@ -34,7 +33,7 @@ Sizes = Mapping[str, float]
 def main(
     minutes: Annotated[float, typer.Option(min=0.5)] = 30.0,
     max_growth_mib: Annotated[float, typer.Option(help="Most growth of any deployment.")] = 64.0,
-    out: Annotated[Path, typer.Option(help="Folder for soak.json and soak.png.")] = RESULTS,
+    out: Annotated[Path, typer.Option(help="Folder for soak.json.")] = RESULTS,
 ) -> None:
     """Deploy the bundled judge, load it and sample its memory."""
     out.mkdir(parents=True, exist_ok=True)
@@ -61,7 +60,6 @@ def main(
     }
     summary.unlink()
     (out / "soak.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    plot(memory, minutes, out / "soak.png")
     console.print_json(json.dumps({k: v for k, v in report.items() if k != "machine"}))
     too_large = [name for name, mib in grown.items() if mib > max_growth_mib]
     for name in too_large:
@@ -116,26 +114,6 @@ def growth_mib(samples: Sequence[Sizes]) -> dict[str, float]:
     early, late = samples[tenth : 2 * tenth] or samples[:1], samples[-tenth:]
     before, after = _medians(early), _medians(late)
     return {name: after[name] - before[name] for name in before if name in after}
-
-
-def plot(memory: Memory, minutes: float, path: Path) -> None:
-    """Plot each deployment's memory during the bursts and the check after them."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(8, 3.5), layout="constrained")
-    at = [seconds / 60 for seconds in memory.times_s]
-    axis.axvspan(minutes, max(minutes, at[-1]), color="0.9", label="check without load")
-    for name in memory.samples[0]:
-        sizes = [sample.get(name, math.nan) for sample in memory.samples]
-        axis.plot(at, sizes, label=name)
-    axis.set(xlabel=f"minutes; {minutes:g} of grpo_burst", ylabel="resident memory, MiB")
-    axis.set_ylim(bottom=0)
-    axis.legend()
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
 
 
 def _medians(samples: Sequence[Sizes]) -> dict[str, float]:

@@ -24,8 +24,6 @@ from loadtests.bench import (
     label_mode,
     long,
     rubric,
-    scaling,
-    settings,
 )
 from loadtests.bench.common import machine, read_requests
 
@@ -47,8 +45,6 @@ def main(
         "P4": lambda: groups.run(requests, rounds),
         "long": lambda: long.run(rounds),
         "rubric": lambda: rubric.run(rounds),
-        "scaling": scaling.run,
-        "engine": lambda: settings.run(requests, 2 * rounds + 1),
         "kinds": lambda: kinds.run(requests),
         "cache": lambda: cache.run(requests),
     }

@@ -71,21 +71,18 @@ class Tally:
         self.asked = 0
         self.records: list[RequestRecord] = []
 
-    def count(self, *outcomes: Outcome) -> int:
-        """Number of requests with one of these outcomes."""
-        return sum(one.outcome in outcomes for one in self.records)
-
     def figures(self) -> dict[str, Any]:
         """Counts of asked, right, absent by status, wrong, silent zeros, lost and hung."""
+        counts = Counter(one.outcome for one in self.records)
         absent = Counter(one.why for one in self.records if one.outcome == "absent")
         return {
             "asked": self.asked,
-            "right": self.count("right"),
+            "right": counts["right"],
             "absent": dict(sorted(absent.items())),
-            "wrong": self.count("wrong"),
+            "wrong": counts["wrong"],
             "silent_zeros": sum(one.why == "silent zero" for one in self.records),
-            "lost": self.count("lost") + self.asked - len(self.records),
-            "hung": self.count("hung"),
+            "lost": counts["lost"] + self.asked - len(self.records),
+            "hung": counts["hung"],
             "why": dict(Counter(o.why for o in self.records if o.outcome in ("wrong", "lost"))),
         }
 

@@ -1,12 +1,11 @@
-"""``python -m loadtests.gpu.bench``: speed, settings and a shared card; parts of gpu.json.
+"""``python -m loadtests.gpu.bench``: speed, and a shared card; parts of gpu.json.
 
-python -m loadtests.gpu.bench --only settings,together --out $OUT
+python -m loadtests.gpu.bench --only speed-8b,together --out $OUT
 python -m loadtests.gpu.bench --device cpu --out /tmp/rehearsal   # figures that mean nothing
 
 ``speed``: label mode on random weights by bare ``AsyncLLM``, the engine with rendered prompts, and
-the service over HTTP, in turn, with two engines on a part of the GPU each. ``settings``: an engine
-for each setting. ``together``: the bundled judge on a tenth of the GPU beside a process that
-multiplies matrices.
+the service over HTTP, in turn, with two engines on a part of the GPU each. ``together``: the
+bundled judge on a tenth of the GPU beside a process that multiplies matrices.
 """
 
 from __future__ import annotations
@@ -32,28 +31,21 @@ from loadtests.bench.bare_engine import bare, batches
 from loadtests.bench.common import (
     PromptRenderer,
     Request,
+    Way,
     alternated,
     marked,
     read_requests,
     relative,
     spread,
 )
-from loadtests.bench.settings import OWN, compare, labelled
 from loadtests.cluster import served
 from loadtests.gpu.card import RESULTS, Place, run_parts, share_of_peak, write_model
 from reward_serve import HttpRewardClient
 from reward_serve.config.engine import EngineConfig
+from reward_serve.engines.base import Prompt
 from reward_serve.engines.vllm import VllmEngine
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    OWN: {},
-    "max_num_batched_tokens 4096": {"max_num_batched_tokens": 4096},
-    "max_num_seqs 64": {"max_num_seqs": 64},
-    "cudagraph_mode NONE": {"engine_kwargs": {"compilation_config": {"cudagraph_mode": "NONE"}}},
-    "enforce_eager": {"engine_kwargs": {"enforce_eager": True}},
-    "enable_prefix_caching off": {"enable_prefix_caching": False},
-}
-_SPEED_SHARE, _SETTINGS_SHARE, _JUDGE_SHARE = 0.31, 0.13, 0.1
+_SPEED_SHARE, _JUDGE_SHARE = 0.31, 0.1
 _CALL = 128
 _REFERENCE = "18"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -81,7 +73,7 @@ print(products / (time.monotonic() - began))
 
 
 def main(
-    only: Annotated[str, typer.Option(help="Parts, as in speed-1.5b,settings; default all.")] = "",
+    only: Annotated[str, typer.Option(help="Parts, as in speed-1.5b,together; default all.")] = "",
     device: Annotated[str, typer.Option(help="cuda, or cpu for a rehearsal.")] = "cuda",
     rounds: Annotated[int, typer.Option(min=1, help="Repeats, in alternation.")] = 3,
     out: Annotated[Path, typer.Option(help="Folder of gpu.json.")] = RESULTS,
@@ -96,7 +88,6 @@ def main(
         parts = {
             "speed-1.5b": lambda: speed(place, small, rounds),
             "speed-8b": lambda: speed(place, large, rounds),
-            "settings": lambda: _settings(place, small, rounds),
             "together": lambda: together(place, rounds),
         }
         run_parts(parts, only, out / "gpu.json")
@@ -124,12 +115,12 @@ def speed(place: Place, model: Path, rounds: int) -> dict[str, Any]:
 async def _speed(
     place: Place, shape: str, config: EngineConfig, lengths: tuple[int, ...], rounds: int, url: str
 ) -> dict[str, Any]:
-    engine = await VllmEngine.start(config, num_cpus=1, num_gpus=place.gpus)
+    engine = await VllmEngine.start(config, num_cpus=1, num_gpus=place.pick(1.0, 0.0))
     rendered = PromptRenderer(engine.tokenizer, response_tokens=max(lengths))
     around = len(rendered.ids({"response": "", "reference": _REFERENCE}))
     ways = {
         "bare": bare(engine, rendered),
-        "engine_alone": labelled(engine),
+        "engine_alone": _labelled(engine),
         "service_http": batches(HttpRewardClient(url, timeout_s=600), _CALL),
     }
     seeds, figures = itertools.count(), {}
@@ -164,6 +155,14 @@ async def _speed(
     return figures
 
 
+def _labelled(engine: VllmEngine) -> Way:
+    async def way(prompts: list[Prompt]) -> int:
+        asked = (engine.label_logprobs(each, list(each.label_ids)) for each in prompts)
+        return len(await asyncio.gather(*asked))
+
+    return way
+
+
 async def _usage(engine: VllmEngine, prompts: list[Any]) -> dict[str, float]:
     """Prompt tokens, and cached ones, of a prompt that shares only the template's text."""
     used = [(await engine.label_logprobs(one, list(one.label_ids))).usage for one in prompts]
@@ -181,13 +180,6 @@ def requests(seed: int, count: int, tokens: int) -> list[Request]:
         {"response": " ".join(random.choices(words, k=tokens // 2 + 2)), "reference": _REFERENCE}
         for _ in range(count)
     ]
-
-
-def _settings(place: Place, model: Path, rounds: int) -> dict[str, Any]:
-    tried: dict[str, dict[str, Any]] = place.pick(VARIANTS, {OWN: {}})
-    variants = {n: place.engine(str(model), _SETTINGS_SHARE, **v) for n, v in tried.items()}
-    asked = requests(0, place.pick(1024, 8), 256)
-    return asyncio.run(compare(variants, asked, rounds, response_tokens=place.pick(227, 96)))
 
 
 def together(place: Place, rounds: int) -> dict[str, Any]:

@@ -145,7 +145,7 @@ async def judged(
     config = place.engine(
         "bundled", _SHARE, dtype=dtype, max_model_len=2048, max_num_seqs=64, cpu_kv_cache_gib=0.5
     )
-    engine = await VllmEngine.start(config, num_cpus=2, num_gpus=place.gpus)
+    engine = await VllmEngine.start(config, num_cpus=2, num_gpus=place.pick(1.0, 0.0))
     alone = {"judge": {"rules_first": False}, "cache": {"enabled": False}}
     resources = place.pick({"num_gpus": 1}, {})
     model = {"name": "judge", "kind": "judge", "resources": resources, **alone}

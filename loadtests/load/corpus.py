@@ -15,7 +15,7 @@ Body = dict[str, Any]
 MEDIAN_CHARS = 32 * 1024
 LONGEST_CHARS = 128 * 1024
 _LONG_SIGMA = 0.8
-_LONG_PROMPTS, _LONG_RESPONSES = 32, 8
+_LONG_RESPONSES = 8
 _ROLLOUT_SIGMA = 0.5
 
 _TAIL = 160
@@ -196,10 +196,10 @@ def _by_prompt(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return prompts
 
 
-def long_rows(rng: Random) -> list[Row]:
-    """Rows of long responses to 32 prompts, about half of them right; a rule decides each."""
+def long_rows(rng: Random, prompts: int = 32) -> list[Row]:
+    """Rows of 8 long responses to each prompt, about half of them right; a rule decides each."""
     rows: list[Row] = []
-    for _ in range(_LONG_PROMPTS):
+    for _ in range(prompts):
         red, blue = rng.randrange(100, 1000), rng.randrange(100, 1000)
         asked = {
             "question": f"A box holds {red} red and {blue} blue marbles. How many does it hold?",
@@ -208,17 +208,17 @@ def long_rows(rng: Random) -> list[Row]:
         for _ in range(_LONG_RESPONSES):
             correct = rng.random() < 0.5
             answer = red + blue + (0 if correct else rng.randrange(1, 100))
-            body = {**asked, "response": rollout(rng, answer, length(rng))}
+            body = {**asked, "response": _rollout(rng, answer, _length(rng))}
             rows.append(Row(len(rows) + 1, body, correct))
     return rows
 
 
-def length(rng: Random) -> int:
+def _length(rng: Random) -> int:
     """Draw a long rollout's length in characters; log-normal up to a maximum."""
     return min(LONGEST_CHARS, round(MEDIAN_CHARS * rng.lognormvariate(0.0, _LONG_SIGMA)))
 
 
-def rollout(rng: Random, answer: int, characters: int) -> str:
+def _rollout(rng: Random, answer: int, characters: int) -> str:
     """Repeated additions and a marked answer, at most one step shorter than ``characters``."""
     ending = f"\n#### {answer}"
     left = characters - len(ending)

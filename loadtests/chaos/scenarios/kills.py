@@ -9,7 +9,6 @@ turn; the model judges every request and nothing is cached.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
@@ -20,7 +19,7 @@ from deployments.local import free_port, serve_run
 from loadtests.chaos import processes
 from loadtests.chaos.cluster import Target, first_model
 from loadtests.chaos.fault_under_load import fault_under_load
-from loadtests.chaos.questions import Pair, Questions, chosen, marked
+from loadtests.chaos.questions import Pair, Questions, marked
 from loadtests.chaos.report import Figures, recovers, with_bounds
 from loadtests.cluster import await_ready, config, local_cluster
 from reward_serve.client import HttpRewardClient, ServiceUnavailableError
@@ -46,14 +45,12 @@ NAMES = (*_KILLS, _UPDATED)
 
 
 def run(names: Sequence[str]) -> Iterator[tuple[str, Figures]]:
-    """Run each scenario once the service has recovered; report the cold start too."""
+    """Run each scenario once the service has recovered."""
     with local_cluster() as address:
         target = Target(address, f"http://127.0.0.1:{free_port()}")
         content = config(target.port, [_judge()])
-        deployed = time.monotonic()
         serve_run(address, content)
         await_ready(target.url)
-        cold_start_s = round(time.monotonic() - deployed, 1)
         pool, set_aside = answered_right(target)
         for name in names:
 
@@ -66,7 +63,7 @@ def run(names: Sequence[str]) -> Iterator[tuple[str, Figures]]:
                     _KILLS[name](first_model(target)["pid"])
 
             figures = asyncio.run(_measured(target, name, pool, inject))
-            yield name, {**figures, "cold_start_s": cold_start_s, "set_aside": set_aside}
+            yield name, {**figures, "set_aside": set_aside}
 
 
 def _judge() -> dict[str, Any]:
@@ -113,9 +110,9 @@ async def _measured(
             return controller not in now
         return proxy not in now if name == "proxy_killed" else bool(model["pid"] != before)
 
-    questions = Questions(chosen(pool), name, DEADLINE_S)
+    questions = Questions(lambda rng: rng.choice(pool), name, DEADLINE_S)
     figures = await fault_under_load(target, questions, inject, restored, min_requests=330)
     replica_goes = name in (*_REPLICA_GOES, _UPDATED)
     orphans = [p.pid for p in family if replica_goes and p.is_running()]
     bounds = {**recovers(figures), "no process of the old replica is left": not orphans}
-    return with_bounds({**figures, "deadline_s": DEADLINE_S}, bounds)
+    return with_bounds(figures, bounds)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loadtests.chaos.__main__ import NAMES, _run
+from loadtests.chaos.__main__ import _run
 from loadtests.chaos.report import all_right, recovers, table, with_bounds
 
 FIGURES: dict[str, Any] = {
@@ -34,7 +34,3 @@ def test_an_aborted_scenario_is_a_miss_and_earlier_ones_are_kept() -> None:
     assert reports["a"]["missed"] == []
     assert reports["b"]["missed"] == ["aborted: RuntimeError: no cluster"]
     assert table(reports).row_count == 2
-
-
-def test_scenario_names_are_unique() -> None:
-    assert len(set(NAMES)) == len(NAMES)

@@ -50,19 +50,14 @@ def test_a_burst_sends_every_sample_once_as_its_rollout_ends() -> None:
     assert together[-1].due_s == 5.0  # a call is due with its last sample
 
 
-def test_a_mark_stands_near_the_end_where_a_judge_sees_it() -> None:
+def test_a_mark_stands_where_a_judge_sees_it_and_changes_nothing_else() -> None:
     long = "word " * 100 + "#### 18"
+    mark = letters(7**9)
 
-    assert marked("#### 18", "run b") == "(run b)\n#### 18"  # which rules still read
-    assert "(run b)" in marked(long, "run b")[-180:]
-    assert marked(long, "run b").replace(" (run b)", "") == long
-
-
-def test_marks_are_distinct_and_have_no_digits_or_vowels() -> None:
-    marks = [letters(number) for number in range(2000)]
-
-    assert len(set(marks)) == 2000
-    assert not any(set(mark) & set("0123456789aeiou") for mark in marks)
+    assert not set(mark) & set("0123456789aeiou")
+    assert marked("#### 18", mark) == f"({mark})\n#### 18"  # which rules still read
+    assert mark in marked(long, mark)[-180:]
+    assert marked(long, mark).replace(f" ({mark})", "") == long
 
 
 def test_an_invalid_file_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -73,11 +68,6 @@ def test_an_invalid_file_is_refused_with_its_line(tmp_path: Path) -> None:
             rollouts(rows_of(path))
     with pytest.raises(ValueError, match="data"):
         rows_of(tmp_path / "none.jsonl")
-
-
-def test_a_run_shorter_than_its_rollouts_is_refused() -> None:
-    with pytest.raises(ValueError, match="duration"):
-        Bursts(1, 1, 10, 12).starts(11)
 
 
 def test_a_rule_decides_every_long_row_as_labelled() -> None:
