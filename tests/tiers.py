@@ -32,7 +32,7 @@ LONG = ("tests/long", "tests/unit/judge/training", "examples/tests", "loadtests/
 """Only `make test-all` runs these, except ``SMOKE``."""
 
 SMOKE = (
-    "examples/tests/grpo/test_verdicts.py",
+    "examples/tests/grpo/test_results.py",
     "examples/tests/gsm8k/test_prepare_dataset.py",
     "tests/unit/judge/training/test_drafts.py",
     "loadtests/tests/chaos/test_load.py",

@@ -22,10 +22,8 @@ from examples.grpo.data_server import Data, read_data
 from examples.grpo.endpoint import EndpointError
 from examples.grpo.engine import environment
 from examples.grpo.learner import Learner
-from examples.grpo.machine import machine
-from examples.grpo.parts import cluster, home_of, only_one, start
-from examples.grpo.placement import Placement, resources_of
-from examples.grpo.record import Record, RecordError
+from examples.grpo.parts import Placement, cluster, home_of, only_one, resources_of, start
+from examples.grpo.record import Record, RecordError, machine
 from examples.grpo.settings import RUNS, Settings
 
 logger = logging.getLogger(__name__)

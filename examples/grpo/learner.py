@@ -8,18 +8,30 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
+from random import Random
 from statistics import fmean
 from typing import Any
 
 import ray
 
-from examples.grpo.advantages import group_advantages
 from examples.grpo.data_server import Item
-from examples.grpo.faults import inject
 from examples.grpo.policy import Policy
 from examples.grpo.record import Record
-from examples.grpo.samples import Group, right_by_format, right_by_value
+from examples.grpo.samples import Group, group_advantages, right_by_format, right_by_value
 from examples.grpo.settings import Settings
+
+
+def inject(groups: list[Group], settings: Settings, step: int) -> int:
+    """Fail a share ``settings.failing`` of the verdicts, by seed and step; return their number."""
+    failed = 0
+    for group in groups:
+        rng = Random(f"{settings.seed}/{step}/{group.problem}")
+        for sample in group.samples:
+            if rng.random() < settings.failing:
+                sample.reward = 0.0 if settings.failed_as == "zero" else None
+                failed += 1
+    return failed
+
 
 _SILENT_STEPS = 3
 _POLL_S = 0.15  # SkyRL's engine polls for requests every 0.1 s

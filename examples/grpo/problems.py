@@ -131,3 +131,20 @@ def _texts() -> dict[str, Any]:
     path = Path(__file__).with_name("templates.yaml")
     texts: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return texts
+
+
+ASK = "End with #### <{form}>."
+
+
+def prompt_tokens(tokenizer: Any, question: str, form: str = "number") -> list[int]:
+    """The conversation up to the policy's answer, a ``form``, with thinking disabled."""
+    ask = ASK.format(form=form)
+    conversation = [{"role": "system", "content": ask}, {"role": "user", "content": question}]
+    tokens: list[int] = tokenizer.apply_chat_template(
+        conversation,
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=False,
+        enable_thinking=False,  # used by some templates, such as Qwen3's
+    )
+    return tokens

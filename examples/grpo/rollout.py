@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 
 from examples.grpo.data_server import Item
 from examples.grpo.endpoint import API_KEY, EndpointError
-from examples.grpo.prompts import prompt_tokens
+from examples.grpo.problems import prompt_tokens
 from examples.grpo.samplers import Samplers
 from examples.grpo.samples import Group, Sample, accepted, number
 from reward_serve_judge.weights import prepare_bundled

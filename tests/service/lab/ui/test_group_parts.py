@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import pytest
 
-from examples.grpo.advantages import group_advantages
+from examples.grpo.samples import group_advantages
 from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.ui.advantages import TRAINERS, advantages
 from reward_serve_lab.ui.samples import EXAMPLE, MAX_SAMPLES, groups_of, read_samples
