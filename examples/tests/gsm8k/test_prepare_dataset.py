@@ -87,25 +87,14 @@ def test_any_file_of_problems_and_answers_is_prepared(suffix: str, tmp_path: Pat
     assert "which is a number" in shown(refused)
 
 
-def test_a_csv_file_is_read(tmp_path: Path) -> None:
-    source = tmp_path / "capitals.csv"
-    lines = [f'"Capital of country {n}, please?",City {n}' for n in range(21)]
-    source.write_text("\n".join(["question,answer", *lines]), encoding="utf-8")
-    assert prepare(tmp_path, ROWS, "--set", str(source)).exit_code == 0
-
-    assert read(tmp_path, "train")[-1]["reward_spec"]["ground_truth"] == "City 19"
-
-
-def test_the_variants_differ_in_the_environment_alone(tmp_path: Path) -> None:
-    prepare(tmp_path, ROWS)
-    judge = read(tmp_path, "train")
-    prepare(tmp_path, ROWS, "--variant", "rule")
-    rule = read(tmp_path, "train")
-
-    assert {row.pop("env_class") for row in judge} == {"gsm8k_judge"}
-    assert {row.pop("env_class") for row in rule} == {"gsm8k"}
-    assert [row["extra_info"] for row in judge] == [row["extra_info"] for row in rule]
-    assert [list(row["prompt"]) for row in judge] == [list(row["prompt"]) for row in rule]
+def test_the_rules_variant_differs_in_the_environment_alone(tmp_path: Path) -> None:
+    found = {}
+    for variant, environment in (("judge", "gsm8k_judge"), ("rule", "gsm8k")):
+        prepare(tmp_path, ROWS, "--variant", variant)
+        rows = read(tmp_path, "train")
+        assert {row.pop("env_class") for row in rows} == {environment}
+        found[variant] = [(row["extra_info"], list(row["prompt"])) for row in rows]
+    assert found["judge"] == found["rule"]
 
 
 MATH500: list[dict[str, Any]] = [
@@ -143,17 +132,6 @@ def test_members_and_the_rest_of_the_set_are_paired_for_membership_inference(
         "pair_type": "original",
         "original_idx": 0,
     }
-
-
-def test_non_members_of_another_file_are_none_of_the_sets_rows(tmp_path: Path) -> None:
-    other = tmp_path / "other.jsonl"
-    known, unknown = MATH500[:15], [{"question": f"Why {n}?", "answer": "So."} for n in range(5)]
-    other.write_text("\n".join(map(json.dumps, known + unknown)), encoding="utf-8")
-    prepare(tmp_path, MATH500, "--members", "5", "--nonmembers", str(other))
-
-    infos = [row["extra_info"] for row in read(tmp_path, "train")]
-    others = {info["problem"] for info in infos if not info["is_member"]}
-    assert others == {f"Why {n}?" for n in range(5)}
 
 
 @pytest.mark.parametrize(
