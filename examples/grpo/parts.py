@@ -42,7 +42,6 @@ class Placement:
         judge: URL of a reward service; None is the cluster's Serve application ``reward``.
         home: folder for the engine's checkpoints; on shared storage if the engine may move.
         workers: number of rollout workers.
-        samplers: URL of vLLM servers or their router; None samples at the endpoint.
         resources: the custom Ray resource that a part's node must have.
     """
 
@@ -52,7 +51,6 @@ class Placement:
     judge: str | None = None
     home: Path | None = None
     workers: int = 1
-    samplers: str | None = None
     resources: dict[Part, str] = field(default_factory=dict)
 
     def options(self, part: Part) -> dict[str, Any]:
@@ -116,7 +114,7 @@ def start(
     home = home_of(placement)
     endpoint = _endpoint(settings, placement, home, actor, stack)
     judge = {"app": None, "url": placement.judge} if placement.judge else None
-    given = (endpoint.url, placement.model, settings.reward, judge, placement.samplers)
+    given = (endpoint.url, placement.model, settings.reward, judge)
     parts = Parts(
         data=actor("data", DataServer, settings.seed, data, **_RESTARTED),
         buffer=actor("buffer", ReplayBuffer, settings, **_RESTARTED),

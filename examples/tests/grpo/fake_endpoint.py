@@ -6,13 +6,11 @@ sampling request takes ``FAKE_TINKER_DELAY_S``; a file ``full`` in the folder is
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
 import struct
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +23,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from tinker.proto import tinker_public_pb2 as proto
 
@@ -130,15 +128,6 @@ class Engine:
             raise result
         return result
 
-    def archive(self, path: str) -> bytes:
-        *_, model, _, name, _ = path.split("/")
-        if not self._file(model, "sampler_weights", name).exists():
-            raise HttpError(404, "Checkpoint not found")
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-            tar.addfile(tarfile.TarInfo("adapter_config.json"))
-        return packed.getvalue()
-
     def delete(self, path: str) -> None:
         *_, model, _, kind, name = path.split("/")
         file = self._file(model, kind, name)
@@ -182,15 +171,11 @@ class FakeEndpoint:
     async def _answer(self, request: Request) -> Response:
         path, data = request.url.path, await request.body()
         call: Callable[[], Any]
-        if path.endswith("/archive"):
-            return RedirectResponse(f"{path.removesuffix('archive')}download", 302)
         if request.method == "DELETE":
             call = partial(self.engine.delete, path)
         elif request.method == "POST":
             is_proto = "protobuf" in request.headers.get("content-type", "")
             call = partial(self.engine.ask, path, data if is_proto else json.loads(data))
-        elif path.endswith("/download"):
-            call = partial(self.engine.archive, path)
         else:
             return JSONResponse({"status": "ok"})
         try:

@@ -23,7 +23,6 @@ assert dag_utils.is_job_group_yaml(sys.argv[1])
 dag = dag_utils.load_job_group_from_yaml(sys.argv[1])
 tasks = {
     task.name: {
-        "nodes": task.num_nodes,
         "accelerators": [each.accelerators for each in task.resources],
         "run": task.run,
         "envs": task.envs,
@@ -59,19 +58,13 @@ def test_the_jobs_find_each_other_and_end_with_the_trainer(group: Any) -> None:
     assert (group["primary"], group["delay"]) == (["trainer"], "30s")
     tasks = group["tasks"]
     runs = {name: task["run"] for name, task in tasks.items()}
-    gpus = {name for name, task in tasks.items() if task["accelerators"] != [None]}
 
-    assert runs.keys() == {"trainer", "policy", "sampler", "rollout", "reward"}
-    assert gpus == {"policy", "sampler"}
-    for name in ("trainer", "sampler"):
-        assert "http://policy-0.${SKYPILOT_JOBGROUP_NAME}:8123" in runs[name]
+    assert runs.keys() == {"trainer", "policy", "rollout", "reward"}
+    assert [n for n, task in tasks.items() if task["accelerators"] != [None]] == ["policy"]
+    assert "http://policy-0.${SKYPILOT_JOBGROUP_NAME}:8123" in runs["trainer"]
     for name in ("rollout", "reward"):
         assert "trainer-0.${SKYPILOT_JOBGROUP_NAME}:6379" in runs[name]
-    assert "http://sampler-%g.${SKYPILOT_JOBGROUP_NAME}:8200" in runs["trainer"]
-    assert int(tasks["trainer"]["envs"]["SAMPLERS"]) == tasks["sampler"]["nodes"] == 2
-    assert (
-        len({tasks[each]["envs"]["MODEL_NAME"] for each in ("trainer", "policy", "sampler")}) == 1
-    )
+    assert len({tasks[each]["envs"]["MODEL_NAME"] for each in ("trainer", "policy")}) == 1
     (placed,) = resources_of(["workers=rollout"]).values()
     assert "--place workers=rollout" in runs["trainer"]
     assert f'"{placed}": 1' in runs["rollout"]
