@@ -40,13 +40,7 @@ _EVALUATION_SEED = 1_000_000_000
 
 @dataclass(frozen=True)
 class Parts:
-    """The actors of a run.
-
-    Attributes:
-        data: a ``DataServer``.
-        buffer: a ``ReplayBuffer``.
-        workers: one or more ``RolloutWorker``.
-    """
+    """The actors of a run: a ``DataServer``, a ``ReplayBuffer`` and ``RolloutWorker``."""
 
     data: Any
     buffer: Any
@@ -77,15 +71,9 @@ class _Trained:
 
 
 class Learner:
-    """Trains a policy.
+    """Trains a policy, which is in its state after the record's last step.
 
-    Args:
-        settings: the run's settings.
-        policy: the policy in its state after the record's last step.
-        parts: the actors.
-        record: the run's record; finished steps are not repeated.
-        until: ``Endpoint.until`` of the policy's endpoint.
-        report: called with a line for each step.
+    ``until`` is that of the policy's ``Endpoint``; ``report`` gets a line for each step.
     """
 
     def __init__(

@@ -38,14 +38,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A question and the steps of its solution.
-
-    Attributes:
-        question: the problem's text.
-        steps: one or two steps; the last result is the answer.
-        unit: what is counted, such as ``apples``.
-        template: index of the question's template in its split.
-    """
+    """A question, the steps of its solution, what is counted, and its template's index."""
 
     question: str
     steps: tuple[Step, ...]

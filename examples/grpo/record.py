@@ -20,11 +20,7 @@ class RecordError(RuntimeError):
 
 
 class Record:
-    """The folder of a run.
-
-    Args:
-        folder: the run's folder; created if missing.
-        settings: the run's settings.
+    """The folder of a run; created if missing.
 
     Raises:
         RecordError: the folder has a run with other settings.

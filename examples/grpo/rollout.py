@@ -29,13 +29,9 @@ _SAMPLE_TIMEOUT_S = 600.0
 
 
 class RolloutWorker:
-    """Samples and has the samples judged.
+    """Samples at a Tinker endpoint, and has the samples judged.
 
-    Args:
-        url: URL of the Tinker endpoint.
-        model: name or folder of the base model, for its tokenizer; None is the bundled one.
-        reward: a key of ``ENVIRONMENTS``.
-        judge: settings that override those of the environment.
+    ``model`` names the tokenizer, ``reward`` an environment; ``judge`` overrides its settings.
     """
 
     def __init__(
@@ -64,13 +60,7 @@ class RolloutWorker:
     ) -> list[Group]:
         """Sample a group for each item, in order, without judging.
 
-        Args:
-            items: the problems.
-            weights: path of the sampler's weights.
-            version: version of those weights.
-            seeds: one per item; a group's samples use that seed and the following ones.
-            group: samples per item.
-            max_tokens: maximum length of a response.
+        A group's samples use its item's seed and the following ones.
 
         Raises:
             EndpointError: the endpoint did not answer in time.

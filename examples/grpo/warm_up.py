@@ -20,14 +20,7 @@ from examples.grpo.problems import Problem, Step, make, prompt_tokens
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """The warm-up's settings.
-
-    Attributes:
-        solutions: number of generated solutions; each is used once.
-        batch: solutions per optimiser step.
-        learning_rate: Adam's learning rate.
-        seed: seed of problems and solutions.
-    """
+    """The warm-up's settings; each of the generated solutions is used once."""
 
     solutions: int = 480
     batch: int = 8
@@ -44,12 +37,7 @@ def warmed_up(
 ) -> str:
     """The path of a warmed-up state; trained unless ``home`` has one with this recipe.
 
-    Args:
-        home: folder of the engine's checkpoints.
-        recipe: the warm-up's settings.
-        begin: creates a policy with a new adapter.
-        tokenizer: the policy's tokenizer.
-        report: called with a line for each optimiser step.
+    ``begin`` creates a policy with a new adapter; ``report`` gets a line for each optimiser step.
     """
     record = home / f"warm-up-{_digest(recipe)}.json"
     if record.exists():
