@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -97,59 +96,12 @@ def test_the_rules_variant_differs_in_the_environment_alone(tmp_path: Path) -> N
     assert found["judge"] == found["rule"]
 
 
-MATH500: list[dict[str, Any]] = [
-    {"problem": f"What is {n} + 1?", "solution": f"It is one more: {n + 1}.", "answer": str(n + 1)}
-    for n in range(20)
-]
-
-
-def test_members_and_the_rest_of_the_set_are_paired_for_membership_inference(
-    tmp_path: Path,
+@pytest.mark.parametrize("answer", [{}, {"answer": "####"}])
+def test_a_row_without_an_answer_is_refused_and_nothing_is_written(
+    answer: dict[str, Any], tmp_path: Path
 ) -> None:
-    assert prepare(tmp_path, MATH500, "--members", "8").exit_code == 0
-    rows = sorted(read(tmp_path, "train"), key=lambda row: row["extra_info"]["pair"])
-    infos = [row["extra_info"] for row in rows]
-
-    # As the original's script draws them, so that a model that was trained with it can be tested.
-    members = sorted(Random(42).sample(range(20), 8))
-    unused = [at for at in range(20) if at not in members]
-    assert sorted(i["original_idx"] for i in infos if i["is_member"]) == members
-    others = [i["original_idx"] for i in infos if not i["is_member"]]
-    assert sorted(others) == sorted(Random(43).sample(unused, 8))
-    # The policy is asked for the solution, and the judge compares with it.
-    first = next(row for row in rows if row["extra_info"]["original_idx"] == 0)
-    assert [dict(turn) for turn in first["prompt"]] == [
-        {"role": "user", "content": "What is 0 + 1?"}
-    ]
-    asked = request_for("x", first["reward_model"]["ground_truth"], first["extra_info"])
-    assert asked["reference"] == ["It is one more: 1."]
-    listed = json.loads((tmp_path / "out" / "members.jsonl").read_text().splitlines()[0])
-    assert listed == {
-        "id": 0,
-        "problem": "What is 0 + 1?",
-        "solution": "It is one more: 1.",
-        "is_member": True,
-        "pair_type": "original",
-        "original_idx": 0,
-    }
-
-
-@pytest.mark.parametrize(
-    ("rows", "options", "message"),
-    [
-        ([ROWS[0], {"question": "?"}], [], "train: row 1: needs a question"),
-        ([ROWS[0], {"question": "?", "answer": "####"}], [], "train: row 1: needs a question"),
-        (MATH500, ["--members", "11"], "only 9 rows can be non-members"),
-        (MATH500, ["--members", "21"], "the set has 20 rows"),
-        (MATH500, ["--nonmembers", "x"], "--nonmembers needs --members"),
-        (MATH500, ["--members", "2", "--variant", "rule"], "without --variant rule"),
-    ],
-)
-def test_what_cannot_be_prepared_is_refused_and_nothing_is_written(
-    rows: list[dict[str, Any]], options: list[str], message: str, tmp_path: Path
-) -> None:
-    result = prepare(tmp_path, rows, *options)
+    result = prepare(tmp_path, [ROWS[0], {"question": "?", **answer}])
 
     assert result.exit_code == 2
-    assert message in shown(result)
+    assert "train: row 1: needs a question" in shown(result)
     assert not (tmp_path / "out").exists()
